@@ -213,6 +213,18 @@ async def test_a_call_that_the_table_does_not_know_says_so(make_request: MakeReq
         await agent.run(make_request({"file": "c.py"}))
 
 
+async def test_a_list_in_the_table_is_told_to_be_one_reply(make_request: MakeRequest) -> None:
+    """Who means one reply after another is told how to write that, once for all attempts."""
+    agent = FakeAgent("judge", by={"file": {"a.py": [OSError("gone"), "A"]}})
+    request = replace(make_request({"file": "a.py"}), output=int)
+    for _ in range(2):
+        with pytest.raises(WrongUse, match=r"list in by= is one reply: .* give it a function"):
+            await agent.run(request)
+    with pytest.raises(AssertionError) as caught:
+        agent.assert_exhausted()
+    assert str(caught.value).count("answered with") == 1
+
+
 async def test_unused_replies_are_complained_of(make_request: MakeRequest) -> None:
     """What is left of the script, in order or by context, fails assert_exhausted and is listed."""
     agent = FakeAgent("judge", ["one", "two"], by={"file": {"a.py": "A", "b.py": "B"}})

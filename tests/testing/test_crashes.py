@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from handrail import Executor, InsideEventLoop, Steps, WrongUse, current, step, workflow
+from handrail import Executor, InsideEventLoop, Step, Steps, WrongUse, current, step, workflow
 from handrail.codec.codec import Codec
 from handrail.model.events import StepCompleted, StepStarted, stamp
 from handrail.model.results import StepResult, WorkflowResult
@@ -134,6 +134,40 @@ def test_a_workflow_that_is_never_the_same_is_refused(crash_everywhere: CrashEve
 
     with pytest.raises(AssertionError, match="two runs without a crash differ already"):
         crash_everywhere(rolls)
+
+
+def test_results_that_a_value_holds_are_compared_without_their_times(
+    crash_everywhere: CrashEverywhere,
+) -> None:
+    """A group that goes on gives results of its members, whose times are other ones in each run."""
+
+    @workflow
+    def goes_on() -> Steps[Any]:
+        each = step("each").for_each([1, 0], share, on_error="continue")
+        return (yield from each)
+
+    assert crash_everywhere(goes_on, limit=1).crashes == 1
+
+
+def share(parts: int) -> Step[float]:
+    """A step that fails for 0."""
+    return step("share").call(lambda: 1 / parts)
+
+
+def test_long_values_are_shown_where_they_part() -> None:
+    """Of two long texts the place is shown at which the second is another."""
+    one, other = ("x" * 500 + end + "y" * 500 for end in ("A", "B"))
+    (told,) = differences({"value": one}, {"value": other})
+    assert "xA" in told
+    assert "xB" in told
+    assert len(told) < 600
+
+
+def test_a_misspelt_step_in_executions_is_told(crash_everywhere: CrashEverywhere) -> None:
+    """A bound that holds for no step, and is nearly one's name, is no proof of anything."""
+    with pytest.raises(WrongUse, match=r"names 'chrage'.* Did you mean 'charge'\?"):
+        crash_everywhere(pay, executions={"chrage": 2}, limit=1)
+    assert crash_everywhere(pay, executions={"refund": 1, "charg": 0}, limit=1).crashes == 1
 
 
 def test_a_limit_spreads_the_crashes(crash_everywhere: CrashEverywhere) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from handrail import Steps, step, workflow
+from handrail import Agent, Steps, WrongUse, step, workflow
 from handrail.testing import FakeAgent, Script
 
 planner = FakeAgent("planner")
@@ -225,3 +225,35 @@ def test_what_waits_cannot_be_called() -> None:
     assert "has no event loop to wait in" in said(pending.runs)
     pending.returns(True)
     assert "has no event loop to wait in" in said(Script, predicate)
+
+
+def test_an_answer_of_another_type_than_the_agent_gives_is_refused() -> None:
+    """A script does not let a workflow go on with what its agent could not have answered."""
+    counter = Agent("counter", "How many?", output=int)
+
+    @workflow
+    def counts() -> Steps[Any]:
+        return (yield from step("count").agent(counter).default(0))
+
+    script = Script(counts)
+    text = said(script.expect("count").returns, "three")
+    assert text == (
+        "'count' (agent 'counter') has output=int, got 'three', which is of type str. "
+        "Write .returns(...) with a value of that type, which is used as it is."
+    )
+    script.expect("count").returns(3)
+    assert script.finish().value.output == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"stages": ["lint"]}, r"options\(stages=\) takes a mapping, such as .*, got \['lint'\]"),
+        ({"limits": 3}, r"options\(limits=\) takes Limits\(\.\.\.\), such as .*, got 3"),
+    ],
+)
+def test_an_option_of_another_kind_is_refused(options: Any, text: str) -> None:
+    """A wrong kind is told when it is given, with what to pass."""
+    with pytest.raises(WrongUse, match=text):
+        Script.options(**options)
+    assert Script.options(stages=None, limits=None)(several).pending

@@ -107,7 +107,7 @@ class FakeAgent:
             AssertionError: it lists the unused replies, the unexpected calls and the replies of
                 another type.
         """
-        problems = list(self._problems)
+        problems = list(dict.fromkeys(self._problems))  # of each attempt there may be the same one
         unused = self.unused
         if unused:
             shown = ", ".join(short_repr(reply) for reply in unused)
@@ -154,6 +154,8 @@ class FakeAgent:
             f"which is of type {type(output).__name__}, but its agent at {request.path!r} has "
             f"output={wanted}. Give it a reply of that type, which is used as it is."
         )
+        if self._table and isinstance(output, list):
+            problem += " A list in by= is one reply: for one after another give it a function."
         self._problems.append(problem)
         return problem
 

@@ -11,12 +11,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from handrail.errors import HandrailError, RunIdTaken, RunLocked
-from handrail.model.events import (
-    Event,
-    WorkflowStarted,
-    stamp,
-)
-from handrail.ports.journal import Holder, Letter, RunInfo, status_of, waits_of
+from handrail.model.events import Event, stamp
+from handrail.ports.journal import Holder, Letter, RunInfo, info_of
 
 if TYPE_CHECKING:
     from handrail.codec.codec import Codec
@@ -123,9 +119,10 @@ class MemoryJournal:
 
     def runs(self) -> list[RunInfo]:
         """Every run, oldest first."""
-        leases = self._leases
+        holders = {run_id: lease.holder for run_id, lease in self._leases.copy().items()}
+        now = time.time()
         return [
-            _info(run_id, events, leases.get(run_id))
+            info_of(run_id, events, holders.get(run_id), now)
             for run_id, events in list(self._events.items())
         ]
 
@@ -179,22 +176,3 @@ class MemoryLease:
         """Let the next one drive the run; a second time it does nothing."""
         if self._leases.get(self.run_id) is self:
             del self._leases[self.run_id]
-
-
-def _info(run_id: str, events: list[Event], lease: MemoryLease | None) -> RunInfo:
-    first = events[0]
-    name, labels, forked = "", {}, None
-    if isinstance(first, WorkflowStarted):
-        name, labels, forked = first.workflow_name, dict(first.labels), first.forked_from
-    return RunInfo(
-        run_id,
-        name,
-        status_of(events),
-        first.at,
-        len(events),
-        events[-1].at,
-        labels,
-        None if lease is None else lease.holder,
-        waits_for=waits_of(events, time.time()),
-        forked_from=forked,
-    )

@@ -143,6 +143,24 @@ def status_of(events: Sequence[Event]) -> RunStatus | None:
     return None
 
 
+def info_of(run_id: str, events: Sequence[Event], holder: Holder | None, now: float) -> RunInfo:
+    """A run as it is listed, by all of its events."""
+    first, last = events[0], events[-1]
+    started = first if isinstance(first, WorkflowStarted) else WorkflowStarted("")
+    return RunInfo(
+        run_id,
+        started.workflow_name,
+        status_of(events),
+        first.at,
+        len(events),
+        last.at,
+        dict(started.labels),
+        holder,
+        waits_for=waits_of(events, now),
+        forked_from=started.forked_from,
+    )
+
+
 class Lease(Protocol):
     """The right to write a run, until it is released or lost."""
 

@@ -25,6 +25,7 @@ from uuid import UUID
 
 import msgspec
 
+from handrail.secrets.needles import utf8
 from handrail.secrets.values import SHORTEST, SecretFinder, SecretValues, masked, may_hold_token
 from handrail.typed.jsonsafe import CUT, MAX_DEPTH, Json, json_safe, record_items
 
@@ -146,7 +147,7 @@ class Mask:
     def __init__(self, values: SecretValues) -> None:
         self.values = values
         self._in_names = {n: value for n, value in values.items() if len(value) >= NAME_LEAST}
-        self._latin = {n: _utf8(value).decode("latin-1") for n, value in values.items()}
+        self._latin = {n: utf8(value).decode("latin-1") for n, value in values.items()}
         self.clean = ""  # the path that was looked at last, if it holds no secret
 
     def text(self, text: str) -> str:
@@ -345,7 +346,3 @@ def _fields_of(cls: Any) -> tuple[str, ...]:
     if hasattr(cls, "__attrs_attrs__"):
         return tuple(attribute.name for attribute in cls.__attrs_attrs__)
     return tuple(cls._fields if hasattr(cls, "_fields") else cls.model_fields)
-
-
-def _utf8(text: str) -> bytes:
-    return text.encode("utf-8", "surrogateescape")  # as the environment does

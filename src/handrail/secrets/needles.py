@@ -46,7 +46,7 @@ class Needles:
         """
         if isinstance(text, str):
             try:
-                data = text.encode("utf-8", "surrogateescape")
+                data = utf8(text)
             except UnicodeEncodeError:
                 return True
         else:
@@ -60,9 +60,14 @@ class Needles:
         return any(find(data) for find in finders)
 
 
+def utf8(text: str) -> bytes:
+    """The text in bytes, as the environment has it."""
+    return text.encode("utf-8", "surrogateescape")
+
+
 def _as_bytes(text: str) -> bytes:
     try:
-        return text.encode("utf-8", "surrogateescape")  # as the environment does
+        return utf8(text)
     except UnicodeEncodeError:
         return text.encode("utf-8", "surrogatepass")
 

@@ -20,6 +20,7 @@ from typing import Any, TypeAlias, cast
 
 import msgspec
 
+from handrail.secrets.needles import utf8
 from handrail.secrets.values import (
     SHORTEST,
     SPELLINGS,
@@ -257,15 +258,11 @@ def _shown(part: Any, values: Mapping[str, str]) -> str:
 
 def _base64_of(parts: list[Any], values: Mapping[str, str]) -> str:
     pieces = [
-        b64decode(part) if type(part) is str else _utf8(_shown(part, values)) for part in parts
+        b64decode(part) if type(part) is str else utf8(_shown(part, values)) for part in parts
     ]
     return b64encode(b"".join(pieces)).decode()
 
 
 def _latin(text: str) -> str:
     """The bytes of ``text``, each as the character of its number."""
-    return _utf8(text).decode("latin-1")
-
-
-def _utf8(text: str) -> bytes:
-    return text.encode("utf-8", "surrogateescape")  # as the environment does
+    return utf8(text).decode("latin-1")

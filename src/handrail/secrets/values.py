@@ -14,7 +14,7 @@ from functools import cache, lru_cache
 import attrs
 import msgspec
 
-from handrail.secrets.needles import Needles
+from handrail.secrets.needles import Needles, utf8
 
 
 def _texts(given: Iterable[str]) -> tuple[str, ...]:
@@ -228,7 +228,7 @@ def json_inner(text: str) -> str:
 
 
 def _in_url(text: str, safe: str) -> str:
-    characters = (chr(byte) for byte in text.encode("utf-8", "surrogateescape"))
+    characters = (chr(byte) for byte in utf8(text))
     return "".join(c if c in safe else f"%{ord(c):02X}" for c in characters)
 
 

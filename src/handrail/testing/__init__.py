@@ -11,88 +11,49 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from handrail.agents.cassette.cassette import Cassette, cassette
-    from handrail.agents.fake import FakeBackend
-    from handrail.agents.fake_agent import FakeAgent
-    from handrail.replays import assert_replays, recorded_runs, replay
-    from handrail.sinks.memory import MemorySink
-    from handrail.testing.clock import JumpClock
-    from handrail.testing.crashes import Crashes, crash_everywhere
-    from handrail.testing.fake_programs import (
-        Dies,
-        Fails,
-        FakeCall,
-        FakeCli,
-        Garbage,
-        Hangs,
-        Replays,
-        Says,
-        Tool,
-        fake_cli,
-    )
-    from handrail.testing.script import Script
-    from handrail.testing.script_pending import Pending
-    from handrail.testing.text_journal import ProcessGone, TextJournal
+    from handrail.agents.cassette.cassette import Cassette as Cassette
+    from handrail.agents.cassette.cassette import cassette as cassette
+    from handrail.agents.fake import FakeBackend as FakeBackend
+    from handrail.agents.fake_agent import FakeAgent as FakeAgent
+    from handrail.replays import assert_replays as assert_replays
+    from handrail.replays import recorded_runs as recorded_runs
+    from handrail.replays import replay as replay
+    from handrail.sinks.memory import MemorySink as MemorySink
+    from handrail.testing.clock import JumpClock as JumpClock
+    from handrail.testing.crashes import Crashes as Crashes
+    from handrail.testing.crashes import crash_everywhere as crash_everywhere
+    from handrail.testing.fake_programs import Dies as Dies
+    from handrail.testing.fake_programs import Fails as Fails
+    from handrail.testing.fake_programs import FakeCall as FakeCall
+    from handrail.testing.fake_programs import FakeCli as FakeCli
+    from handrail.testing.fake_programs import Garbage as Garbage
+    from handrail.testing.fake_programs import Hangs as Hangs
+    from handrail.testing.fake_programs import Replays as Replays
+    from handrail.testing.fake_programs import Says as Says
+    from handrail.testing.fake_programs import Tool as Tool
+    from handrail.testing.fake_programs import fake_cli as fake_cli
+    from handrail.testing.script import Script as Script
+    from handrail.testing.script_pending import Pending as Pending
+    from handrail.testing.text_journal import ProcessGone as ProcessGone
+    from handrail.testing.text_journal import TextJournal as TextJournal
 
-_LAZY = {
-    "Cassette": "handrail.agents.cassette.cassette",
-    "Crashes": "handrail.testing.crashes",
-    "FakeAgent": "handrail.agents.fake_agent",
-    "FakeBackend": "handrail.agents.fake",
-    **dict.fromkeys(
-        (
-            "Dies",
-            "Fails",
-            "FakeCall",
-            "FakeCli",
-            "Garbage",
-            "Hangs",
-            "Replays",
-            "Says",
-            "Tool",
-            "fake_cli",
-        ),
-        "handrail.testing.fake_programs",
-    ),
-    "JumpClock": "handrail.testing.clock",
-    "MemorySink": "handrail.sinks.memory",
-    "Pending": "handrail.testing.script_pending",
-    "ProcessGone": "handrail.testing.text_journal",
-    "Script": "handrail.testing.script",
-    "TextJournal": "handrail.testing.text_journal",
-    "cassette": "handrail.agents.cassette.cassette",
-    "crash_everywhere": "handrail.testing.crashes",
-    **dict.fromkeys(("assert_replays", "recorded_runs", "replay"), "handrail.replays"),
+_NAMES = {
+    "handrail.agents.cassette.cassette": "Cassette cassette",
+    "handrail.agents.fake": "FakeBackend",
+    "handrail.agents.fake_agent": "FakeAgent",
+    "handrail.replays": "assert_replays recorded_runs replay",
+    "handrail.sinks.memory": "MemorySink",
+    "handrail.testing.clock": "JumpClock",
+    "handrail.testing.crashes": "Crashes crash_everywhere",
+    "handrail.testing.fake_programs": """
+        Dies Fails FakeCall FakeCli Garbage Hangs Replays Says Tool fake_cli
+    """,
+    "handrail.testing.script": "Script",
+    "handrail.testing.script_pending": "Pending",
+    "handrail.testing.text_journal": "ProcessGone TextJournal",
 }
+_HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
 _NEEDS = {"contracts": "pytest", "strategies": "hypothesis"}
-
-__all__ = [
-    "Cassette",
-    "Crashes",
-    "Dies",
-    "Fails",
-    "FakeAgent",
-    "FakeBackend",
-    "FakeCall",
-    "FakeCli",
-    "Garbage",
-    "Hangs",
-    "JumpClock",
-    "MemorySink",
-    "Pending",
-    "ProcessGone",
-    "Replays",
-    "Says",
-    "Script",
-    "TextJournal",
-    "Tool",
-    "assert_replays",
-    "cassette",
-    "crash_everywhere",
-    "fake_cli",
-    "recorded_runs",
-    "replay",
-]
 
 
 def __getattr__(name: str) -> Any:
@@ -103,9 +64,9 @@ def __getattr__(name: str) -> Any:
     """
     if name in _NEEDS:
         return _module(name)
-    if name not in _LAZY:
+    if name not in _HOME:
         raise AttributeError(f"module 'handrail.testing' has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(_LAZY[name]), name)
+    found = globals()[name] = getattr(import_module(_HOME[name]), name)
     return found
 
 
@@ -122,4 +83,8 @@ def _module(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *_NEEDS})
+    return sorted({*globals(), *_HOME, *_NEEDS})
+
+
+if not TYPE_CHECKING:  # the imports above say it to a type checker
+    __all__ = [*sorted(_HOME)]  # noqa: PLE0604 - all are strings

@@ -39,6 +39,7 @@ from handrail.ports.agent import AgentReply, AgentTurn
 from handrail.steps.scope import scope
 from handrail.steps.step import step
 from handrail.steps.verbs import Stage, Step, Steps
+from handrail.testing.crash_verdict import OF_TIME
 from handrail.testing.shapes import Body, workflow_of
 
 # -- effects ---------------------------------------------------------------------------------------
@@ -651,20 +652,14 @@ def essence(value: Any) -> Any:
             items = cast("dict[str, Any]", value).items()
             return {key: essence(one) for key, one in items}
         case _ if is_dataclass(value) and type(value).__module__.startswith("handrail.model"):
-            kept = (one.name for one in fields(value) if one.name not in _TIMES)
+            kept = (one.name for one in fields(value) if one.name not in OF_TIME)
             return {name: essence(getattr(value, name)) for name in kept}
         case _:
             return repr(value)
 
 
-_TIMES = frozenset(
-    {
-        *("duration_ms", "total_duration_ms", "duration_s"),
-        *("at", "started_at", "ended_at", "due", "since", "deadline"),
-    }
-)
 _OF_A_DRIVE = (ev.RunSuspended, ev.RunResumed, ev.StepMoved, ev.StepInterrupted)
-_LEFT_OUT = _TIMES | {"run_id", "seq", "traceback", "letter", "took", "session_usage", "replayed"}
+_LEFT_OUT = OF_TIME | {"run_id", "seq", "traceback", "letter", "took", "session_usage", "replayed"}
 
 
 def by_path(events: Sequence[ev.Event]) -> dict[str, list[Any]]:

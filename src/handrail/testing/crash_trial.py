@@ -28,7 +28,7 @@ from handrail.engine.checking import JournalBefore
 from handrail.engine.driver import Driver
 from handrail.engine.executor import Engine
 from handrail.engine.tasks import InFlight
-from handrail.errors import WrongUse
+from handrail.errors import WrongUse, did_you_mean
 from handrail.journals.sqlite.journal import SqliteJournal
 from handrail.model import events as ev
 from handrail.model.events import Event
@@ -426,6 +426,19 @@ class Allowed:
                 by = "1 process" if len(story) == 1 else f"{len(story)} processes"
                 found.append(f"{what!r} was performed {times} times by {by}, {most} allowed")
         return found
+
+    def misspelt(self, performed: Iterable[str]) -> str:
+        """What to say of names that no step had, and some step nearly has; nothing if all is well.
+
+        One that is like no other may stand for what a run need not come to.
+        """
+        known = {name for path in performed for name in (path, path.rpartition("/")[2])}
+        unknown = [name for name, most in self.executions.items() if most and name not in known]
+        near = did_you_mean(unknown, sorted(known))
+        if not near:
+            return ""
+        listed = ", ".join(map(repr, unknown))
+        return f"executions= names {listed}, and no step of that path or name was performed.{near}"
 
     def _most(self, what: str, otherwise: int) -> int:
         by_name = self.executions.get(what.rpartition("/")[2], self.default)

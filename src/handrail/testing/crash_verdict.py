@@ -13,11 +13,16 @@ from handrail.model.results import StepResult, WorkflowResult, qualified
 Verdict: TypeAlias = Mapping[str, str]
 """What is told of the result, by what it is: ``output of step 'plan'``."""
 
-_OF_TIME = frozenset({
-    "duration_ms", "total_duration_ms", "since", "deadline", "replayed", "traceback",
+OF_TIME = frozenset({
+    *("duration_ms", "total_duration_ms", "duration_s"),
+    *("at", "started_at", "ended_at", "due", "since", "deadline"),
 })  # fmt: skip
+"""What handrail's own results call times: no two runs have the same."""
+_LEFT_OUT = OF_TIME | {"replayed", "traceback"}
 _OUR_TAG = "handrail:"
 _SHOWN = 200
+_BEFORE = 60
+"""How much of two long texts is shown before the place where they part."""
 
 
 def verdict_of(result: WorkflowResult[Any], codec: Codec) -> Verdict:
@@ -68,7 +73,7 @@ def _timeless(item: Any) -> Any:
         return item
     fields: dict[str, Any] = item  # pyright: ignore[reportUnknownVariableType]  # JSON
     ours = str(fields.get("$", "")).startswith(_OUR_TAG)
-    return {key: _timeless(one) for key, one in fields.items() if not (ours and key in _OF_TIME)}
+    return {key: _timeless(one) for key, one in fields.items() if not (ours and key in _LEFT_OUT)}
 
 
 def differences(whole: Verdict, crashed: Verdict) -> list[str]:
@@ -77,14 +82,26 @@ def differences(whole: Verdict, crashed: Verdict) -> list[str]:
     for key in {**whole, **crashed}:
         was, now = whole.get(key), crashed.get(key)
         if was != now:
-            found.append(f"{key}: {_shown(was)} without a crash, {_shown(now)} with it")
+            start = max(0, _parting(was or "", now or "") - _BEFORE)
+            shown = (_shown(text, start) for text in (was, now))
+            found.append("{}: {} without a crash, {} with it".format(key, *shown))
     return found
 
 
-def _shown(text: str | None) -> str:
+def _parting(one: str, other: str) -> int:
+    """Where two texts begin to differ."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+def _shown(text: str | None, start: int) -> str:
+    """The text, or of a long one what stands from ``start`` on."""
     if text is None:
         return "nothing"
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}... ({len(text)} characters)"
+    if len(text) <= _SHOWN:
+        return text
+    before, after = "..." * (start > 0), "..." * (start + _SHOWN < len(text))
+    return f"{before}{text[start : start + _SHOWN]}{after} ({len(text)} characters)"
 
 
 def interrupted_steps(result: WorkflowResult[Any]) -> list[str]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from handrail.engine.outside import refuse_inside_loop
 from handrail.engine.parts import definition_of
+from handrail.errors import WrongUse
 from handrail.executor import Executor
 from handrail.model.shapes import WorkflowLike
 from handrail.ports.journal import Journal
@@ -94,6 +95,7 @@ def crash_everywhere(
     Raises:
         AssertionError: it names each crash after which something was not as it should be, what,
             and how to repeat that one.
+        WrongUse: ``executions`` names no step that was performed, and nearly one that was.
     """
     refuse_inside_loop("crash_everywhere()", "Call it from a test that is a plain `def`.")
     name = definition_of(workflow).name
@@ -137,6 +139,8 @@ class _Proof:
                 self._crash((*plan, second_point(index, len(story[-1].records))))
         if self._wrong:
             raise AssertionError(self._complaint())
+        if misspelt := self._allowed.misspelt(self._most):
+            raise WrongUse(misspelt)
         left_out = len(every) - len(plans)
         return Crashes(records, self._crashes, left_out, self._interrupted, dict(self._most))
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from difflib import get_close_matches
 from types import TracebackType
-from typing import Any, Generic, ParamSpec, Self, TypeVar, cast
+from typing import Any, ClassVar, Generic, ParamSpec, Self, TypeVar, cast
 
 import attrs
 
@@ -16,7 +16,7 @@ from handrail.core.run_state import Setting
 from handrail.engine.callbacks import Evaluator
 from handrail.engine.current import Contexts, built_context
 from handrail.engine.parts import definition_of
-from handrail.errors import GateRefusal
+from handrail.errors import GateRefusal, WrongUse
 from handrail.model import events as ev
 from handrail.model.context import WorkflowContext
 from handrail.model.inputs import bind_inputs
@@ -29,6 +29,7 @@ from handrail.steps.verbs import AgentCall, Generation, Stage
 from handrail.testing.clock import START
 from handrail.testing.script_drive import Drive, InFlight, run_to_end
 from handrail.testing.script_pending import Holder, Pending, Waits, told
+from handrail.typed.jsonsafe import short_repr
 
 
 def pending_of(script: Holder, drive: Drive) -> dict[str, Pending]:
@@ -78,15 +79,32 @@ R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
 
-@attrs.frozen
+def _given(kind: type, otherwise: Callable[[], Any], such_as: str) -> Any:
+    """A field of this kind; None is none given."""
+
+    def check(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
+        if not isinstance(value, kind):
+            raise WrongUse(
+                f"Script.options({attribute.name}=) takes {such_as}, got {short_repr(value)}"
+            )
+
+    converter: Callable[[Any], Any] = attrs.converters.default_if_none(factory=otherwise)
+    return attrs.field(default=None, converter=converter, validator=check)
+
+
+@attrs.frozen(kw_only=True)
 class ScriptOptions:
-    """How scripts are set up; call it with a workflow and its inputs to get a ``Script``."""
+    """A maker of scripts: ``Script.options(services={...})(ship, "task")``.
+
+    ``start`` is the time at which the run begins (unix seconds). ``auto_advance``: while a run
+    waits for nothing but time (pauses between attempts, ``sleep``), let it pass at once.
+    """
 
     run_id: str = "script"
-    services: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
-    config: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
-    stages: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
-    limits: Limits = Limits()
+    services: Mapping[str, Any] = _given(Mapping, dict, "a mapping, such as {'db': db}")
+    config: Mapping[str, Any] = _given(Mapping, dict, "a mapping, such as {'style': 'terse'}")
+    stages: Mapping[str, Any] = _given(Mapping, dict, "a mapping, such as {'lint': 'ruff check'}")
+    limits: Limits = _given(Limits, Limits, "Limits(...), such as Limits(max_steps=1000)")
     start: float = START
     cleanup_timeout_s: float = 30.0
     auto_advance: bool = False
@@ -122,38 +140,12 @@ class Script(Generic[R_co]):
     that says what is pending. Mutable.
     """
 
+    options: ClassVar[type[ScriptOptions]] = ScriptOptions
+
     def __init__(
         self, workflow: WorkflowLike[P, R_co], /, *args: P.args, **kwargs: P.kwargs
     ) -> None:
         self.begin(ScriptOptions(), workflow, args, kwargs)
-
-    @staticmethod
-    def options(
-        *,
-        run_id: str = "script",
-        services: Mapping[str, Any] | None = None,
-        config: Mapping[str, Any] | None = None,
-        stages: Mapping[str, Any] | None = None,
-        limits: Limits | None = None,
-        start: float = START,
-        cleanup_timeout_s: float = 30.0,
-        auto_advance: bool = False,
-    ) -> ScriptOptions:
-        """A maker of scripts: ``Script.options(services={...})(ship, "task")``.
-
-        ``start`` is the time at which the run begins (unix seconds). ``auto_advance``: while a run
-        waits for nothing but time (pauses between attempts, ``sleep``), let it pass at once.
-        """
-        return ScriptOptions(
-            run_id,
-            dict(services or {}),
-            dict(config or {}),
-            dict(stages or {}),
-            limits if limits is not None else Limits(),
-            start,
-            cleanup_timeout_s,
-            auto_advance,
-        )
 
     def begin(
         self,

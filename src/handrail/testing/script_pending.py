@@ -14,6 +14,7 @@ from typing import (
     assert_never,
 )
 
+from handrail.agents.fake import is_like
 from handrail.core import commands as cmd
 from handrail.core.attempt_ends import failed, succeeded, undone
 from handrail.engine.current import CURRENT, Current
@@ -42,6 +43,8 @@ from handrail.steps.verbs import (
 )
 from handrail.testing.script_drive import InFlight, NeedsEventLoop, run_to_end
 from handrail.typed.convert import fit_json
+from handrail.typed.jsonsafe import short_repr
+from handrail.typed.schema import describe_type
 
 _SHOWN = 20
 
@@ -267,9 +270,10 @@ class Pending:
         match self.verb:
             case _ if self.waits == "rollback":
                 self._land(undone(self.path))
-            case AgentCall():
+            case AgentCall(answers=answers):
                 result = value if _is_agent_result(value) else AgentResult(value, usage)
-                self._succeed(result.output if self.verb.answers else result, result.usage)
+                self._check_output(result.output)
+                self._succeed(result.output if answers else result, result.usage)
             case ShellCommand() if isinstance(value, str):
                 self.exits(0, value)
             case ShellCommand() if not isinstance(value, CommandResult):
@@ -285,6 +289,18 @@ class Pending:
                 )
             case _:
                 self._succeed(value, usage)
+
+    def _check_output(self, output: Any) -> None:
+        """As a ``FakeAgent`` does: an agent that says no output gives text, and a test may stand
+        anything in for that.
+        """
+        wanted = getattr(self.agent, "output", Any)
+        if wanted is not str and not is_like(output, wanted):
+            raise AssertionError(
+                f"{self._which()} has output={describe_type(wanted, fields=False)}, got "
+                f"{short_repr(output)}, which is of type {type(output).__name__}. Write "
+                f".returns(...) with a value of that type, which is used as it is."
+            )
 
     def fails(self, error: BaseException | type[BaseException] | str) -> None:
         """End the attempt with this exception, instance or class; a stage also takes what it said.

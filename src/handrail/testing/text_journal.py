@@ -21,11 +21,8 @@ from typing import NamedTuple
 from handrail.codec.codec import Codec
 from handrail.errors import JournalFailed, LeaseLost, RunIdTaken, RunLocked
 from handrail.journals.memory import OutOfSequence
-from handrail.model.events import (
-    Event,
-    WorkflowStarted,
-)
-from handrail.ports.journal import Holder, Letter, RunInfo, status_of, waits_of
+from handrail.model.events import Event
+from handrail.ports.journal import Holder, Letter, RunInfo, info_of
 from handrail.record.rows import Record, from_record, to_record
 
 
@@ -114,16 +111,22 @@ class TextJournal:
             ProcessGone: see the class.
         """
         del sync
+        self._append((event,))
+
+    def _append(self, events: Sequence[Event]) -> None:
+        """Keep events of one run, in one write."""
         self._check_alive()
-        run_id = event.run_id
+        run_id = events[0].run_id
         rows = self._store.rows.get(run_id, [])
-        if event.seq != len(rows) + 1:
-            raise OutOfSequence(run_id, event.seq, len(rows) + 1)
-        written = to_record(event, self.codec, self._secrets(run_id))
+        for seq, event in enumerate(events, len(rows) + 1):
+            if event.seq != seq:
+                raise OutOfSequence(run_id, event.seq, seq)
+        secrets = self._secrets(run_id)
+        written = [_Row(one.at, to_record(one, self.codec, secrets)) for one in events]
         if run_id in self._store.lost.get(id(self), ()):
             raise LeaseLost(run_id, os.getpid(), "here")
         self._write()
-        self._store.rows.setdefault(run_id, rows).append(_Row(event.at, written))
+        self._store.rows.setdefault(run_id, rows).extend(written)
         self._written()
 
     def append_run(
@@ -248,22 +251,9 @@ class TextJournal:
         return Letter(event, row.key, number)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # only messages were kept
 
     def _info(self, run_id: str) -> RunInfo:
-        events = self.events(run_id)
-        first, last = events[0], events[-1]
-        started = first if isinstance(first, WorkflowStarted) else None
         lease = self._store.leases.get(run_id)
-        return RunInfo(
-            run_id,
-            "" if started is None else started.workflow_name,
-            status_of(events),
-            first.at,
-            len(events),
-            last.at,
-            {} if started is None else started.labels,
-            None if lease is None or lease.journal.gone else lease.holder,
-            waits_for=waits_of(events, time.time()),
-            forked_from=None if started is None else started.forked_from,
-        )
+        holder = None if lease is None or lease.journal.gone else lease.holder
+        return info_of(run_id, self.events(run_id), holder, time.time())
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,16 +301,4 @@ class GroupingTextJournal(TextJournal):
             OutOfSequence, OutputNotSerializable, LeaseLost, ProcessGone: as ``append``.
         """
         del sync
-        self._check_alive()
-        run_id = events[0].run_id
-        rows = self._store.rows.get(run_id, [])
-        for seq, event in enumerate(events, len(rows) + 1):
-            if event.seq != seq:
-                raise OutOfSequence(run_id, event.seq, seq)
-        secrets = self._secrets(run_id)
-        written = [_Row(one.at, to_record(one, self.codec, secrets)) for one in events]
-        if run_id in self._store.lost.get(id(self), ()):
-            raise LeaseLost(run_id, os.getpid(), "here")
-        self._write()
-        self._store.rows.setdefault(run_id, rows).extend(written)
-        self._written()
+        self._append(events)

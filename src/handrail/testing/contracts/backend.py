@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import uuid
 from collections.abc import Callable, Sequence
-from typing import Any, get_args
+from typing import Any, TypeAlias, get_args
 
 import anyio
 import pytest
@@ -19,6 +19,7 @@ from handrail.system.marker import carries, environ_of, live_pids
 ANSWER = "It is done.\nTwo files were changed: ä.py and b.py."
 PROMPTS = ["Do it.", "", "ünïcödé \N{ROCKET}\n\n```json\n{}\n```\n", "long " * 100_000]
 
+MakeBackend: TypeAlias = Callable[[str], AgentBackend]
 KINDS = {None, *get_args(AgentErrorKind)}
 
 
@@ -32,7 +33,7 @@ class BackendContract:
     run_id = f"contract-{uuid.uuid4().hex}"  # so that suites at the same time do not meet
 
     @pytest.fixture
-    def make_backend(self) -> Callable[[str], AgentBackend]:
+    def make_backend(self) -> MakeBackend:
         """A function of a text: a backend that answers any number of prompts with that text."""
         raise NotImplementedError("override the fixture make_backend in your subclass")
 
@@ -50,7 +51,7 @@ class BackendContract:
         """A prompt for the backend."""
         return AgentTurn(agent="worker", prompt=prompt, run_id=self.run_id, path=path, **more)
 
-    async def test_it_has_a_name(self, make_backend: Callable[[str], AgentBackend]) -> None:
+    async def test_it_has_a_name(self, make_backend: MakeBackend) -> None:
         """Its name is text that is not blank."""
         name = make_backend(ANSWER).name
         assert isinstance(name, str)
@@ -58,15 +59,13 @@ class BackendContract:
 
     @pytest.mark.parametrize("prompt", PROMPTS, ids=["plain", "empty", "unicode", "long"])
     async def test_any_prompt_is_answered_whole(
-        self, make_backend: Callable[[str], AgentBackend], prompt: str
+        self, make_backend: MakeBackend, prompt: str
     ) -> None:
         """The reply's text is the whole answer, whatever was asked."""
         reply = await make_backend(ANSWER).complete(self.turn(prompt))
         assert reply.text.strip() == ANSWER
 
-    async def test_turns_at_the_same_time_are_all_answered(
-        self, make_backend: Callable[[str], AgentBackend]
-    ) -> None:
+    async def test_turns_at_the_same_time_are_all_answered(self, make_backend: MakeBackend) -> None:
         """One backend serves many steps at once."""
         backend = make_backend(ANSWER)
         replies: dict[str, AgentReply] = {}
@@ -82,17 +81,13 @@ class BackendContract:
             paths, ANSWER
         )
 
-    async def test_progress_is_of_the_step_that_asked(
-        self, make_backend: Callable[[str], AgentBackend]
-    ) -> None:
+    async def test_progress_is_of_the_step_that_asked(self, make_backend: MakeBackend) -> None:
         """Every notice that it emits carries the path of its turn."""
         told: list[Any] = []
         await make_backend(ANSWER).complete(self.turn(path="a/b", emit=told.append))
         assert {notice.path for notice in told} == {"a/b"}
 
-    async def test_the_last_that_it_tells_is_how_it_ended(
-        self, make_backend: Callable[[str], AgentBackend]
-    ) -> None:
+    async def test_the_last_that_it_tells_is_how_it_ended(self, make_backend: MakeBackend) -> None:
         """AgentFinished comes once, after all else, with what the reply says."""
         told: list[Any] = []
         reply = await make_backend(ANSWER).complete(self.turn(emit=told.append))
@@ -101,7 +96,7 @@ class BackendContract:
         assert (finished.usage, finished.session) == (reply.usage, reply.session)
 
     async def test_a_session_is_told_once_and_before_what_is_said_in_it(
-        self, make_backend: Callable[[str], AgentBackend]
+        self, make_backend: MakeBackend
     ) -> None:
         """A reply's session is that of the one AgentSessionStarted, which messages follow."""
         told: list[Any] = []

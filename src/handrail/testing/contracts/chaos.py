@@ -7,17 +7,17 @@ import json
 import os
 import random
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Protocol, TypeAlias
 
 import anyio
 import pytest
 
 from handrail.executor import Executor
-from handrail.testing.conformance import by_path, differences, essence, storm
-from handrail.testing.contracts.host import history_of
+from handrail.testing.conformance import storm
+from handrail.testing.contracts.host import assert_alike
 
 MakeExecutor: TypeAlias = Callable[..., Any]
 BRANCHES, STEPS = 12, 7
@@ -141,46 +141,28 @@ class ChaosContract:
         return 6
 
 
-class _Storm:
-    """A storm under way, and its end."""
-
-    def __init__(self, engine: MakeExecutor, scratch: Path, seconds: float) -> None:
-        self._here = Executor(workflows=[storm], portable=True)
-        self._there = engine(workflows=[storm], max_crashes=1_000)
-        self._scratch = scratch
-        self._inputs: dict[str, Any] = {"branches": BRANCHES, "steps": STEPS, "seconds": seconds}
-        self._task: asyncio.Task[Any] | None = None
-
-    async def __aenter__(self) -> Path:
-        folder = self._scratch / "effects"
-        self._task = asyncio.ensure_future(self._there.run(storm, folder, **self._inputs))
-        return folder
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        assert self._task is not None
-        if error is not None:
-            self._task.cancel()
-            return
-        result = await asyncio.wait_for(self._task, 120)
-        expected = await self._here.run(storm, self._scratch / "effects", **self._inputs)
-        histories = [
-            await history_of(executor, one.run_id, self._scratch / f"{which}.jsonl")
-            for which, executor, one in (
-                ("here", self._here, expected),
-                ("there", self._there, result),
-            )
-        ]
-        assert essence(result) == essence(expected)
-        assert differences(*map(by_path, histories)) == []
-
-
-def _storm(engine: MakeExecutor, scratch: Path, seconds: float = 0.05) -> _Storm:
-    return _Storm(engine, scratch, seconds)
+@asynccontextmanager
+async def _storm(
+    engine: MakeExecutor, scratch: Path, seconds: float = 0.05
+) -> AsyncGenerator[Path]:
+    """A storm under way; it must come to its end after the block, and to the right one."""
+    here = Executor(workflows=[storm], portable=True)
+    there = engine(workflows=[storm], max_crashes=1_000)
+    inputs: dict[str, Any] = {
+        "folder": scratch / "effects",
+        "branches": BRANCHES,
+        "steps": STEPS,
+        "seconds": seconds,
+    }
+    task = asyncio.ensure_future(there.run(storm, **inputs))
+    try:
+        yield inputs["folder"]
+    except BaseException:
+        task.cancel()
+        raise
+    result = await asyncio.wait_for(task, 120)
+    expected = await here.run(storm, **inputs)
+    await assert_alike([(here, expected), (there, result)], scratch / "history")
 
 
 async def _busy(plant: Plant, folder: Path) -> int:

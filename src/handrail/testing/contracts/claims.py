@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 import anyio
 import pytest
@@ -15,7 +15,8 @@ from handrail.ports.claims import Claim, Claimant, ClaimRequest, Claims, Resourc
 PATIENCE_S = 20.0
 """How long the tests wait for what must come."""
 
-Ask = Callable[..., "Asked"]
+Ask: TypeAlias = "Callable[..., Asked]"
+OpenClaims: TypeAlias = Callable[[], Claims]
 
 
 class Asked:
@@ -75,7 +76,7 @@ class ClaimsContract:
     tree = "/r"
 
     @pytest.fixture
-    def open_claims(self) -> Callable[[], Claims]:
+    def open_claims(self) -> OpenClaims:
         """A function that opens another client of the same claims, new for each test."""
         raise NotImplementedError("override the fixture open_claims in your subclass")
 
@@ -117,7 +118,7 @@ class ClaimsContract:
     # -- one at a time --------------------------------------------------------------------------
 
     async def test_what_does_not_overlap_is_held_at_the_same_time(
-        self, open_claims: Callable[[], Claims]
+        self, open_claims: OpenClaims
     ) -> None:
         """Other files, other names, a name and files, the same files of another tree."""
         one, other = open_claims(), open_claims()
@@ -141,7 +142,7 @@ class ClaimsContract:
         [(["src/**"], ["src/a.py"]), (["*.py"], ["src/"]), (["**"], ["a"]), (["a*"], ["*b"])],
     )
     async def test_what_overlaps_waits_and_is_told_for_whom(
-        self, open_claims: Callable[[], Claims], first: list[str], second: list[str]
+        self, open_claims: OpenClaims, first: list[str], second: list[str]
     ) -> None:
         """Of files that both cover one has them at a time, whichever client asks."""
         one, other = open_claims(), open_claims()
@@ -159,7 +160,7 @@ class ClaimsContract:
             assert (await one.listed()).waiting == ()
 
     async def test_they_are_served_in_the_order_in_which_they_came(
-        self, open_claims: Callable[[], Claims]
+        self, open_claims: OpenClaims
     ) -> None:
         """Nobody overtakes whom it overlaps; who overlaps nobody in line does not stand in it."""
         one, other = open_claims(), open_claims()
@@ -178,7 +179,7 @@ class ClaimsContract:
             assert (await third.granted()).epoch > granted.epoch
 
     async def test_all_that_is_asked_for_is_granted_or_nothing(
-        self, open_claims: Callable[[], Claims]
+        self, open_claims: OpenClaims
     ) -> None:
         """Two that want two things in another order do not wait for one another."""
         claims = open_claims()
@@ -192,9 +193,7 @@ class ClaimsContract:
 
     # -- within one another ---------------------------------------------------------------------
 
-    async def test_a_step_may_claim_what_it_is_within(
-        self, open_claims: Callable[[], Claims]
-    ) -> None:
+    async def test_a_step_may_claim_what_it_is_within(self, open_claims: OpenClaims) -> None:
         """Its siblings wait for it all the same, and those outside for what it is within."""
         claims = open_claims()
         async with self.asking(claims) as ask:
@@ -210,7 +209,7 @@ class ClaimsContract:
             await outside.granted()
 
     async def test_who_waits_for_what_one_is_within_is_not_waited_for(
-        self, open_claims: Callable[[], Claims]
+        self, open_claims: OpenClaims
     ) -> None:
         """It asked for more before, but gets that only when all of this is done."""
         claims = open_claims()
@@ -223,9 +222,7 @@ class ClaimsContract:
 
     # -- waiting ends ---------------------------------------------------------------------------
 
-    async def test_who_does_not_want_to_wait_is_refused(
-        self, open_claims: Callable[[], Claims]
-    ) -> None:
+    async def test_who_does_not_want_to_wait_is_refused(self, open_claims: OpenClaims) -> None:
         """The error names who is in the way; nothing of the request is left."""
         claims = open_claims()
         await claims.acquire(self.request("a/1", self.named("x")))
@@ -237,9 +234,7 @@ class ClaimsContract:
             assert caught.value.what == "x"
         assert (await claims.listed()).waiting == ()
 
-    async def test_who_is_cancelled_leaves_the_line(
-        self, open_claims: Callable[[], Claims]
-    ) -> None:
+    async def test_who_is_cancelled_leaves_the_line(self, open_claims: OpenClaims) -> None:
         """The next one is not kept waiting by somebody who is gone."""
         claims = open_claims()
         held = await claims.acquire(self.request("a/1", self.named("x")))
@@ -253,7 +248,7 @@ class ClaimsContract:
             await claims.release(held)
 
     async def test_who_would_close_a_circle_fails_with_the_circle(
-        self, open_claims: Callable[[], Claims]
+        self, open_claims: OpenClaims
     ) -> None:
         """Three clients, each inside of what it holds; the others wait on, and go on later."""
         clients = [open_claims() for _ in range(3)]
@@ -281,7 +276,7 @@ class ClaimsContract:
     # -- how a claim ends -----------------------------------------------------------------------
 
     async def test_whoever_released_it_a_claim_is_not_held_any_more(
-        self, open_claims: Callable[[], Claims]
+        self, open_claims: OpenClaims
     ) -> None:
         """Its holder can see that it ended; to release it then does nothing to the next one."""
         one, other = open_claims(), open_claims()
@@ -296,7 +291,7 @@ class ClaimsContract:
         assert not await one.is_held(claim)
 
     async def test_what_a_client_held_is_free_when_it_is_closed(
-        self, open_claims: Callable[[], Claims]
+        self, open_claims: OpenClaims
     ) -> None:
         """And it can be used again; what has a time of its own stays."""
         one, other = open_claims(), open_claims()
@@ -316,7 +311,7 @@ class ClaimsContract:
             await one.acquire(self.request("c/1", self.named("y"), wait_s=0))
 
     async def test_epochs_grow_over_everything_that_is_claimed(
-        self, open_claims: Callable[[], Claims]
+        self, open_claims: OpenClaims
     ) -> None:
         """Whatever was claimed and given back, by whichever client."""
         clients = [open_claims(), open_claims()]
@@ -331,7 +326,7 @@ class ClaimsContract:
     # -- what others held -----------------------------------------------------------------------
 
     async def test_what_others_held_meanwhile_is_known_when_it_has_ended(
-        self, open_claims: Callable[[], Claims]
+        self, open_claims: OpenClaims
     ) -> None:
         """Held before and after, begun and ended since; not what ended before, nor one's own."""
         one, other = open_claims(), open_claims()

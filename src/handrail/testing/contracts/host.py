@@ -11,6 +11,7 @@ import pytest
 
 from handrail.executor import Executor
 from handrail.model import events as ev
+from handrail.model.results import WorkflowResult
 from handrail.testing.conformance import (
     CASES,
     FLOWS,
@@ -56,14 +57,8 @@ class HostContract:
         for number, body in enumerate(bodies):
             here = Executor(workflows=FLOWS, portable=True, gates="approve")
             there = engine(workflows=FLOWS, gates="approve")
-            one, other = await here.run(drawn, body), await there.run(drawn, body)
-            assert essence(one) == essence(other), body
-            files = [tmp_path / f"{number}-{which}" for which in ("here", "there")]
-            histories = [
-                await history_of(executor, result.run_id, file)
-                for executor, result, file in ((here, one, files[0]), (there, other, files[1]))
-            ]
-            assert differences(*map(by_path, histories)) == [], body
+            ends = [(engine, await engine.run(drawn, body)) for engine in (here, there)]
+            await assert_alike(ends, tmp_path / str(number), body)
 
     @pytest.fixture
     def bodies(self) -> Sequence[Body]:
@@ -74,19 +69,32 @@ class HostContract:
 async def compared(case: Case, here: Any, there: Any, scratch: Path) -> None:
     """Carry a case out with two executors, and compare what became of it."""
     folder = scratch / "effects"
-    seen: list[tuple[Any, ...]] = []
-    for which, executor in (("here", here), ("there", there)):
+    ends: list[tuple[Any, WorkflowResult[Any]]] = []
+    done: list[tuple[Any, ...]] = []
+    for executor in (here, there):
         shutil.rmtree(folder, ignore_errors=True)
-        result = await case.act(executor, case.flow, {"folder": folder})
+        ends.append((executor, await case.act(executor, case.flow, {"folder": folder})))
         undone = folder / "undone"
         told = undone.read_text("utf-8").split() if undone.exists() else []
         undone.unlink(missing_ok=True)
-        history = await history_of(executor, result.run_id, scratch / f"{which}.jsonl")
-        seen.append((essence(result), by_path(history), effects(folder), told))
-    one, other = seen
-    assert one[0] == other[0]
-    assert differences(one[1], other[1]) == []
-    assert one[2:] == other[2:]
+        done.append((effects(folder), told))
+    await assert_alike(ends, scratch / "history")
+    assert done[0] == done[1]
+
+
+async def assert_alike(
+    ends: Sequence[tuple[Any, WorkflowResult[Any]]], scratch: Path, what: object = None
+) -> None:
+    """Assert that two runs, each of the executor beside it, have one result and one history;
+    ``what`` is told where they have not.
+    """
+    one, other = (essence(result) for _, result in ends)
+    assert one == other, what
+    histories = [
+        by_path(await history_of(executor, result.run_id, Path(f"{scratch}-{number}.jsonl")))
+        for number, (executor, result) in enumerate(ends)
+    ]
+    assert differences(*histories) == [], what
 
 
 async def history_of(executor: Any, run_id: str, file: Path) -> Sequence[ev.Event]:

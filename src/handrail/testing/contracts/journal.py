@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -57,32 +57,32 @@ class JournalContract:
         """A function that opens the journal of this test; override it."""
         raise NotImplementedError("override the fixture make_journal")
 
-    @pytest.mark.anyio
-    async def test_events_come_back_equal_and_in_order(self, make_journal: MakeJournal) -> None:
-        """Every kind of event is given back as it was appended."""
+    @pytest.fixture
+    def journal(self, make_journal: MakeJournal) -> Generator[Journal]:
+        """The journal of this test, closed when it is over."""
         journal = make_journal()
-        await store(journal, *sample_events())
-        found = list(journal.events(RUN))
+        yield journal
         journal.close()
-        assert found == sample_events()
 
     @pytest.mark.anyio
-    async def test_the_first_number_is_one(self, make_journal: MakeJournal) -> None:
+    async def test_events_come_back_equal_and_in_order(self, journal: Journal) -> None:
+        """Every kind of event is given back as it was appended."""
+        await store(journal, *sample_events())
+        assert list(journal.events(RUN)) == sample_events()
+
+    @pytest.mark.anyio
+    async def test_the_first_number_is_one(self, journal: Journal) -> None:
         """A run that does not begin with 1 is refused, and stays unknown."""
-        journal = make_journal()
         with pytest.raises(Exception, match="2"):
             await store(journal, stamp(WorkflowStarted("w"), "r", 2, 1.0))
-        found = (list(journal.events("r")), list(journal.runs()))
-        journal.close()
-        assert found == ([], [])
+        assert (list(journal.events("r")), list(journal.runs())) == ([], [])
 
     @pytest.mark.anyio
     @pytest.mark.parametrize("wrong", [1, 2, 4], ids=["first", "repeated", "hole"])
     async def test_any_other_number_than_the_next_is_refused(
-        self, make_journal: MakeJournal, wrong: int
+        self, journal: Journal, wrong: int
     ) -> None:
         """A hole or a repetition raises, nothing of it is kept, and the run can go on."""
-        journal = make_journal()
         first = stamp(WorkflowStarted("w"), "r", 1, 1.0)
         second = stamp(StepStarted("a", "python"), "r", 2, 2.0)
         third = stamp(StepStarted("b", "python"), "r", 3, 3.0)
@@ -90,21 +90,17 @@ class JournalContract:
         with pytest.raises(Exception, match=str(wrong)):
             await store(journal, stamp(StepStarted("x", "python"), "r", wrong, 3.0))
         await store(journal, third)
-        found = list(journal.events("r"))
-        journal.close()
-        assert found == [first, second, third]
+        assert list(journal.events("r")) == [first, second, third]
 
     @pytest.mark.anyio
     async def test_events_that_are_stored_together_are_all_there_or_none(
-        self, make_journal: MakeJournal
+        self, journal: Journal
     ) -> None:
         """As one by one; none of those among which one has another number than the next. This is
         for journals that have ``append_all``.
         """
-        journal = make_journal()
         together = group_append(journal)
         if together is None:
-            journal.close()
             return
         events = sample_events()
         large = stamp(StepStarted("a" * 100, "python", "x" * 100_000), RUN, len(events) + 1, 9.0)
@@ -118,37 +114,31 @@ class JournalContract:
         found = list(journal.events(RUN))
         await store(journal, large)
         then = journal.events(RUN)[-1]
-        journal.close()
         assert found == sample_events()
         assert then == large
 
     @pytest.mark.anyio
-    async def test_events_behind_a_number(self, make_journal: MakeJournal) -> None:
+    async def test_events_behind_a_number(self, journal: Journal) -> None:
         """Those that follow, also none; and word that the run has no event of that number."""
-        journal, events = make_journal(), sample_events()
+        events = sample_events()
         await store(journal, *events, *sample_events("other")[:3])
         read = read_after(journal)
         found = [read(RUN, after) for after in range(1, len(events) + 1)]
         missing = read(RUN, len(events) + 1), read("other", 4), read("none", 1)
-        journal.close()
         assert found == [events[after:] for after in range(1, len(events) + 1)]
         assert missing == (None, None, None)
 
     @pytest.mark.anyio
-    async def test_runs_are_numbered_apart(self, make_journal: MakeJournal) -> None:
+    async def test_runs_are_numbered_apart(self, journal: Journal) -> None:
         """Events of one run neither move the numbers of another nor show up in it."""
-        journal = make_journal()
         ours, theirs = sample_events("a")[:3], sample_events("b")[:3]
         for one, other in zip(ours, theirs, strict=True):
             await store(journal, one, other)
-        found = (list(journal.events("a")), list(journal.events("b")))
-        journal.close()
-        assert found == (ours, theirs)
+        assert (list(journal.events("a")), list(journal.events("b"))) == (ours, theirs)
 
     @pytest.mark.anyio
-    async def test_a_whole_run_is_stored_at_once(self, make_journal: MakeJournal) -> None:
+    async def test_a_whole_run_is_stored_at_once(self, journal: Journal) -> None:
         """As if event by event, also one with a large value; it goes on with the next number."""
-        journal = make_journal()
         events = sample_events("whole")
         large = stamp(WorkflowStarted("w", {"text": "x" * 50_000}, {}, ("whole", "a")), "r", 1, 1.0)
         journal.append_run(events)
@@ -158,21 +148,18 @@ class JournalContract:
         found = (list(journal.events("whole")), journal.events("r")[0], len(journal.events("r")))
         listed = [(one.run_id, one.events, one.forked_from) for one in journal.runs()]
         letters = list(journal.letters("r", 0))
-        journal.close()
         assert found == (events, large, 2)
         assert letters == [replace(sent, number=1)]
         assert listed == [("whole", len(events), None), ("r", 2, ("whole", "a"))]
 
-    def test_a_run_may_be_made_of_events_of_another(self, make_journal: MakeJournal) -> None:
+    def test_a_run_may_be_made_of_events_of_another(self, journal: Journal) -> None:
         """They are numbered by their places, and the other run stays as it is."""
-        journal = make_journal()
         first = stamp(WorkflowStarted("w"), "b", 1, 5.0)
         others = sample_events("a")
         journal.append_run(others)
         journal.append_run([first, others[-1], others[1]], secrets={})
         made = [(one.run_id, one.seq, one.at, type(one)) for one in journal.events("b")]
         found = list(journal.events("a"))
-        journal.close()
         assert made == [
             ("b", 1, 5.0, WorkflowStarted),
             ("b", 2, others[-1].at, type(others[-1])),
@@ -181,41 +168,30 @@ class JournalContract:
         assert found == others == sample_events("a")
 
     @pytest.mark.anyio
-    async def test_a_run_that_is_there_is_not_stored_again(self, make_journal: MakeJournal) -> None:
+    async def test_a_run_that_is_there_is_not_stored_again(self, journal: Journal) -> None:
         """It stays as it is."""
-        journal = make_journal()
         first = stamp(WorkflowStarted("w"), "r", 1, 1.0)
         await store(journal, first)
         with pytest.raises(RunIdTaken):
             journal.append_run(sample_events("r"))
-        found = list(journal.events("r"))
-        journal.close()
-        assert found == [first]
+        assert list(journal.events("r")) == [first]
 
-    def test_an_unknown_run_has_no_events(self, make_journal: MakeJournal) -> None:
+    def test_an_unknown_run_has_no_events(self, journal: Journal) -> None:
         """Asking for a run that is not there is no error."""
-        journal = make_journal()
-        found = list(journal.events("nobody"))
-        journal.close()
-        assert found == []
+        assert list(journal.events("nobody")) == []
 
     @pytest.mark.anyio
-    async def test_what_was_given_out_does_not_change(self, make_journal: MakeJournal) -> None:
+    async def test_what_was_given_out_does_not_change(self, journal: Journal) -> None:
         """A list of events is what there was when it was asked for."""
-        journal = make_journal()
         first, second = sample_events()[:2]
         await store(journal, first)
         found = journal.events(RUN)
         await store(journal, second)
-        journal.close()
         assert list(found) == [first]
 
     @pytest.mark.anyio
-    async def test_runs_are_listed_oldest_first_with_their_status(
-        self, make_journal: MakeJournal
-    ) -> None:
+    async def test_runs_are_listed_oldest_first_with_their_status(self, journal: Journal) -> None:
         """The list says of each run its workflow, its start, how many events, and how it stands."""
-        journal = make_journal()
         drives: dict[str, list[Event]] = {
             "open": [],
             "done": [WorkflowCompleted("succeeded")],
@@ -231,7 +207,6 @@ class JournalContract:
             (run.run_id, run.workflow_name, run.status, run.started_at, run.events)
             for run in journal.runs()
         ]
-        journal.close()
         assert found == [
             ("open", "w-open", None, 0.0, 1),
             ("done", "w-done", "succeeded", 1.0, 2),
@@ -266,22 +241,20 @@ class JournalContract:
 
     @pytest.mark.anyio
     async def test_a_run_is_listed_with_its_labels_and_its_last_moment(
-        self, make_journal: MakeJournal
+        self, journal: Journal
     ) -> None:
         """The list has the labels a run began with, and when its last event happened."""
-        journal = make_journal()
         first = stamp(WorkflowStarted("w", {}, {"team": "a"}), "r", 1, 1.0)
         await store(journal, first, stamp(StepStarted("a", "python"), "r", 2, 7.5))
         (found,) = journal.runs()
-        journal.close()
         assert (dict(found.labels), found.updated_at, found.holder) == ({"team": "a"}, 7.5, None)
 
     @pytest.mark.anyio
     async def test_a_run_without_an_end_waits_for_what_its_last_event_says(
-        self, make_journal: MakeJournal
+        self, journal: Journal
     ) -> None:
         """Until when and why, also after its process is gone; not for what is over."""
-        journal, far = make_journal(), time.time() + 9_000
+        far = time.time() + 9_000
         listed: list[tuple[WaitsFor, ...]] = []
         timers: list[Event] = [
             TimerSet("nap", far, "cap"),
@@ -292,28 +265,24 @@ class JournalContract:
         for seq, event in enumerate(timers, 2):
             await store(journal, stamp(event, "r", seq, 1.0))
             listed.append(journal.runs()[0].waits_for)
-        journal.close()
         assert listed == [(WaitsFor("time", "nap", "usage_cap", "", far),), (), ()]
 
     @pytest.mark.anyio
-    async def test_a_run_has_one_driver_at_a_time(self, make_journal: MakeJournal) -> None:
+    async def test_a_run_has_one_driver_at_a_time(self, journal: Journal) -> None:
         """Who would drive a run that is driven is refused, and told by whom, as the list says."""
-        journal = make_journal()
         await store(journal, stamp(WorkflowStarted("w"), "r", 1, 1.0))
         lease = journal.acquire("r")
         with pytest.raises(RunLocked) as caught:
             journal.acquire("r")
         (found,) = journal.runs()
         lease.release()
-        journal.close()
         assert caught.value.run_id == "r"
         assert found.holder is not None
         assert (caught.value.pid, caught.value.host) == (found.holder.pid, found.holder.host)
 
     @pytest.mark.anyio
-    async def test_a_lease_can_be_given_back(self, make_journal: MakeJournal) -> None:
+    async def test_a_lease_can_be_given_back(self, journal: Journal) -> None:
         """After it was released the run has no driver, and the next one can have it."""
-        journal = make_journal()
         first = journal.acquire("r")
         await store(journal, stamp(WorkflowStarted("w"), "r", 1, 1.0))
         first.release()
@@ -322,12 +291,10 @@ class JournalContract:
         await store(journal, stamp(StepStarted("a", "python"), "r", 2, 2.0))
         second.release()
         numbers = [event.seq for event in journal.events("r")]
-        journal.close()
         assert (idle.holder, numbers) == (None, [1, 2])
 
-    def test_an_old_lease_takes_nothing_from_a_new_one(self, make_journal: MakeJournal) -> None:
+    def test_an_old_lease_takes_nothing_from_a_new_one(self, journal: Journal) -> None:
         """To release a lease twice does not release the one that came after it."""
-        journal = make_journal()
         first = journal.acquire("r")
         first.release()
         second = journal.acquire("r")
@@ -335,30 +302,25 @@ class JournalContract:
         with pytest.raises(RunLocked):
             journal.acquire("r")
         second.release()
-        journal.close()
 
-    def test_runs_are_locked_apart(self, make_journal: MakeJournal) -> None:
+    def test_runs_are_locked_apart(self, journal: Journal) -> None:
         """Who drives one run does not keep others from driving another."""
-        journal = make_journal()
         one, other = journal.acquire("a"), journal.acquire("b")
         one.release()
         other.release()
-        journal.close()
 
-    def test_close_gives_leases_back(self, make_journal: MakeJournal) -> None:
+    def test_close_gives_leases_back(self, journal: Journal) -> None:
         """A journal that was closed drives nothing any more."""
-        journal = make_journal()
         journal.acquire("r")
         journal.close()
         journal.acquire("r").release()
         journal.close()
 
     @pytest.mark.anyio
-    async def test_events_are_numbered_on_under_a_lease(self, make_journal: MakeJournal) -> None:
+    async def test_events_are_numbered_on_under_a_lease(self, journal: Journal) -> None:
         """Under a lease, too, only the next number is stored, and what was refused can be tried
         again with it.
         """
-        journal = make_journal()
         lease = journal.acquire("r")
         started = stamp(WorkflowStarted("w"), "r", 1, 1.0)
         step = stamp(StepStarted("a", "python"), "r", 2, 2.0)
@@ -368,13 +330,10 @@ class JournalContract:
                 await store(journal, stamp(StepStarted("x", "python"), "r", wrong, 2.0))
         await store(journal, step)
         lease.release()
-        found = list(journal.events("r"))
-        journal.close()
-        assert found == [started, step]
+        assert list(journal.events("r")) == [started, step]
 
-    def test_letters_are_numbered_in_the_order_they_came(self, make_journal: MakeJournal) -> None:
+    def test_letters_are_numbered_in_the_order_they_came(self, journal: Journal) -> None:
         """Letters of one run are counted from 1, whatever they say, and come back equal."""
-        journal = make_journal()
         events: list[Message] = [
             stamp(SignalReceived("go", {"n": 1}, "ann"), "r", 0, 1.0),
             stamp(GateAnswered("merge?", "yes", "bob"), "r", 0, 2.0),
@@ -382,55 +341,44 @@ class JournalContract:
         ]
         posted = [journal.post(Letter(event)) for event in events]
         found = list(journal.letters("r", 0))
-        journal.close()
         assert [letter.number for letter in posted] == [1, 2, 3]
         assert found == posted
         assert [letter.event for letter in found] == events
 
-    def test_letters_are_read_from_any_number_on(self, make_journal: MakeJournal) -> None:
+    def test_letters_are_read_from_any_number_on(self, journal: Journal) -> None:
         """Who has read some letters is given only those that came later."""
-        journal = make_journal()
         for at in (1.0, 2.0, 3.0):
             journal.post(Letter(stamp(SignalReceived("go"), "r", 0, at)))
         found = [[letter.number for letter in journal.letters("r", after)] for after in range(5)]
-        journal.close()
         assert found == [[1, 2, 3], [2, 3], [3], [], []]
 
-    def test_of_one_key_only_the_first_letter_counts(self, make_journal: MakeJournal) -> None:
+    def test_of_one_key_only_the_first_letter_counts(self, journal: Journal) -> None:
         """Who comes second with a key is given the letter that came first; nothing is added."""
-        journal = make_journal()
         first = journal.post(Letter(stamp(GateAnswered("g", "yes"), "r", 0, 1.0), "g"))
         second = journal.post(Letter(stamp(GateAnswered("g", "no"), "r", 0, 2.0), "g"))
         third = journal.post(Letter(stamp(GateAnswered("g", "no"), "r", 0, 3.0), "g 2"))
         found = list(journal.letters("r", 0))
-        journal.close()
         assert second == first
         assert found == [first, third]
 
-    def test_an_empty_key_is_no_key(self, make_journal: MakeJournal) -> None:
+    def test_an_empty_key_is_no_key(self, journal: Journal) -> None:
         """Letters without a key do not stand in one another's way."""
-        journal = make_journal()
         for at in (1.0, 2.0):
             journal.post(Letter(stamp(SignalReceived("go"), "r", 0, at)))
-        found = len(journal.letters("r", 0))
-        journal.close()
-        assert found == 2
+        assert len(journal.letters("r", 0)) == 2
 
-    def test_letters_of_runs_are_kept_apart(self, make_journal: MakeJournal) -> None:
+    def test_letters_of_runs_are_kept_apart(self, journal: Journal) -> None:
         """A key, and a number, count within one run."""
-        journal = make_journal()
         posted = [
             journal.post(Letter(stamp(GateAnswered("g", run), run, 0, 1.0), "g")) for run in "ab"
         ]
         found = [list(journal.letters(run, 0)) for run in "abc"]
-        journal.close()
         assert [letter.number for letter in posted] == [1, 1]
         assert found == [[posted[0]], [posted[1]], []]
 
     @pytest.mark.anyio
-    async def test_a_letter_is_no_event(self, make_journal: MakeJournal) -> None:
+    async def test_a_letter_is_no_event(self, journal: Journal) -> None:
         """Letters move no numbers, may come before a run or while it is driven, and list none."""
-        journal = make_journal()
         letter = journal.post(Letter(stamp(SignalReceived("go"), "r", 0, 1.0)))
         before = list(journal.runs())
         lease = journal.acquire("r")
@@ -438,7 +386,6 @@ class JournalContract:
         await store(journal, stamp(WorkflowStarted("w"), "r", 1, 1.0))
         found = (len(journal.events("r")), len(journal.letters("r", letter.number)))
         lease.release()
-        journal.close()
         assert (before, found) == ([], (1, 1))
 
     def test_a_durable_one_keeps_its_letters(self, make_journal: MakeJournal) -> None:

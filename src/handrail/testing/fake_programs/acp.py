@@ -11,24 +11,20 @@ import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from handrail.testing.fake_programs.launch import Entry, Launch
+from handrail.testing.fake_programs.copilot import FAILED as COPILOT_FAILED
+from handrail.testing.fake_programs.launch import VERSIONS, Entry, Launch
+from handrail.testing.fake_programs.opencode_lines import FAILED as OPENCODE_FAILED
 from handrail.testing.fake_programs.output import new_id
-from handrail.testing.fake_programs.rpc import Message, Peer
-from handrail.testing.fake_programs.turn import final_text, perform
+from handrail.testing.fake_programs.rpc import Message, Peer, Stopped
+from handrail.testing.fake_programs.turn import Voice, deltas, perform
 
-DELTA = 12
 NOT_OPEN = -32602
-
-
-class Cancelled(Exception):
-    """The client cancelled the prompt."""
+CANCEL = "session/cancel"
+WINDOW = 200000
 
 
 def run(launch: Launch) -> int:
     """Serve until the client closes."""
-    if reason := launch.used_up:
-        launch.out.error(reason + "\n")
-        return 1
     return _Server(launch, AGENTS[launch.name]).peer.serve()
 
 
@@ -45,12 +41,12 @@ class _Server:
         params: Message = message.get("params") or {}
         match message.get("method"):
             case "initialize":
-                self.peer.answer(message, {"protocolVersion": 1, **self._agent.about})
+                self.peer.answer(message, {"protocolVersion": 1, **self._agent.introduction()})
             case "session/new":
                 self._opened(message)
             case "session/load" | "session/resume":
                 self._resumed(message, params["sessionId"])
-            case "session/fork" if self._agent.forks:
+            case "session/fork" if "fork" in self._agent.sessions:
                 self._forked(message, params["sessionId"])
             case "session/prompt":
                 self._prompted(message, params)
@@ -69,12 +65,12 @@ class _Server:
     def _opened(self, message: Message, *, copy_of: str | None = None) -> None:
         session = self._agent.new_session(new_id())
         self._launch.open_session(session, copy_of=copy_of)
-        self.peer.answer(message, {"sessionId": session, **self._agent.session})
+        self.peer.answer(message, {"sessionId": session, **self._agent.modes})
         self._commands(session)
 
     def _resumed(self, message: Message, session: str) -> None:
         if self._is_known(message, session):
-            self.peer.answer(message, dict(self._agent.session))
+            self.peer.answer(message, dict(self._agent.modes))
             self._commands(session)
 
     def _forked(self, message: Message, session: str) -> None:
@@ -98,21 +94,18 @@ class _Server:
         if self._launch.session(session) is None:
             self.peer.refuse(message, NOT_OPEN, f"Session not found: {session}")
             return
-        entry = self._launch.take()
+        entry = self.peer.next_act(message, -32603)
         if entry is None:
-            reason = self._launch.used_up or ""
-            self._launch.out.error(reason + "\n")
-            self.peer.refuse(message, -32603, reason)
             return
         asks = self._modes.get(session) != "yolo"
-        voice = _Voice(self._launch, self.peer, self._agent, entry, message, asks=asks)
+        turn = _Turn(self._launch, self.peer, self._agent, entry, message, asks=asks)
         try:
-            perform(self._launch, voice, entry)
-        except Cancelled:
-            voice.stopped()
+            perform(turn)
+        except Stopped:
+            self.peer.answer(message, {"stopReason": "cancelled"})
 
 
-class _Voice:
+class _Turn(Voice):
     """What the agent says in one turn. Mutable."""
 
     def __init__(
@@ -125,52 +118,45 @@ class _Voice:
         *,
         asks: bool,
     ) -> None:
-        self._launch = launch
+        super().__init__(launch, entry, asked["params"]["sessionId"])
         self._peer = peer
         self._agent = agent
-        self._entry = entry
         self._asked = asked
         self._asks = asks
-        self._session = asked["params"]["sessionId"]
-        self._tool: dict[str, Any] = {}
 
-    def started(self) -> None:
-        """The session is there already."""
-
-    def noise(self, size: int) -> None:
-        self._update("fake_noise", padding="·" * (size // 2))
+    def noise(self, padding: str) -> None:
+        self._update("fake_noise", padding=padding)
 
     def retried(self, attempt: int, _: Entry) -> None:
-        if self._agent.name == "gemini":  # nothing on stdout
-            self._launch.out.error(f"Attempt {attempt} failed. Retrying with backoff...\n")
+        if again := self._agent.again:  # nothing on stdout
+            self.launch.out.error(again.format(attempt))
 
     def thought(self, text: str) -> None:
         self._update("agent_thought_chunk", content={"type": "text", "text": text})
 
     def said(self, text: str) -> None:
         about = {"messageId": f"msg_{new_id()}"} if self._agent.message_ids else {}
-        for at in range(0, len(text), DELTA):
-            chunk = {"type": "text", "text": text[at : at + DELTA]}
-            self._update("agent_message_chunk", **about, content=chunk)
+        for part in deltas(text):
+            self._update("agent_message_chunk", **about, content={"type": "text", "text": part})
 
     def tool_started(self, tool: Entry) -> bool:
         title = tool["command"] or tool["name"]
-        self._tool = {"toolCallId": f"call_{new_id()[:20]}", "title": title, "kind": "execute"}
+        self.tool = {"toolCallId": f"call_{new_id()[:20]}", "title": title, "kind": "execute"}
         given: Mapping[str, Any] = tool["input"] or {"command": tool["command"]}
         if "content" in tool:
             path = os.path.abspath(tool["path"])
             given = {"path": path}
-            self._tool |= {"kind": "edit", "title": path, "locations": [{"path": path}]}
-        status = "in_progress" if self._agent.name == "gemini" else "pending"
-        raw = {} if self._agent.name == "gemini" else {"rawInput": given}
-        self._update("tool_call", **self._tool, status=status, **raw)
+            self.tool |= {"kind": "edit", "title": path, "locations": [{"path": path}]}
+        raw = {"rawInput": given} if self._agent.tells_raw else {}
+        status = "pending" if self._agent.tells_raw else "in_progress"
+        self._update("tool_call", **self.tool, status=status, **raw)
         return not (tool["asks"] and self._asks) or self._allowed(given)
 
     def _allowed(self, given: Mapping[str, Any]) -> bool:
-        raw = {} if self._agent.name == "gemini" else {"rawInput": given}
-        call = {**self._tool, "status": "pending", **raw}
+        raw = {"rawInput": given} if self._agent.tells_raw else {}
+        call = {**self.tool, "status": "pending", **raw}
         options = self._agent.choices
-        asked = {"sessionId": self._session, "toolCall": call, "options": options}
+        asked = {"sessionId": self.session, "toolCall": call, "options": options}
         _, reply = self._peer.ask("session/request_permission", asked)
         result: Message = reply.get("result") or {}
         outcome: Message = result.get("outcome") or {}
@@ -178,32 +164,28 @@ class _Voice:
 
     def tool_completed(self, tool: Entry, *, allowed: bool) -> None:
         text = tool["output"] if allowed else "The user rejected the tool call."
-        failed = not allowed or (tool["exit_code"] != 0 and self._agent.name == "gemini")
+        failed = not allowed or (tool["exit_code"] != 0 and not self._agent.tells_raw)
         block = {"type": "content", "content": {"type": "text", "text": text}}
         more = self._agent.raw_output(text, tool["exit_code"]) if allowed else {}
-        about = {"toolCallId": self._tool["toolCallId"], "content": [block]}
+        about = {"toolCallId": self.tool["toolCallId"], "content": [block]}
         self._update(
             "tool_call_update", status="failed" if failed else "completed", **about, **more
         )
 
-    def answered(self) -> None:
-        self.said(final_text(self._entry))
-
     def wait(self, seconds: float) -> None:
-        cancelled = self._peer.wait(seconds, lambda message: message.get("method") == CANCEL)
-        if cancelled:
-            raise Cancelled
+        if self._peer.wait(seconds, lambda message: message.get("method") == CANCEL):
+            raise Stopped
 
     def completed(self) -> int:
-        total = self._launch.add_usage(self._session, self._entry["usage"])
-        for update in self._agent.usage_updates(self._entry["usage"], total["cost_usd"]):
+        total = self.launch.add_usage(self.session, self.entry["usage"])
+        for update in self._agent.usage_updates(self.entry["usage"], total["cost_usd"]):
             self._update("usage_update", **update)
-        told = self._agent.reply_usage(self._entry["usage"], self._entry["model"])
+        told = self._agent.reply_usage(self.entry["usage"], self.entry["model"])
         self._peer.answer(self._asked, {"stopReason": "end_turn", **told})
         return 0
 
     def failed(self, fail: Entry) -> int:
-        told: Told = self._agent.failure(fail)
+        told = self._agent.failure(fail)
         if told.code is not None:
             self._peer.refuse(self._asked, told.code, told.text, told.data)
             return 1
@@ -212,29 +194,12 @@ class _Voice:
         self._peer.answer(self._asked, {"stopReason": told.stop_reason})
         return 1
 
-    def stopped(self) -> None:
-        """The client cancelled."""
-        self._peer.answer(self._asked, {"stopReason": "cancelled"})
-
     def interrupted(self, number: int, *, in_tool: bool) -> int:  # noqa: ARG002
-        return -number if self._agent.name == "opencode" else 0
+        return -number if self._agent.dies_of_signals else 0
 
     def _update(self, what: str, /, **more: Any) -> None:
         update = {"sessionUpdate": what, **more}
-        self._peer.tell("session/update", {"sessionId": self._session, "update": update})
-
-
-CANCEL = "session/cancel"
-
-
-WINDOW = 200000
-BOTH = {"http": True, "sse": True}
-CHOICES: Mapping[str, tuple[str, str, str]] = {
-    "gemini": ("proceed_once", "proceed_always", "cancel"),
-    "opencode": ("once", "always", "reject"),
-    "copilot": ("allow_once", "allow_always", "reject_once"),
-}
-"""What agents call the answers to a request for permission: once, always, no."""
+        self._peer.tell("session/update", {"sessionId": self.session, "update": update})
 
 
 class Told(NamedTuple):
@@ -246,111 +211,165 @@ class Told(NamedTuple):
     stop_reason: str = "end_turn"
 
 
-class Agent:
-    """One agent's ways."""
+REASONS = {"max_turns": "max_turn_requests", "output_limit": "max_tokens", "refusal": "refusal"}
+"""Failures that are told as the reason why a turn stopped, by every agent."""
 
-    def __init__(self, name: str, about: Mapping[str, Any], session: Mapping[str, Any]) -> None:
-        self.name = name
-        self.about = about
-        self.session = session
-        self.message_ids = name == "opencode"
+
+class Agent:
+    """One agent's ways, where they are its own."""
+
+    again = ""
+    """What it says on stderr when it tries again by itself."""
+    tells_raw = True
+    """A tool call is told with what the tool is given, and it may be waiting for permission."""
+    message_ids = False
+    dies_of_signals = False
+    modes: Mapping[str, Any] = {"configOptions": []}
+    """What there is to set in a session."""
+    auth = ("", "")
+    about: Mapping[str, Any] = {}
+    """What it calls itself, and in which version."""
+    sessions: Mapping[str, Any] = {}
+    """What it can do with sessions, if it says so."""
+    prompts: Mapping[str, Any] = {}
+    """What a prompt may hold."""
+    answers = ("allow_once", "allow_always", "reject_once")
+    """What it calls the answers to a request for permission: once, always, no."""
+
+    def introduction(self) -> dict[str, Any]:
+        """What it says of itself."""
+        auth, name = self.auth
+        sessions = {"sessionCapabilities": self.sessions} if self.sessions else {}
+        return {
+            "authMethods": [{"id": auth, "name": name}],
+            "agentInfo": self.about,
+            "agentCapabilities": {
+                "loadSession": True,
+                "promptCapabilities": self.prompts,
+                "mcpCapabilities": {"http": True, "sse": True},
+                **sessions,
+            },
+        }
 
     def new_session(self, unique: str) -> str:
         """A session's id as this agent makes them."""
-        return f"ses_{unique.replace('-', '')[:26]}" if self.name == "opencode" else unique
+        return unique
 
     def no_session(self, session: str) -> Told:
         """How it refuses to go on in a session that it does not know."""
-        match self.name:
-            case "gemini":
-                details = "No previous sessions found for this project."
-                return Told("Internal error", -32603, {"details": details})
-            case "opencode":
-                reason = "Internal error: OpenCode service failure"
-                return Told(reason, -32603, {"service": "session"})
-            case _:
-                return Told(f"Session {session} not found", -32602)
-
-    def raw_output(self, text: str, exit_code: int) -> dict[str, Any]:
-        """What it says of a tool's output besides the text."""
-        match self.name:
-            case "opencode":
-                metadata = {"output": text, "exit": exit_code, "truncated": False}
-                return {"rawOutput": {"output": text, "metadata": metadata}}
-            case "copilot":
-                return {"rawOutput": {"content": text, "detailedContent": text}}
-            case _:
-                return {}
-
-    @property
-    def forks(self) -> bool:
-        """Whether it goes on in a copy of a session."""
-        return "fork" in self.about["agentCapabilities"].get("sessionCapabilities", {})
+        return Told(f"Session {session} not found", -32602)
 
     @property
     def choices(self) -> list[dict[str, str]]:
         """What its requests for permission let be chosen."""
-        once, always, reject = CHOICES[self.name]
+        once, always, reject = self.answers
         return [
             {"optionId": once, "kind": "allow_once", "name": "Allow once"},
             {"optionId": always, "kind": "allow_always", "name": "Always allow"},
             {"optionId": reject, "kind": "reject_once", "name": "Reject"},
         ]
 
+    def raw_output(self, text: str, exit_code: int) -> dict[str, Any]:
+        """What it says of a tool's output besides the text."""
+        del exit_code
+        return {"rawOutput": {"content": text, "detailedContent": text}}
+
     def usage_updates(self, usage: Mapping[str, Any], cost_usd: float) -> list[dict[str, Any]]:
         """Its usage updates at the end of a turn; ``cost_usd`` is the session's."""
-        if self.name == "gemini":
-            return []
-        used = {"used": usage["input_tokens"] or 0, "size": WINDOW}
-        if self.name == "copilot":
-            return [used]
-        return [{**used, "cost": {"amount": cost_usd, "currency": "USD"}}]
+        del cost_usd
+        return [{"used": usage["input_tokens"] or 0, "size": WINDOW}]
 
     def reply_usage(self, usage: Mapping[str, Any], model: str | None) -> dict[str, Any]:
         """What its reply to a prompt says of usage."""
+        del model
         sent, received = usage["input_tokens"] or 0, usage["output_tokens"] or 0
-        if self.name == "gemini":
-            count = {"input_tokens": sent, "output_tokens": received}
-            by_model = [{"model": model or "gemini-2.5-flash", "token_count": count}]
-            return {"_meta": {"quota": {"token_count": count, "model_usage": by_model}}}
-        cached, written = usage["cached_tokens"] or 0, usage["cache_write_tokens"] or 0
-        fresh = sent - cached - written if self.name == "opencode" else sent
         told = {
-            "inputTokens": fresh,
+            "inputTokens": sent,
             "outputTokens": received,
             "totalTokens": sent + received,
-            "cachedReadTokens": cached,
-            "cachedWriteTokens": written,
+            "cachedReadTokens": usage["cached_tokens"] or 0,
+            "cachedWriteTokens": usage["cache_write_tokens"] or 0,
         }
-        return {"usage": told, **({"_meta": {}} if self.name == "opencode" else {})}
+        return {"usage": told}
 
     def failure(self, fail: Entry) -> Told:
         """How it ends a prompt that failed."""
         kind: str = fail["kind"]
-        message: str | None = fail["message"]
-        reason = {"max_turns": "max_turn_requests", "output_limit": "max_tokens"}.get(kind)
-        if reason or kind == "refusal":
-            return Told(message or "", stop_reason=reason or kind)
-        match self.name:
-            case "gemini":
-                return _gemini(kind, message)
-            case "opencode":
-                return _opencode(kind, message)
-            case _:
-                return Told(f"Error: {message or _TEXTS[kind]}")
+        if reason := REASONS.get(kind):
+            return Told(fail["message"] or "", stop_reason=reason)
+        return self.refused(kind, fail["message"])
+
+    def refused(self, kind: str, message: str | None) -> Told:
+        """How it tells of a failure that is no reason to stop."""
+        raise NotImplementedError
 
 
-_TEXTS = {
-    "rate_limit": "Failed to get response from the AI model; retried 5 times (total retry wait "
-    "time: 5.83 seconds) Last error: 429 rate limit exceeded",
-    "usage_cap": "You have exceeded your premium request allowance.",
-    "spending_cap": "Your credit balance is too low to access the API.",
-    "context_overflow": "The provider rejected the prompt as too long, but automatic recovery "
-    "could not reduce it.",
-    "auth": "Authentication failed with provider at http://127.0.0.1 (HTTP 401).",
-    "transient": "Failed to get response from the AI model: transient API error",
-    "bad_request": "404 model not found",
-}
+class _Copilot(Agent):
+    """Copilot: the text of an answer says what failed."""
+
+    auth = ("copilot-login", "Log in with Copilot CLI")
+    about: Mapping[str, Any] = {"name": "Copilot", "title": "Copilot", "version": "1.0.102"}
+    sessions: Mapping[str, Any] = {"close": {}, "list": {}}
+    prompts: Mapping[str, Any] = {"image": True, "audio": False, "embeddedContext": True}
+
+    def refused(self, kind: str, message: str | None) -> Told:
+        return Told(f"Error: {message or COPILOT_FAILED[kind][2]}")
+
+
+OPENCODE_SAYS = {**OPENCODE_FAILED, "bad_request": ("APIError", 404, "404 model not found")}
+"""Its line protocol tells less of a request that was wrong."""
+
+
+class _Opencode(Agent):
+    """opencode: it forks sessions, and counts what was cached apart."""
+
+    message_ids = True
+    dies_of_signals = True
+    auth = ("opencode-login", "Login with opencode")
+    about: Mapping[str, Any] = {"name": "OpenCode", "version": VERSIONS["opencode"]}
+    sessions: Mapping[str, Any] = {"close": {}, "fork": {}, "list": {}, "resume": {}}
+    prompts: Mapping[str, Any] = {"embeddedContext": True, "image": True}
+    answers = ("once", "always", "reject")
+    modes: Mapping[str, Any] = {
+        "configOptions": [
+            {
+                "id": "model",
+                "name": "Model",
+                "category": "model",
+                "type": "select",
+                "currentValue": "stub/m",
+                "options": [{"value": "stub/m", "name": "Stub/M"}],
+            }
+        ]
+    }
+
+    def new_session(self, unique: str) -> str:
+        return f"ses_{unique.replace('-', '')[:26]}"
+
+    def no_session(self, session: str) -> Told:
+        del session
+        reason = "Internal error: OpenCode service failure"
+        return Told(reason, -32603, {"service": "session"})
+
+    def raw_output(self, text: str, exit_code: int) -> dict[str, Any]:
+        metadata = {"output": text, "exit": exit_code, "truncated": False}
+        return {"rawOutput": {"output": text, "metadata": metadata}}
+
+    def usage_updates(self, usage: Mapping[str, Any], cost_usd: float) -> list[dict[str, Any]]:
+        (told,) = super().usage_updates(usage, cost_usd)
+        return [{**told, "cost": {"amount": cost_usd, "currency": "USD"}}]
+
+    def reply_usage(self, usage: Mapping[str, Any], model: str | None) -> dict[str, Any]:
+        told = super().reply_usage(usage, model)["usage"]
+        told["inputTokens"] -= told["cachedReadTokens"] + told["cachedWriteTokens"]
+        return {"usage": told, "_meta": {}}
+
+    def refused(self, kind: str, message: str | None) -> Told:
+        name, _, text = OPENCODE_SAYS[kind]
+        data = {"service": "session", "errorName": name}
+        return Told("Internal error: " + (message or text), -32603, data)
+
+
 GEMINI_FAILED: Mapping[str, tuple[int, str, str]] = {
     "rate_limit": (429, "RESOURCE_EXHAUSTED", "Resource has been exhausted (e.g. check quota)."),
     "usage_cap": (429, "", "You have exhausted your daily quota on this model."),
@@ -374,85 +393,58 @@ GEMINI_FAILED: Mapping[str, tuple[int, str, str]] = {
 """Status and name and text of an error of gemini's API; some texts it passes on without a name."""
 
 
-def _gemini(kind: str, message: str | None) -> Told:
-    code, status, text = GEMINI_FAILED[kind]
-    text = message or text
-    if not status:
-        return Told(text, code)
-    return Told(json.dumps({"error": {"code": code, "message": text, "status": status}}), code)
+class _Gemini(Agent):
+    """gemini: the API's own error is an error of the protocol, and the model is asked in a mode."""
+
+    again = "Attempt {} failed. Retrying with backoff...\n"
+    tells_raw = False
+    auth = ("gemini-api-key", "Gemini API key")
+    about: Mapping[str, Any] = {
+        "name": "gemini-cli",
+        "title": "Gemini CLI",
+        "version": VERSIONS["gemini"],
+    }
+    prompts: Mapping[str, Any] = {"image": True, "audio": True, "embeddedContext": True}
+    answers = ("proceed_once", "proceed_always", "cancel")
+    modes: Mapping[str, Any] = {
+        "modes": {
+            "availableModes": [
+                {"id": "default", "name": "Default", "description": "Prompts for approval"},
+                {"id": "yolo", "name": "YOLO", "description": "Auto-approves all tools"},
+            ],
+            "currentModeId": "default",
+        },
+        "models": {
+            "availableModels": [{"modelId": "gemini-2.5-pro", "name": "gemini-2.5-pro"}],
+            "currentModelId": "gemini-2.5-flash",
+        },
+    }
+
+    def no_session(self, session: str) -> Told:
+        del session
+        details = "No previous sessions found for this project."
+        return Told("Internal error", -32603, {"details": details})
+
+    def raw_output(self, text: str, exit_code: int) -> dict[str, Any]:
+        del text, exit_code
+        return {}
+
+    def usage_updates(self, usage: Mapping[str, Any], cost_usd: float) -> list[dict[str, Any]]:
+        del usage, cost_usd
+        return []
+
+    def reply_usage(self, usage: Mapping[str, Any], model: str | None) -> dict[str, Any]:
+        sent, received = usage["input_tokens"] or 0, usage["output_tokens"] or 0
+        count = {"input_tokens": sent, "output_tokens": received}
+        by_model = [{"model": model or "gemini-2.5-flash", "token_count": count}]
+        return {"_meta": {"quota": {"token_count": count, "model_usage": by_model}}}
+
+    def refused(self, kind: str, message: str | None) -> Told:
+        code, status, text = GEMINI_FAILED[kind]
+        text = message or text
+        if not status:
+            return Told(text, code)
+        return Told(json.dumps({"error": {"code": code, "message": text, "status": status}}), code)
 
 
-def _opencode(kind: str, message: str | None) -> Told:
-    capped = "This request would exceed your account's rate limit."
-    texts = {**_TEXTS, "auth": "invalid x-api-key", "usage_cap": capped}
-    name = "ContextOverflowError" if kind == "context_overflow" else "APIError"
-    data = {"service": "session", "errorName": name}
-    return Told("Internal error: " + (message or texts[kind]), -32603, data)
-
-
-AGENTS: Mapping[str, Agent] = {
-    "gemini": Agent(
-        "gemini",
-        {
-            "authMethods": [{"id": "gemini-api-key", "name": "Gemini API key"}],
-            "agentInfo": {"name": "gemini-cli", "title": "Gemini CLI", "version": "0.61.0"},
-            "agentCapabilities": {
-                "loadSession": True,
-                "promptCapabilities": {"image": True, "audio": True, "embeddedContext": True},
-                "mcpCapabilities": BOTH,
-            },
-        },
-        {
-            "modes": {
-                "availableModes": [
-                    {"id": "default", "name": "Default", "description": "Prompts for approval"},
-                    {"id": "yolo", "name": "YOLO", "description": "Auto-approves all tools"},
-                ],
-                "currentModeId": "default",
-            },
-            "models": {
-                "availableModels": [{"modelId": "gemini-2.5-pro", "name": "gemini-2.5-pro"}],
-                "currentModelId": "gemini-2.5-flash",
-            },
-        },
-    ),
-    "opencode": Agent(
-        "opencode",
-        {
-            "agentCapabilities": {
-                "loadSession": True,
-                "mcpCapabilities": BOTH,
-                "promptCapabilities": {"embeddedContext": True, "image": True},
-                "sessionCapabilities": {"close": {}, "fork": {}, "list": {}, "resume": {}},
-            },
-            "authMethods": [{"id": "opencode-login", "name": "Login with opencode"}],
-            "agentInfo": {"name": "OpenCode", "version": "1.18.33"},
-        },
-        {
-            "configOptions": [
-                {
-                    "id": "model",
-                    "name": "Model",
-                    "category": "model",
-                    "type": "select",
-                    "currentValue": "stub/m",
-                    "options": [{"value": "stub/m", "name": "Stub/M"}],
-                }
-            ]
-        },
-    ),
-    "copilot": Agent(
-        "copilot",
-        {
-            "agentCapabilities": {
-                "loadSession": True,
-                "mcpCapabilities": BOTH,
-                "promptCapabilities": {"image": True, "audio": False, "embeddedContext": True},
-                "sessionCapabilities": {"close": {}, "list": {}},
-            },
-            "agentInfo": {"name": "Copilot", "title": "Copilot", "version": "1.0.102"},
-            "authMethods": [{"id": "copilot-login", "name": "Log in with Copilot CLI"}],
-        },
-        {"configOptions": []},
-    ),
-}
+AGENTS: Mapping[str, Agent] = {"copilot": _Copilot(), "gemini": _Gemini(), "opencode": _Opencode()}

@@ -10,12 +10,10 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from handrail.testing.fake_programs.launch import Entry, Launch, Options, UnknownOption
-from handrail.testing.fake_programs.output import clock_text, new_id, pause, read_all, stamp
-from handrail.testing.fake_programs.turn import perform
+from handrail.testing.fake_programs.launch import VERSIONS, Entry, Launch, Options
+from handrail.testing.fake_programs.output import Ended, clock_text, new_id, pause, stamp
+from handrail.testing.fake_programs.turn import Voice, call_of, perform
 
-VERSION = "2.1.330 (Claude Code)"
-MODEL = "claude-sonnet-4-5"
 SCHEMA_TOOL = "StructuredOutput"
 TOO_LONG_S = 3.0
 """How long an open stdin is waited for if there is a prompt already."""
@@ -42,33 +40,27 @@ SHORT = {"-p": "--print", "-r": "--resume", "-c": "--continue", "-d": "--debug",
 
 def run(launch: Launch) -> int:
     """Answer one prompt."""
-    try:
-        options = Options(launch.argv, valued=VALUED, plain=PLAIN, many=MANY, same=SHORT)
-    except UnknownOption as unknown:
-        return _refused(launch, f"error: unknown option '{unknown}'")
+    options = Options(
+        launch.argv,
+        valued=VALUED,
+        plain=PLAIN,
+        many=MANY,
+        same=SHORT,
+        otherwise=lambda word: Ended(1, f"error: unknown option '{word}'"),
+    )
     words = " ".join(options.words)
-    launch.stdin = read_all(0, TOO_LONG_S if words else None)
-    prompt = "\n".join(filter(None, (words, launch.stdin.decode(errors="replace"))))
+    stdin = launch.read_stdin(TOO_LONG_S if words else None)
+    prompt = "\n".join(filter(None, (words, stdin)))
     if reason := _unusable(options, prompt):
-        return _refused(launch, reason)
-    voice = _Voice(launch, options)
-    if reason := voice.choose_session():
-        return _refused(launch, reason)
-    if voice.unknown_session:
-        return voice.no_conversation()
+        raise Ended(1, reason)
+    voice = _Claude(launch, options)
+    resumed = options.get("--resume")
+    if resumed is not None and launch.session(resumed) is None:
+        return voice.no_conversation(resumed)
     if prompt.strip().startswith("/compact"):
         return voice.compacted()
-    if reason := launch.used_up:
-        return _refused(launch, reason)
-    entry = launch.take()
-    assert entry is not None
-    voice.entry = entry
-    return perform(launch, voice, entry)
-
-
-def _refused(launch: Launch, reason: str) -> int:
-    launch.out.error(reason + "\n")
-    return 1
+    voice.entry = launch.next_act()
+    return perform(voice)
 
 
 def _unusable(options: Options, prompt: str) -> str | None:
@@ -90,41 +82,34 @@ def _unusable(options: Options, prompt: str) -> str | None:
     return None
 
 
-class _Voice:
+def _session_of(launch: Launch, options: Options) -> str:
+    """The session that is gone on in, or the id that was chosen for a new one."""
+    resumed, chosen = options.get("--resume"), options.get("--session-id")
+    if resumed is not None and "--fork-session" not in options:
+        return resumed
+    if chosen is not None and launch.session(chosen) is not None:
+        raise Ended(1, f"Error: Session ID {chosen} is already in use.")
+    return chosen or ""
+
+
+class _Claude(Voice):
     """What claude prints in one turn. Mutable."""
 
+    usual_model = "claude-sonnet-4-5"
+
     def __init__(self, launch: Launch, options: Options) -> None:
-        self.entry: Entry = {}
-        self._launch = launch
-        self._out = launch.out
-        self._options = options
+        super().__init__(launch, {}, _session_of(launch, options), options)
         self._stream = options.get("--output-format") == "stream-json"
-        self._session = ""
         self._said = ""
         self._model_calls = 1
         self._tool_id = ""
         self._denials: list[dict[str, Any]] = []
-        self.unknown_session = False
 
-    def choose_session(self) -> str | None:
-        """Find the session's id; a reason if it cannot be used."""
-        resumed, chosen = self._options.get("--resume"), self._options.get("--session-id")
-        fork = "--fork-session" in self._options
-        if resumed is not None and not fork:
-            self._session = resumed
-        else:
-            self._session = chosen or ""
-            if chosen is not None and self._launch.session(chosen) is not None:
-                return f"Error: Session ID {chosen} is already in use."
-        if resumed is not None:
-            self.unknown_session = self._launch.session(resumed) is None
-            self._resumed = resumed
-        return None
-
-    def no_conversation(self) -> int:
-        reason = f"No conversation found with session ID: {self._resumed}"
-        self._session = self._resumed
-        self._out.error(reason + "\n")
+    def no_conversation(self, session: str) -> int:
+        """There is none of this id to go on in."""
+        reason = f"No conversation found with session ID: {session}"
+        self.session = session
+        self.launch.out.error(reason + "\n")
         self._result("error_during_execution", errors=[reason], num_turns=0, stop_reason=None)
         return 1
 
@@ -139,12 +124,12 @@ class _Voice:
         return 0
 
     def started(self) -> None:
-        self._session = self._session or self.entry["session"] or new_id()
-        self._launch.open_session(self._session)
+        self.session = self.session or self.entry["session"] or new_id()
+        self.launch.open_session(self.session)
         self._init()
 
-    def noise(self, size: int) -> None:
-        self._system("informational", content="·" * (size // 2))
+    def noise(self, padding: str) -> None:
+        self._system("informational", content=padding)
 
     def retried(self, attempt: int, fail: Entry) -> None:
         form = FAILED[fail["kind"]]
@@ -166,12 +151,7 @@ class _Voice:
         self._assistant({"type": "text", "text": text})
 
     def tool_started(self, tool: Entry) -> bool:
-        name = tool["name"] or "Bash"
-        given = tool["input"]
-        if given is None and "content" in tool:
-            given = {"file_path": os.path.abspath(tool["path"]), "content": tool["content"] or ""}
-        elif given is None:
-            given = {"command": tool["command"], "description": tool["command"]}
+        name, given = call_of(tool, runs="Bash", writes="Write", path="file_path")
         self._tool_id = f"toolu_{new_id()[:20]}"
         self._model_calls += 1
         self._assistant({"type": "tool_use", "id": self._tool_id, "name": name, "input": given})
@@ -201,7 +181,7 @@ class _Voice:
         value = self.entry["structured"]
         if value is None:
             return self.said(self.entry["text"])
-        if "--json-schema" not in self._options:
+        if "--json-schema" not in self.options:
             return self.said(json.dumps(value))
         if self.entry["text"] and self.entry["text"] != "done.":
             self.said(self.entry["text"])
@@ -213,13 +193,10 @@ class _Voice:
         self._said = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
         return None
 
-    def wait(self, seconds: float) -> None:
-        pause(seconds)
-
     def completed(self) -> int:
         value = self.entry["structured"]
         more: dict[str, Any] = {"result": self._said}
-        if value is not None and "--json-schema" in self._options:
+        if value is not None and "--json-schema" in self.options:
             more["structured_output"] = value
         self._result("success", usage=self.entry["usage"], num_turns=self._model_calls, **more)
         return 0
@@ -297,13 +274,9 @@ class _Voice:
         return 0
 
     @property
-    def _model(self) -> str:
-        return str(self.entry.get("model") or self._options.get("--model") or MODEL)
-
-    @property
     def _may_do_anything(self) -> bool:
-        mode = self._options.get("--permission-mode")
-        return mode == "bypassPermissions" or "--dangerously-skip-permissions" in self._options
+        mode = self.options.get("--permission-mode")
+        return mode == "bypassPermissions" or "--dangerously-skip-permissions" in self.options
 
     def _init(self) -> None:
         self._system(
@@ -311,11 +284,11 @@ class _Voice:
             cwd=os.getcwd(),
             tools=["Task", "Bash", "Edit", "Read", "Write"],
             mcp_servers=[],
-            model=self._model,
-            permissionMode=self._options.get("--permission-mode") or "default",
+            model=self.model,
+            permissionMode=self.options.get("--permission-mode") or "default",
             slash_commands=["compact", "context"],
             apiKeySource="ANTHROPIC_API_KEY" if os.environ.get("ANTHROPIC_API_KEY") else "none",
-            claude_code_version=VERSION.partition(" ")[0],
+            claude_code_version=VERSIONS["claude"].partition(" ")[0],
             output_style="default",
             agents=["general-purpose"],
             capabilities=list(CAPABILITIES),
@@ -330,7 +303,7 @@ class _Voice:
             "id": f"msg_{new_id()[:20]}",
             "type": "message",
             "role": "assistant",
-            "model": "<synthetic>" if failed else self._model,
+            "model": "<synthetic>" if failed else self.model,
             "content": [block],
             "stop_reason": "stop_sequence" if failed else None,
             "stop_sequence": "" if failed else None,
@@ -355,11 +328,11 @@ class _Voice:
     def _result(self, subtype: str, *, usage: Mapping[str, Any] | None = None, **more: Any) -> None:
         """The last line. Cost and ``modelUsage`` are the session's, ``usage`` the turn's."""
         cost = price(usage)
-        total = self._launch.session(self._session) or {"usage": {}}
+        total = self.launch.session(self.session) or {"usage": {}}
         spent: Mapping[str, Any] = total["usage"]
         if usage is not None:
-            spent = self._launch.add_usage(self._session, {**usage, "cost_usd": cost})
-        models = {self._model: model_usage(spent)} if spent.get("output_tokens") else {}
+            spent = self.launch.add_usage(self.session, {**usage, "cost_usd": cost})
+        models = {self.model: model_usage(spent)} if spent.get("output_tokens") else {}
         event = {
             "duration_api_ms": 69,
             "stop_reason": "end_turn",
@@ -377,15 +350,15 @@ class _Voice:
             "duration_ms": 345,
             "result_index": 0,
         }
-        if self._options.get("--output-format") in {None, "text"}:
+        if self.options.get("--output-format") in {None, "text"}:
             text = more.get("result") or "\n".join(more.get("errors", ()))
-            self._out.text(f"{text}\n")
+            self.launch.out.text(f"{text}\n")
         else:
             self._print(event, last=True)
 
     def _print(self, event: dict[str, Any], *, last: bool = False) -> None:
         if self._stream or last:
-            self._out.line({**event, "session_id": self._session, "uuid": new_id()})
+            self.launch.out.line({**event, "session_id": self.session, "uuid": new_id()})
 
 
 CAPABILITIES = ("interrupt_receipt_v1", "msg_lifecycle_v1")

@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from handrail.testing.fake_programs.launch import Entry, Launch, Options, UnknownOption
-from handrail.testing.fake_programs.output import new_id, pause, read_all
-from handrail.testing.fake_programs.turn import final_text, perform
+from handrail.testing.fake_programs.launch import Entry, Launch, Options
+from handrail.testing.fake_programs.output import Ended, new_id
+from handrail.testing.fake_programs.turn import Voice, final_text, perform
 
+MODEL = "gpt-5"
 VALUED = (
     "--config", "--enable", "--disable", "--image", "--model", "--local-provider", "--profile",
     "--sandbox", "--cd", "--add-dir", "--thread-source", "--output-schema", "--color",
@@ -35,16 +36,29 @@ SHORT = {"-c": "--config", "-i": "--image", "-m": "--model", "-p": "--profile", 
 def run(launch: Launch) -> int:
     """Answer one prompt."""
     before, word, after = _split(launch.argv)
-    try:
-        options = Options(before + after, valued=VALUED, plain=PLAIN, same=SHORT)
-        if word:
-            allowed = [name for name in VALUED if name not in NOT_RESUMED]
-            Options(after, valued=allowed, plain=PLAIN, same=SHORT)
-    except UnknownOption as unknown:
-        launch.out.error(f"error: unexpected argument '{unknown}' found\n")
-        return 2
+    if word:
+        _options(after, [name for name in VALUED if name not in NOT_RESUMED])
+    options = _options(before + after, VALUED)
     thread = options.words.pop(0) if word and options.words else None
-    return _prompted(launch, options, thread, fork=word == "fork")
+    prompt = " ".join(word for word in options.words if word != "-")
+    if not (launch.read_stdin() + prompt).strip():
+        raise Ended(1, "No prompt provided via stdin.")
+    schema = options.get("--output-schema")
+    if schema is not None and not os.path.isfile(schema):
+        raise Ended(1, f"Failed to read output schema file {schema}")
+    reason = (
+        "Error: thread/resume: thread/resume failed: no rollout found for thread id "
+        f"{thread} (code -32600)"
+    )
+    launch.require_session(thread, Ended(1, reason))
+    return perform(_Exec(launch, options, launch.next_act(), thread, fork=word == "fork"))
+
+
+def _options(argv: list[str], valued: Sequence[str]) -> Options:
+    def otherwise(word: str) -> Ended:
+        return Ended(2, f"error: unexpected argument '{word}' found")
+
+    return Options(argv, valued=valued, plain=PLAIN, same=SHORT, otherwise=otherwise)
 
 
 def _split(argv: list[str]) -> tuple[list[str], str, list[str]]:
@@ -57,61 +71,32 @@ def _split(argv: list[str]) -> tuple[list[str], str, list[str]]:
     return words[:found], words[found], words[found + 1 :]
 
 
-def _prompted(launch: Launch, options: Options, thread: str | None, *, fork: bool) -> int:
-    launch.stdin = read_all(0)
-    prompt = " ".join(word for word in options.words if word != "-")
-    if not (prompt + launch.stdin.decode(errors="replace")).strip():
-        return _refused(launch, "No prompt provided via stdin.")
-    schema = options.get("--output-schema")
-    if schema is not None and not os.path.isfile(schema):
-        return _refused(launch, f"Failed to read output schema file {schema}")
-    if thread is not None and launch.session(thread) is None:
-        return _refused(
-            launch,
-            "Error: thread/resume: thread/resume failed: no rollout found for thread id "
-            f"{thread} (code -32600)",
-        )
-    if reason := launch.used_up:
-        return _refused(launch, reason)
-    entry = launch.take()
-    assert entry is not None
-    return perform(launch, _Voice(launch, options, entry, thread, fork=fork), entry)
-
-
-def _refused(launch: Launch, reason: str) -> int:
-    launch.out.error(reason + "\n")
-    return 1
-
-
-class _Voice:
+class _Exec(Voice):
     """What codex exec prints in one turn. Mutable."""
+
+    usual_model = MODEL
 
     def __init__(
         self, launch: Launch, options: Options, entry: Entry, known: str | None, *, fork: bool
     ) -> None:
-        self._launch = launch
+        thread = (None if fork else known) or entry.get("session") or new_thread_id()
+        super().__init__(launch, entry, thread, options)
         self._out = launch.out
-        self._options = options
-        self._entry = entry
         self._copied = known if fork else None
-        self._thread = (None if fork else known) or entry.get("session") or new_thread_id()
         self._items = 0
-        self._open: dict[str, Any] = {}
 
     def started(self) -> None:
-        self._launch.open_session(self._thread, copy_of=self._copied)
-        self._out.line({"type": "thread.started", "thread_id": self._thread})
-        model = self._entry["model"] or self._options.get("--model") or MODEL
+        self.launch.open_session(self.session, copy_of=self._copied)
+        self._out.line({"type": "thread.started", "thread_id": self.session})
         self._item(
-            "item.completed",
             "error",
-            message=f"Model metadata for `{model}` not found. Defaulting to fallback metadata; "
-            "this can degrade performance and cause issues.",
+            message=f"Model metadata for `{self.model}` not found. Defaulting to fallback metadata;"
+            " this can degrade performance and cause issues.",
         )
         self._out.line({"type": "turn.started"})
 
-    def noise(self, size: int) -> None:
-        self._item("item.completed", "fake_noise", text="·" * (size // 2))
+    def noise(self, padding: str) -> None:
+        self._item("fake_noise", text=padding)
 
     def retried(self, attempt: int, fail: Entry) -> None:
         reason, _ = failure(fail)
@@ -119,46 +104,40 @@ class _Voice:
         self._out.line({"type": "error", "message": again})
 
     def thought(self, text: str) -> None:
-        self._item("item.completed", "reasoning", text=text)
+        self._item("reasoning", text=text)
 
     def said(self, text: str) -> None:
-        self._item("item.completed", "agent_message", text=text)
+        self._item("agent_message", text=text)
 
     def tool_started(self, tool: Entry) -> bool:
         if "content" in tool:
             kind = file_kind(tool["content"], existed=os.path.exists(tool["path"]))
             change = {"path": os.path.abspath(tool["path"]), "kind": kind}
-            self._open = {"type": "file_change", "changes": [change], "status": "in_progress"}
+            self.tool = {"type": "file_change", "changes": [change], "status": "in_progress"}
         else:
-            self._open = {
+            self.tool = {
                 "type": "command_execution",
                 "command": shell(tool),
                 "aggregated_output": "",
                 "exit_code": None,
                 "status": "in_progress",
             }
-        self._open = {"id": f"item_{self._items}", **self._open}
+        self.tool = {"id": f"item_{self._items}", **self.tool}
         self._items += 1
-        self._out.line({"type": "item.started", "item": self._open})
+        self._out.line({"type": "item.started", "item": self.tool})
         bypass = "--dangerously-bypass-approvals-and-sandbox"
-        return not tool["asks"] or bypass in self._options
+        return not tool["asks"] or bypass in self.options
 
     def tool_completed(self, tool: Entry, *, allowed: bool) -> None:
-        done = {**self._open, "status": "completed" if allowed else "declined"}
+        done = {**self.tool, "status": "completed" if allowed else "declined"}
         if "content" not in tool and allowed:
             done |= {"aggregated_output": tool["output"], "exit_code": tool["exit_code"]}
             done["status"] = "failed" if tool["exit_code"] else "completed"
         self._out.line({"type": "item.completed", "item": done})
 
-    def answered(self) -> None:
-        self.said(final_text(self._entry))
-
-    def wait(self, seconds: float) -> None:
-        pause(seconds)
-
     def completed(self) -> int:
         """The end; the usage is the whole thread's."""
-        total = self._launch.add_usage(self._thread, self._entry["usage"])
+        total = self.launch.add_usage(self.session, self.entry["usage"])
         usage = {
             "input_tokens": total["input_tokens"],
             "cached_input_tokens": total["cached_tokens"],
@@ -167,9 +146,9 @@ class _Voice:
             "reasoning_output_tokens": total["reasoning_tokens"],
         }
         self._out.line({"type": "turn.completed", "usage": usage})
-        if path := self._options.get("--output-last-message"):
+        if path := self.options.get("--output-last-message"):
             with open(path, "w", encoding="utf-8") as file:
-                file.write(final_text(self._entry))
+                file.write(final_text(self.entry))
         return 0
 
     def failed(self, fail: Entry) -> int:
@@ -181,14 +160,12 @@ class _Voice:
     def interrupted(self, number: int, *, in_tool: bool) -> int:  # noqa: ARG002
         return 1 if number == 2 else -number
 
-    def _item(self, event: str, kind: str, **more: Any) -> None:
+    def _item(self, kind: str, **more: Any) -> None:
         item = {"id": f"item_{self._items}", "type": kind, **more}
         self._items += 1
-        self._out.line({"type": event, "item": item})
+        self._out.line({"type": "item.completed", "item": item})
 
 
-VERSION = "codex-cli 0.169.0"
-MODEL = "gpt-5"
 CAPPED = (
     "You’ve hit your usage limit. Visit https://chatgpt.com/settings/usage to purchase more "  # noqa: RUF001  (the program writes it so)
     "credits or try again {when}."

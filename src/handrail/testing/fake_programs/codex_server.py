@@ -8,33 +8,24 @@ from typing import Any
 
 from handrail.testing.fake_programs.codex_exec import (
     MODEL,
-    VERSION,
     failure,
     file_kind,
     new_thread_id,
     shell,
 )
-from handrail.testing.fake_programs.launch import Entry, Launch
+from handrail.testing.fake_programs.launch import VERSIONS, Entry, Launch
 from handrail.testing.fake_programs.output import new_id, totals
-from handrail.testing.fake_programs.rpc import Message, Peer
-from handrail.testing.fake_programs.turn import final_text, perform
+from handrail.testing.fake_programs.rpc import Message, Peer, Stopped
+from handrail.testing.fake_programs.turn import Voice, deltas, perform
 
-DELTA = 12
-"""How many characters a delta has."""
+VERSION = VERSIONS["codex"].split()[-1]
 WINDOW = 258400
 NO_LIMITS = {"limitId": "codex", "limitName": None, "primary": None, "secondary": None,
              "credits": None, "planType": None, "rateLimitReachedType": None}  # fmt: skip
 
 
-class Interrupted(Exception):
-    """The client stopped the turn."""
-
-
 def run(launch: Launch) -> int:
     """Serve until the client closes."""
-    if reason := launch.used_up:
-        launch.out.error(reason + "\n")
-        return 1
     return _Server(launch).peer.serve()
 
 
@@ -61,7 +52,7 @@ class _Server:
                 self._turn(message, params)
             case "thread/compact/start":
                 self.peer.answer(message, {})
-                _Voice(self._launch, self.peer, self._threads[params["threadId"]], {}).compacted()
+                _Turn(self._launch, self.peer, self._threads[params["threadId"]], {}).compacted()
             case "turn/interrupt":
                 self.peer.answer(message, {})
             case str() as method if "id" in message:
@@ -74,7 +65,7 @@ class _Server:
         self.peer.answer(
             message,
             {
-                "userAgent": f"{client['name']}/{VERSION.split()[-1]} (fake)",
+                "userAgent": f"{client['name']}/{VERSION} (fake)",
                 "codexHome": os.environ.get("CODEX_HOME", os.path.expanduser("~/.codex")),
                 "platformFamily": "unix",
                 "platformOs": "linux",
@@ -107,7 +98,7 @@ class _Server:
             "updatedAt": now,
             "status": {"type": "idle"},
             "cwd": params.get("cwd") or os.getcwd(),
-            "cliVersion": VERSION.split()[-1],
+            "cliVersion": VERSION,
             "source": "vscode",
             "turns": [],
         }
@@ -128,20 +119,17 @@ class _Server:
         if thread is None:
             self.peer.refuse(message, -32600, f"thread not found: {params.get('threadId')}")
             return
-        entry = self._launch.take()
+        entry = self.peer.next_act(message, -32600)
         if entry is None:
-            reason = self._launch.used_up or ""
-            self._launch.out.error(reason + "\n")
-            self.peer.refuse(message, -32600, reason)
             return
-        voice = _Voice(self._launch, self.peer, thread, entry, asked=message)
+        turn = _Turn(self._launch, self.peer, thread, entry, asked=message)
         try:
-            perform(self._launch, voice, entry)
-        except Interrupted:
-            voice.stopped()
+            perform(turn)
+        except Stopped:
+            turn.stopped()
 
 
-class _Voice:
+class _Turn(Voice):
     """What the server says in one turn. Mutable."""
 
     def __init__(
@@ -152,21 +140,19 @@ class _Voice:
         entry: Entry,
         asked: Message | None = None,
     ) -> None:
-        self._launch = launch
+        super().__init__(launch, entry, str(thread["id"]))
         self._peer = peer
         self._thread = thread
-        self._entry = entry
         self._asked = asked
         self._turn = new_thread_id()
         self._began = _now_ms()
         self._items: list[Message] = []
-        self._open: Message = {}
 
     def started(self) -> None:
         assert self._asked is not None
         model = self._thread["model"]
         warning = f"Model metadata for `{model}` not found. Defaulting to fallback metadata."
-        self._tell("warning", {"threadId": self._id, "message": warning}, turn=False)
+        self._tell("warning", {"threadId": self.session, "message": warning}, turn=False)
         self._peer.answer(self._asked, {"turn": self._about("inProgress", started=False)})
         self._status("active", activeFlags=[])
         self._tell("turn/started", {"turn": self._about("inProgress")}, turn=False)
@@ -174,8 +160,8 @@ class _Voice:
         content = params.get("input", [])
         self._whole({"type": "userMessage", "id": new_thread_id(), "content": content})
 
-    def noise(self, size: int) -> None:
-        self._tell("fake/noise", {"padding": "·" * (size // 2)})
+    def noise(self, padding: str) -> None:
+        self._tell("fake/noise", {"padding": padding})
 
     def retried(self, attempt: int, fail: Entry) -> None:
         reason, _ = failure(fail)
@@ -204,22 +190,21 @@ class _Voice:
             "phase": None,
         }
         self._item("item/started", item)
-        for at in range(0, len(text), DELTA):
-            delta: Message = {"itemId": item["id"], "delta": text[at : at + DELTA]}
-            self._tell("item/agentMessage/delta", delta)
+        for part in deltas(text):
+            self._tell("item/agentMessage/delta", {"itemId": item["id"], "delta": part})
         done = {**item, "text": text}
         self._item("item/completed", done)
         self._items = [done]
 
     def tool_started(self, tool: Entry) -> bool:
-        self._open = {"type": "commandExecution", "id": f"call_{new_id()[:10]}"}
+        self.tool = {"type": "commandExecution", "id": f"call_{new_id()[:10]}"}
         if "content" in tool:
             kind = file_kind(tool["content"], existed=os.path.exists(tool["path"]))
             path = os.path.abspath(tool["path"])
             change = {"path": path, "kind": {"type": kind}, "diff": tool["content"] or ""}
-            self._open |= {"type": "fileChange", "changes": [change], "status": "inProgress"}
+            self.tool |= {"type": "fileChange", "changes": [change], "status": "inProgress"}
         else:
-            self._open |= {
+            self.tool |= {
                 "command": shell(tool),
                 "cwd": self._thread["cwd"],
                 "processId": None,
@@ -232,7 +217,7 @@ class _Voice:
             }
         if tool["asks"] and self._thread["approval"] != "never":
             self._status("active", activeFlags=["waitingOnApproval"])
-        self._item("item/started", self._open)
+        self._item("item/started", self.tool)
         return not tool["asks"] or self._allowed()
 
     def _allowed(self) -> bool:
@@ -241,10 +226,10 @@ class _Voice:
         """
         if self._thread["approval"] == "never":
             return bool(self._thread["sandbox"] == "danger-full-access")
-        kind = "commandExecution" if "command" in self._open else "fileChange"
-        about = {"threadId": self._id, "turnId": self._turn, "itemId": self._open["id"]}
-        if "command" in self._open:
-            about |= {"command": self._open["command"], "cwd": self._open["cwd"]}
+        kind = "commandExecution" if "command" in self.tool else "fileChange"
+        about = {"threadId": self.session, "turnId": self._turn, "itemId": self.tool["id"]}
+        if "command" in self.tool:
+            about |= {"command": self.tool["command"], "cwd": self.tool["cwd"]}
         number, reply = self._peer.ask(f"item/{kind}/requestApproval", about)
         self._tell("serverRequest/resolved", {"requestId": number}, turn=False)
         self._status("active", activeFlags=[])
@@ -252,14 +237,11 @@ class _Voice:
         return result.get("decision") in {"accept", "acceptForSession"}
 
     def tool_completed(self, tool: Entry, *, allowed: bool) -> None:
-        done = {**self._open, "status": "completed" if allowed else "declined"}
+        done = {**self.tool, "status": "completed" if allowed else "declined"}
         if "content" not in tool and allowed:
             done |= {"aggregatedOutput": tool["output"], "exitCode": tool["exit_code"]}
             done |= {"durationMs": 0, "status": "failed" if tool["exit_code"] else "completed"}
         self._item("item/completed", done)
-
-    def answered(self) -> None:
-        self.said(final_text(self._entry))
 
     def wait(self, seconds: float) -> None:
         def stops(message: Message) -> bool:
@@ -269,7 +251,7 @@ class _Voice:
             return True
 
         if self._peer.wait(seconds, stops):
-            raise Interrupted
+            raise Stopped
 
     def completed(self) -> int:
         self._used()
@@ -303,15 +285,8 @@ class _Voice:
         self._status("idle")
         self._ended("completed", None)
 
-    def interrupted(self, number: int, *, in_tool: bool) -> int:  # noqa: ARG002
-        return -number
-
-    @property
-    def _id(self) -> str:
-        return str(self._thread["id"])
-
     def _tell(self, method: str, params: Message, *, turn: bool = True) -> None:
-        where = {"threadId": self._id, **({"turnId": self._turn} if turn else {})}
+        where = {"threadId": self.session, **({"turnId": self._turn} if turn else {})}
         self._peer.tell(method, {**params, **where}, emittedAtMs=_now_ms())
 
     def _status(self, status: str, **more: Any) -> None:
@@ -332,8 +307,8 @@ class _Voice:
         self._item("item/completed", item)
 
     def _used(self) -> None:
-        last = totals(self._entry["usage"])
-        total = self._launch.add_usage(self._id, self._entry["usage"])
+        last = totals(self.entry["usage"])
+        total = self.launch.add_usage(self.session, self.entry["usage"])
         usage = {"total": _tokens(total), "last": _tokens(last), "modelContextWindow": WINDOW}
         self._tell("thread/tokenUsage/updated", {"tokenUsage": usage})
 

@@ -10,13 +10,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from handrail.testing.fake_programs.folder import write_json
-from handrail.testing.fake_programs.launch import Entry, Launch, Options, UnknownOption
-from handrail.testing.fake_programs.output import new_id, pause, read_all, stamp
-from handrail.testing.fake_programs.turn import final_text, perform
+from handrail.testing.fake_programs.launch import Entry, Launch, Options
+from handrail.testing.fake_programs.output import Ended, new_id, stamp
+from handrail.testing.fake_programs.turn import Voice, call_of, deltas, perform
 
-VERSION = "GitHub Copilot CLI 1.0.102."
-MODEL = "claude-sonnet-4.5"
-DELTA = 12
 VALUED = (
     "--prompt", "--model", "--reasoning-effort", "--effort", "--context", "--agent", "--resume",
     "--name", "--session-id", "--cd", "--log-dir", "--log-level", "--stream", "--output-format",
@@ -70,59 +67,49 @@ FAILED: Mapping[str, tuple[str, int | None, str]] = {
 
 def run(launch: Launch) -> int:
     """Answer one prompt."""
-    try:
-        options = Options(launch.argv, valued=VALUED, plain=PLAIN, many=MANY, same=SHORT)
-    except UnknownOption as unknown:
-        return _refused(launch, f"error: unknown option '{unknown}'")
+    options = Options(
+        launch.argv,
+        valued=VALUED,
+        plain=PLAIN,
+        many=MANY,
+        same=SHORT,
+        otherwise=lambda word: Ended(1, f"error: unknown option '{word}'"),
+    )
     if options.words:
-        return _refused(launch, "error: Invalid command format.")
+        raise Ended(1, "error: Invalid command format.")
     given = options.get("--prompt")
-    if given is None:
-        launch.stdin = read_all(0)
-    prompt = launch.stdin.decode(errors="replace") if given is None else given
+    prompt = launch.read_stdin() if given is None else given
     if not prompt.strip():
-        return _refused(launch, "fake copilot: only prompts are faked, not the interactive program")
+        raise Ended(1, "fake copilot: only prompts are faked, not the interactive program")
     resumed = options.get("--resume")
-    if resumed is not None and launch.session(resumed) is None:
-        reason = f"Error: No session, task, or name matched '{resumed}'."
-        return _refused(launch, reason)
-    if used_up := launch.used_up:
-        return _refused(launch, used_up)
-    entry = launch.take()
-    assert entry is not None
-    return perform(launch, _Voice(launch, options, entry, prompt), entry)
+    unknown = f"Error: No session, task, or name matched '{resumed}'."
+    launch.require_session(resumed, Ended(1, unknown))
+    return perform(_Copilot(launch, options, launch.next_act(), prompt))
 
 
-def _refused(launch: Launch, reason: str) -> int:
-    launch.out.error(reason + "\n")
-    return 1
-
-
-class _Voice:
+class _Copilot(Voice):
     """What copilot prints in one turn. Mutable."""
 
+    usual_model = "claude-sonnet-4.5"
+
     def __init__(self, launch: Launch, options: Options, entry: Entry, prompt: str) -> None:
-        self._launch = launch
-        self._out = launch.out
-        self._options = options
-        self._entry = entry
-        self._prompt = prompt
         chosen = options.get("--resume") or options.get("--session-id")
-        self._session = chosen or entry.get("session") or new_id()
+        super().__init__(launch, entry, chosen or entry.get("session") or new_id(), options)
+        self.usual_model = os.environ.get("COPILOT_MODEL") or self.usual_model
+        self._prompt = prompt
         self._last = new_id()
         self._turn = 0
-        self._tool: dict[str, Any] = {}
         self._changed: list[str] = []
 
     def started(self) -> None:
-        self._launch.open_session(self._session)
-        self._event("session.tools_updated", {"model": self._model}, passing=True)
+        self.launch.open_session(self.session)
+        self._event("session.tools_updated", {"model": self.model}, passing=True)
         data = {"content": self._prompt, "transformedContent": self._prompt, "turnId": "0"}
         self._event("user.message", {**data, "messageId": new_id(), "delivery": "idle"})
         self._begin()
 
-    def noise(self, size: int) -> None:
-        self._event("session.fake_noise", {"padding": "·" * (size // 2)}, passing=True)
+    def noise(self, padding: str) -> None:
+        self._event("session.fake_noise", {"padding": padding}, passing=True)
 
     def retried(self, attempt: int, fail: Entry) -> None:
         self._call_failed(attempt - 1, fail)
@@ -144,32 +131,28 @@ class _Voice:
     def said(self, text: str) -> None:
         about = {"messageId": new_id()}
         self._event("assistant.message_start", about, passing=True)
-        for at in range(0, len(text), DELTA):
-            delta = {**about, "deltaContent": text[at : at + DELTA]}
-            self._event("assistant.message_delta", delta, passing=True)
+        for part in deltas(text):
+            self._event("assistant.message_delta", {**about, "deltaContent": part}, passing=True)
         self._call_finished("success")
         self._message({**about, "content": text, "toolRequests": []})
         self._call_result("success")
 
     def tool_started(self, tool: Entry) -> bool:
-        given = tool["input"] or {"command": tool["command"], "description": tool["command"]}
-        name = tool["name"] or "bash"
+        name, given = call_of(tool, runs="bash", writes="create", path="path", text="file_text")
         if "content" in tool:
-            name = "create"
-            given = {"path": os.path.abspath(tool["path"]), "file_text": tool["content"] or ""}
-            self._changed.append(given["path"])
-        self._tool = {"toolCallId": f"toolu_{new_id()[:20]}", "toolName": name}
+            self._changed.append(os.path.abspath(tool["path"]))
+        self.tool = {"toolCallId": f"toolu_{new_id()[:20]}", "toolName": name}
         self._call_finished("success")
-        asked = {"toolCallId": self._tool["toolCallId"], "name": name, "arguments": given}
+        asked = {"toolCallId": self.tool["toolCallId"], "name": name, "arguments": given}
         request = {**asked, "type": "function", "toolTitle": "Running command"}
         self._message({"messageId": new_id(), "content": "", "toolRequests": [request]})
-        self._event("tool.execution_start", {**self._tool, "arguments": given, **self._where})
+        self._event("tool.execution_start", {**self.tool, "arguments": given, **self._where})
         self._call_result("success")
-        return not tool["asks"] or bool({"--allow-all", "--yolo"} & self._options.given.keys())
+        return not tool["asks"] or bool({"--allow-all", "--yolo"} & self.options.given.keys())
 
     def tool_completed(self, tool: Entry, *, allowed: bool) -> None:
-        about = {"toolCallId": self._tool["toolCallId"], **self._where, "success": allowed}
-        is_shell = self._tool["toolName"] == "bash"
+        about = {"toolCallId": self.tool["toolCallId"], **self._where, "success": allowed}
+        is_shell = self.tool["toolName"] == "bash"
         content = tool["output"]
         if is_shell and allowed:
             content += f"<shellId: 0 completed with exit code {tool['exit_code']}>"
@@ -183,14 +166,8 @@ class _Voice:
         self._turn += 1
         self._begin()
 
-    def answered(self) -> None:
-        self.said(final_text(self._entry))
-
-    def wait(self, seconds: float) -> None:
-        pause(seconds)
-
     def completed(self) -> int:
-        self._launch.add_usage(self._session, self._entry["usage"])
+        self.launch.add_usage(self.session, self.entry["usage"])
         self._ended(0)
         return 0
 
@@ -218,13 +195,8 @@ class _Voice:
         return 0
 
     @property
-    def _model(self) -> str:
-        chosen = self._entry["model"] or self._options.get("--model")
-        return str(chosen or os.environ.get("COPILOT_MODEL") or MODEL)
-
-    @property
     def _where(self) -> dict[str, Any]:
-        return {"turnId": str(self._turn), "model": self._model}
+        return {"turnId": str(self._turn), "model": self.model}
 
     def _begin(self) -> None:
         self._event("assistant.turn_start", {"turnId": str(self._turn)})
@@ -238,12 +210,12 @@ class _Voice:
         self._event("model.call_finished", data, passing=True)
 
     def _call_result(self, result: str) -> None:
-        data = {"model": self._model, "isByok": True, "result": result}
+        data = {"model": self.model, "isByok": True, "result": result}
         self._event("model.call_final_result", data, passing=True)
 
     def _call_failed(self, attempt: int, fail: Entry) -> None:
         _, status, text = _form(fail)
-        data = {"model": self._model, "statusCode": status or 400, "errorMessage": text}
+        data = {"model": self.model, "statusCode": status or 400, "errorMessage": text}
         call = {"retryAttempt": attempt, "failureKind": "api", "durationMs": 3}
         self._event("model.call_failure", {**data, **call}, passing=True)
         self._call_finished("error")
@@ -252,17 +224,17 @@ class _Voice:
         self._event("assistant.turn_end", {"turnId": str(self._turn)})
         self._event("assistant.idle", {}, passing=True)
         self._result(code)
-        if path := self._options.get("--usage-output-file"):
+        if path := self.options.get("--usage-output-file"):
             write_json(path, self._usage())
 
     def _result(self, code: int) -> None:
         changes = {"linesAdded": 0, "linesRemoved": 0, "filesModified": self._changed}
         usage = {"premiumRequests": 0, "totalApiDurationMs": 61, "codeChanges": changes}
-        line = {"type": "result", "timestamp": stamp(), "sessionId": self._session}
-        self._out.line({**line, "exitCode": code, "usage": usage})
+        line = {"type": "result", "timestamp": stamp(), "sessionId": self.session}
+        self.launch.out.line({**line, "exitCode": code, "usage": usage})
 
     def _usage(self) -> dict[str, Any]:
-        usage = self._entry["usage"]
+        usage = self.entry["usage"]
         tokens = {
             "inputTokens": usage["input_tokens"] or 0,
             "outputTokens": usage["output_tokens"] or 0,
@@ -270,14 +242,14 @@ class _Voice:
             "cacheWriteTokens": usage["cache_write_tokens"] or 0,
         }
         requests = {"count": self._turn + 1, "cost": 0}
-        metrics = {self._model: {"requests": requests, "usage": tokens, "totalNanoAiu": 0}}
+        metrics = {self.model: {"requests": requests, "usage": tokens, "totalNanoAiu": 0}}
         return {
             "totalPremiumRequestCost": 0,
             "totalUserRequests": 1,
             "totalNanoAiu": 0,
             "aiCreditsStatus": "unavailable",
             "modelMetrics": metrics,
-            "currentModel": self._model,
+            "currentModel": self.model,
         }
 
     def _event(self, kind: str, data: Mapping[str, Any], *, passing: bool = False) -> None:
@@ -286,7 +258,7 @@ class _Voice:
         if not passing:
             self._last = event["id"]
         more = {"ephemeral": True} if passing else {}
-        self._out.line({"type": kind, "data": data, **more, **event})
+        self.launch.out.line({"type": kind, "data": data, **more, **event})
 
 
 def _form(fail: Entry) -> tuple[str, int | None, str]:

@@ -11,11 +11,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from handrail.testing.fake_programs.acp import GEMINI_FAILED
-from handrail.testing.fake_programs.launch import Entry, Launch, Options, UnknownOption
-from handrail.testing.fake_programs.output import new_id, pause, read_all, stamp, totals
-from handrail.testing.fake_programs.turn import call_of, final_text, perform, unsayable
+from handrail.testing.fake_programs.launch import Entry, Launch, Options
+from handrail.testing.fake_programs.output import Ended, new_id, pause, stamp, totals
+from handrail.testing.fake_programs.turn import Voice, call_of, perform
 
-MODEL = "gemini-2.5-flash"
 SHELL = "run_shell_command"
 VALUED = (
     "--model", "--prompt", "--prompt-interactive", "--approval-mode", "--policy", "--admin-policy",
@@ -40,64 +39,50 @@ TOO_MANY_TURNS = 53
 
 def run(launch: Launch) -> int:
     """Answer one prompt."""
-    try:
-        options = Options(launch.argv, valued=VALUED, plain=PLAIN, many=MANY, same=SHORT)
-    except UnknownOption as unknown:
-        return _refused(launch, f"Unknown arguments: {str(unknown).lstrip('-')}", 1)
-    launch.stdin = read_all(0)
+    options = Options(
+        launch.argv,
+        valued=VALUED,
+        plain=PLAIN,
+        many=MANY,
+        same=SHORT,
+        otherwise=lambda word: Ended(1, f"Unknown arguments: {word.lstrip('-')}"),
+    )
     given = options.get("--prompt") or " ".join(options.words)
-    prompt = "\n\n".join(filter(None, (launch.stdin.decode(errors="replace"), given)))
+    prompt = "\n\n".join(filter(None, (launch.read_stdin(), given)))
     if options.get("--output-format") != "stream-json":
-        return _refused(launch, "fake gemini: only --output-format stream-json is faked", 1)
+        raise Ended(1, "fake gemini: only --output-format stream-json is faked")
     if not prompt.strip():
-        return _refused(launch, NO_PROMPT, WRONG_INPUT)
-    resumed = options.get("--resume")
-    if resumed is not None and launch.session(resumed) is None:
-        return _refused(launch, NO_SESSION, WRONG_INPUT)
-    if used_up := launch.used_up:
-        return _refused(launch, used_up, 1)
-    entry = launch.take()
-    assert entry is not None
-    if unknown_words := unsayable(launch, entry, {*GEMINI_FAILED, "max_turns"}):
-        return _refused(launch, unknown_words, 1)
-    return perform(launch, _Voice(launch, options, entry, prompt), entry)
+        raise Ended(WRONG_INPUT, NO_PROMPT)
+    launch.require_session(options.get("--resume"), Ended(WRONG_INPUT, NO_SESSION))
+    entry = launch.next_act({*GEMINI_FAILED, "max_turns"})
+    return perform(_Gemini(launch, options, entry, prompt))
 
 
-def _refused(launch: Launch, reason: str, code: int) -> int:
-    launch.out.error(reason + "\n")
-    return code
-
-
-class _Voice:
+class _Gemini(Voice):
     """What gemini prints in one turn; it does not tell what the model thinks. Mutable."""
 
+    usual_model = "gemini-2.5-flash"
+
     def __init__(self, launch: Launch, options: Options, entry: Entry, prompt: str) -> None:
-        self._launch = launch
-        self._options = options
-        self._entry = entry
-        self._prompt = prompt
         chosen = options.get("--resume") or options.get("--session-id")
-        self._session = chosen or entry.get("session") or new_id()
-        self._tool: dict[str, Any] = {}
+        super().__init__(launch, entry, chosen or entry.get("session") or new_id(), options)
+        self._prompt = prompt
         self._calls = 0
 
     def started(self) -> None:
-        self._launch.open_session(self._session)
-        self._event("init", session_id=self._session, model=self._model)
+        self.launch.open_session(self.session)
+        self._event("init", session_id=self.session, model=self.model)
         self._event("message", role="user", content=self._prompt)
 
-    def noise(self, size: int) -> None:
-        self._event("fake_noise", padding="·" * (size // 2))
+    def noise(self, padding: str) -> None:
+        self._event("fake_noise", padding=padding)
 
     def retried(self, attempt: int, fail: Entry) -> None:
         """A line on stderr alone."""
         _, _, text = _form(fail)
         again = f"Attempt {attempt} failed: {text} Retrying after 20ms...\n"
-        self._launch.out.error(again)
+        self.launch.out.error(again)
         pause(0.02)
-
-    def thought(self, text: str) -> None:
-        """Nothing."""
 
     def said(self, text: str) -> None:
         half = len(text) // 2
@@ -108,30 +93,24 @@ class _Voice:
         name, given = call_of(tool, runs=SHELL, writes="write_file", path="file_path")
         ref = f"{name}__{name}_{int(time.time() * 1000)}_{self._calls}"
         self._calls += 1
-        self._tool = {"tool_name": name, "tool_id": ref}
-        self._event("tool_use", **self._tool, parameters=given)
+        self.tool = {"tool_name": name, "tool_id": ref}
+        self._event("tool_use", **self.tool, parameters=given)
         return not tool["asks"] or self._may_do_anything
 
     def tool_completed(self, tool: Entry, *, allowed: bool) -> None:
         """A tool that would have to be asked for is not there for the model."""
-        about: dict[str, Any] = {"tool_id": self._tool["tool_id"]}
+        about: dict[str, Any] = {"tool_id": self.tool["tool_id"]}
         if not allowed:
-            reason = f'Tool "{self._tool["tool_name"]}" not found.'
+            reason = f'Tool "{self.tool["tool_name"]}" not found.'
             error = {"type": "tool_not_registered", "message": reason}
             self._event("tool_result", **about, status="error", output=reason, error=error)
             return
         status = "error" if tool["exit_code"] else "success"
         self._event("tool_result", **about, status=status, output=tool["output"])
 
-    def answered(self) -> None:
-        self.said(final_text(self._entry))
-
-    def wait(self, seconds: float) -> None:
-        pause(seconds)
-
     def completed(self) -> int:
-        self._launch.add_usage(self._session, self._entry["usage"])
-        self._event("result", status="success", stats=self._stats(self._entry["usage"]))
+        self.launch.add_usage(self.session, self.entry["usage"])
+        self._event("result", status="success", stats=self._stats(self.entry["usage"]))
         return 0
 
     def failed(self, fail: Entry) -> int:
@@ -150,12 +129,8 @@ class _Voice:
         return -number if number == 2 and not in_tool else 0
 
     @property
-    def _model(self) -> str:
-        return str(self._entry["model"] or self._options.get("--model") or MODEL)
-
-    @property
     def _may_do_anything(self) -> bool:
-        return "--yolo" in self._options or self._options.get("--approval-mode") == "yolo"
+        return "--yolo" in self.options or self.options.get("--approval-mode") == "yolo"
 
     def _failed(self, kind: str, message: str) -> None:
         error = {"type": kind, "message": message}
@@ -172,11 +147,11 @@ class _Voice:
             "cached": cached,
             "input": sent - cached,
         }
-        about = {"duration_ms": 61, "tool_calls": self._calls, "models": {self._model: tokens}}
+        about = {"duration_ms": 61, "tool_calls": self._calls, "models": {self.model: tokens}}
         return {**tokens, **about}
 
     def _event(self, kind: str, **more: Any) -> None:
-        self._launch.out.line({"type": kind, "timestamp": stamp(), **more})
+        self.launch.out.line({"type": kind, "timestamp": stamp(), **more})
 
 
 def _form(fail: Entry) -> tuple[int, str, str]:

@@ -5,13 +5,28 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Any, TypeAlias
 
 from handrail.testing.fake_programs.folder import Folder, told
-from handrail.testing.fake_programs.output import Output, Signalled, leave_child, totals
+from handrail.testing.fake_programs.output import (
+    Ended,
+    Output,
+    Signalled,
+    leave_child,
+    read_all,
+    totals,
+)
 
 Entry: TypeAlias = Mapping[str, Any]
+VERSIONS: Mapping[str, str] = {
+    "claude": "2.1.330 (Claude Code)",
+    "codex": "codex-cli 0.169.0",
+    "copilot": "GitHub Copilot CLI 1.0.102.",
+    "gemini": "0.61.0",
+    "opencode": "1.18.33",
+}
+"""What each program answers that is asked for its version."""
 CHILD_LIVES_S = 120.0
 """Long enough to be found, and short enough that a failing test leaves nothing for long."""
 
@@ -48,6 +63,26 @@ class Launch:
         """This launch only asked for the version."""
         self._call["probe"] = True
 
+    def read_stdin(self, patience_s: float | None = None) -> str:
+        """All that comes there until its end, or until nothing came for so long."""
+        self.stdin = read_all(0, patience_s)
+        return self.stdin.decode(errors="replace")
+
+    def next_act(self, sayable: Container[str] | None = None) -> Entry:
+        """What to do with one prompt, in a protocol that has words for these failures.
+
+        Raises:
+            Ended: nothing is left in the script, or there are no words for it.
+        """
+        entry = self.take()
+        if entry is None:
+            raise Ended(1, self.used_up or "")
+        kind: str | None = (entry.get("fail") or {"kind": None})["kind"]
+        if sayable is not None and kind is not None and kind not in sayable:
+            how = " ".join(self.argv)
+            raise Ended(1, f"fake {self.name}: with {how} it has no words for {kind!r}")
+        return entry
+
     def take(self, *, at_launch: bool = False) -> Entry | None:
         """The next act of the script, for this launch alone; None if there is none.
 
@@ -79,6 +114,11 @@ class Launch:
         with self.folder.state() as state:
             found: Mapping[str, Any] | None = state["sessions"].get(session)
             return found
+
+    def require_session(self, session: str | None, otherwise: Ended) -> None:
+        """Do nothing if there is such a session, or none is asked for; else end like that."""
+        if session is not None and self.session(session) is None:
+            raise otherwise
 
     def open_session(self, session: str, *, copy_of: str | None = None) -> None:
         """From now on there is such a session; a copy has used what the other one has."""
@@ -140,10 +180,6 @@ def tell_signals() -> None:
     signal.signal(signal.SIGTERM, _tell)
 
 
-class UnknownOption(Exception):
-    """An argument that the program does not have."""
-
-
 class Options:
     """``given`` maps each option to its values, ``words`` are the arguments that are no option."""
 
@@ -155,14 +191,13 @@ class Options:
         plain: Iterable[str] = (),
         many: Iterable[str] = (),
         same: dict[str, str] | None = None,
+        otherwise: Callable[[str], Ended],
     ) -> None:
         """Read ``argv``.
 
         ``valued`` options take one value, ``many`` all words up to the next option, ``plain`` none;
-        ``same`` maps short names to long ones.
-
-        Raises:
-            UnknownOption: there is another one.
+        ``same`` maps short names to long ones. ``otherwise`` is how the program ends that is given
+        another one.
         """
         self.given: dict[str, list[str]] = {}
         self.words: list[str] = []
@@ -179,7 +214,7 @@ class Options:
             name, equals, value = word.partition("=")
             name = (same or {}).get(name, name)
             if name not in valued | plain | many:
-                raise UnknownOption(word)
+                raise otherwise(word)
             values = self.given.setdefault(name, [])
             if equals:
                 values.append(value)

@@ -11,11 +11,12 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from importlib import import_module
 from typing import Any
 
 from handrail.testing.fake_programs.folder import Folder, read_json
-from handrail.testing.fake_programs.launch import Entry, Launch, tell_signals
+from handrail.testing.fake_programs.launch import VERSIONS, Entry, Launch, tell_signals
 from handrail.testing.fake_programs.output import Ended, Output, Signalled, pause, read_all
 from handrail.testing.fake_programs.turn import die_of
 
@@ -33,6 +34,8 @@ def main(folder: str, name: str, argv: list[str]) -> None:
         code = _run(launch)
     except Ended as ended:
         code = ended.code
+        if ended.word:
+            launch.out.error(ended.word + "\n")
     except Signalled as signalled:
         code = _idle_code(name, signalled.number)
     except BrokenPipeError:
@@ -47,17 +50,17 @@ def main(folder: str, name: str, argv: list[str]) -> None:
 def _run(launch: Launch) -> int:
     if len(launch.argv) == 1 and launch.argv[0] in VERSION_WORDS:
         launch.probed()
-        launch.out.text(_version(launch.name) + "\n")
+        launch.out.text(VERSIONS[launch.name] + "\n")
         return 0
     if entry := launch.take(at_launch=True):
         if "replay" in entry:
             return replay(launch, entry["replay"])
         return _stopped(launch, entry)
-    protocol = _protocol(launch.name, launch.argv)
-    if protocol is None:
-        launch.out.error(f"fake {launch.name}: it does not fake {launch.argv}\n")
-        return 2
-    return protocol(launch)
+    file = _protocol(launch.name, launch.argv)
+    if file is None:
+        raise Ended(2, f"fake {launch.name}: it does not fake {launch.argv}")
+    protocol = import_module(f"handrail.testing.fake_programs.{file}")  # that one alone
+    return int(protocol.run(launch))
 
 
 def _stopped(launch: Launch, entry: Entry) -> int:
@@ -74,51 +77,20 @@ def _stopped(launch: Launch, entry: Entry) -> int:
     return -int(death["signal"]) if death["signal"] else int(death["exit_code"])
 
 
-def _protocol(name: str, argv: list[str]) -> Callable[[Launch], int] | None:
-    """Who speaks for this program with these arguments; only that is loaded."""
-    if name == "claude":
-        from handrail.testing.fake_programs import claude
-
-        return claude.run
-    if name == "codex" and "app-server" in argv:
-        from handrail.testing.fake_programs import codex_server
-
-        return codex_server.run
-    if name == "codex" and "exec" in argv:
-        from handrail.testing.fake_programs import codex_exec
-
-        return codex_exec.run
-    if {"--acp", "--experimental-acp"} & set(argv) or "acp" in argv[:1]:
-        from handrail.testing.fake_programs import acp
-
-        return acp.run
-    return _line_protocol(name, argv)
-
-
-def _line_protocol(name: str, argv: list[str]) -> Callable[[Launch], int] | None:
-    if name == "copilot":
-        from handrail.testing.fake_programs import copilot
-
-        return copilot.run
-    if name == "gemini":
-        from handrail.testing.fake_programs import gemini_lines
-
-        return gemini_lines.run
-    if name == "opencode" and argv[:1] == ["run"]:
-        from handrail.testing.fake_programs import opencode_lines
-
-        return opencode_lines.run
-    return None
-
-
-def _version(name: str) -> str:
-    return {
-        "claude": "2.1.330 (Claude Code)",
-        "codex": "codex-cli 0.169.0",
-        "copilot": "GitHub Copilot CLI 1.0.102.",
-        "gemini": "0.61.0",
-        "opencode": "1.18.33",
-    }[name]
+def _protocol(name: str, argv: list[str]) -> str | None:
+    """The file with the protocol that this program speaks with these arguments."""
+    match name:
+        case "claude":
+            return "claude"
+        case "codex":
+            found = {"app-server": "codex_server", "exec": "codex_exec"}
+            return next((found[word] for word in found if word in argv), None)
+        case _ if {"--acp", "--experimental-acp"} & set(argv) or "acp" in argv[:1]:
+            return "acp"
+        case "opencode":
+            return "opencode_lines" if argv[:1] == ["run"] else None
+        case _:
+            return {"copilot": "copilot", "gemini": "gemini_lines"}[name]
 
 
 def _idle_code(name: str, number: int) -> int:

@@ -9,9 +9,9 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from handrail.testing.fake_programs.launch import Entry, Launch, Options, UnknownOption
-from handrail.testing.fake_programs.output import new_id, pause, read_all, totals
-from handrail.testing.fake_programs.turn import call_of, final_text, perform, unsayable
+from handrail.testing.fake_programs.launch import Entry, Launch, Options
+from handrail.testing.fake_programs.output import Ended, new_id, totals
+from handrail.testing.fake_programs.turn import Voice, call_of, perform
 
 VALUED = (
     "--log-level", "--command", "--session", "--model", "--agent", "--format", "--title",
@@ -48,61 +48,45 @@ FAILED: Mapping[str, tuple[str, int | None, str]] = {
 
 def run(launch: Launch) -> int:
     """Answer one prompt."""
-    try:
-        options = Options(launch.argv[1:], valued=VALUED, plain=PLAIN, many=MANY, same=SHORT)
-    except UnknownOption as unknown:
-        return _refused(launch, f"opencode run [message..]\n\nUnknown argument: {unknown}")
-    launch.stdin = read_all(0)
-    prompt = "\n".join([*options.words, launch.stdin.decode(errors="replace")])
+    options = Options(
+        launch.argv[1:],
+        valued=VALUED,
+        plain=PLAIN,
+        many=MANY,
+        same=SHORT,
+        otherwise=lambda word: Ended(1, f"opencode run [message..]\n\nUnknown argument: {word}"),
+    )
+    prompt = "\n".join([*options.words, launch.read_stdin()])
     if options.get("--format") != "json":
-        return _refused(launch, "fake opencode: only --format json is faked")
+        raise Ended(1, "fake opencode: only --format json is faked")
     if not prompt.strip():
-        return _refused(launch, "You must provide a message or a command")
-    resumed = options.get("--session")
-    if resumed is not None and launch.session(resumed) is None:
-        return _refused(launch, NO_SESSION)
-    if used_up := launch.used_up:
-        return _refused(launch, used_up)
-    entry = launch.take()
-    assert entry is not None
-    if unknown_words := unsayable(launch, entry, {*FAILED, *ENDS}):
-        return _refused(launch, unknown_words)
-    return perform(launch, _Voice(launch, options, entry), entry)
+        raise Ended(1, "You must provide a message or a command")
+    launch.require_session(options.get("--session"), Ended(1, NO_SESSION))
+    return perform(_Opencode(launch, options, launch.next_act({*FAILED, *ENDS})))
 
 
-def _refused(launch: Launch, reason: str) -> int:
-    launch.out.error(reason + "\n")
-    return 1
-
-
-class _Voice:
+class _Opencode(Voice):
     """What opencode prints in one turn; it tells of a tool when that is done. Mutable."""
 
     def __init__(self, launch: Launch, options: Options, entry: Entry) -> None:
-        self._launch = launch
-        self._options = options
-        self._entry = entry
         resumed = options.get("--session")
         self._copied = resumed if "--fork" in options else None
         known = None if self._copied else resumed
-        self._session = known or entry.get("session") or f"ses_{_unique()}"
+        session = known or entry.get("session") or f"ses_{_unique()}"
+        super().__init__(launch, entry, session, options)
         self._message = ""
-        self._tool: dict[str, Any] = {}
         self._given: Mapping[str, Any] = {}
         self._has_step = False
 
     def started(self) -> None:
-        self._launch.open_session(self._session, copy_of=self._copied)
+        self.launch.open_session(self.session, copy_of=self._copied)
         self._step_start()
 
-    def noise(self, size: int) -> None:
-        self._part("fake_noise", padding="·" * (size // 2))
-
-    def retried(self, attempt: int, _: Entry) -> None:
-        """Nothing."""
+    def noise(self, padding: str) -> None:
+        self._part("fake_noise", padding=padding)
 
     def thought(self, text: str) -> None:
-        if "--thinking" in self._options:
+        if "--thinking" in self.options:
             self._part("reasoning", text=text, time=_now(), metadata={})
 
     def said(self, text: str) -> None:
@@ -110,9 +94,9 @@ class _Voice:
 
     def tool_started(self, tool: Entry) -> bool:
         name, given = call_of(tool, runs="bash", writes="write", path="filePath")
-        self._tool = {"tool": name, "callID": f"toolu_{new_id()[:20]}"}
+        self.tool = {"tool": name, "callID": f"toolu_{new_id()[:20]}"}
         self._given = given
-        return not tool["asks"] or "--auto" in self._options
+        return not tool["asks"] or "--auto" in self.options
 
     def tool_completed(self, tool: Entry, *, allowed: bool) -> None:
         """The tool, the end of the step that called it, and the next step."""
@@ -122,30 +106,24 @@ class _Voice:
             state |= {"output": output, "title": tool["command"], "time": _now()}
             state["metadata"] = {"output": output, "exit": code, "truncated": False}
         else:
-            wanted = f"{self._tool['tool']} ({tool['command']})"
-            self._launch.out.error(f"! permission requested: {wanted}; auto-rejecting\n")
+            wanted = f"{self.tool['tool']} ({tool['command']})"
+            self.launch.out.error(f"! permission requested: {wanted}; auto-rejecting\n")
             state |= {"status": "error", "error": REJECTED, "time": _now()}
-        self._part("tool_use", "tool", **self._tool, state=state)
+        self._part("tool_use", "tool", **self.tool, state=state)
         self._step_finish("tool-calls", {})
         self._step_start()
 
-    def answered(self) -> None:
-        self.said(final_text(self._entry))
-
-    def wait(self, seconds: float) -> None:
-        pause(seconds)
-
     def completed(self) -> int:
         """All of the turn's tokens are told with its last step."""
-        self._launch.add_usage(self._session, self._entry["usage"])
-        self._step_finish("stop", self._entry["usage"])
+        self.launch.add_usage(self.session, self.entry["usage"])
+        self._step_finish("stop", self.entry["usage"])
         return 0
 
     def failed(self, fail: Entry) -> int:
         """An event of the error, or a step that ended otherwise."""
         kind = fail["kind"]
         if kind in ENDS:
-            self._step_finish(ENDS[kind], self._entry["usage"])
+            self._step_finish(ENDS[kind], self.entry["usage"])
             return 0
         name, status, text = FAILED[kind]
         data: dict[str, Any] = {"message": fail["message"] or text}
@@ -155,13 +133,10 @@ class _Voice:
         self._event("error", error={"name": name, "data": data})
         return 1
 
-    def interrupted(self, number: int, *, in_tool: bool) -> int:  # noqa: ARG002
-        return -number
-
     def _step_start(self) -> None:
         """The next step; of one whose request fails at once nothing is told but the error."""
         self._has_step = False
-        if not self._entry.get("fail"):
+        if not self.entry.get("fail"):
             self._in_step()
 
     def _in_step(self) -> None:
@@ -187,12 +162,12 @@ class _Voice:
 
     def _part(self, kind: str, inner: str | None = None, /, **more: Any) -> None:
         self._in_step()
-        about = {"id": f"prt_{_unique()}", "messageID": self._message, "sessionID": self._session}
+        about = {"id": f"prt_{_unique()}", "messageID": self._message, "sessionID": self.session}
         self._event(kind, part={**about, "type": inner or kind, **more})
 
     def _event(self, kind: str, **more: Any) -> None:
         at = int(time.time() * 1000)
-        self._launch.out.line({"type": kind, "timestamp": at, "sessionID": self._session, **more})
+        self.launch.out.line({"type": kind, "timestamp": at, "sessionID": self.session, **more})
 
 
 def _unique() -> str:

@@ -22,11 +22,14 @@ class Signalled(BaseException):
 
 
 class Ended(BaseException):
-    """The program ends now, with this exit code; a negative one is a signal."""
+    """The program ends now, with this exit code (a negative one is a signal) and a last word on
+    stderr, if it has one.
+    """
 
-    def __init__(self, code: int) -> None:
-        super().__init__(code)
+    def __init__(self, code: int, word: str = "") -> None:
+        super().__init__(code, word)
         self.code = code
+        self.word = word
 
 
 class Output:

@@ -9,10 +9,14 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from handrail.testing.fake_programs.launch import Launch
+from handrail.testing.fake_programs.launch import Entry, Launch
 from handrail.testing.fake_programs.output import Ended
 
 Message: TypeAlias = dict[str, Any]
+
+
+class Stopped(Exception):
+    """The client stopped the turn."""
 
 
 class Peer:
@@ -29,7 +33,9 @@ class Peer:
         self._answers: dict[int, Message] = {}
 
     def serve(self) -> int:
-        """Hear everything until the client closes."""
+        """Hear everything until the client closes; nothing if the script has no act left."""
+        if reason := self._launch.used_up:
+            raise Ended(1, reason)
         while True:
             while self._waiting:
                 self._hear(self._waiting.pop(0))
@@ -53,6 +59,15 @@ class Peer:
                 return False
             if select.select((0,), (), (), left)[0]:
                 self._read()
+
+    def next_act(self, message: Message, code: int) -> Entry | None:
+        """What to do with a prompt; it is refused with this code if nothing is left to do."""
+        entry = self._launch.take()
+        if entry is None:
+            reason = self._launch.used_up or ""
+            self._launch.out.error(reason + "\n")
+            self.refuse(message, code, reason)
+        return entry
 
     def answer(self, message: Message, result: object) -> None:
         """Answer a request."""

@@ -6,12 +6,15 @@ import contextlib
 import json
 import os
 import signal
-from collections.abc import Container, Mapping
-from typing import Any, Protocol
+from collections.abc import Mapping
+from typing import Any
 
-from handrail.testing.fake_programs.launch import Entry, Launch
-from handrail.testing.fake_programs.output import Ended, Signalled
+from handrail.testing.fake_programs.launch import Entry, Launch, Options
+from handrail.testing.fake_programs.output import Ended, Signalled, pause
 
+NONE = Options((), valued=(), otherwise=lambda word: Ended(2, word))
+DELTA = 12
+"""How many characters a delta has."""
 WAITING: Mapping[str, Any] = {
     "command": "sleep 600",
     "output": "",
@@ -22,14 +25,33 @@ WAITING: Mapping[str, Any] = {
 }
 
 
-class Voice(Protocol):
-    """How one program words a turn. Every method prints; the last two give exit codes."""
+class Voice:
+    """How one program words a turn; here is what most of them do. Every method prints; the last
+    two give exit codes. Mutable.
+    """
+
+    usual_model = ""
+
+    def __init__(
+        self,
+        launch: Launch,
+        entry: Entry,
+        session: str = "",
+        options: Options = NONE,
+    ) -> None:
+        self.launch = launch
+        self.entry = entry
+        self.session = session
+        self.options = options
+        self.tool: dict[str, Any] = {}
+        """The tool that is used now, as the program names it."""
 
     def started(self) -> None:
         """The session is there."""
 
-    def noise(self, size: int) -> None:
+    def noise(self, padding: str) -> None:
         """An event that nobody knows."""
+        raise NotImplementedError
 
     def retried(self, attempt: int, fail: Entry, /) -> None:
         """The program tries again by itself."""
@@ -39,36 +61,47 @@ class Voice(Protocol):
 
     def said(self, text: str) -> None:
         """The model said something before its answer."""
+        raise NotImplementedError
 
     def tool_started(self, tool: Entry) -> bool:
         """A tool begins; False if it may not."""
-        ...
+        raise NotImplementedError
 
     def tool_completed(self, tool: Entry, *, allowed: bool) -> None:
         """A tool has ended."""
+        raise NotImplementedError
 
     def answered(self) -> None:
         """The last message."""
+        self.said(final_text(self.entry))
 
     def wait(self, seconds: float) -> None:
         """Silence."""
+        pause(seconds)
 
     def completed(self) -> int:
         """The end, with all well."""
-        ...
+        raise NotImplementedError
 
     def failed(self, fail: Entry) -> int:
         """The end, with a failure."""
-        ...
+        raise NotImplementedError
 
     def interrupted(self, number: int, /, *, in_tool: bool) -> int:
         """The end, by a signal."""
-        ...
+        del in_tool
+        return -number
+
+    @property
+    def model(self) -> str:
+        """The model that answers."""
+        chosen = self.entry.get("model") or self.options.get("--model")
+        return str(chosen or self.usual_model)
 
 
-def perform(launch: Launch, voice: Voice, entry: Entry) -> int:
+def perform(voice: Voice) -> int:
     """Do what the act says; the exit code."""
-    turn = _Turn(launch, voice, entry)
+    turn = _Turn(voice)
     try:
         return turn.run()
     except Signalled as signalled:
@@ -78,22 +111,21 @@ def perform(launch: Launch, voice: Voice, entry: Entry) -> int:
 class _Turn:
     """Where a turn stands. Mutable."""
 
-    def __init__(self, launch: Launch, voice: Voice, entry: Entry) -> None:
+    def __init__(self, voice: Voice) -> None:
         self.in_tool = False
-        self._out = launch.out
         self._voice = voice
-        self._entry = entry
+        self._entry = voice.entry
 
     def run(self) -> int:
         entry, voice = self._entry, self._voice
         self._at("launch")
         if garbage := entry.get("garbage"):
-            self._out.raw(garbage["data"].encode("latin-1"))
+            voice.launch.out.raw(garbage["data"].encode("latin-1"))
             raise Ended(garbage["exit_code"])
         voice.started()
         self._at("start")
         if entry["noise_bytes"]:
-            voice.noise(entry["noise_bytes"])
+            voice.noise("·" * (entry["noise_bytes"] // 2))
         if entry["reasoning"]:
             voice.thought(entry["reasoning"])
         for tool in self._tools():
@@ -141,17 +173,24 @@ class _Turn:
         raise Ended(-death["signal"] if death["signal"] else death["exit_code"])
 
 
+def deltas(text: str) -> list[str]:
+    """The text in the pieces in which it is told while it comes."""
+    return [text[at : at + DELTA] for at in range(0, len(text), DELTA)]
+
+
 def final_text(entry: Entry) -> str:
     """The last message; where a program has no other form for a value, that is its JSON."""
     value = entry["structured"]
     return str(entry["text"]) if value is None else json.dumps(value)
 
 
-def call_of(tool: Entry, *, runs: str, writes: str, path: str) -> tuple[str, Mapping[str, Any]]:
+def call_of(
+    tool: Entry, *, runs: str, writes: str, path: str, text: str = "content"
+) -> tuple[str, Mapping[str, Any]]:
     """The name and the input of a tool call.
 
     ``runs`` is what the program calls its shell, ``writes`` the tool that writes a file, whose name
-    that takes as ``path``.
+    that takes as ``path``, and its content as ``text``.
     """
     if "content" not in tool:
         asked = {"command": tool["command"], "description": tool["command"]}
@@ -159,16 +198,7 @@ def call_of(tool: Entry, *, runs: str, writes: str, path: str) -> tuple[str, Map
     file = os.path.abspath(tool["path"])
     if tool["content"] is None:
         return runs, {"command": f"rm {file}", "description": "remove a file"}
-    return writes, {path: file, "content": tool["content"]}
-
-
-def unsayable(launch: Launch, entry: Entry, kinds: Container[str]) -> str | None:
-    """What to say if the act is a failure that a protocol has no words for."""
-    fail: Entry = entry.get("fail") or {"kind": None}
-    if fail["kind"] is None or fail["kind"] in kinds:
-        return None
-    how = " ".join(launch.argv)
-    return f"fake {launch.name}: with {how} it has no words for {fail['kind']!r}"
+    return writes, {path: file, text: tool["content"]}
 
 
 def _written(path: str, content: str | None) -> Entry:
