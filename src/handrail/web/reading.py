@@ -22,7 +22,7 @@ from handrail.errors import HandrailError, JournalFailed, RunNotFound
 from handrail.model import events as ev
 from handrail.ports.journal import Journal, RunInfo, read_after
 from handrail.record.inbox import runs_of, unread
-from handrail.record.view import ShownStatus, plain, state_of, view_of
+from handrail.record.view import Reading, ShownStatus, plain, state_of
 from handrail.secrets.masking import Mask
 from handrail.typed.jsonsafe import Json, json_safe
 from handrail.web.log import Log, Sought
@@ -59,8 +59,9 @@ class Snapshot:
     at_work: tuple[str, ...]
     took_s: float
     at: float
+    reading: Reading
     making: StepRows
-    """What made the rows, to make the next ones of what has changed since."""
+    """What read it and made the rows, to go on with what has come since."""
 
     @property
     def history(self) -> Sequence[ev.Event]:
@@ -145,7 +146,7 @@ class Reader:
         if info.damaged or info.events > _SHORT_RUN or time.monotonic() > until:
             return self.shown(row_of(info))
         try:
-            told = await self._apart(lambda: self._read(info))
+            told = await self._apart(lambda: self._told(info, self._read(info), Reading()))
         except (HandrailError, OSError):
             return self.shown(row_of(info))
         row = self.shown(row_of(info, told.view))
@@ -189,33 +190,36 @@ class Reader:
     def _snapshot(self, info: RunInfo, before: Snapshot | None = None) -> Snapshot:
         """Read a run; of one that was read ``before``, what has come since."""
         began = time.monotonic()
-        told = self._grown(info, before)
-        if told is None or before is None:
-            told, before = self._read(info), None
-        making = StepRows(self.shown) if before is None else before.making
-        rows = making.of(told.view, told.history)
+        history = self._grown(info, before)
+        if history is None or before is None:
+            history, reading, making = self._read(info), Reading(), StepRows(self.shown)
+        else:
+            reading, making = before.reading, before.making
+        told = self._told(info, history, reading)
+        rows = making.of(told.view, history)
         row = self.shown(row_of(info, told.view))
         paths = tuple(at_work(told.view))
-        return Snapshot(told, rows, row, paths, time.monotonic() - began, time.monotonic(), making)
+        now = time.monotonic()
+        return Snapshot(told, rows, row, paths, now - began, now, reading, making)
 
-    def _grown(self, info: RunInfo, before: Snapshot | None) -> Told | None:
+    def _grown(self, info: RunInfo, before: Snapshot | None) -> Sequence[ev.Event] | None:
         """What was read of a run, with what has come since; None if it must be read whole."""
         if before is None or info.damaged or info.started_at != before.told.info.started_at:
             return None
         new = self._after(info.run_id, len(before.history))
-        return None if new is None else self._told(info, [*before.history, *new])
+        return None if new is None else [*before.history, *new]
 
-    def _read(self, info: RunInfo) -> Told:
+    def _read(self, info: RunInfo) -> Sequence[ev.Event]:
         history = self._journal.events(info.run_id)
         if not history:
             if info.damaged:
                 raise JournalFailed(info.run_id, "reading a run", info.damaged)
             raise RunNotFound(info.run_id)
-        return self._told(info, history)
+        return history
 
-    def _told(self, info: RunInfo, history: Sequence[ev.Event]) -> Told:
+    def _told(self, info: RunInfo, history: Sequence[ev.Event], reading: Reading) -> Told:
         inbox = unread(self._journal, info.run_id, history)
-        view = view_of(history, inbox, alive=info.holder is not None, now=time.time())
+        view = reading.view_of(history, inbox, alive=info.holder is not None, now=time.time())
         return Told(info, history, view)
 
     async def detail(self, run_id: str, *, steps: bool = True) -> Json:
