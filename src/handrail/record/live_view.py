@@ -24,10 +24,19 @@ from itertools import islice
 from typing import Any, ClassVar, Literal, TypeAlias
 
 from handrail.model import events as ev
-from handrail.model.described import raised_in
 from handrail.model.paths import is_budget_gate, is_limit_gate
-from handrail.model.results import Failure, RunStatus, Skipped, StepResult, Usage, add_usage
-from handrail.record.view import Cause, StepView, exit_code_of
+from handrail.model.results import (
+    A_SENDER,
+    Failure,
+    RunStatus,
+    Skipped,
+    StepResult,
+    Usage,
+    WaitsFor,
+    add_usage,
+)
+from handrail.ports.journal import wait_after
+from handrail.record.view import Cause, exit_code_of
 from handrail.shortening import last_line
 from handrail.steps.verbs import LAUNCHED
 
@@ -59,7 +68,6 @@ class LiveStep:
         "attempts",
         "depth",
         "done",
-        "due",
         "ended_at",
         "exit_code",
         "failed",
@@ -83,6 +91,7 @@ class LiveStep:
         "state",
         "tally",
         "verdict",
+        "wait",
         "waiting",
         "why_stopped",
     )
@@ -109,11 +118,11 @@ class LiveStep:
         self.exit_code = 0
         self.answer: ev.GateAnswered | None = None
         """Of a question that is no step."""
+        self.wait: WaitsFor | None = None
         self.note: ev.Event | None = None
-        """What it waits for; of the run, what is to be known of it."""
+        """The event that says what it waits for; of the run, what is to be known of it."""
         self.latest: str | ev.Event | ev.Progress | None = None
         """The last line that it printed, or the last notice."""
-        self.due: float | None = None
         self.verdict: State | None = None  # of a round, which ends before its fix does
         self.replayed = False
         self.recorded = 0
@@ -134,6 +143,11 @@ class LiveStep:
     def live(self) -> bool:
         """True if it has not ended."""
         return self.state in {"running", "waiting"}
+
+    @property
+    def due(self) -> float | None:
+        """When it goes on by itself, if it waits for a time."""
+        return None if self.wait is None or self.wait.kind != "time" else self.wait.until
 
     @property
     def ended(self) -> int:
@@ -218,21 +232,6 @@ class LiveStep:
         ended = (*(self.failed or ()), *(self.done or ()))
         return sorted((*self.live_children(), *ended), key=lambda child: child.order)
 
-    def view(self, depth: int) -> StepView:
-        """What there is to say of it now."""
-        duration_ms = None if self.live else (self.ended_at - self.started_at) * 1000
-        return StepView(
-            self.path,
-            depth,
-            self.kind,
-            self.state,
-            self.attempts,
-            duration_ms,
-            self.problem,
-            self.skipped,
-            self.answer,
-        )
-
     def most_telling(self, most: int) -> list[LiveStep]:
         """At most ``most`` children: first that failed, then waiting, running, the latest done.
 
@@ -308,7 +307,7 @@ class LiveRun:
         while self._timers and self._timers[0][0] <= now:
             due, _, step = heappop(self._timers)
             if step.due == due:
-                step.due = step.note = None
+                step.wait = step.note = None
                 self._reconsider(step)
 
     def at_work(self) -> Iterator[LiveStep]:
@@ -320,16 +319,6 @@ class LiveRun:
             stack.extend(reversed(below))
             if not below and step is not self.root and step.state == "running":
                 yield step
-
-    def steps(self) -> Iterator[StepView]:
-        """The steps that are live or still known, those above before those below them, each as it
-        is now.
-        """
-        stack = [(step, 0) for step in reversed(self.root.known_children())]
-        while stack:
-            step, depth = stack.pop()
-            yield step.view(depth)
-            stack += [(below, depth + 1) for below in reversed(step.known_children())]
 
     # -- steps -------------------------------------------------------------------------------
 
@@ -393,7 +382,7 @@ class LiveRun:
             for alias in step.aliases or ():
                 self._steps.pop(alias, None)
         step.ended_at = max(at, step.started_at)
-        step.note = step.latest = step.due = None
+        step.note = step.latest = step.wait = None
         self._move(step, state)
         self._perhaps_end_round(step.parent, at)
 
@@ -462,8 +451,7 @@ class LiveRun:
     def _step_started(self, event: ev.StepStarted) -> LiveStep:
         step = self._open(event.path, event.step_type, event.at)
         if event.step_type == "wait_for":
-            step.note = event
-            self._move(step, "waiting")
+            self._wait(step, event, WaitsFor("signal", event.path, event.signal, A_SENDER))
         return step
 
     def _step_completed(self, event: ev.StepCompleted) -> LiveStep:
@@ -520,9 +508,7 @@ class LiveRun:
 
     def _gate_opened(self, event: ev.GateOpened) -> LiveStep:
         step = self._open(event.path, "ask", event.at)
-        step.note = event
-        step.due = None
-        self._move(step, "waiting")
+        self._waits(step, event)
         return step
 
     def _rollback_started(self, event: ev.RollbackStarted) -> LiveStep:
@@ -556,7 +542,7 @@ class LiveRun:
         if event.parked or event.due <= event.at:
             step.latest = event
         else:
-            step.note = event  # the timer that follows says until when
+            self._waits(step, event)
 
     def _output(self, step: LiveStep, event: ev.StepOutput | ev.AgentMessage) -> None:
         step.latest = last_line(event.text) or step.latest
@@ -616,20 +602,27 @@ class LiveRun:
         self._perhaps_end_round(found, event.at)
 
     def _gate_answered(self, step: LiveStep, event: ev.GateAnswered) -> None:
-        step.note, step.answer = None, event
+        step.answer = event
         if is_limit_gate(step.path) or _asks_for_budget(step):  # it has no end of its own
             self._end(step, "succeeded", event.at)
         else:
-            self._move(step, "running")
+            self._waits(step, event)
 
-    def _timer_set(self, step: LiveStep, event: ev.TimerSet) -> None:
-        if event.reason in {"timeout", "run", "gate"}:
+    def _guided(self, step: LiveStep, event: ev.AgentGuided) -> None:
+        self._notice(step, event)
+        self._waits(step, event)
+
+    def _waits(self, step: LiveStep, event: ev.Event) -> None:
+        """It waits for what the event says, or has what it waited for."""
+        self._wait(step, event, wait_after(event, step.wait))
+
+    def _wait(self, step: LiveStep, event: ev.Event, wait: WaitsFor | None) -> None:
+        if wait is step.wait:
             return
-        step.due = event.due
-        if event.reason != "cap" or step.note is None:
-            step.note = event
-        self._count += 1
-        heappush(self._timers, (event.due, self._count, step))
+        step.wait, step.note = wait, None if wait is None else event
+        if step.due is not None:
+            self._count += 1
+            heappush(self._timers, (step.due, self._count, step))
         self._reconsider(step)
 
     _OF_RUN: ClassVar[Mapping[type, Callable[[Any, Any], LiveStep | None]]] = {
@@ -660,7 +653,7 @@ class LiveRun:
         ev.WorkStopped: _work_stopped,
         ev.SubworkflowStarted: _child_started,
         ev.GateAnswered: _gate_answered,
-        ev.TimerSet: _timer_set,
+        ev.TimerSet: _waits,
         ev.StepOutput: _output,
         ev.AgentMessage: _output,
         ev.AgentTurnStarted: _turn_started,
@@ -672,9 +665,11 @@ class LiveRun:
         ev.AgentCompaction: _notice,
         ev.AgentLimit: _notice,
         ev.AgentPermission: _notice,
-        ev.ClaimWaiting: _notice,
-        ev.ClaimGranted: _notice,
-        ev.AgentGuided: _notice,
+        ev.AgentSessionStarted: _waits,
+        ev.ClaimWaiting: _waits,
+        ev.ClaimGranted: _waits,
+        ev.ClaimLost: _waits,
+        ev.AgentGuided: _guided,
         ev.LadderStep: _launch_failed,
     }
 
@@ -684,9 +679,7 @@ def _failure(
 ) -> Cause:
     """A step's failure, with the one below it that it comes from."""
     causes = (child.problem for child in _failed_below(step) if child.problem is not None)
-    place = raised_in(end.traceback)
-    cause = Cause(step.path, name, end.error or "", end.error_type, place=place)
-    return cause.with_inner(causes)
+    return Cause.of(step.path, name, end).with_inner(causes)
 
 
 def _failed_below(step: LiveStep) -> Iterator[LiveStep]:
@@ -714,6 +707,6 @@ def _state_from_below(step: LiveStep) -> State:
     """The state of a live step: it waits if nothing below it runs, and something waits."""
     if step.running:
         return "running"
-    if step.waiting or step.due is not None:
+    if step.waiting or step.wait is not None:
         return "waiting"
     return "running"

@@ -127,6 +127,8 @@ def note_text(event: ev.Event | None) -> str:
             return "waits for a limit"
         case ev.LadderStep():
             return what_failed(event)
+        case ev.ClaimWaiting():
+            return claim_text(event)
         case ev.SubworkflowStarted():
             return clean(event.workflow_name, 80)
         case ev.RunResumed():
@@ -290,8 +292,6 @@ def activity_text(latest: str | ev.Event | ev.Progress | None) -> str:
             return latest
         case ev.LadderStep():
             return ladder_text(latest)
-        case ev.ClaimWaiting():
-            return claim_text(latest)
         case ev.AgentGuided():
             return guided_text(latest)
         case ev.AgentTurnCompleted(problem=str(problem)):
