@@ -38,8 +38,8 @@ from handrail.model.paths import decode_key
 from handrail.model.results import A_PERSON, WaitsFor
 from handrail.ports.journal import Journal, RunInfo
 from handrail.record.dropped import stuck_step
-from handrail.record.inbox import runs_of, unread, with_letters
-from handrail.record.reading import history_of
+from handrail.record.inbox import runs_of, with_letters
+from handrail.record.standing import read_run
 from handrail.record.view import (
     Cause,
     IncidentKind,
@@ -50,7 +50,6 @@ from handrail.record.view import (
     StepView,
     exit_code_of,
     state_of,
-    view_of,
 )
 from handrail.shortening import clean
 from handrail.sinks.console_text import ASCII, UNICODE, Glyphs, duration, error_text
@@ -154,11 +153,10 @@ MOST_OF_A_VALUE = 12
 
 def _show_run(info: RunInfo, journal: Journal, place: Place, data: TextIO | None, step: str) -> int:
     """Print what is recorded of a run, for people or as JSON into ``data``; the exit code."""
-    history = history_of(journal, info.run_id)
-    inbox = unread(journal, info.run_id, history)
-    view = view_of(history, inbox, alive=info.holder is not None, now=time.time())
+    run = read_run(journal, info, time.time())
+    view = run.view
     if step:
-        return show_step(step, info.run_id, view, history, data)
+        return show_step(step, run, data)
     info = with_letters(journal, info)
     if data is not None:
         write_json({**info_data(info), **view.to_dict()}, data)

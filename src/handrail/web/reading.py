@@ -22,11 +22,12 @@ from handrail.errors import HandrailError, JournalFailed, RunNotFound
 from handrail.model import events as ev
 from handrail.ports.journal import Journal, RunInfo, read_after
 from handrail.record.inbox import runs_of, unread
+from handrail.record.standing import RecordedRun
 from handrail.record.view import Reading, ShownStatus, plain, state_of
 from handrail.secrets.masking import Mask
 from handrail.typed.jsonsafe import Json, json_safe
 from handrail.web.log import Log, Sought
-from handrail.web.run_json import Told, at_work, detail_of, row_of
+from handrail.web.run_json import at_work, detail_of, row_of
 from handrail.web.step_json import StepRows, step_of
 from handrail.web.texts import Texts, texts_of
 
@@ -53,7 +54,7 @@ class Snapshot:
     and the steps that are at work; rows have no secrets in them.
     """
 
-    told: Told
+    told: RecordedRun
     rows: Mapping[str, Json]
     row: dict[str, Json]
     at_work: tuple[str, ...]
@@ -217,10 +218,10 @@ class Reader:
             raise RunNotFound(info.run_id)
         return history
 
-    def _told(self, info: RunInfo, history: Sequence[ev.Event], reading: Reading) -> Told:
+    def _told(self, info: RunInfo, history: Sequence[ev.Event], reading: Reading) -> RecordedRun:
         inbox = unread(self._journal, info.run_id, history)
         view = reading.view_of(history, inbox, alive=info.holder is not None, now=time.time())
-        return Told(info, history, view)
+        return RecordedRun(info, history, view)
 
     async def detail(self, run_id: str, *, steps: bool = True) -> Json:
         """A run whole, as the page is told; with the rows of its steps, or without."""
