@@ -19,9 +19,10 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import islice
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from handrail.model import events as ev
 from handrail.model.paths import is_budget_gate, is_limit_gate
@@ -36,22 +37,11 @@ from handrail.model.results import (
     add_usage,
 )
 from handrail.ports.journal import wait_after
-from handrail.record.view import Cause, exit_code_of
+from handrail.record.view import Cause, StepState, exit_code_of
 from handrail.shortening import last_line
 from handrail.steps.verbs import LAUNCHED
 
 AnyEvent: TypeAlias = ev.Event | ev.Progress
-State: TypeAlias = Literal[
-    "running",
-    "waiting",
-    "succeeded",
-    "failed",
-    "skipped",
-    "defaulted",
-    "cancelled",
-    "interrupted",
-]
-
 GROUPS = frozenset({"parallel", "for_each", "race", "work"})
 
 # How many children that ended well, and how many that failed, are remembered at each depth. So a
@@ -59,85 +49,50 @@ GROUPS = frozenset({"parallel", "for_each", "race", "work"})
 _KEPT = (60, 40, 20, 12, 6)
 
 
+@dataclass(slots=True, eq=False)
 class LiveStep:
     """A step, member, round or rollback, with its children by state. Mutable."""
 
-    __slots__ = (
-        "aliases",
-        "answer",
-        "attempts",
-        "depth",
-        "done",
-        "ended_at",
-        "exit_code",
-        "failed",
-        "failures",
-        "handled",
-        "kind",
-        "latest",
-        "name",
-        "note",
-        "order",
-        "parent",
-        "path",
-        "problem",
-        "recorded",
-        "refused",
-        "replayed",
-        "running",
-        "size",
-        "skipped",
-        "started_at",
-        "state",
-        "tally",
-        "verdict",
-        "wait",
-        "waiting",
-        "why_stopped",
-    )
-
-    def __init__(
-        self, path: str, name: str, kind: str, *, parent: LiveStep | None, order: int, at: float
-    ) -> None:
-        self.path = path
-        self.name = name
-        self.kind = kind
-        self.parent = parent
-        self.order = order
-        self.depth: int = 0 if parent is None else parent.depth + 1
-        self.state: State = "running"
-        self.started_at = at
-        self.ended_at = at
-        self.attempts = 1
-        self.failures = 0
-        """How many attempts and launches failed."""
-        self.problem: Cause | None = None
-        """Its last failure, or why it was interrupted."""
-        self.skipped: Skipped | None = None
-        self.handled: tuple[Failure, ...] = ()
-        self.exit_code = 0
-        self.answer: ev.GateAnswered | None = None
-        """Of a question that is no step."""
-        self.wait: WaitsFor | None = None
-        self.note: ev.Event | None = None
-        """The event that says what it waits for; of the run, what is to be known of it."""
-        self.latest: str | ev.Event | ev.Progress | None = None
-        """The last line that it printed, or the last notice."""
-        self.verdict: State | None = None  # of a round, which ends before its fix does
-        self.replayed = False
-        self.recorded = 0
-        """How many of its children that ended were taken from the record."""
-        self.aliases: list[str] | None = None
-        self.size: int | None = None
-        self.refused = 0
-        """Of work: how many tasks were not taken."""
-        self.why_stopped = ""
-        """Of work: why no further task begins."""
-        self.tally: dict[str, int] | None = None
-        self.running: dict[int, LiveStep] | None = None
-        self.waiting: dict[int, LiveStep] | None = None
-        self.failed: list[LiveStep] | None = None
-        self.done: deque[LiveStep] | None = None
+    path: str
+    name: str
+    kind: str
+    parent: LiveStep | None
+    depth: int
+    order: int
+    started_at: float
+    ended_at: float = 0.0
+    state: StepState = "running"
+    attempts: int = 1
+    failures: int = 0
+    """How many attempts and launches failed."""
+    problem: Cause | None = None
+    """Its last failure, or why it was interrupted."""
+    skipped: Skipped | None = None
+    handled: tuple[Failure, ...] = ()
+    exit_code: int = 0
+    answer: ev.GateAnswered | None = None
+    """Of a question that is no step."""
+    wait: WaitsFor | None = None
+    note: ev.Event | None = None
+    """The event that says what it waits for; of the run, what is to be known of it."""
+    latest: str | AnyEvent | None = None
+    """The last line that it printed, or the last notice."""
+    verdict: StepState | None = None
+    """Of a round, which ends before its fix does."""
+    replayed: bool = False
+    recorded: int = 0
+    """How many of its children that ended were taken from the record."""
+    aliases: list[str] | None = None
+    size: int | None = None
+    refused: int = 0
+    """Of work: how many tasks were not taken."""
+    why_stopped: str = ""
+    """Of work: why no further task begins."""
+    tally: dict[str, int] | None = None
+    running: dict[int, LiveStep] | None = None
+    waiting: dict[int, LiveStep] | None = None
+    failed: list[LiveStep] | None = None
+    done: deque[LiveStep] | None = None
 
     @property
     def live(self) -> bool:
@@ -194,7 +149,7 @@ class LiveStep:
             self.done = deque(maxlen=kept)
         self.done.append(child)
 
-    def leave(self, child: LiveStep, state: State) -> None:
+    def leave(self, child: LiveStep, state: StepState) -> None:
         """Take a child from where that state had put it."""
         if state == "running":
             (self.running or {}).pop(child.order, None)
@@ -203,7 +158,7 @@ class LiveStep:
         else:
             self._leave_ended(child, state)
 
-    def _leave_ended(self, child: LiveStep, state: State) -> None:
+    def _leave_ended(self, child: LiveStep, state: StepState) -> None:
         if self.tally and self.tally.get(state):
             self.tally[state] -= 1
         if self.failed and child in self.failed:
@@ -226,11 +181,6 @@ class LiveStep:
         if len(running) + len(waiting) != 1:
             return None
         return next(iter((running or waiting).values()))
-
-    def known_children(self) -> list[LiveStep]:
-        """Those that are live or still known, in order of their starts."""
-        ended = (*(self.failed or ()), *(self.done or ()))
-        return sorted((*self.live_children(), *ended), key=lambda child: child.order)
 
     def most_telling(self, most: int) -> list[LiveStep]:
         """At most ``most`` children: first that failed, then waiting, running, the latest done.
@@ -284,7 +234,7 @@ class LiveRun:
         self.replayed = 0
         self.usage: Usage | None = None
         """What agents used, of steps that ended and attempts that failed."""
-        self.root = LiveStep("", self.workflow_name, "workflow", parent=None, order=0, at=0.0)
+        self.root = LiveStep("", self.workflow_name, "workflow", None, 0, 0, 0.0)
         self._steps: dict[str, LiveStep] = {}
         self._timers: list[tuple[float, int, LiveStep]] = []
         self._count = 0
@@ -334,7 +284,8 @@ class LiveRun:
             above, last = "/".join(parts[:-1]), parts[-1]
         parent = self._container(above, at)
         self._count += 1
-        step = LiveStep(path, name or last, kind, parent=parent, order=self._count, at=at)
+        depth = parent.depth + 1
+        step = LiveStep(path, name or last, kind, parent, depth, self._count, at)
         self._steps[path] = step
         parent.join(step)
         self._reconsider(parent)
@@ -371,7 +322,7 @@ class LiveRun:
         step.aliases = [*(step.aliases or ()), alias]
         self._steps[alias] = step
 
-    def _end(self, step: LiveStep, state: State, at: float) -> None:
+    def _end(self, step: LiveStep, state: StepState, at: float) -> None:
         if not step.live:
             return
         self._forget_paths(step)
@@ -397,7 +348,7 @@ class LiveRun:
             if child.kind == "round":
                 self._steps.pop(child.path, None)
 
-    def _move(self, step: LiveStep, state: State) -> None:
+    def _move(self, step: LiveStep, state: StepState) -> None:
         """Set a state, and those of the steps above that follow from it."""
         here = step
         while here.state != state:
@@ -703,7 +654,7 @@ def _undo(path: str) -> str:
     return "\0" + path.replace("/", "\0")  # below the root, and no step's path
 
 
-def _state_from_below(step: LiveStep) -> State:
+def _state_from_below(step: LiveStep) -> StepState:
     """The state of a live step: it waits if nothing below it runs, and something waits."""
     if step.running:
         return "running"
