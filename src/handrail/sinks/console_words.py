@@ -17,7 +17,7 @@ from handrail.model.results import A_PERSON, Failure, OpenGate, Usage
 from handrail.record.live_view import LiveStep
 from handrail.record.view import Cause
 from handrail.shortening import clean, last_line
-from handrail.sinks.console_text import duration, error_text, path_text, until
+from handrail.sinks.console_text import counted, duration, error_text, path_text, until
 
 STEERED = {
     "pause": "paused",
@@ -139,6 +139,43 @@ def note_text(event: ev.Event | None) -> str:
             return f"{whose_budget(event)}: {budget_text(event)}"
         case _:
             return ""
+
+
+def event_text(event: ev.Event) -> str:
+    """What has happened, in the words of every log; empty for what each tells in its own way."""
+    match event:
+        case ev.RunResumed(superseded=again):
+            return "resumed" + (f", {counted(len(again), 'step')} to run again" if again else "")
+        case ev.LimitReached():
+            return f"reached the limit {clean(event.name)}={clean(event.value)}"
+        case ev.StepInterrupted():
+            return f"interrupted: {clean(event.reason)}".rstrip(": ")
+        case ev.WorkEdited(add=add, drop=drop, priority=moved):
+            counts = ((add, "added"), (drop, "dropped"), (moved, "given another priority"))
+            done = ", ".join(f"{counted(len(ids), 'task')} {what}" for ids, what in counts if ids)
+            return f"{done} by {clean(event.by or A_PERSON)}"
+        case ev.WorkStopped():
+            return f"begins no more tasks: {clean(event.reason)}"
+        case ev.GateAnswered():
+            return answer_text(event)
+        case ev.ClaimWaiting():
+            return claim_text(event)
+        case ev.ClaimGranted():
+            return f"has {clean(event.what)} now"
+        case ev.AgentGuided():
+            return guided_text(event)
+        case ev.BudgetWarning():
+            return budget_text(event)
+        case ev.BudgetRaised():
+            return "as much again is allowed"
+        case _:
+            return ""
+
+
+def size_text(event: ev.GroupStarted) -> str:
+    """``40 members``, ``3 tasks``; empty if it is not known how many there are."""
+    what = "task" if event.kind == "work" else "member"
+    return "" if event.size is None else counted(event.size, what)
 
 
 def first_line(error: str, error_type: str | None = None) -> str:
