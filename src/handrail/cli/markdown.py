@@ -23,9 +23,9 @@ from handrail.cli.show import describe_status
 from handrail.cli.target import workflow_of
 from handrail.ports.journal import RunInfo
 from handrail.record.standing import RecordedRun, read_run
-from handrail.record.view import RunView, Spent, StepView, plain
+from handrail.record.view import RunView, StepView, plain
 from handrail.sinks.console_text import duration, path_text
-from handrail.sinks.console_words import usage_text
+from handrail.sinks.console_words import spent_text
 from handrail.typed.jsonsafe import Json, json_safe
 from handrail.web.graph_json import graph_of
 from handrail.web.report import html_of
@@ -141,7 +141,7 @@ def _facts(info: RunInfo, view: RunView) -> Iterator[tuple[str, str]]:
     yield "started", format_time(info.started_at)
     yield "took", duration(max(0.0, info.updated_at - info.started_at))
     if view.spent.launches:
-        yield "agents", _spent(view.spent)
+        yield "agents", spent_text(view.spent)
     for name, value in dict(view.inputs or {}).items():
         yield f"input {_code(str(name))}", _code(_line(_text(value)))
 
@@ -153,7 +153,7 @@ def _steps(view: RunView) -> Iterator[str]:
             f"{_MARKS.get(one.state, '')} {one.state}".strip(),
             "" if one.duration_ms is None else duration(one.duration_ms / 1000),
             str(one.attempts) if one.attempts > 1 else "",
-            "" if one.spent is None else _spent(one.spent),
+            "" if one.spent is None else spent_text(one.spent),
         )
         for one in view.steps[:MOST_STEPS]
     ]
@@ -192,12 +192,6 @@ def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[s
     yield f"|{'---|' * len(head)}"
     for row in rows:
         yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |"
-
-
-def _spent(spent: Spent) -> str:
-    launches = f"{spent.launches} launch{'' if spent.launches == 1 else 'es'}"
-    used = usage_text(spent.usage, spent.unknown_tokens, spent.unknown_cost)
-    return f"{launches}, {used}" if used else launches
 
 
 def _text(value: Any) -> str:

@@ -60,7 +60,7 @@ from handrail.sinks.console_words import (
     handled_text,
     origin_from,
     printable,
-    usage_text,
+    spent_text,
 )
 from handrail.typed.jsonsafe import json_safe, short_repr
 
@@ -249,7 +249,7 @@ def _step_lines(step: StepView, glyphs: Glyphs) -> list[str]:
         why = "" if failed is None else error_text(failed, step.undone.error_type)
         parts.append("undone" if failed is None else f"rollback failed: {why}")
     if step.spent is not None and step.spent.launches:
-        parts.append(_spent_text(step.spent))
+        parts.append(spent_text(step.spent).removeprefix("1 launch, "))
     if step.given_by is not None:
         parts.append(f"given by {shown(step.given_by)}")
     if step.told:
@@ -266,11 +266,6 @@ def _step_lines(step: StepView, glyphs: Glyphs) -> list[str]:
     first, *others = error_lines(cause.error, cause.error_type) or [""]
     said = [first + at_line(cause), *told] if first else told
     return ["  ".join([*parts, *said]), *(f"{margin}{one}" for one in others)]
-
-
-def _spent_text(spent: Spent) -> str:
-    text = usage_text(spent.usage, spent.unknown_tokens, spent.unknown_cost)
-    return text if spent.launches == 1 else f"{_launches(spent)}, {text}"
 
 
 def _answer_text(answer: ev.GateAnswered) -> str:
@@ -416,21 +411,14 @@ def info_data(info: RunInfo) -> dict[str, Any]:
 
 
 def format_spending(spent: Spent) -> str:
-    """The same after the launches, and of how many of these it is unknown."""
-    text = (
-        f"{_launches(spent)}, {usage_text(spent.usage, spent.unknown_tokens, spent.unknown_cost)}"
-    )
+    """What a run spent, and of how many launches it is unknown."""
+    text = spent_text(spent)
     tokens, cost = spent.unknown_tokens, spent.unknown_cost
     if tokens and tokens == cost:
         return f"{text} ({tokens} did not say what they used)"
     silent = [f"{tokens} did not say how many tokens"] if tokens else []
     silent += [f"{cost} did not say what they cost"] if cost else []
     return f"{text} ({', '.join(silent)})" if silent else text
-
-
-def _launches(spent: Spent) -> str:
-    """``1 launch``, ``5 launches``."""
-    return f"{spent.launches} launch{'es' * (spent.launches != 1)}"
 
 
 # -- incidents -------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from handrail.model import events as ev
 from handrail.model.paths import decode_key
 from handrail.model.results import A_PERSON, Failure, OpenGate, Usage
 from handrail.record.live_view import LiveStep
-from handrail.record.view import Cause
+from handrail.record.view import Cause, Spent
 from handrail.shortening import clean, last_line
 from handrail.sinks.console_text import counted, duration, error_text, path_text, until
 
@@ -285,6 +285,12 @@ def usage_text(usage: Usage | None, unknown_tokens: int = 0, unknown_cost: int =
     if usage.cost_usd is not None and unknown_cost and not tokens.startswith("at least"):
         cost = f"at least {cost}"
     return f"{tokens}, {cost}"
+
+
+def spent_text(spent: Spent) -> str:
+    """``5 launches, 120k in, 4.5k out, $0.41``."""
+    launches = f"{spent.launches} launch{'es' * (spent.launches != 1)}"
+    return f"{launches}, {usage_text(spent.usage, spent.unknown_tokens, spent.unknown_cost)}"
 
 
 def _count(number: int | None) -> str:
