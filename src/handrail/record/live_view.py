@@ -7,7 +7,9 @@ last notice of its agent. The console draws it, and the log.
 
 An event costs O(depth of its path), however many members a group has, and so does what is drawn:
 the children of a step are kept by state, those that ended are counted, and only some of them kept.
-``record.view`` reads the same from a history, and keeps all.
+``record.view`` reads the same from a history, and keeps all. It is not asked here: its record takes
+350 bytes for each step of a run, for as long as that goes on, and half as much time again for an
+event. What an event means both ask of one place, ``Cause`` and ``wait_after``.
 
 A step is found by its path while it is live. A path below which nothing is known yet makes its
 parents: ``verify/2`` (a round) and ``name~2`` (another attempt, which is the step ``name`` again)

@@ -1,9 +1,9 @@
 """A run for people, as plain data without words: its steps, waits, incidents and spending.
 
-``view_of`` reads a history. Which records of it count is for ``RunRecord`` to say; the rest is one
-fold. ``record.live_view`` is the same of a run that is under way, event by event, for those who
-draw it ten times a second. Whoever shows a run draws one of the two: the console, the log, the
-command, a page.
+``view_of`` reads a history, ``Reading`` one that grows. Which records of it count is for
+``Recorded`` to say; the rest is one fold. ``record.live_view`` is the same of a run that is under
+way, event by event, for those who draw it ten times a second. Whoever shows a run draws one of the
+two: the console, the log, the command, a page.
 """
 
 from __future__ import annotations
