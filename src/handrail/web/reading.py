@@ -174,8 +174,8 @@ class Reader:
                 if fresh or (kept[0] == _key(info) and kept[1] == last):
                     return snapshot
             before = None if kept is None else kept[2]
+            self._snapshots.pop(run_id, None)  # a reading that breaks off is not gone on with
             snapshot = await self._apart(lambda: self._snapshot(info, before))
-            self._snapshots.pop(run_id, None)
             self._snapshots[run_id] = (_key(info), last, snapshot)
             while len(self._snapshots) > _KEPT_RUNS:
                 gone = next(iter(self._snapshots))
