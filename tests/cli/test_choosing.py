@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import pty
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from handrail.cli.gates import CURSOR, Choosing, Done, Lines, parsed, picture
+from handrail.cli.gates import CURSOR, Choosing, Done, Lines, keys_from, parsed, picture
 
 COLOURS = Choosing(("red", "green", "grey"))
 
@@ -114,3 +115,14 @@ async def test_lines_can_come_from_a_plain_file(tmp_path: Path) -> None:
         assert [await lines.next(), await lines.next()] == ["yes", None]
     finally:
         os.close(descriptor)
+
+
+async def test_a_terminal_that_goes_is_the_end_of_the_input() -> None:
+    """Nothing is raised because it cannot be set back: the question just has no answer."""
+    ours, theirs = pty.openpty()
+    try:
+        with keys_from(theirs) as keys:
+            os.close(ours)
+            assert await keys.next() == "closed"
+    finally:
+        os.close(theirs)

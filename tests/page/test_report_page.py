@@ -10,12 +10,9 @@ import pytest
 
 from handrail import Executor, FakeBackend, Steps, step, workflow
 from handrail.agents.agent import Agent
-from handrail.record.inbox import unread
-from handrail.record.reading import history_of
-from handrail.record.view import view_of
+from handrail.record.standing import read_run
 from handrail.web.graph_json import graph_of
 from handrail.web.report import html_of
-from handrail.web.run_json import Told
 from handrail.web.texts import Texts
 from tests.page.conftest import Opened, faults
 
@@ -64,16 +61,14 @@ def written(tmp_path: Path, flow: Any, given: Any) -> Path:
     """The report of a run, in a file."""
     executor = Executor(workflows=[flow])
     with ThreadPoolExecutor(1) as apart:  # Playwright keeps an event loop in this thread
-        run_id = apart.submit(executor.run_sync, flow, given).result().run_id
+        apart.submit(executor.run_sync, flow, given).result()
     journal = executor.journal
-    history = history_of(journal, run_id)
     (info,) = journal.runs()
-    inbox = unread(journal, run_id, history)
-    told = Told(info, history, view_of(history, inbox, alive=False, now=history[-1].at))
+    told = read_run(journal, info, info.updated_at)
     file = tmp_path / "report.html"
     texts = Texts(((EVIL, EVIL),), EVIL, "", EVIL + "x" * 1_000_000, EVIL)
     graph = graph_of(flow.definition.function)
-    html = html_of(told, made_at=history[-1].at, graph=graph, texts=lambda _: texts)
+    html = html_of(told, made_at=info.updated_at, graph=graph, texts=lambda _: texts)
     file.write_text(html, "utf-8")
     return file
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
 
 from handrail import Executor, MemorySink
 from handrail.model import events as ev
-from handrail.record.live_view import LiveRun
-from handrail.record.view import StepView, view_of
+from handrail.record.live_view import LiveRun, LiveStep
+from handrail.record.view import Reading, view_of
 from handrail.testing.shapes import Body, workflow_of
 from handrail.testing.strategies import bodies
 from tests.engine.support import Jumping
@@ -22,11 +24,18 @@ NOT_RECORDED = {"round", "rollback", ""}
 """Kinds of live steps that have no record of their own."""
 
 
-def facts(step: StepView) -> tuple[Any, ...]:
+def known_below(step: LiveStep) -> Iterator[LiveStep]:
+    """The steps that are live or still known, and have records of their own."""
+    for child in (*step.live_children(), *(step.failed or ()), *(step.done or ())):
+        if child.kind not in NOT_RECORDED:
+            yield child
+        yield from known_below(child)
+
+
+def facts(kind: str, state: str, attempts: int, cause: Any) -> tuple[Any, ...]:
     """What both readings must say of a step that has ended."""
-    cause = step.cause
     why = None if cause is None else (cause.error, cause.error_type, cause.origin.path)
-    return step.step_type, step.state, step.attempts, why
+    return kind, state, attempts, why
 
 
 @settings(deadline=None, max_examples=150, suppress_health_check=list(HealthCheck))
@@ -41,9 +50,26 @@ def test_a_run_told_event_by_event_is_the_one_that_its_history_tells(body: Body)
         live.apply(event)
     history: list[Any] = [event for event in sink.events if isinstance(event, ev.Event)]
     recorded = {step.path: step for step in view_of(history, alive=False, now=1e9).steps}
-    for step in live.steps():
-        if step.step_type not in NOT_RECORDED:
-            assert facts(step) == facts(recorded[step.path])
+    for step in known_below(live.root):
+        said = recorded[step.path]
+        assert facts(said.step_type, said.state, said.attempts, said.cause) == facts(
+            step.kind, step.state, step.attempts, step.problem
+        )
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
+@given(body=bodies(), part=st.integers(1, 7), alive=st.booleans())
+def test_a_history_read_as_it_grows_is_the_one_read_at_once(
+    body: Body, part: int, alive: bool
+) -> None:
+    """A reading that goes on says what a new one of all events says, at any event."""
+    sink = MemorySink()
+    Executor(sinks=[sink], clock=Jumping()).run_sync(workflow_of(body))
+    history: list[Any] = [event for event in sink.events if isinstance(event, ev.Event)]
+    reading = Reading()
+    for end in range(part, len(history) + 1, part):
+        grown = reading.view_of(history[:end], alive=alive, now=1e9)
+        assert grown == view_of(history[:end], alive=alive, now=1e9)
 
 
 def test_a_view_is_data_that_json_can_hold() -> None:

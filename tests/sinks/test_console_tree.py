@@ -132,6 +132,19 @@ def test_a_signal_is_waited_for(tree: LiveRun, story: Story) -> None:
     assert drawn(tree)[1] == "└─ ⏸ go  wait_for  waits for its signal"
 
 
+def test_a_claim_is_waited_for(tree: LiveRun, story: Story) -> None:
+    """A step waits while another has what it claims, and its row says who, until it has it."""
+    story.begin()
+    story.start("migrate", "holding")
+    story.tell(ev.ClaimWaiting("migrate", "db", "step 'a' of run b"), after=0)
+    assert drawn(tree) == [
+        "⏸ ship  1.0 s  run ship-1",
+        "└─ ⏸ migrate  holding  waits for db: step 'a' of run b has it",
+    ]
+    story.tell(ev.ClaimGranted("migrate", "db", 7))
+    assert drawn(tree)[1] == "└─ ⠋ migrate  holding  1.0 s"
+
+
 def test_a_timer_says_until_when(tree: LiveRun, story: Story) -> None:
     """A sleeping step shows when it is due; deadlines of others are no waiting."""
     story.begin()

@@ -12,13 +12,11 @@ import pytest
 from handrail import Executor, Steps, step, workflow
 from handrail.model import events as ev
 from handrail.model.folders import numbered, run_folder, step_folder
-from handrail.record.inbox import unread
-from handrail.record.reading import history_of
-from handrail.record.view import view_of
+from handrail.record.standing import RecordedRun, read_run
 from handrail.secrets.masking import Mask
 from handrail.secrets.values import Secrets, secret_values
 from handrail.web import report
-from handrail.web.run_json import Told, detail_of
+from handrail.web.run_json import detail_of
 from handrail.web.step_json import step_of
 from handrail.web.texts import MOST_BYTES, Texts, texts_of
 
@@ -36,18 +34,15 @@ def mixed(text: str) -> Steps[str]:
     return text
 
 
-def told(*, text: str = NASTY) -> Told:
+def told(*, text: str = NASTY) -> RecordedRun:
     """The run of it, as it is read from the journal."""
     executor = Executor(workflows=[mixed])
-    run_id = executor.run_sync(mixed, text).run_id
-    journal = executor.journal
-    history = history_of(journal, run_id)
-    (info,) = journal.runs()
-    inbox = unread(journal, run_id, history)
-    return Told(info, history, view_of(history, inbox, alive=False, now=history[-1].at))
+    executor.run_sync(mixed, text)
+    (info,) = executor.journal.runs()
+    return read_run(executor.journal, info, info.updated_at)
 
 
-def parts(run: Told) -> tuple[Any, Any]:
+def parts(run: RecordedRun) -> tuple[Any, Any]:
     """What a step of it is read from."""
     return run.view, run.history
 

@@ -9,7 +9,7 @@ import time
 import tty
 from collections import deque
 from collections.abc import Awaitable, Callable, Generator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -127,7 +127,8 @@ def keys_from(descriptor: int) -> Generator[Keys]:
     try:
         yield Keys(descriptor)
     finally:
-        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+        with suppress(termios.error):  # a terminal that has gone
+            termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
 
 
 CURSOR = "❯"  # noqa: RUF001  # the sign is meant

@@ -22,15 +22,13 @@ from handrail.cli.report import format_time
 from handrail.cli.show import describe_status
 from handrail.cli.target import workflow_of
 from handrail.ports.journal import RunInfo
-from handrail.record.inbox import unread
-from handrail.record.reading import history_of
-from handrail.record.view import RunView, Spent, StepView, plain, view_of
+from handrail.record.standing import RecordedRun, read_run
+from handrail.record.view import RunView, StepView, plain
 from handrail.sinks.console_text import duration, path_text
-from handrail.sinks.console_words import usage_text
+from handrail.sinks.console_words import spent_text
 from handrail.typed.jsonsafe import Json, json_safe
 from handrail.web.graph_json import graph_of
 from handrail.web.report import html_of
-from handrail.web.run_json import Told
 from handrail.web.texts import Texts, texts_of
 
 MOST_STEPS = 200
@@ -47,8 +45,8 @@ _MARKS = {
 
 def report(name: str, place: Place, *, output: Path | None, github: Path | None) -> int:
     """Print a run as Markdown, or write it to a file; ``github``: add it to that."""
-    told = _told(name, place)
-    text = shown(markdown_of(told.info, told.view))
+    run = _read(name, place)
+    text = shown(markdown_of(run.info, run.view))
     if github is not None:
         _write(github, text, "a")
     if output is not None:
@@ -61,14 +59,14 @@ def report(name: str, place: Place, *, output: Path | None, github: Path | None)
 
 def page(name: str, place: Place, output: Path) -> int:
     """Write a run as one HTML file."""
-    told = _told(name, place)
-    info = told.info
+    run = _read(name, place)
+    info = run.info
 
     def texts(path: str) -> Texts:
         return texts_of(place.artifacts, info.workflow_name, info.run_id, path)
 
     graph = _graph(info, place)
-    _write(output, html_of(told, made_at=time.time(), graph=graph, texts=texts, mask=mask()))
+    _write(output, html_of(run, made_at=time.time(), graph=graph, texts=texts, mask=mask()))
     tell(f"the report is in {output}")
     return Exit.SUCCEEDED
 
@@ -85,13 +83,9 @@ def _graph(info: RunInfo, place: Place) -> Json:
         os.chdir(here)
 
 
-def _told(name: str, place: Place) -> Told:
+def _read(name: str, place: Place) -> RecordedRun:
     journal = place.find()
-    info = picked(journal, name)
-    history = history_of(journal, info.run_id)
-    inbox = unread(journal, info.run_id, history)
-    view = view_of(history, inbox, alive=info.holder is not None, now=time.time())
-    return Told(info, history, view)
+    return read_run(journal, picked(journal, name), time.time())
 
 
 def _write(file: Path, text: str, mode: Literal["w", "a"] = "w") -> None:
@@ -147,7 +141,7 @@ def _facts(info: RunInfo, view: RunView) -> Iterator[tuple[str, str]]:
     yield "started", format_time(info.started_at)
     yield "took", duration(max(0.0, info.updated_at - info.started_at))
     if view.spent.launches:
-        yield "agents", _spent(view.spent)
+        yield "agents", spent_text(view.spent)
     for name, value in dict(view.inputs or {}).items():
         yield f"input {_code(str(name))}", _code(_line(_text(value)))
 
@@ -159,7 +153,7 @@ def _steps(view: RunView) -> Iterator[str]:
             f"{_MARKS.get(one.state, '')} {one.state}".strip(),
             "" if one.duration_ms is None else duration(one.duration_ms / 1000),
             str(one.attempts) if one.attempts > 1 else "",
-            "" if one.spent is None else _spent(one.spent),
+            "" if one.spent is None else spent_text(one.spent),
         )
         for one in view.steps[:MOST_STEPS]
     ]
@@ -198,12 +192,6 @@ def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[s
     yield f"|{'---|' * len(head)}"
     for row in rows:
         yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |"
-
-
-def _spent(spent: Spent) -> str:
-    launches = f"{spent.launches} launch{'' if spent.launches == 1 else 'es'}"
-    used = usage_text(spent.usage, spent.unknown_tokens, spent.unknown_cost)
-    return f"{launches}, {used}" if used else launches
 
 
 def _text(value: Any) -> str:

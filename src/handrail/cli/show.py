@@ -38,8 +38,8 @@ from handrail.model.paths import decode_key
 from handrail.model.results import A_PERSON, WaitsFor
 from handrail.ports.journal import Journal, RunInfo
 from handrail.record.dropped import stuck_step
-from handrail.record.inbox import runs_of, unread, with_letters
-from handrail.record.reading import history_of
+from handrail.record.inbox import runs_of, with_letters
+from handrail.record.standing import read_run
 from handrail.record.view import (
     Cause,
     IncidentKind,
@@ -50,7 +50,6 @@ from handrail.record.view import (
     StepView,
     exit_code_of,
     state_of,
-    view_of,
 )
 from handrail.shortening import clean
 from handrail.sinks.console_text import ASCII, UNICODE, Glyphs, duration, error_text
@@ -61,7 +60,7 @@ from handrail.sinks.console_words import (
     handled_text,
     origin_from,
     printable,
-    usage_text,
+    spent_text,
 )
 from handrail.typed.jsonsafe import json_safe, short_repr
 
@@ -154,11 +153,10 @@ MOST_OF_A_VALUE = 12
 
 def _show_run(info: RunInfo, journal: Journal, place: Place, data: TextIO | None, step: str) -> int:
     """Print what is recorded of a run, for people or as JSON into ``data``; the exit code."""
-    history = history_of(journal, info.run_id)
-    inbox = unread(journal, info.run_id, history)
-    view = view_of(history, inbox, alive=info.holder is not None, now=time.time())
+    run = read_run(journal, info, time.time())
+    view = run.view
     if step:
-        return show_step(step, info.run_id, view, history, data)
+        return show_step(step, run, data)
     info = with_letters(journal, info)
     if data is not None:
         write_json({**info_data(info), **view.to_dict()}, data)
@@ -251,7 +249,7 @@ def _step_lines(step: StepView, glyphs: Glyphs) -> list[str]:
         why = "" if failed is None else error_text(failed, step.undone.error_type)
         parts.append("undone" if failed is None else f"rollback failed: {why}")
     if step.spent is not None and step.spent.launches:
-        parts.append(_spent_text(step.spent))
+        parts.append(spent_text(step.spent).removeprefix("1 launch, "))
     if step.given_by is not None:
         parts.append(f"given by {shown(step.given_by)}")
     if step.told:
@@ -268,11 +266,6 @@ def _step_lines(step: StepView, glyphs: Glyphs) -> list[str]:
     first, *others = error_lines(cause.error, cause.error_type) or [""]
     said = [first + at_line(cause), *told] if first else told
     return ["  ".join([*parts, *said]), *(f"{margin}{one}" for one in others)]
-
-
-def _spent_text(spent: Spent) -> str:
-    text = usage_text(spent.usage, spent.unknown_tokens, spent.unknown_cost)
-    return text if spent.launches == 1 else f"{_launches(spent)}, {text}"
 
 
 def _answer_text(answer: ev.GateAnswered) -> str:
@@ -418,21 +411,14 @@ def info_data(info: RunInfo) -> dict[str, Any]:
 
 
 def format_spending(spent: Spent) -> str:
-    """The same after the launches, and of how many of these it is unknown."""
-    text = (
-        f"{_launches(spent)}, {usage_text(spent.usage, spent.unknown_tokens, spent.unknown_cost)}"
-    )
+    """What a run spent, and of how many launches it is unknown."""
+    text = spent_text(spent)
     tokens, cost = spent.unknown_tokens, spent.unknown_cost
     if tokens and tokens == cost:
         return f"{text} ({tokens} did not say what they used)"
     silent = [f"{tokens} did not say how many tokens"] if tokens else []
     silent += [f"{cost} did not say what they cost"] if cost else []
     return f"{text} ({', '.join(silent)})" if silent else text
-
-
-def _launches(spent: Spent) -> str:
-    """``1 launch``, ``5 launches``."""
-    return f"{spent.launches} launch{'es' * (spent.launches != 1)}"
 
 
 # -- incidents -------------------------------------------------------------------------------------

@@ -18,9 +18,8 @@ from handrail.model.events import Event, WorkEdited
 from handrail.model.results import A_PERSON
 from handrail.model.work import Task
 from handrail.ports.journal import Journal, RunInfo
-from handrail.record.inbox import unread
 from handrail.record.reading import history_of
-from handrail.record.view import RunView, view_of
+from handrail.record.standing import read_run
 from handrail.record.work_view import WorkView
 from handrail.shortening import clean
 from handrail.work.orchestrator import recorded_flow
@@ -82,7 +81,7 @@ def work(
         journal = place.find()
         info = picked(journal, name)
         if not edits:
-            view = _view_of(journal, info)
+            view = read_run(journal, info, time.time()).view
             works = [one for one in view.works if step in {None, one.path}]
             if data is not None:
                 write_json([one.to_dict() for one in works], data)
@@ -114,13 +113,7 @@ def work(
 
 def works_in(journal: Journal, info: RunInfo) -> tuple[WorkView, ...]:
     """The queues of a run, by its record."""
-    return _view_of(journal, info).works
-
-
-def _view_of(journal: Journal, info: RunInfo) -> RunView:
-    history = history_of(journal, info.run_id)
-    inbox = unread(journal, info.run_id, history)
-    return view_of(history, inbox, alive=info.holder is not None, now=time.time())
+    return read_run(journal, info, time.time()).view.works
 
 
 def _not_read_yet(inbox: Sequence[Event], step: str | None) -> Iterator[str]:

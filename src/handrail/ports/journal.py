@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
 
 from handrail.model.dataclass import dataclass
 from handrail.model.events import (
+    AgentGuided,
+    AgentSessionStarted,
+    AttemptFailed,
     CancelRequested,
+    ClaimGranted,
+    ClaimLost,
     ClaimWaiting,
     Event,
     GateAnswered,
@@ -18,6 +23,7 @@ from handrail.model.events import (
     RunSteered,
     RunSuspended,
     SignalReceived,
+    StepCompleted,
     StepStarted,
     TimerSet,
     WorkEdited,
@@ -126,6 +132,21 @@ def wait_begun(event: Event) -> WaitsFor | None:
             return WaitsFor("claim", path, event.what, event.holder)
         case _:
             return None
+
+
+_ENDS_A_WAIT = (
+    AgentGuided, AgentSessionStarted, AttemptFailed, ClaimGranted, ClaimLost, GateAnswered,
+    LadderStep, StepCompleted,
+)  # fmt: skip
+
+
+def wait_after(event: Event, wait: WaitsFor | None) -> WaitsFor | None:
+    """What a step waits for once this has happened to it, if it waited for ``wait`` before."""
+    begun = wait_begun(event)
+    if begun is None:
+        return None if isinstance(event, _ENDS_A_WAIT) else wait
+    is_known = wait is not None and (wait.kind, wait.until) == ("time", begun.until)
+    return wait if is_known and isinstance(event, TimerSet) else begun  # its failure has said why
 
 
 def status_of(events: Sequence[Event]) -> RunStatus | None:

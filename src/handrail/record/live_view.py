@@ -7,7 +7,9 @@ last notice of its agent. The console draws it, and the log.
 
 An event costs O(depth of its path), however many members a group has, and so does what is drawn:
 the children of a step are kept by state, those that ended are counted, and only some of them kept.
-``record.view`` reads the same from a history, and keeps all.
+``record.view`` reads the same from a history, and keeps all. It is not asked here: its record takes
+350 bytes for each step of a run, for as long as that goes on, and half as much time again for an
+event. What an event means both ask of one place, ``Cause`` and ``wait_after``.
 
 A step is found by its path while it is live. A path below which nothing is known yet makes its
 parents: ``verify/2`` (a round) and ``name~2`` (another attempt, which is the step ``name`` again)
@@ -19,30 +21,29 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import islice
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from handrail.model import events as ev
-from handrail.model.described import raised_in
 from handrail.model.paths import is_budget_gate, is_limit_gate
-from handrail.model.results import Failure, RunStatus, Skipped, StepResult, Usage, add_usage
-from handrail.record.view import Cause, StepView, exit_code_of
+from handrail.model.results import (
+    A_SENDER,
+    Failure,
+    RunStatus,
+    Skipped,
+    StepResult,
+    Usage,
+    WaitsFor,
+    add_usage,
+)
+from handrail.ports.journal import wait_after
+from handrail.record.view import Cause, StepState, exit_code_of
 from handrail.shortening import last_line
 from handrail.steps.verbs import LAUNCHED
 
 AnyEvent: TypeAlias = ev.Event | ev.Progress
-State: TypeAlias = Literal[
-    "running",
-    "waiting",
-    "succeeded",
-    "failed",
-    "skipped",
-    "defaulted",
-    "cancelled",
-    "interrupted",
-]
-
 GROUPS = frozenset({"parallel", "for_each", "race", "work"})
 
 # How many children that ended well, and how many that failed, are remembered at each depth. So a
@@ -50,90 +51,60 @@ GROUPS = frozenset({"parallel", "for_each", "race", "work"})
 _KEPT = (60, 40, 20, 12, 6)
 
 
+@dataclass(slots=True, eq=False)
 class LiveStep:
     """A step, member, round or rollback, with its children by state. Mutable."""
 
-    __slots__ = (
-        "aliases",
-        "answer",
-        "attempts",
-        "depth",
-        "done",
-        "due",
-        "ended_at",
-        "exit_code",
-        "failed",
-        "failures",
-        "handled",
-        "kind",
-        "latest",
-        "name",
-        "note",
-        "order",
-        "parent",
-        "path",
-        "problem",
-        "recorded",
-        "refused",
-        "replayed",
-        "running",
-        "size",
-        "skipped",
-        "started_at",
-        "state",
-        "tally",
-        "verdict",
-        "waiting",
-        "why_stopped",
-    )
-
-    def __init__(
-        self, path: str, name: str, kind: str, *, parent: LiveStep | None, order: int, at: float
-    ) -> None:
-        self.path = path
-        self.name = name
-        self.kind = kind
-        self.parent = parent
-        self.order = order
-        self.depth: int = 0 if parent is None else parent.depth + 1
-        self.state: State = "running"
-        self.started_at = at
-        self.ended_at = at
-        self.attempts = 1
-        self.failures = 0
-        """How many attempts and launches failed."""
-        self.problem: Cause | None = None
-        """Its last failure, or why it was interrupted."""
-        self.skipped: Skipped | None = None
-        self.handled: tuple[Failure, ...] = ()
-        self.exit_code = 0
-        self.answer: ev.GateAnswered | None = None
-        """Of a question that is no step."""
-        self.note: ev.Event | None = None
-        """What it waits for; of the run, what is to be known of it."""
-        self.latest: str | ev.Event | ev.Progress | None = None
-        """The last line that it printed, or the last notice."""
-        self.due: float | None = None
-        self.verdict: State | None = None  # of a round, which ends before its fix does
-        self.replayed = False
-        self.recorded = 0
-        """How many of its children that ended were taken from the record."""
-        self.aliases: list[str] | None = None
-        self.size: int | None = None
-        self.refused = 0
-        """Of work: how many tasks were not taken."""
-        self.why_stopped = ""
-        """Of work: why no further task begins."""
-        self.tally: dict[str, int] | None = None
-        self.running: dict[int, LiveStep] | None = None
-        self.waiting: dict[int, LiveStep] | None = None
-        self.failed: list[LiveStep] | None = None
-        self.done: deque[LiveStep] | None = None
+    path: str
+    name: str
+    kind: str
+    parent: LiveStep | None
+    depth: int
+    order: int
+    started_at: float
+    ended_at: float = 0.0
+    state: StepState = "running"
+    attempts: int = 1
+    failures: int = 0
+    """How many attempts and launches failed."""
+    problem: Cause | None = None
+    """Its last failure, or why it was interrupted."""
+    skipped: Skipped | None = None
+    handled: tuple[Failure, ...] = ()
+    exit_code: int = 0
+    answer: ev.GateAnswered | None = None
+    """Of a question that is no step."""
+    wait: WaitsFor | None = None
+    note: ev.Event | None = None
+    """The event that says what it waits for; of the run, what is to be known of it."""
+    latest: str | AnyEvent | None = None
+    """The last line that it printed, or the last notice."""
+    verdict: StepState | None = None
+    """Of a round, which ends before its fix does."""
+    replayed: bool = False
+    recorded: int = 0
+    """How many of its children that ended were taken from the record."""
+    aliases: list[str] | None = None
+    size: int | None = None
+    refused: int = 0
+    """Of work: how many tasks were not taken."""
+    why_stopped: str = ""
+    """Of work: why no further task begins."""
+    tally: dict[str, int] | None = None
+    running: dict[int, LiveStep] | None = None
+    waiting: dict[int, LiveStep] | None = None
+    failed: list[LiveStep] | None = None
+    done: deque[LiveStep] | None = None
 
     @property
     def live(self) -> bool:
         """True if it has not ended."""
         return self.state in {"running", "waiting"}
+
+    @property
+    def due(self) -> float | None:
+        """When it goes on by itself, if it waits for a time."""
+        return None if self.wait is None or self.wait.kind != "time" else self.wait.until
 
     @property
     def ended(self) -> int:
@@ -180,7 +151,7 @@ class LiveStep:
             self.done = deque(maxlen=kept)
         self.done.append(child)
 
-    def leave(self, child: LiveStep, state: State) -> None:
+    def leave(self, child: LiveStep, state: StepState) -> None:
         """Take a child from where that state had put it."""
         if state == "running":
             (self.running or {}).pop(child.order, None)
@@ -189,7 +160,7 @@ class LiveStep:
         else:
             self._leave_ended(child, state)
 
-    def _leave_ended(self, child: LiveStep, state: State) -> None:
+    def _leave_ended(self, child: LiveStep, state: StepState) -> None:
         if self.tally and self.tally.get(state):
             self.tally[state] -= 1
         if self.failed and child in self.failed:
@@ -212,26 +183,6 @@ class LiveStep:
         if len(running) + len(waiting) != 1:
             return None
         return next(iter((running or waiting).values()))
-
-    def known_children(self) -> list[LiveStep]:
-        """Those that are live or still known, in order of their starts."""
-        ended = (*(self.failed or ()), *(self.done or ()))
-        return sorted((*self.live_children(), *ended), key=lambda child: child.order)
-
-    def view(self, depth: int) -> StepView:
-        """What there is to say of it now."""
-        duration_ms = None if self.live else (self.ended_at - self.started_at) * 1000
-        return StepView(
-            self.path,
-            depth,
-            self.kind,
-            self.state,
-            self.attempts,
-            duration_ms,
-            self.problem,
-            self.skipped,
-            self.answer,
-        )
 
     def most_telling(self, most: int) -> list[LiveStep]:
         """At most ``most`` children: first that failed, then waiting, running, the latest done.
@@ -285,7 +236,7 @@ class LiveRun:
         self.replayed = 0
         self.usage: Usage | None = None
         """What agents used, of steps that ended and attempts that failed."""
-        self.root = LiveStep("", self.workflow_name, "workflow", parent=None, order=0, at=0.0)
+        self.root = LiveStep("", self.workflow_name, "workflow", None, 0, 0, 0.0)
         self._steps: dict[str, LiveStep] = {}
         self._timers: list[tuple[float, int, LiveStep]] = []
         self._count = 0
@@ -308,7 +259,7 @@ class LiveRun:
         while self._timers and self._timers[0][0] <= now:
             due, _, step = heappop(self._timers)
             if step.due == due:
-                step.due = step.note = None
+                step.wait = step.note = None
                 self._reconsider(step)
 
     def at_work(self) -> Iterator[LiveStep]:
@@ -320,16 +271,6 @@ class LiveRun:
             stack.extend(reversed(below))
             if not below and step is not self.root and step.state == "running":
                 yield step
-
-    def steps(self) -> Iterator[StepView]:
-        """The steps that are live or still known, those above before those below them, each as it
-        is now.
-        """
-        stack = [(step, 0) for step in reversed(self.root.known_children())]
-        while stack:
-            step, depth = stack.pop()
-            yield step.view(depth)
-            stack += [(below, depth + 1) for below in reversed(step.known_children())]
 
     # -- steps -------------------------------------------------------------------------------
 
@@ -345,7 +286,8 @@ class LiveRun:
             above, last = "/".join(parts[:-1]), parts[-1]
         parent = self._container(above, at)
         self._count += 1
-        step = LiveStep(path, name or last, kind, parent=parent, order=self._count, at=at)
+        depth = parent.depth + 1
+        step = LiveStep(path, name or last, kind, parent, depth, self._count, at)
         self._steps[path] = step
         parent.join(step)
         self._reconsider(parent)
@@ -382,7 +324,7 @@ class LiveRun:
         step.aliases = [*(step.aliases or ()), alias]
         self._steps[alias] = step
 
-    def _end(self, step: LiveStep, state: State, at: float) -> None:
+    def _end(self, step: LiveStep, state: StepState, at: float) -> None:
         if not step.live:
             return
         self._forget_paths(step)
@@ -393,7 +335,7 @@ class LiveRun:
             for alias in step.aliases or ():
                 self._steps.pop(alias, None)
         step.ended_at = max(at, step.started_at)
-        step.note = step.latest = step.due = None
+        step.note = step.latest = step.wait = None
         self._move(step, state)
         self._perhaps_end_round(step.parent, at)
 
@@ -408,7 +350,7 @@ class LiveRun:
             if child.kind == "round":
                 self._steps.pop(child.path, None)
 
-    def _move(self, step: LiveStep, state: State) -> None:
+    def _move(self, step: LiveStep, state: StepState) -> None:
         """Set a state, and those of the steps above that follow from it."""
         here = step
         while here.state != state:
@@ -462,8 +404,7 @@ class LiveRun:
     def _step_started(self, event: ev.StepStarted) -> LiveStep:
         step = self._open(event.path, event.step_type, event.at)
         if event.step_type == "wait_for":
-            step.note = event
-            self._move(step, "waiting")
+            self._wait(step, event, WaitsFor("signal", event.path, event.signal, A_SENDER))
         return step
 
     def _step_completed(self, event: ev.StepCompleted) -> LiveStep:
@@ -520,9 +461,7 @@ class LiveRun:
 
     def _gate_opened(self, event: ev.GateOpened) -> LiveStep:
         step = self._open(event.path, "ask", event.at)
-        step.note = event
-        step.due = None
-        self._move(step, "waiting")
+        self._waits(step, event)
         return step
 
     def _rollback_started(self, event: ev.RollbackStarted) -> LiveStep:
@@ -556,7 +495,7 @@ class LiveRun:
         if event.parked or event.due <= event.at:
             step.latest = event
         else:
-            step.note = event  # the timer that follows says until when
+            self._waits(step, event)
 
     def _output(self, step: LiveStep, event: ev.StepOutput | ev.AgentMessage) -> None:
         step.latest = last_line(event.text) or step.latest
@@ -616,20 +555,27 @@ class LiveRun:
         self._perhaps_end_round(found, event.at)
 
     def _gate_answered(self, step: LiveStep, event: ev.GateAnswered) -> None:
-        step.note, step.answer = None, event
+        step.answer = event
         if is_limit_gate(step.path) or _asks_for_budget(step):  # it has no end of its own
             self._end(step, "succeeded", event.at)
         else:
-            self._move(step, "running")
+            self._waits(step, event)
 
-    def _timer_set(self, step: LiveStep, event: ev.TimerSet) -> None:
-        if event.reason in {"timeout", "run", "gate"}:
+    def _guided(self, step: LiveStep, event: ev.AgentGuided) -> None:
+        self._notice(step, event)
+        self._waits(step, event)
+
+    def _waits(self, step: LiveStep, event: ev.Event) -> None:
+        """It waits for what the event says, or has what it waited for."""
+        self._wait(step, event, wait_after(event, step.wait))
+
+    def _wait(self, step: LiveStep, event: ev.Event, wait: WaitsFor | None) -> None:
+        if wait is step.wait:
             return
-        step.due = event.due
-        if event.reason != "cap" or step.note is None:
-            step.note = event
-        self._count += 1
-        heappush(self._timers, (event.due, self._count, step))
+        step.wait, step.note = wait, None if wait is None else event
+        if step.due is not None:
+            self._count += 1
+            heappush(self._timers, (step.due, self._count, step))
         self._reconsider(step)
 
     _OF_RUN: ClassVar[Mapping[type, Callable[[Any, Any], LiveStep | None]]] = {
@@ -660,7 +606,7 @@ class LiveRun:
         ev.WorkStopped: _work_stopped,
         ev.SubworkflowStarted: _child_started,
         ev.GateAnswered: _gate_answered,
-        ev.TimerSet: _timer_set,
+        ev.TimerSet: _waits,
         ev.StepOutput: _output,
         ev.AgentMessage: _output,
         ev.AgentTurnStarted: _turn_started,
@@ -672,9 +618,11 @@ class LiveRun:
         ev.AgentCompaction: _notice,
         ev.AgentLimit: _notice,
         ev.AgentPermission: _notice,
-        ev.ClaimWaiting: _notice,
-        ev.ClaimGranted: _notice,
-        ev.AgentGuided: _notice,
+        ev.AgentSessionStarted: _waits,
+        ev.ClaimWaiting: _waits,
+        ev.ClaimGranted: _waits,
+        ev.ClaimLost: _waits,
+        ev.AgentGuided: _guided,
         ev.LadderStep: _launch_failed,
     }
 
@@ -684,9 +632,7 @@ def _failure(
 ) -> Cause:
     """A step's failure, with the one below it that it comes from."""
     causes = (child.problem for child in _failed_below(step) if child.problem is not None)
-    place = raised_in(end.traceback)
-    cause = Cause(step.path, name, end.error or "", end.error_type, place=place)
-    return cause.with_inner(causes)
+    return Cause.of(step.path, name, end).with_inner(causes)
 
 
 def _failed_below(step: LiveStep) -> Iterator[LiveStep]:
@@ -710,10 +656,10 @@ def _undo(path: str) -> str:
     return "\0" + path.replace("/", "\0")  # below the root, and no step's path
 
 
-def _state_from_below(step: LiveStep) -> State:
+def _state_from_below(step: LiveStep) -> StepState:
     """The state of a live step: it waits if nothing below it runs, and something waits."""
     if step.running:
         return "running"
-    if step.waiting or step.due is not None:
+    if step.waiting or step.wait is not None:
         return "waiting"
     return "running"

@@ -594,6 +594,10 @@ class Recorded:
         """What is recorded of this path; an empty record if nothing is."""
         return self._paths.get(path) or PathRecord()
 
+    def broke_off(self, path: str) -> bool:
+        """True if this was at work when its process ended; of a run that no process is driving."""
+        return path in self._at_work or self.at(path).interrupted
+
     def fingerprint_of(self, path: str) -> str:
         """What the step was whose end, or else whose question, is on record."""
         record = self.at(path)

@@ -1,16 +1,41 @@
-"""How a run stands, for programs that ask: read from its record, whoever drives it."""
+"""A run as it stands, whoever drives it: read from its journal, and for programs that ask."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from handrail.errors import RunNotFound
+from handrail.model import events as ev
 from handrail.model.results import WaitsFor
 from handrail.ports.journal import Journal, RunInfo
 from handrail.record.inbox import unread, with_letters
-from handrail.record.view import ShownStatus, StepView, plain, state_of, view_of
+from handrail.record.view import RunView, ShownStatus, StepView, plain, state_of, view_of
 from handrail.typed.jsonsafe import json_safe
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedRun:
+    """A run as it is read from a journal: its line there, its history, and the view of it."""
+
+    info: RunInfo
+    history: Sequence[ev.Event]
+    view: RunView
+
+
+def read_run(journal: Journal, info: RunInfo, now: float) -> RecordedRun:
+    """A run as its journal has it at this time; what is shown has no secrets in it.
+
+    Raises:
+        RunNotFound: the journal does not have it any more.
+    """
+    history = journal.events(info.run_id, secrets={})
+    if not history and not info.damaged:
+        raise RunNotFound(info.run_id, [one.run_id for one in journal.runs()])
+    inbox = unread(journal, info.run_id, history) if history else ()
+    view = view_of(history, inbox, alive=info.holder is not None, now=now)
+    return RecordedRun(info, history, view)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +99,7 @@ def info_of(journal: Journal, run_id: str) -> RunInfo:
 
 def standing_of(journal: Journal, info: RunInfo, now: float) -> RunState:
     """How a run stands, by its line and its record."""
-    history = journal.events(info.run_id, secrets={})  # what is shown has no secrets in it
-    inbox = unread(journal, info.run_id, history) if history else ()
-    view = view_of(history, inbox, alive=info.holder is not None, now=now)
+    view = read_run(journal, info, now).view
     end = view.end
     return RunState(
         info.run_id,

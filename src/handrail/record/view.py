@@ -1,9 +1,9 @@
 """A run for people, as plain data without words: its steps, waits, incidents and spending.
 
-``view_of`` reads a history. Which records of it count is for ``RunRecord`` to say; the rest is one
-fold. ``record.live_view`` is the same of a run that is under way, event by event, for those who
-draw it ten times a second. Whoever shows a run draws one of the two: the console, the log, the
-command, a page.
+``view_of`` reads a history, ``Reading`` one that grows. Which records of it count is for
+``Recorded`` to say; the rest is one fold. ``record.live_view`` is the same of a run that is under
+way, event by event, for those who draw it ten times a second. Whoever shows a run draws one of the
+two: the console, the log, the command, a page.
 """
 
 from __future__ import annotations
@@ -25,17 +25,18 @@ from handrail.model.results import (
     Failure,
     OpenGate,
     RunStatus,
+    StepResult,
     StepStatus,
     Usage,
     WaitsFor,
     add_usage,
     own_usage,
 )
-from handrail.ports.journal import RunInfo, wait_begun
+from handrail.ports.journal import RunInfo, wait_after
 from handrail.record.guidance import Told, told_by
 from handrail.record.inbox import paused_by, unpause_of
 from handrail.record.results import incident_of
-from handrail.record.run_record import PathRecord, Recorded
+from handrail.record.run_record import Recorded
 from handrail.record.work_view import WorkView, works_of
 from handrail.steps.verbs import LAUNCHED
 from handrail.typed.jsonsafe import json_safe
@@ -84,6 +85,14 @@ class Cause:
     error_type: str | None = None
     inner: Cause | None = None
     place: str = ""
+
+    @classmethod
+    def of(
+        cls, path: str, name: str, end: StepResult[Any] | ev.AttemptFailed | ev.WorkflowCompleted
+    ) -> Cause:
+        """How a step, an attempt or a run failed, as its end says."""
+        place = raised_in(end.traceback)
+        return cls(path, name, end.error or "", end.error_type, place=place)
 
     @property
     def origin(self) -> Cause:
@@ -307,178 +316,188 @@ def view_of(
     """A run as its history says. ``inbox``: messages that it has not read yet; ``alive``: a process
     is running it.
     """
-    fold = _Fold()
-    for event in history:
-        fold.apply(event)
-    for event in inbox:
-        fold.apply(event)
-    recorded = Recorded(history)
-    spent = {path: account.spent(alive=alive) for path, account in fold.accounts.items()}
-    steps = _with_causes(
-        [
-            fold.completed(one, alive=alive)
-            for one in _steps(recorded, fold.kinds, spent, alive=alive)
-        ]
-    )
-    new = (one for one in inbox if isinstance(one, ev.RunSteered) and one.action == "guide")
-    return RunView(
-        fold.inputs,
-        fold.end,
-        fold.suspended_for,
-        steps,
-        () if fold.end is not None else tuple(fold.gates.values()),
-        () if fold.end is not None else _signals(recorded, fold, inbox),
-        tuple(inbox),
-        tuple(dict.fromkeys(fold.needs.values())),
-        tuple(fold.incidents(now)),
-        sum(spent.values(), Spent()),
-        () if fold.end is not None else tuple(fold.times_left(now, alive=alive)),
-        None if fold.end is not None else paused_by((*history, *inbox)),
-        (*(one.event for one in recorded.guidance.waiting), *new),
-        tuple(works_of(recorded)),
-    )
+    return Reading().view_of(history, inbox, alive=alive, now=now)
 
 
-class _Fold:
-    """What a history says besides its steps. Mutable."""
+class Reading:
+    """The reading of one run, whose history grows. Mutable: it knows how far it has read.
+
+    Which records count is for ``Recorded`` to say, of the same events; the rest is kept here, by
+    path.
+    """
 
     def __init__(self) -> None:
-        self.inputs: Any = {}
-        self.end: ev.WorkflowCompleted | None = None
-        self.suspended_for = ""
-        self.kinds: dict[str, str] = {}
-        self.accepts: dict[str, tuple[str, Any]] = {}
+        self._known = 0
+        self._recorded = Recorded()
+        self._suspended_for = ""
+        self._kinds: dict[str, str] = {}
+        self._accepts: dict[str, tuple[str, Any]] = {}
         """Of steps that wait for a signal: its name, and the type of its payload."""
-        self.gates: dict[str, OpenGate] = {}
-        self.needs: dict[str, str] = {}
-        self.times: dict[str, WaitsFor] = {}
-        """Of steps that wait for a time: until when, and why."""
-        self.accounts: dict[str, _Account] = {}
-        self.told: dict[str, list[Told]] = {}
+        self._gates: dict[str, OpenGate] = {}
+        self._waits: dict[str, WaitsFor] = {}
+        """Of steps that wait for a time, for a claim, or for what a person must do first."""
+        self._accounts: dict[str, _Account] = {}
+        self._told: dict[str, tuple[Told, ...]] = {}
         """What people said to agents, by path."""
         self._failed: list[ev.LadderStep] = []
         self._followed: dict[int, float] = {}
         """When something followed a failed launch, by the launch's place in the list."""
         self._latest: dict[str, int] = {}
 
-    def apply(self, event: ev.Event) -> None:
-        """Take note of an event."""
-        match event:
-            case ev.WorkflowStarted():
-                self.inputs = event.inputs
-            case ev.StepStarted():
-                self._step_started(event)
-            case ev.TimerSet() | ev.ClaimWaiting() | ev.ClaimGranted() | ev.ClaimLost():
-                self._wait(event)
-            case ev.GateOpened():
-                self.gates[event.path] = event.gate
-            case ev.GateAnswered():
-                self.gates.pop(event.path, None)
-            case ev.RunResumed():
-                self._run_resumed(event)
-            case ev.RunSuspended():
-                self.end, self.suspended_for = None, event.reason
-                self._forget_claims()
-            case ev.WorkflowCompleted():
-                self.end, self.suspended_for = event, ""
-                self.needs.clear()
-                self.accepts.clear()
-            case ev.LadderStep() | ev.AttemptFailed() | ev.StepCompleted():
-                self._launch_over(event)
-            case ev.AgentSessionStarted() | ev.BudgetReserved() | ev.BudgetSettled():
-                self._account(event)
-            case ev.AgentGuided():
-                self.told.setdefault(event.path, []).extend(told_by(event))
-                self.times.pop(event.path, None)
-                self._account(event)
-            case _:
-                pass
+    def view_of(
+        self,
+        history: Sequence[ev.Event],
+        inbox: Sequence[ev.Event] = (),
+        *,
+        alive: bool,
+        now: float,
+    ) -> RunView:
+        """The view of a history that begins with the one that was given before."""
+        self._take(history[self._known :])
+        recorded, over = self._recorded, self._recorded.completed is not None
+        spent = {path: account.spent(alive=alive) for path, account in self._accounts.items()}
+        answered = {one.path for one in inbox if isinstance(one, ev.GateAnswered)}
+        gates = (gate for path, gate in self._gates.items() if path not in answered)
+        said = (one for one in inbox if isinstance(one, ev.RunSteered) and one.action == "guide")
+        paused = () if recorded.paused is None else (recorded.paused,)
+        return RunView(
+            recorded.inputs,
+            recorded.completed,
+            self._suspended_for,
+            _with_causes(list(self._steps(spent, alive=alive))),
+            () if over else tuple(gates),
+            () if over else self._signals(inbox),
+            tuple(inbox),
+            self._needs(),
+            tuple(self._incidents(now)),
+            sum(spent.values(), Spent()),
+            () if over else tuple(self._times_left(now, alive=alive)),
+            None if over else paused_by((*paused, *inbox)),
+            (*(one.event for one in recorded.guidance.waiting), *said),
+            tuple(works_of(recorded)),
+        )
 
-    def _step_started(self, event: ev.StepStarted) -> None:
-        path = event.path
-        self.kinds[path] = event.step_type
-        if event.signal and event.verdict is not False:
-            self.accepts[path] = (event.signal, event.accepts)
-        if event.step_type in LAUNCHED and event.verdict is not False:
-            self.accounts.setdefault(path, _Account()).started()
+    # -- what happened -----------------------------------------------------------------------
+
+    def _take(self, new: Sequence[ev.Event]) -> None:
+        self._known += len(new)
+        self._recorded.take(new)
+        for event in new:
+            for take in self._TAKE.get(type(event), ()):
+                take(self, event)
 
     def _run_resumed(self, event: ev.RunResumed) -> None:
-        self.end, self.suspended_for = None, ""
-        self._forget_claims()
-        self.needs.clear()
-        self.accepts.clear()
+        self._suspended_for = ""
+        self._forget_waits("claim", "person")
+        self._accepts.clear()
         for path in event.superseded:
             self._close_gates(path)
-            if path in self.accounts:
-                self.accounts[path].forgotten()
+            if path in self._accounts:
+                self._accounts[path].forgotten()
         for place, step in enumerate(self._failed):
             if step.parked:
                 self._followed.setdefault(place, event.at)
 
-    def _launch_over(self, event: ev.LadderStep | ev.AttemptFailed | ev.StepCompleted) -> None:
+    def _run_suspended(self, event: ev.RunSuspended) -> None:
+        self._suspended_for = event.reason
+        self._forget_waits("claim")
+
+    def _run_ended(self, _: ev.WorkflowCompleted) -> None:
+        self._suspended_for = ""
+        self._forget_waits("person")
+        self._accepts.clear()
+
+    def _step_started(self, event: ev.StepStarted) -> None:
         path = event.path
-        self._account(event)
-        self.times.pop(path, None)
-        place = self._latest.pop(path, None)
-        if place is not None and not self._failed[place].parked:
-            self._followed[place] = event.at
-        if isinstance(event, ev.LadderStep):
-            self._latest[path] = len(self._failed)
-            self._failed.append(event)
-            if event.parked:
-                self.needs[path] = event.error
-            elif (wait := wait_begun(event)) is not None:
-                self.times[path] = wait
-        elif isinstance(event, ev.StepCompleted):
-            self.needs.pop(path, None)
-            self.accepts.pop(path, None)
-            self._close_gates(path)
+        self._kinds[path] = event.step_type
+        if event.signal and event.verdict is not False:
+            self._accepts[path] = (event.signal, event.accepts)
+        if event.step_type in LAUNCHED and event.verdict is not False:
+            self._accounts.setdefault(path, _Account()).started()
 
-    def _wait(self, event: ev.TimerSet | ev.OfClaims) -> None:
-        path, wait = event.path, wait_begun(event)
-        if isinstance(event, (ev.ClaimGranted, ev.ClaimLost)):
-            self.times.pop(path, None)
-        elif wait is not None:
-            known = self.times.get(path)  # of a launch, its failure has said why already
-            if known is None or known.kind != "time" or known.until != wait.until:
-                self.times[path] = wait
+    def _step_completed(self, event: ev.StepCompleted) -> None:
+        self._accepts.pop(event.path, None)
+        self._close_gates(event.path)
 
-    def _forget_claims(self) -> None:
-        for path in [path for path, wait in self.times.items() if wait.kind == "claim"]:
-            del self.times[path]
+    def _gate_opened(self, event: ev.GateOpened) -> None:
+        self._gates[event.path] = event.gate
 
-    def times_left(self, now: float, *, alive: bool) -> Iterator[WaitsFor]:
-        """What waits for a time; a process that is there waits for none that is over. One that is
-        gone waits for no claim.
-        """
-        for wait in sorted(self.times.values(), key=lambda one: one.until or 0.0):
-            lasts = (wait.until or 0.0) > now
-            if alive if wait.kind == "claim" else not alive or lasts:
-                yield wait
-
-    def completed(self, step: StepView, *, alive: bool) -> StepView:
-        """The step with what people said to its agent; it waits if another has what it claims."""
-        told, wait = self.told.get(step.path), self.times.get(step.path)
-        if told:
-            step = replace(step, told=tuple(told))
-        if alive and step.state == "running" and wait is not None and wait.kind == "claim":
-            return replace(step, state="waiting")
-        return step
-
-    def _account(self, event: Any) -> None:
-        if isinstance(event, ev.AgentSessionStarted):
-            self.times.pop(event.path, None)
-        account = self.accounts.get(event.path)
-        if account is not None:
-            account.take(event)
+    def _gate_answered(self, event: ev.GateAnswered) -> None:
+        self._gates.pop(event.path, None)
 
     def _close_gates(self, step: str) -> None:
         """Forget a step's own question, and those whether its agent may be launched."""
-        for path in list(self.gates):
-            if path == step or (is_budget_gate(step, path) and path not in self.kinds):
-                del self.gates[path]
+        for path in list(self._gates):
+            if path == step or (is_budget_gate(step, path) and path not in self._kinds):
+                del self._gates[path]
 
-    def incidents(self, now: float) -> Iterator[IncidentView]:
+    def _launch_over(self, event: ev.LadderStep | ev.AttemptFailed | ev.StepCompleted) -> None:
+        place = self._latest.pop(event.path, None)
+        if place is not None and not self._failed[place].parked:
+            self._followed[place] = event.at
+
+    def _launch_failed(self, event: ev.LadderStep) -> None:
+        self._latest[event.path] = len(self._failed)
+        self._failed.append(event)
+
+    def _guided(self, event: ev.AgentGuided) -> None:
+        self._told[event.path] = (*self._told.get(event.path, ()), *told_by(event))
+
+    def _account(self, event: Any) -> None:
+        account = self._accounts.get(event.path)
+        if account is not None:
+            account.take(event)
+
+    def _wait(self, event: Any) -> None:
+        path = event.path
+        before = self._waits.get(path)
+        wait = wait_after(event, before)
+        if wait is not None:
+            self._waits[path] = wait
+        elif before is not None:
+            del self._waits[path]
+
+    def _forget_waits(self, *kinds: str) -> None:
+        for path in [path for path, wait in self._waits.items() if wait.kind in kinds]:
+            del self._waits[path]
+
+    _TAKE: ClassVar[Mapping[type, tuple[Callable[[Any, Any], None], ...]]] = {
+        ev.RunResumed: (_run_resumed,),
+        ev.RunSuspended: (_run_suspended,),
+        ev.WorkflowCompleted: (_run_ended,),
+        ev.StepStarted: (_step_started,),
+        ev.AttemptFailed: (_account, _wait, _launch_over),
+        ev.StepCompleted: (_account, _wait, _launch_over, _step_completed),
+        ev.GateOpened: (_gate_opened,),
+        ev.GateAnswered: (_gate_answered,),
+        ev.TimerSet: (_wait,),
+        ev.ClaimWaiting: (_wait,),
+        ev.ClaimGranted: (_wait,),
+        ev.ClaimLost: (_wait,),
+        ev.AgentSessionStarted: (_account, _wait),
+        ev.AgentGuided: (_account, _wait, _guided),
+        ev.LadderStep: (_account, _wait, _launch_over, _launch_failed),
+        ev.BudgetReserved: (_account,),
+        ev.BudgetSettled: (_account,),
+    }
+
+    # -- how it stands -----------------------------------------------------------------------
+
+    def _needs(self) -> tuple[str, ...]:
+        """What a person must do first."""
+        needed = (one.what for one in self._waits.values() if one.kind == "person")
+        return tuple(dict.fromkeys(needed))
+
+    def _times_left(self, now: float, *, alive: bool) -> Iterator[WaitsFor]:
+        """What waits for a time; a process that is there waits for none that is over. One that is
+        gone waits for no claim.
+        """
+        for wait in sorted(self._waits.values(), key=lambda one: one.until or 0.0):
+            lasts = not alive or (wait.until or 0.0) > now
+            if (wait.kind == "time" and lasts) or (wait.kind == "claim" and alive):
+                yield wait
+
+    def _incidents(self, now: float) -> Iterator[IncidentView]:
         """The failed launches, in order."""
         for place, step in enumerate(self._failed):
             followed = self._followed.get(place)
@@ -490,98 +509,71 @@ class _Fold:
             else:
                 yield IncidentView(step, due if due <= now else None)
 
-
-def _signals(recorded: Recorded, fold: _Fold, inbox: Sequence[ev.Event]) -> tuple[SignalWait, ...]:
-    come = {*recorded.signals_left()}
-    come |= {event.name for event in inbox if isinstance(event, ev.SignalReceived)}
-    records = ((recorded.at(path), path) for path in recorded.paths_below(""))
-    names = {one.signal: path for one, path in records if one.signal and not one.ended()}
-    typed = {name for name, accepts in fold.accepts.values() if accepts is not None}
-    return tuple(
-        SignalWait(name, name in typed, path) for name, path in names.items() if name not in come
-    )
-
-
-# -- steps -----------------------------------------------------------------------------------------
-
-
-def _steps(
-    recorded: Recorded, kinds: Mapping[str, str], spent: Mapping[str, Spent], *, alive: bool
-) -> Iterator[StepView]:
-    """The steps whose records count, those above before those below them; with no inner causes."""
-    tree = recorded.tree_below("", whole=True)
-    stack = [(path, 0) for path in reversed(tree.get("", {}))]
-    while stack:
-        path, depth = stack.pop()
-        record, answer = recorded.at(path), recorded.answers.get(path)
-        if record.gates and path not in kinds:
-            above = recorded.at(path.rpartition("/")[0])
-            yield _question(path, depth, record, answer, over=above.ended())
-        else:
-            kind = kinds.get(path, "member")
-            yield _step(path, depth, kind, record, answer, spent=spent.get(path), alive=alive)
-        stack += [(below, depth + 1) for below in reversed(tree.get(path, {}))]
-
-
-def _step(
-    path: str,
-    depth: int,
-    kind: str,
-    record: PathRecord,
-    answer: ev.GateAnswered | None,
-    *,
-    spent: Spent | None,
-    alive: bool,
-) -> StepView:
-    end = record.end or record.member_end
-    if end is not None:
-        cause = None
-        if end.error is not None or end.error_type is not None:
-            place = raised_in(end.traceback)
-            cause = Cause(path, end.name, end.error or "", end.error_type, place=place)
-        return StepView(
-            path,
-            depth,
-            kind,
-            end.status,
-            end.attempts,
-            end.duration_ms,
-            cause,
-            end.output,
-            answer,
-            record.undone,
-            spent,
-            end.handled,
-            end.given_by,
+    def _signals(self, inbox: Sequence[ev.Event]) -> tuple[SignalWait, ...]:
+        recorded = self._recorded
+        come = {*recorded.signals_left()}
+        come |= {event.name for event in inbox if isinstance(event, ev.SignalReceived)}
+        records = ((recorded.at(path), path) for path in recorded.paths_below(""))
+        names = {one.signal: path for one, path in records if one.signal and not one.ended()}
+        typed = {name for name, accepts in self._accepts.values() if accepts is not None}
+        return tuple(
+            SignalWait(name, name in typed, path)
+            for name, path in names.items()
+            if name not in come
         )
-    state = _unfinished(kind, record, alive=alive)
-    attempts = record.attempts + (state in {"running", "interrupted"})
-    failed, cause = record.failure, None
-    if failed is not None:
-        name, place = path.rpartition("/")[2], raised_in(failed.traceback)
-        cause = Cause(path, name, failed.error, failed.error_type, place=place)
-    return StepView(path, depth, kind, state, attempts, cause=cause, answer=answer, spent=spent)
 
+    def _steps(self, spent: Mapping[str, Spent], *, alive: bool) -> Iterator[StepView]:
+        """The steps whose records count, those above first; with no inner causes."""
+        tree = self._recorded.tree_below("", whole=True)
+        stack = [(path, 0) for path in reversed(tree.get("", {}))]
+        while stack:
+            path, depth = stack.pop()
+            if path not in self._kinds and self._recorded.at(path).gates:
+                yield self._question(path, depth)
+            else:
+                yield self._step(path, depth, spent.get(path), alive=alive)
+            stack += [(below, depth + 1) for below in reversed(tree.get(path, {}))]
 
-def _question(
-    path: str, depth: int, record: PathRecord, answer: ev.GateAnswered | None, *, over: bool
-) -> StepView:
-    """What was asked about a step that has no step of its own, and what somebody said."""
-    since = min((gate.since for gate in (record.gates or {}).values()), default=0.0)
-    if answer is None:
-        return StepView(path, depth, "ask", "cancelled" if over else "waiting")
-    duration_ms = max(0.0, (answer.at - since) * 1000)
-    return StepView(
-        path, depth, "ask", "succeeded", 1, duration_ms, output=answer.answer, answer=answer
-    )
+    def _step(self, path: str, depth: int, spent: Spent | None, *, alive: bool) -> StepView:
+        record, answer = self._recorded.at(path), self._recorded.answers.get(path)
+        kind, told = self._kinds.get(path, "member"), self._told.get(path, ())
+        end = record.end or record.member_end
+        if end is None:
+            state = self._unfinished(path, kind, alive=alive)
+            attempts = record.attempts + (kind not in _WAITS and state != "open")
+            failed, name = record.failure, path.rpartition("/")[2]
+            cause = None if failed is None else Cause.of(path, name, failed)
+            return StepView(
+                path, depth, kind, state, attempts, None, cause, None, answer, None, spent,
+                told=told,
+            )  # fmt: skip
+        has_failed = end.error is not None or end.error_type is not None
+        cause = Cause.of(path, end.name, end) if has_failed else None
+        return StepView(
+            path, depth, kind, end.status, end.attempts, end.duration_ms, cause, end.output, answer,
+            record.undone, spent, end.handled, end.given_by, told,
+        )  # fmt: skip
 
+    def _unfinished(self, path: str, kind: str, *, alive: bool) -> StepState:
+        wait = self._waits.get(path)
+        if kind in _WAITS or (alive and wait is not None and wait.kind == "claim"):
+            return "waiting"
+        if alive:
+            return "running"
+        return "interrupted" if self._recorded.broke_off(path) else "open"
 
-def _unfinished(kind: str, record: PathRecord, *, alive: bool) -> StepState:
-    if kind in _WAITS:
-        return "waiting"
-    if alive:
-        return "running"
-    return "interrupted" if record.interrupted else "open"
+    def _question(self, path: str, depth: int) -> StepView:
+        """What was asked about a step that has no step of its own, and what somebody said."""
+        recorded = self._recorded
+        answer, gates = recorded.answers.get(path), recorded.at(path).gates or {}
+        if answer is None:
+            over = recorded.at(path.rpartition("/")[0]).ended()
+            return StepView(path, depth, "ask", "cancelled" if over else "waiting")
+        since = min((gate.since for gate in gates.values()), default=0.0)
+        duration_ms = max(0.0, (answer.at - since) * 1000)
+        return StepView(
+            path, depth, "ask", "succeeded", 1, duration_ms, output=answer.answer, answer=answer
+        )
 
 
 def _with_causes(steps: list[StepView]) -> tuple[StepView, ...]:

@@ -7,13 +7,13 @@ group of 10,000 leaves a log one can read.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from handrail.model import events as ev
 from handrail.model.events import RunSuspended, WorkflowCompleted
-from handrail.model.results import A_PERSON, Skipped, StepResult
+from handrail.model.results import Skipped, StepResult
 from handrail.record.live_view import GROUPS, LiveRun, LiveStep
 from handrail.record.view import Cause
 from handrail.shortening import clean
@@ -33,19 +33,17 @@ from handrail.sinks.console_text import (
 from handrail.sinks.console_words import (
     STEERED,
     activity_text,
-    answer_text,
     at_line,
-    budget_text,
     cause_in_short,
-    claim_text,
     error_lines,
+    event_text,
     first_line,
-    guided_text,
     handled_text,
     heard_text,
     ladder_text,
     origin_from,
     question_of,
+    size_text,
     steered_text,
     usage_text,
     whose_budget,
@@ -92,6 +90,33 @@ _REPORTED_LATER = GROUPS | {"ask", "sleep"}  # an event of their own says more t
 _LINES_OF_A_RETRY = 4
 
 
+def _path(event: Any) -> str:
+    return path_text(event.path)
+
+
+class _Said(NamedTuple):
+    """How an event is told that says the same wherever it comes."""
+
+    sign: str
+    tone: Tone | None = None
+    kind: str = ""
+    subject: Callable[[Any], str] = _path
+
+
+_SAID: Mapping[type, _Said] = {
+    ev.RunResumed: _Said("started", subject=lambda one: f"run {clean(one.run_id)}"),
+    ev.LimitReached: _Said("failed", subject=lambda one: _path(one) or "the run"),
+    ev.StepInterrupted: _Said("interrupted"),
+    ev.WorkEdited: _Said("started", kind="work"),
+    ev.GateAnswered: _Said("started"),
+    ev.AgentGuided: _Said("again"),
+    ev.ClaimWaiting: _Said("waiting", "warn"),
+    ev.ClaimGranted: _Said("again"),
+    ev.BudgetWarning: _Said("started", "warn", subject=whose_budget),
+    ev.BudgetRaised: _Said("started", subject=whose_budget),
+}
+
+
 class PlainLog:
     """Turns the events of one drive into lines, once its view has taken them. Mutable."""
 
@@ -135,20 +160,17 @@ class PlainLog:
             self._alive[path] = (began, due)
         return lines
 
+    def _said(self, event: Any, _: object) -> list[Line]:
+        how = _SAID[type(event)]
+        return [
+            self._line(how.sign, how.subject(event), how.kind, event_text(event), tone=how.tone)
+        ]
+
     # -- the run -----------------------------------------------------------------------------
 
     def _run_started(self, event: ev.WorkflowStarted, _: object) -> list[Line]:
         name = clean(event.workflow_name)
         return [self._line("started", name, "", f"started, run {clean(event.run_id)}")]
-
-    def _run_resumed(self, event: ev.RunResumed, _: object) -> list[Line]:
-        told = "resumed"
-        if event.superseded:
-            told += f", {counted(len(event.superseded), 'step')} to run again"
-        return [self._line("started", f"run {clean(event.run_id)}", "", told)]
-
-    def _cancel_requested(self, event: ev.CancelRequested, _: object) -> list[Line]:
-        return [self._line("cancelled", "cancelling", "", clean(event.reason))]
 
     def _run_steered(self, event: ev.RunSteered, _: object) -> list[Line]:
         if event.path:
@@ -156,13 +178,11 @@ class PlainLog:
         done, text = STEERED[event.action], steered_text(event)
         return [self._line("waiting", done, "", text.removeprefix(f"{done} "))]
 
-    def _limit_reached(self, event: ev.LimitReached, _: object) -> list[Line]:
-        where = path_text(event.path) or "the run"
-        told = f"reached the limit {clean(event.name)}={clean(event.value)}"
-        return [self._line("failed", where, "", told)]
-
     def _sink_dropped(self, event: ev.SinkDropped, _: object) -> list[Line]:
         return [self._line("failed", clean(event.sink), "sink", f"dropped: {clean(event.error)}")]
+
+    def _cancel_requested(self, event: ev.CancelRequested, _: object) -> list[Line]:
+        return [self._line("cancelled", "cancelling", "", clean(event.reason))]
 
     # -- steps -------------------------------------------------------------------------------
 
@@ -205,10 +225,6 @@ class PlainLog:
         text = f"attempt {event.attempt} failed, again{when}: {error[0]}"
         return [self._line("again", path_text(event.path), "", text, tone="warn"), *_below(error)]
 
-    def _interrupted(self, event: ev.StepInterrupted, _: object) -> list[Line]:
-        reason = f": {clean(event.reason)}" if event.reason else ""
-        return [self._line("interrupted", path_text(event.path), "", f"interrupted{reason}")]
-
     def _step_replayed(self, event: ev.StepReplayed, _: object) -> list[Line]:
         del event
         self._replayed += 1
@@ -219,22 +235,12 @@ class PlainLog:
     def _group_started(self, event: ev.GroupStarted, step: LiveStep | None) -> list[Line]:
         if _is_hushed(step):
             return []
-        what = "task" if event.kind == "work" else "member"
-        members = "" if event.size is None else counted(event.size, what)
-        return [self._line("started", path_text(event.path), event.kind, members)]
-
-    def _work_edited(self, event: ev.WorkEdited, _: object) -> list[Line]:
-        parts = [(len(event.add), "added"), (len(event.drop), "dropped")]
-        parts.append((len(event.priority), "given another priority"))
-        done = ", ".join(f"{counted(count, 'task')} {what}" for count, what in parts if count)
-        who = clean(event.by or A_PERSON)
-        return [self._line("started", path_text(event.path), "work", f"{done} by {who}")]
+        return [self._line("started", path_text(event.path), event.kind, size_text(event))]
 
     def _work_stopped(self, event: ev.WorkStopped, step: LiveStep | None) -> list[Line]:
         if _is_hushed(step):
             return []
-        told = f"begins no more tasks: {clean(event.reason)}"
-        return [self._line("waiting", path_text(event.path), "work", told)]
+        return [self._line("waiting", path_text(event.path), "work", event_text(event))]
 
     def _member_completed(self, event: ev.MemberCompleted, step: LiveStep) -> list[Line]:
         lines = self._member_of_group_ended(event.path, event.result, step)
@@ -272,9 +278,6 @@ class PlainLog:
         question = f"{question_of(event.gate)}{by}"
         return [self._line("waiting", path_text(event.path), "ask", question)]
 
-    def _gate_answered(self, event: ev.GateAnswered, _: object) -> list[Line]:
-        return [self._line("started", path_text(event.path), "", answer_text(event))]
-
     def _timer_set(self, event: ev.TimerSet, step: LiveStep | None) -> list[Line]:
         if event.reason == "retry":
             failed, cause = self._failed.pop(event.path, (None, None))
@@ -296,15 +299,6 @@ class PlainLog:
         sign = "waiting" if event.parked or event.due > event.at else "again"
         return [self._line(sign, path_text(event.path), "", ladder_text(event), tone="warn")]
 
-    def _agent_guided(self, event: ev.AgentGuided, _: object) -> list[Line]:
-        return [self._line("again", path_text(event.path), "", guided_text(event))]
-
-    def _claim_waiting(self, event: ev.ClaimWaiting, _: object) -> list[Line]:
-        return [self._line("waiting", path_text(event.path), "", claim_text(event), tone="warn")]
-
-    def _claim_granted(self, event: ev.ClaimGranted, _: object) -> list[Line]:
-        return [self._line("again", path_text(event.path), "", f"has {clean(event.what)} now")]
-
     def _heard_of_backend(
         self, event: ev.AgentRetry | ev.AgentLimit, step: LiveStep | None
     ) -> list[Line]:
@@ -313,12 +307,6 @@ class PlainLog:
         text = self._heard.worth_saying(event, path)
         sign = "again" if isinstance(event, ev.AgentRetry) else "waiting"
         return [self._line(sign, path_text(path), "", text, tone="warn")] if text else []
-
-    def _budget_warning(self, event: ev.BudgetWarning, _: object) -> list[Line]:
-        return [self._line("started", whose_budget(event), "", budget_text(event), tone="warn")]
-
-    def _budget_raised(self, event: ev.BudgetRaised, _: object) -> list[Line]:
-        return [self._line("started", whose_budget(event), "", "as much again is allowed")]
 
     def _signal_received(self, event: ev.SignalReceived, _: object) -> list[Line]:
         who = f" from {clean(event.by)}" if event.by else ""
@@ -385,34 +373,25 @@ class PlainLog:
         return tuple(spans)
 
     _LINES: ClassVar[dict[type, Callable[[Any, Any, Any], list[Line]]]] = {
+        **dict.fromkeys(_SAID, _said),
         ev.WorkflowStarted: _run_started,
-        ev.RunResumed: _run_resumed,
         ev.WorkflowCompleted: _nothing,
         ev.RunSuspended: _nothing,
-        ev.CancelRequested: _cancel_requested,
         ev.RunSteered: _run_steered,
-        ev.LimitReached: _limit_reached,
+        ev.CancelRequested: _cancel_requested,
         ev.SinkDropped: _sink_dropped,
+        ev.SignalReceived: _signal_received,
         ev.StepStarted: _step_started,
         ev.StepCompleted: _step_completed,
         ev.AttemptFailed: _attempt_failed,
-        ev.StepInterrupted: _interrupted,
         ev.StepReplayed: _step_replayed,
         ev.GroupStarted: _group_started,
         ev.MemberCompleted: _member_completed,
-        ev.WorkEdited: _work_edited,
         ev.WorkStopped: _work_stopped,
         ev.GateOpened: _gate_opened,
-        ev.GateAnswered: _gate_answered,
         ev.TimerSet: _timer_set,
-        ev.SignalReceived: _signal_received,
         ev.RollbackCompleted: _rollback_completed,
         ev.LadderStep: _ladder_step,
-        ev.AgentGuided: _agent_guided,
-        ev.BudgetWarning: _budget_warning,
-        ev.BudgetRaised: _budget_raised,
-        ev.ClaimWaiting: _claim_waiting,
-        ev.ClaimGranted: _claim_granted,
         ev.AgentRetry: _heard_of_backend,
         ev.AgentLimit: _heard_of_backend,
     }

@@ -15,9 +15,9 @@ from handrail.model import events as ev
 from handrail.model.paths import decode_key
 from handrail.model.results import A_PERSON, Failure, OpenGate, Usage
 from handrail.record.live_view import LiveStep
-from handrail.record.view import Cause
+from handrail.record.view import Cause, Spent
 from handrail.shortening import clean, last_line
-from handrail.sinks.console_text import duration, error_text, path_text, until
+from handrail.sinks.console_text import counted, duration, error_text, path_text, until
 
 STEERED = {
     "pause": "paused",
@@ -127,6 +127,8 @@ def note_text(event: ev.Event | None) -> str:
             return "waits for a limit"
         case ev.LadderStep():
             return what_failed(event)
+        case ev.ClaimWaiting():
+            return claim_text(event)
         case ev.SubworkflowStarted():
             return clean(event.workflow_name, 80)
         case ev.RunResumed():
@@ -137,6 +139,43 @@ def note_text(event: ev.Event | None) -> str:
             return f"{whose_budget(event)}: {budget_text(event)}"
         case _:
             return ""
+
+
+def event_text(event: ev.Event) -> str:
+    """What has happened, in the words of every log; empty for what each tells in its own way."""
+    match event:
+        case ev.RunResumed(superseded=again):
+            return "resumed" + (f", {counted(len(again), 'step')} to run again" if again else "")
+        case ev.LimitReached():
+            return f"reached the limit {clean(event.name)}={clean(event.value)}"
+        case ev.StepInterrupted():
+            return f"interrupted: {clean(event.reason)}".rstrip(": ")
+        case ev.WorkEdited(add=add, drop=drop, priority=moved):
+            counts = ((add, "added"), (drop, "dropped"), (moved, "given another priority"))
+            done = ", ".join(f"{counted(len(ids), 'task')} {what}" for ids, what in counts if ids)
+            return f"{done} by {clean(event.by or A_PERSON)}"
+        case ev.WorkStopped():
+            return f"begins no more tasks: {clean(event.reason)}"
+        case ev.GateAnswered():
+            return answer_text(event)
+        case ev.ClaimWaiting():
+            return claim_text(event)
+        case ev.ClaimGranted():
+            return f"has {clean(event.what)} now"
+        case ev.AgentGuided():
+            return guided_text(event)
+        case ev.BudgetWarning():
+            return budget_text(event)
+        case ev.BudgetRaised():
+            return "as much again is allowed"
+        case _:
+            return ""
+
+
+def size_text(event: ev.GroupStarted) -> str:
+    """``40 members``, ``3 tasks``; empty if it is not known how many there are."""
+    what = "task" if event.kind == "work" else "member"
+    return "" if event.size is None else counted(event.size, what)
 
 
 def first_line(error: str, error_type: str | None = None) -> str:
@@ -248,6 +287,12 @@ def usage_text(usage: Usage | None, unknown_tokens: int = 0, unknown_cost: int =
     return f"{tokens}, {cost}"
 
 
+def spent_text(spent: Spent) -> str:
+    """``5 launches, 120k in, 4.5k out, $0.41``."""
+    launches = f"{spent.launches} launch{'es' * (spent.launches != 1)}"
+    return f"{launches}, {usage_text(spent.usage, spent.unknown_tokens, spent.unknown_cost)}"
+
+
 def _count(number: int | None) -> str:
     if number is None:
         return "?"
@@ -290,8 +335,6 @@ def activity_text(latest: str | ev.Event | ev.Progress | None) -> str:
             return latest
         case ev.LadderStep():
             return ladder_text(latest)
-        case ev.ClaimWaiting():
-            return claim_text(latest)
         case ev.AgentGuided():
             return guided_text(latest)
         case ev.AgentTurnCompleted(problem=str(problem)):

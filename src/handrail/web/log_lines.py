@@ -12,18 +12,16 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from handrail.model import events as ev
 from handrail.model.events import Event
-from handrail.model.results import A_PERSON, A_SENDER, Skipped, StepResult, Usage
+from handrail.model.results import A_SENDER, Skipped, StepResult, Usage
 from handrail.record.view import exit_code_of, plain
 from handrail.shortening import clean
 from handrail.sinks.console_text import counted, duration, error_text, until
 from handrail.sinks.console_words import (
-    answer_text,
-    budget_text,
-    claim_text,
-    guided_text,
+    event_text,
     handled_text,
     ladder_text,
     question_of,
+    size_text,
     steered_text,
     usage_text,
     whose_budget,
@@ -138,11 +136,6 @@ def _run_suspended(event: ev.RunSuspended) -> str:
     return f"suspended ({clean(event.reason)})" + (f": {said}" if said else "")
 
 
-def _run_resumed(event: ev.RunResumed) -> str:
-    again = len(event.superseded)
-    return "resumed" + (f", {counted(again, 'step')} to run again" if again else "")
-
-
 def _step_started(event: ev.StepStarted) -> str:
     if event.verdict is False:
         return f"{event.step_type} is passed over: its condition is false"
@@ -185,8 +178,7 @@ def _round(event: ev.ValidationRound) -> str:
 
 
 def _group_started(event: ev.GroupStarted) -> str:
-    what = "task" if event.kind == "work" else "member"
-    return f"{event.kind} of {'?' if event.size is None else counted(event.size, what)}"
+    return f"{event.kind} of {size_text(event) or '?'}"
 
 
 def _group_ended(event: ev.GroupCompleted) -> str:
@@ -201,14 +193,6 @@ def _group_ended(event: ev.GroupCompleted) -> str:
 
 def _tasks_queued(event: ev.TasksQueued) -> str:
     return f"begins with {counted(len(event.tasks), 'task')}"
-
-
-def _work_edited(event: ev.WorkEdited) -> str:
-    parts = (
-        (event.add, "added"), (event.drop, "dropped"), (event.priority, "given another priority"),
-    )  # fmt: skip
-    done = ", ".join(f"{counted(len(ids), 'task')} {what}" for ids, what in parts if ids)
-    return f"{done} by {clean(event.by or A_PERSON)}"
 
 
 def _child_ended(event: ev.SubworkflowEnded) -> str:
@@ -259,8 +243,8 @@ def _settled(event: ev.BudgetSettled) -> str:
     return f"launch {event.launch} ended{after}: {used}"
 
 
-def _raised(event: ev.BudgetRaised) -> str:
-    return f"{whose_budget(event)}: as much again is allowed"
+def _budget(event: ev.BudgetWarning | ev.BudgetRaised) -> str:
+    return f"{whose_budget(event)}: {event_text(event)}"
 
 
 def _value(value: Any) -> str:
@@ -272,14 +256,14 @@ _TEXTS: Final[Mapping[type, Callable[[Any], str]]] = {
     ev.WorkflowStarted: _run_started,
     ev.WorkflowCompleted: _run_ended,
     ev.RunSuspended: _run_suspended,
-    ev.RunResumed: _run_resumed,
+    ev.RunResumed: event_text,
     ev.CancelRequested: lambda event: f"is to be cancelled: {clean(event.reason)}",
     ev.RunSteered: steered_text,
-    ev.LimitReached: lambda event: f"reached the limit {clean(event.name)}={event.value:g}",
+    ev.LimitReached: event_text,
     ev.StepStarted: _step_started,
     ev.AttemptFailed: _attempt_failed,
     ev.StepMoved: lambda event: f"is in another place now: {event.index}",
-    ev.StepInterrupted: lambda event: f"interrupted: {clean(event.reason)}".rstrip(": "),
+    ev.StepInterrupted: event_text,
     ev.StepCompleted: _ended,
     ev.ValidationRound: _round,
     ev.GroupStarted: _group_started,
@@ -287,24 +271,24 @@ _TEXTS: Final[Mapping[type, Callable[[Any], str]]] = {
     ev.MemberStarted: lambda event: f"member {clean(event.key)} began",
     ev.MemberCompleted: _ended,
     ev.TasksQueued: _tasks_queued,
-    ev.WorkEdited: _work_edited,
-    ev.WorkStopped: lambda event: f"begins no more tasks: {clean(event.reason)}",
+    ev.WorkEdited: event_text,
+    ev.WorkStopped: event_text,
     ev.SubworkflowStarted: lambda event: f"{clean(event.workflow_name)} began",
     ev.SubworkflowEnded: _child_ended,
     ev.GateOpened: lambda event: f"asks: {question_of(event.gate)}",
-    ev.GateAnswered: answer_text,
+    ev.GateAnswered: event_text,
     ev.TimerSet: _timer_set,
     ev.SignalReceived: _signal,
     ev.RollbackStarted: lambda event: "is being undone",  # noqa: ARG005
     ev.RollbackCompleted: _rolled_back,
     ev.AgentSessionStarted: _session,
-    ev.ClaimWaiting: claim_text,
-    ev.ClaimGranted: lambda event: f"has {clean(event.what)} now",
+    ev.ClaimWaiting: event_text,
+    ev.ClaimGranted: event_text,
     ev.ClaimLost: _lost,
     ev.LadderStep: ladder_text,
-    ev.AgentGuided: guided_text,
+    ev.AgentGuided: event_text,
     ev.BudgetReserved: _reserved,
     ev.BudgetSettled: _settled,
-    ev.BudgetWarning: lambda event: f"{whose_budget(event)}: {budget_text(event)}",
-    ev.BudgetRaised: _raised,
+    ev.BudgetWarning: _budget,
+    ev.BudgetRaised: _budget,
 }

@@ -22,11 +22,12 @@ from handrail.errors import HandrailError, JournalFailed, RunNotFound
 from handrail.model import events as ev
 from handrail.ports.journal import Journal, RunInfo, read_after
 from handrail.record.inbox import runs_of, unread
-from handrail.record.view import ShownStatus, plain, state_of, view_of
+from handrail.record.standing import RecordedRun
+from handrail.record.view import Reading, ShownStatus, plain, state_of
 from handrail.secrets.masking import Mask
 from handrail.typed.jsonsafe import Json, json_safe
 from handrail.web.log import Log, Sought
-from handrail.web.run_json import Told, at_work, detail_of, row_of
+from handrail.web.run_json import at_work, detail_of, row_of
 from handrail.web.step_json import StepRows, step_of
 from handrail.web.texts import Texts, texts_of
 
@@ -53,14 +54,15 @@ class Snapshot:
     and the steps that are at work; rows have no secrets in them.
     """
 
-    told: Told
+    told: RecordedRun
     rows: Mapping[str, Json]
     row: dict[str, Json]
     at_work: tuple[str, ...]
     took_s: float
     at: float
+    reading: Reading
     making: StepRows
-    """What made the rows, to make the next ones of what has changed since."""
+    """What read it and made the rows, to go on with what has come since."""
 
     @property
     def history(self) -> Sequence[ev.Event]:
@@ -145,7 +147,7 @@ class Reader:
         if info.damaged or info.events > _SHORT_RUN or time.monotonic() > until:
             return self.shown(row_of(info))
         try:
-            told = await self._apart(lambda: self._read(info))
+            told = await self._apart(lambda: self._told(info, self._read(info), Reading()))
         except (HandrailError, OSError):
             return self.shown(row_of(info))
         row = self.shown(row_of(info, told.view))
@@ -172,8 +174,8 @@ class Reader:
                 if fresh or (kept[0] == _key(info) and kept[1] == last):
                     return snapshot
             before = None if kept is None else kept[2]
+            self._snapshots.pop(run_id, None)  # a reading that breaks off is not gone on with
             snapshot = await self._apart(lambda: self._snapshot(info, before))
-            self._snapshots.pop(run_id, None)
             self._snapshots[run_id] = (_key(info), last, snapshot)
             while len(self._snapshots) > _KEPT_RUNS:
                 gone = next(iter(self._snapshots))
@@ -189,34 +191,37 @@ class Reader:
     def _snapshot(self, info: RunInfo, before: Snapshot | None = None) -> Snapshot:
         """Read a run; of one that was read ``before``, what has come since."""
         began = time.monotonic()
-        told = self._grown(info, before)
-        if told is None or before is None:
-            told, before = self._read(info), None
-        making = StepRows(self.shown) if before is None else before.making
-        rows = making.of(told.view, told.history)
+        history = self._grown(info, before)
+        if history is None or before is None:
+            history, reading, making = self._read(info), Reading(), StepRows(self.shown)
+        else:
+            reading, making = before.reading, before.making
+        told = self._told(info, history, reading)
+        rows = making.of(told.view, history)
         row = self.shown(row_of(info, told.view))
         paths = tuple(at_work(told.view))
-        return Snapshot(told, rows, row, paths, time.monotonic() - began, time.monotonic(), making)
+        now = time.monotonic()
+        return Snapshot(told, rows, row, paths, now - began, now, reading, making)
 
-    def _grown(self, info: RunInfo, before: Snapshot | None) -> Told | None:
+    def _grown(self, info: RunInfo, before: Snapshot | None) -> Sequence[ev.Event] | None:
         """What was read of a run, with what has come since; None if it must be read whole."""
         if before is None or info.damaged or info.started_at != before.told.info.started_at:
             return None
         new = self._after(info.run_id, len(before.history))
-        return None if new is None else self._told(info, [*before.history, *new])
+        return None if new is None else [*before.history, *new]
 
-    def _read(self, info: RunInfo) -> Told:
+    def _read(self, info: RunInfo) -> Sequence[ev.Event]:
         history = self._journal.events(info.run_id)
         if not history:
             if info.damaged:
                 raise JournalFailed(info.run_id, "reading a run", info.damaged)
             raise RunNotFound(info.run_id)
-        return self._told(info, history)
+        return history
 
-    def _told(self, info: RunInfo, history: Sequence[ev.Event]) -> Told:
+    def _told(self, info: RunInfo, history: Sequence[ev.Event], reading: Reading) -> RecordedRun:
         inbox = unread(self._journal, info.run_id, history)
-        view = view_of(history, inbox, alive=info.holder is not None, now=time.time())
-        return Told(info, history, view)
+        view = reading.view_of(history, inbox, alive=info.holder is not None, now=time.time())
+        return RecordedRun(info, history, view)
 
     async def detail(self, run_id: str, *, steps: bool = True) -> Json:
         """A run whole, as the page is told; with the rows of its steps, or without."""
