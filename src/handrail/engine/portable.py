@@ -10,7 +10,6 @@ A part that has neither a name nor is data is ``NotPortable``.
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
@@ -282,9 +281,3 @@ def builds_context(command: cmd.Perform) -> bool:
     if not isinstance(verb, (AgentCall, Generation)):
         return False
     return callable(verb.context) and not isinstance(verb.context, Mapping)
-
-
-def is_async_builder(command: cmd.Perform) -> bool:
-    """True if that function is a coroutine function."""
-    verb: Any = command.step.verb
-    return builds_context(command) and inspect.iscoroutinefunction(verb.context)
