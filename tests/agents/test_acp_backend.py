@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
-from handrail.agents.acp.backend import ACP, AcpBackend, copilot_acp, gemini_acp, opencode
+from handrail.agents.acp.backend import ACP, AcpBackend, gemini_acp, opencode
 from handrail.errors import AgentError, DefinitionError
 from handrail.model.agent_options import AgentOptions
 from handrail.model.events import AgentFinished, AgentTranscript
@@ -51,10 +51,9 @@ def turn(run_id: str, emitted: list[Any]) -> AgentTurn:
     "called",
     [
         (gemini_acp(), "gemini", ["--acp", "--skip-trust", "-m", "m"]),
-        (copilot_acp(), "copilot", ["--acp", "--no-auto-update", "--model", "m"]),
         (AcpBackend(["goose", "acp"], model_flag="--m"), "goose", ["acp", "--m", "m"]),
     ],
-    ids=["gemini", "copilot", "goose"],
+    ids=["gemini", "goose"],
 )
 async def test_a_turn_is_an_answer(
     agent: Callable[..., Path],
@@ -99,7 +98,7 @@ async def test_a_failure_told_as_text_is_an_error(
     """A turn that ended in an error is one, though the agent says that it ended its turn."""
     agent("copilot", "copilot_rate_limit")
     with nothing_left(turn.run_id), pytest.raises(AgentError) as caught:
-        await copilot_acp().complete(turn)
+        await AcpBackend(["copilot", "--acp"]).complete(turn)
     assert (caught.value.agent, caught.value.kind) == ("coder", "rate_limit")
     assert (emitted[-1].status, emitted[-1].kind) == ("failed", "rate_limit")
 

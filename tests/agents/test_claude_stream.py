@@ -351,6 +351,23 @@ def test_a_result_counts_though_claude_was_stopped_after_it() -> None:
         assert say(*done, init(), late, ending=ending).reply.text == "Done."
 
 
+@pytest.mark.parametrize(
+    ("end", "kind"),
+    [
+        (failed("x", terminal_reason="aborted_tools"), "timeout"),
+        (result("x", subtype="error_during_execution", is_error=True), "timeout"),
+        (result("x", subtype="error_of_a_new_kind", is_error=True), "crashed"),
+        (failed("x", subtype="error_during_execution", api_error_status=402), "spending_cap"),
+        (failed("x", api_error_status=402), "spending_cap"),
+    ],
+)
+def test_a_failure_that_claude_tells_when_it_is_stopped_may_be_the_stop(
+    end: dict[str, Any], kind: str
+) -> None:
+    """What says no more than that it broke off is; what names a reason keeps that reason."""
+    assert say(init(), end, ending=Ending(143, "idle_timeout", now=NOW)).error.kind == kind
+
+
 def test_the_last_of_several_results_is_the_answer() -> None:
     """Claude may go on after a result, which it says at once or not, until there is no more."""
     parser = ClaudeTurn(turn_of())

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from handrail.agents.agent import Agent
-from handrail.agents.command import CommandBackend, _patience
+from handrail.agents.command import KEPT_BYTES, CommandBackend, CommandParser, _patience
 from handrail.agents.routes import routes_of
-from handrail.agents.transport.turn import Signs, deadline
+from handrail.agents.transport.parser import Ending
+from handrail.agents.transport.turn import Patience, Signs, deadline
 from handrail.errors import AgentError, CommandNotFound, DefinitionError, WrongUse
 from handrail.model.agent_options import NO_SETTINGS, AgentOptions
 from handrail.model.events import (
@@ -219,6 +220,11 @@ async def test_an_answer_too_long_to_keep_is_no_answer(turn: AgentTurn) -> None:
     backend = CommandBackend(f"head -c {9 << 20} /dev/zero")
     with pytest.raises(AgentError, match=rf"'head' printed {1 << 20} bytes more than are kept"):
         await backend.complete(turn)
+    parser = CommandParser(turn, "p", Patience())
+    for line in (b"x" * KEPT_BYTES, b"12\n", b"3456\n"):  # one more line, and another
+        parser.feed(line)
+    with pytest.raises(AgentError, match="'p' printed 8 bytes more than are kept"):
+        parser.conclude(Ending(0))
 
 
 async def test_bytes_that_are_no_text_do_not_end_the_run(turn: AgentTurn) -> None:

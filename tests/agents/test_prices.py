@@ -99,6 +99,20 @@ def test_the_table_says_its_date_and_its_prices_are_plausible() -> None:
         assert price.long is None or price.long.input_usd > price.input_usd
 
 
+def test_prices_stand_in_the_ratios_that_their_makers_use() -> None:
+    """A figure that was mistyped stands in none, in whichever place."""
+    for name, price in PRICES.items():
+        for one in filter(None, (price, price.long)):
+            assert one.cached_usd is not None
+            assert round(one.cached_usd / one.input_usd, 3) in {0.1, 0.05, 0.025}, name
+            assert one.cache_write_usd in (None, pytest.approx(1.25 * one.input_usd)), name
+            by_output = round(one.output_usd / one.input_usd, 2)
+            assert by_output in {3.75, 4, 4.5, 5, 6, 6.25, 8, 8.33}, name
+        if price.long is not None and price.long_above is not None:
+            assert round(price.long.input_usd / price.input_usd, 3) in {2, 5}, name
+            assert price.long_above % 1000 == 0, name
+
+
 @pytest.mark.parametrize("wrong", [-1, float("nan"), float("inf"), True, "3"])
 def test_a_price_is_dollars(wrong: object) -> None:
     """Anything else is refused with what it is."""

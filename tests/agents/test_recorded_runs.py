@@ -155,10 +155,15 @@ def test_nothing_that_is_printed_raises(program: str, data: st.DataObject, noise
 
 @pytest.mark.parametrize(("protocol", "case"), CONVERSATIONS)
 def test_what_is_sent_is_what_was_sent_then(protocol: str, case: str) -> None:
-    """The conversation takes the same steps as the recorded one."""
-    then = [message.get("method") for message in sent(protocol, case)]
-    now = [message.get("method") for message in listen(protocol, case).sent]
-    assert now == [one for one in then if one not in ("session/cancel", "turn/interrupt")]
+    """The conversation takes the same steps as the recorded one, and begins with the same of what
+    the program may offer us.
+    """
+    then, now = sent(protocol, case), listen(protocol, case).sent
+    left_out = ("session/cancel", "turn/interrupt")
+    methods = [message.get("method") for message in then]
+    assert [message.get("method") for message in now] == [m for m in methods if m not in left_out]
+    for name in ("capabilities", "clientCapabilities"):
+        assert now[0]["params"].get(name) == then[0]["params"].get(name)
 
 
 @pytest.mark.parametrize(("protocol", "case"), CONVERSATIONS)

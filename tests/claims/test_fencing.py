@@ -16,9 +16,9 @@ import anyio.lowlevel
 import pytest
 
 from handrail import ClaimDeadlock, ClaimLost, Executor, Steps, current, step, workflow
-from handrail.ports.claims import Claim, Claimant, ClaimRequest
+from handrail.ports.claims import Claim, Claimant, ClaimRequest, Resource
 from handrail.workspace.claims.local import LocalClaims
-from handrail.workspace.claims.resources import files_of, name_in
+from handrail.workspace.claims.resources import common_of, files_of
 from handrail.workspace.git import repository_of
 from tests.agents.repositories import contents, needs_git, repository, write
 
@@ -210,7 +210,7 @@ def test_who_does_not_want_to_wait_longer_falls_back(repo: Path) -> None:
     held = LocalClaims()
 
     async def refused() -> Any:
-        resource = await name_in(repo, "git", "test")
+        resource = Resource("git", repository=await common_of(repo, "test"))
         await held.acquire(ClaimRequest(Claimant("ann", kind="person"), (resource,)))
         result = await Executor().run(late)
         await held.close()

@@ -145,3 +145,26 @@ async def test_a_run_goes_on_once_a_person_has_merged(repo: Path) -> None:
     assert (repo / "a.txt").read_text() == "ours\n"
     assert git(repo, "worktree", "list").count("\n") == 0
     assert git(repo, "branch", "--list", "handrail/*") == ""
+
+
+async def test_each_attempt_has_a_worktree_of_its_own(repo: Path) -> None:
+    """Another attempt begins where the first one did, and not in what that left behind."""
+    folders: list[str] = []
+
+    def look() -> None:
+        folders.append(current().cwd)
+        if len(folders) == 1:
+            raise ValueError("again")
+
+    def body() -> Steps[None]:
+        yield from step("look").call(look)
+
+    @workflow
+    def flow() -> Steps[None]:
+        yield from step("tree").worktree(body).retry(2, backoff=0)
+        yield from step("after").call(look)
+
+    assert (await Executor().run(flow)).success
+    assert folders[2] == str(repo)
+    assert len(set(folders)) == 3
+    assert git(repo, "worktree", "list").count("\n") == 0

@@ -275,6 +275,20 @@ def test_a_drive_that_ends_stops_what_is_in_flight_first() -> None:
     assert Told(two, host.events).commands["a"].interrupted
 
 
+def test_a_drive_that_is_drained_ends_with_the_last_of_what_is_in_flight() -> None:
+    """Nothing begins in the place of what ends, and nothing is stopped."""
+    host = Told(wide, window=2)
+    while host.turns:
+        host.conductor.turned(host.turns.pop())
+        host.conductor.pump()
+    host.conductor.drain("continued as new")
+    host.conductor.pump()
+    for number, status in enumerate((None, "suspended")):
+        assert (host.stops, host.status()) == ([], None)
+        host.end(host.performs[number])
+        assert (len(host.performs), host.status()) == (2, status)
+
+
 def test_an_attempt_that_was_broken_off_by_its_host_is_made_again() -> None:
     """It is no failure, and no attempt of the user's."""
     host = Told(two)

@@ -291,6 +291,17 @@ def test_other_tasks_at_the_start_join_and_another_payload_is_refused() -> None:
         lives.live()
 
 
+def test_the_tasks_of_the_start_are_recorded_once_and_again_if_they_are_others() -> None:
+    """A resume adds nothing to the record that this has already."""
+    lives = Lives(worked())
+    for stop_at, known in ((7, 1), (9, 1), (None, 2)):
+        if stop_at is None:
+            lives.flow = worked([*(Task(one, "given") for one in "abc"), Task("new", "given")])
+        lives.live(stop_at=stop_at)
+        events = lives.journal.reopened().events(RUN)
+        assert sum(isinstance(one, ev.TasksQueued) for one in events) == known
+
+
 def test_a_task_is_run_again_by_name_with_what_it_brings() -> None:
     """And what it had brought before, and brings again, is taken from the record."""
     lives = Lives(worked())
@@ -316,6 +327,8 @@ def test_a_record_of_work_is_replayed_forked_and_compared(tmp_path: Any) -> None
     other = worked([*(Task(one, "given") for one in "abc"), Task("new")])
     with pytest.raises(AssertionError, match="w/new"):
         assert_replays(executor.journal, other)
+    with pytest.raises(AssertionError, match=r"w/c.*the code has no such step"):
+        assert_replays(executor.journal, worked([Task(one, "given") for one in "ab"]))
     fork = executor.fork_sync(run, at="w/a2")
     forked = executor.resume_sync(fork)
     assert forked.value == result.value

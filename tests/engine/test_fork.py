@@ -30,7 +30,7 @@ from handrail import (
 from handrail.model import events as ev
 from handrail.model.results import qualified
 from handrail.ports.agent import Capabilities
-from handrail.testing import TextJournal
+from handrail.testing import MemorySink, TextJournal
 
 LOG: list[str] = []
 
@@ -202,13 +202,16 @@ def test_a_session_of_the_other_run_is_not_gone_on_in(*, copies: bool) -> None:
         second = yield from step("two").agent(agent, session=first)
         yield from step("three").agent(agent, session=second)
 
-    executor = Executor(journal=TextJournal(), workflows=[chats])
+    sink = MemorySink()
+    executor = Executor(journal=TextJournal(), workflows=[chats], sinks=[sink])
     executor.options(run_id="p").run_sync(chats)
     assert [turn.session for turn in backend.turns] == [None, "s-0", "s-1"]
     executor.resume_sync(executor.fork_sync("p", at="two"))
     (two, three) = backend.turns[3:]
     assert (two.session, two.fork) == (("s-0", True) if copies else (None, False))
     assert (three.session, three.fork) == ("s-3", False)
+    told = [one.path for one in sink.of(ev.StepOutput) if "copies no sessions" in one.text]
+    assert told == ([] if copies else ["two"])
 
 
 def test_what_kept_steps_spent_counts() -> None:

@@ -94,6 +94,26 @@ async def test_a_portable_run_is_the_same_run() -> None:
     assert "about p: 2" in runs[1][3]
 
 
+counter = Agent("counter", "How many?", output=int)
+
+
+@workflow
+def counts() -> Steps[int]:
+    """A number that an agent says."""
+    return (yield from step("count").agent(counter)).output
+
+
+@pytest.mark.extra("jinja2")
+async def test_what_a_launch_knows_of_the_one_before_crosses_too() -> None:
+    """An answer that does not do is asked for again, in the same words."""
+    asked = []
+    for portable in (False, True):
+        backend = FakeBackend(["many", "3"])
+        assert (await Executor(portable=portable, backend=backend).run(counts)).unwrap() == 3
+        asked.append([(turn.turn, turn.launch, turn.prompt) for turn in backend.turns])
+    assert asked[0] == asked[1]
+
+
 @FUZZ
 @given(bodies(timeless=True, holds=False))
 async def test_any_workflow_of_data_runs_alike(body: Body) -> None:

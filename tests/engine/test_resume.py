@@ -281,17 +281,19 @@ async def test_a_resume_without_a_secret_of_the_record_warns_before_anything_run
 
 
 async def test_a_step_that_was_at_work_runs_again_and_knows_it() -> None:
-    """``current().interrupted`` is true, and the idempotency key is the same."""
+    """``current().interrupted`` is true, in that attempt, and the idempotency key is the same."""
     seen: list[tuple[bool, str]] = []
 
     def act() -> None:
         seen.append((current().interrupted, current().idempotency_key))
+        if len(seen) == 2:
+            raise ValueError("try again")
 
-    flow = just(step("a").call(act))
+    flow = just(step("a").call(act).retry(2, backoff=0))
     journal = cut(await recorded(flow), ev.StepStarted, "a")
     assert (await of(journal).resume(RUN, flow)).status == "succeeded"
-    (before, key), (after, same) = seen
-    assert (before, after, key == same) == (False, True, True)
+    (before, key), (after, same), (retried, _) = seen
+    assert (before, after, retried, key == same) == (False, True, False, True)
 
 
 async def test_a_step_that_must_not_run_twice_fails_instead() -> None:

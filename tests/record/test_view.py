@@ -84,3 +84,20 @@ def test_a_view_is_data_that_json_can_hold() -> None:
     assert json.loads(json.dumps(found)) == found
     assert found["waiting"][0]["question"] == "Merge?"
     assert [(step["path"], step["status"]) for step in found["steps"]] == [("ok", "waiting")]
+
+
+def test_a_step_at_work_waits_while_another_has_what_it_claims() -> None:
+    """Until it is granted; a process that is gone waits for nothing."""
+    history: list[Any] = [
+        ev.WorkflowStarted("ship"),
+        ev.StepStarted("fix", "agent"),
+        ev.ClaimWaiting("fix", "src/**", "ann"),
+    ]
+    granted = [*history, ev.ClaimGranted("fix", "src/**", 1)]
+    for events, alive, state in (
+        (history, True, "waiting"),
+        (granted, True, "running"),
+        (history, False, "interrupted"),
+    ):
+        (step,) = view_of(events, alive=alive, now=2.0).steps
+        assert step.state == state

@@ -32,6 +32,7 @@ import math
 from collections import OrderedDict
 from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
+from itertools import count
 
 from handrail.errors import DefinitionError
 from handrail.model.policy import Limits
@@ -67,7 +68,7 @@ class Admission:
         self._running: dict[str, _Request] = {}
         self._cleared: list[tuple[int, _Request]] = []  # a heap by age; withdrawn ones are left in
         self._timed: dict[_Request, float] = {}  # cleared but for a rate: at most one for each tag
-        self._requests = 0
+        self._numbers = count()
         self._now = -math.inf
 
     # -- asking ---------------------------------------------------------------------------------
@@ -94,8 +95,7 @@ class Admission:
         bound = self._processes if process else None
         if bound is not None and not any(tag.units < math.inf for tag, _ in needs):
             needs = (*needs, (bound, 1))
-        self._requests += 1
-        request = _Request(self._requests, path, needs)
+        request = _Request(next(self._numbers), path, needs)
         self._waiting[path] = request
         for tag, _ in needs:
             request.not_first += bool(tag.queue)

@@ -456,18 +456,18 @@ class Conductor:
         else:
             self._host.turn(path)
 
-    def _pull_on(self) -> None:
+    def _go_on(self) -> None:
+        """Do what waited for something in flight to end."""
         if self._pulls and len(self.flights) < self._window:
             self._host.turn(self._pulls.popleft())
+        self._end_if_drained()
 
     # -- how things end -------------------------------------------------------------------------
 
     def _gone(self, path: str, kind: Kind) -> InFlight | None:
         flight = self.flights.pop((path, kind), None)
         if flight is not None:
-            self._inbox.append(self._pull_on)
-            if self._drains is not None:
-                self._inbox.append(self._end_if_drained)
+            self._inbox.append(self._go_on)
             if self._ends is not None:
                 self._close_when_gone()
         return flight

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
-from enum import IntEnum
+from enum import IntEnum, auto
 from typing import Any, TypeAlias
 
 from handrail.core.commands import View
@@ -17,14 +17,14 @@ RollbackEntry: TypeAlias = tuple[str, Rollback, View]
 class Phase(IntEnum):
     """Where a node is; the table in ``core.machine`` says what may follow."""
 
-    STARTING = 0  # its predicate is being evaluated
-    RUNNING = 1  # an attempt is in flight, or its children are
-    PAUSED = 2  # it waits before the next attempt
-    FALLING_BACK = 3  # its handler, or the step that the handler returned, is at work
-    UNDOING = 4  # its rollbacks run
-    SEARCHING = 5  # what of its record is to be undone is looked for in the code
-    ENDING = 6  # its end is on the way to the journal
-    HALTED = 7  # its record is of another step, and the drive ends here
+    STARTING = auto()  # its predicate is being evaluated
+    RUNNING = auto()  # an attempt is in flight, or its children are
+    PAUSED = auto()  # it waits before the next attempt
+    FALLING_BACK = auto()  # its handler, or the step that the handler returned, is at work
+    UNDOING = auto()  # its rollbacks run
+    SEARCHING = auto()  # what of its record is to be undone is looked for in the code
+    ENDING = auto()  # its end is on the way to the journal
+    HALTED = auto()  # its record is of another step, and the drive ends here
 
 
 class Node:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from contextvars import Context
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NoReturn, Protocol, TypeAlias
 
 from handrail.core import commands as cmd
 from handrail.core.machine import Machine
@@ -76,9 +76,8 @@ class FailedWrite:
     def __init__(self, error: HandrailError) -> None:
         self._error = error
 
-    def __await__(self) -> Generator[Any, Any, None]:
+    def __await__(self) -> NoReturn:
         raise self._error
-        yield
 
 
 class Skew:

@@ -148,19 +148,6 @@ def opencode(executable: str = "opencode", *, options: AgentOptions = NO_OPTIONS
     )
 
 
-def copilot_acp(executable: str = "copilot", *, options: AgentOptions = NO_OPTIONS) -> AcpBackend:
-    """GitHub Copilot CLI by ACP; ``CopilotBackend`` knows more of it."""
-    return AcpBackend(
-        [executable, "--acp", "--no-auto-update"],
-        name="copilot-acp",
-        options=options,
-        model_flag="--model",
-        can_do=_narrowed("effort", "add_dirs", fork=False, cost=False),
-        install="npm install -g @github/copilot",
-        login="copilot login",
-    )
-
-
 def _narrowed(*lacks: str, fork: bool = True, cost: bool = True) -> Capabilities:
     return Capabilities(
         options=ACP.options - set(lacks),

@@ -17,7 +17,6 @@ MOST_CLAIMS = 10_000
 MOST_SIZE = 8 * 1024 * 1024
 """Characters of all that one agent holds."""
 
-_WORKING = frozenset({"working", "input_required", "done", "failed"})
 TRANSITIONS: dict[str, frozenset[str]] = {
     "claimed": frozenset({"working", "done", "failed"}),
     "working": frozenset({"input_required", "done", "failed"}),

@@ -36,11 +36,6 @@ def these_files(repository: Repository, paths: Iterable[str]) -> Resource:
     return Resource("", patterns, *where, folds_case(repository.common))
 
 
-async def name_in(folder: Path, name: str, marker: str) -> Resource:
-    """A name, in the repository that a folder is in, or in none."""
-    return Resource(name, repository=await common_of(folder, marker))
-
-
 async def common_of(folder: Path, marker: str) -> str:
     """The git directory that all working trees of a folder's repository share; empty outside."""
     try:
