@@ -85,9 +85,11 @@ def hold(dialogue: Dialogue, messages: Iterable[object], ending: Ending = EXITED
     notices: list[Notice] = []
     told: list[Any] = list(dialogue.start())
     for message in messages:
-        more, answers = dialogue.received(message)
-        notices += more
-        told += answers
+        for one in dialogue.received(message):
+            if isinstance(one, dict):
+                told.append(one)
+            else:
+                notices.append(one)
     finished, open_tools = dialogue.finished, dialogue.open_tools
     try:
         outcome: AgentReply | AgentError = dialogue.conclude(ending)

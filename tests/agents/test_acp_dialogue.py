@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from handrail.agents.codex.items import NETWORK_WAITS
 
 from handrail.agents.acp.dialogue import AcpDialogue
-from handrail.agents.codex.items import NETWORK_WAITS
 from handrail.agents.transport.parser import Ending
 from handrail.model.agent_options import AgentOptions
 from handrail.model.events import (

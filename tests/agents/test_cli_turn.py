@@ -15,6 +15,7 @@ import pytest
 
 from handrail.agents.transport.cli import run_cli
 from handrail.agents.transport.parser import Ending
+from handrail.agents.transport.programs import Program
 from handrail.agents.transport.turn import attributed, finished_notice
 from handrail.errors import AgentError, CommandNotFound
 from handrail.model.agent_options import AgentOptions
@@ -115,12 +116,10 @@ def ask(turn: AgentTurn, parser: Words) -> Callable[..., Any]:
                 replace(turn, emit=emit, now=lambda: at),
                 ["/bin/sh", "-c", script] if isinstance(script, str) else script,
                 parser,
+                Program("agent", "npm install -g agent"),
                 stdin=b"the prompt\n",
                 env=None,
-                cwd=cwd,
-                options=AgentOptions(**options),
-                program="agent",
-                install="npm install -g agent",
+                options=AgentOptions(cwd=cwd, **options),
                 grace_s=grace_s,
             )
 

@@ -7,9 +7,9 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
+from handrail.agents.codex.items import NETWORK_WAITS
 
 from handrail.agents.codex.dialogue import CodexDialogue
-from handrail.agents.codex.items import NETWORK_WAITS
 from handrail.agents.transport.parser import Ending
 from handrail.model.agent_options import AgentOptions
 from handrail.model.events import (

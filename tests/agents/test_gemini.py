@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from handrail.agents.gemini import GeminiBackend, GeminiParser, kind_of_failure
+from handrail.agents.gemini import GeminiBackend, GeminiParser, diagnosed
+from handrail.agents.transport.failures import Diagnosis
 from handrail.agents.transport.parser import Ending
 from handrail.model.agent_options import AgentOptions
 from handrail.model.events import (
@@ -67,13 +68,13 @@ def read(case: str, turn: AgentTurn | None = None, stopped: Any = None) -> Playe
 )
 def test_messages_have_kinds(message: str, kind: str) -> None:
     """A daily quota opens again, money does not, and a server's error is one whatever it says."""
-    assert kind_of_failure({"type": "unknown", "message": message})[0] == kind
+    assert diagnosed({"type": "unknown", "message": message}, NOW).kind == kind
 
 
 def test_a_type_counts_before_words() -> None:
     """An error with a type of its own is not read."""
     error = {"type": "FatalTurnLimitedError", "message": "quota"}
-    assert kind_of_failure(error) == ("max_turns", None)
+    assert diagnosed(error, NOW) == Diagnosis("max_turns", "quota")
 
 
 def said(*events: Any, ending: Ending | None = None) -> Played:

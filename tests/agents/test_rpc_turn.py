@@ -11,6 +11,7 @@ import pytest
 
 from handrail.agents.transport.loose_json import as_object
 from handrail.agents.transport.parser import Ending
+from handrail.agents.transport.programs import Program
 from handrail.agents.transport.rpc import Message, notification, run_rpc
 from handrail.model.agent_options import AgentOptions
 from handrail.model.events import AgentTranscript, Notice
@@ -36,11 +37,11 @@ class Methods:
         """A greeting."""
         return [notification("hello")]
 
-    def received(self, message: object, /) -> tuple[list[Notice], list[Message]]:
+    def received(self, message: object, /) -> list[Notice | Message]:
         """Takes the last message for what holds."""
         self.heard.append(as_object(message).get("method", ""))
         self.finished = self.heard[-1] == "done"
-        return [], []
+        return []
 
     def interrupt(self) -> list[Message]:
         """There is nothing to say."""
@@ -67,10 +68,9 @@ async def ask(turn: AgentTurn, script: str, dialogue: Methods) -> AgentReply:
             turn,
             ["/bin/sh", "-c", script],
             dialogue,
+            Program("agent"),
             env=None,
-            cwd=None,
             options=AgentOptions(),
-            program="agent",
             grace_s=0.2,
         )
 

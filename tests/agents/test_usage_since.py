@@ -15,7 +15,7 @@ from handrail import (
     step,
     workflow,
 )
-from handrail.agents.transport.parser import added_since
+from handrail.agents.transport.turn_state import added_since
 from handrail.model.results import Usage
 from handrail.testing import JumpClock
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import shutil
@@ -11,12 +10,13 @@ import tempfile
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import TypeAlias
 from uuid import uuid4
 
 import anyio
 
 from handrail.agents.transport.parser import TurnParser
+from handrail.agents.transport.programs import Program
 from handrail.agents.transport.turn import GRACE_S, Patience, patience_of, run_turn
 from handrail.errors import CommandNotFound
 from handrail.model.agent_options import AgentOptions
@@ -35,13 +35,11 @@ async def run_cli(
     turn: AgentTurn,
     argv: Sequence[str] | str,
     parser: TurnParser,
+    program: Program,
     *,
     stdin: bytes | None = None,
     env: Mapping[str, str] | None,
-    cwd: str | os.PathLike[str] | None,
     options: AgentOptions,
-    program: str,
-    install: str | None = "",
     grace_s: float = GRACE_S,
     patience: Patience | None = None,
     keep_ends: bool = False,
@@ -49,11 +47,9 @@ async def run_cli(
     """The parser's answer to one turn, after the program and all it started have ended.
 
     ``stdin`` is all that it is asked (None: the prompt), ``env`` its whole environment (None: this
-    process's). Of ``options`` only the timeouts are looked at, and with ``patience`` not even
-    these. ``program`` is its name for people, ``install`` the command that brings it (None: it is
-    any program, for which there is no advice). With ``keep_ends`` the parser is fed each line of
-    stdout with what ended it. Emits all that is heard, and last ``AgentFinished``, also on failure
-    and cancellation.
+    process's). Of ``options`` only the working folder and the timeouts are looked at, and with
+    ``patience`` not even these. With ``keep_ends`` the parser is fed each line of stdout with what
+    ended it. Emits all that is heard, and last ``AgentFinished``, also on failure and cancellation.
 
     Raises:
         AgentError: there is no answer, or the program cannot be started.
@@ -63,11 +59,10 @@ async def run_cli(
         turn,
         argv,
         _Lines(parser, asked, keep_ends=keep_ends),
+        program,
         env=env,
-        cwd=cwd,
+        cwd=options.cwd,
         patience=patience or patience_of(options, grace_s=grace_s),
-        program=program,
-        install=install,
     )
 
 
@@ -95,44 +90,21 @@ _VERSION = re.compile(r"\d+\.\d+(?:\.\d+)?(?:[-+][\w.+-]*\w)?")
 _ANSWER_S = 20.0
 
 
-async def probe_program(
-    executable: str,
-    env: Mapping[str, str],
-    *,
-    logged_in: Callable[[Mapping[str, str]], bool | None],
-    install: str,
-    login: str,
-) -> Probe:
+async def probe_program(program: Program, executable: str, env: Mapping[str, str]) -> Probe:
     """Whether a program is there, its version, and whether it has a login.
 
-    ``env`` is its whole environment; ``logged_in`` finds out from it and from files alone.
-    ``install`` and ``login`` are commands, for the advice.
+    ``env`` is its whole environment.
     """
     where = shutil.which(executable, path=env.get("PATH"))
     if where is None:
-        return Probe(found=False, advice=f"Install it: {install}")
+        return Probe(found=False, advice=f"Install it: {program.install}")
     version = await _version(where, env)
     if version is None:
-        return Probe(
-            found=True, where=where, advice=f"`{executable} --version` fails. Reinstall: {install}"
-        )
-    known = logged_in(env)
-    advice = f"Log in: {login}" if known is False else ""
+        advice = f"`{executable} --version` fails. Reinstall: {program.install}"
+        return Probe(found=True, where=where, advice=advice)
+    known = program.logged_in(env)
+    advice = f"Log in: {program.login}" if known is False else ""
     return Probe(found=True, version=version, where=where, logged_in=known, advice=advice)
-
-
-def home_of(env: Mapping[str, str]) -> Path:
-    """The home folder in this environment."""
-    return Path(env.get("HOME") or Path.home())
-
-
-def json_file(path: Path) -> dict[str, Any]:
-    """The object in a JSON file; an empty one if there is none."""
-    try:
-        value = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 async def _version(where: str, env: Mapping[str, str]) -> str | None:
