@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from handrail.agents.opencode import (
-    OpencodeBackend,
     OpencodeParser,
     diagnosed,
     retry_at_of,
 )
 from handrail.agents.transport.parser import Ending
-from handrail.model.agent_options import AgentOptions
 from handrail.model.events import (
     AgentToolCompleted,
 )
 from handrail.model.results import Usage
-from tests.agents.fake_program import install, path_with
 from tests.agents.recorded import (
     NOW,
     Played,
@@ -29,7 +25,6 @@ from tests.agents.recorded import (
     recorded,
     turn_of,
 )
-from tests.leftovers import nothing_left
 
 ONE_STEP = Usage(1900, 25, 0.00522, None, 400, 300, 0, "reply")
 
@@ -101,6 +96,16 @@ def said(*events: Any, ending: Ending | None = None) -> Played:
     return play(OpencodeParser(turn_of()), [lines.encode()], ending or Ending(0, now=NOW))
 
 
+def test_a_session_has_used_what_it_had_and_the_turn() -> None:
+    """Opencode tells a turn's counts: those of the session are their sum."""
+    turn = turn_of(session="ses_1", session_usage=ONE_STEP)
+    reply = play(OpencodeParser(turn), [recorded("opencode", "text")], Ending(0, now=NOW)).reply
+    assert (reply.usage, reply.session_usage) == (ONE_STEP, ONE_STEP + ONE_STEP)
+    unknown = turn_of(session="ses_1")
+    reply = play(OpencodeParser(unknown), [recorded("opencode", "text")], Ending(0, now=NOW)).reply
+    assert (reply.usage, reply.session_usage) == (ONE_STEP, None)
+
+
 STOPPED = {"type": "step_finish", "part": {"reason": "stop"}}
 
 
@@ -155,39 +160,3 @@ def test_another_session_is_no_part_of_the_turn() -> None:
     other = {"sessionID": "p", "type": "text", "part": {"text": "theirs"}}
     assert said(text, {**STOPPED, "sessionID": "p"}).error.kind == "crashed"
     assert said(text, other, STOPPED).reply.text == "mine"
-
-
-@pytest.mark.anyio
-async def test_options_are_arguments(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_id: str
-) -> None:
-    """The prompt goes to stdin, options and session into arguments."""
-    monkeypatch.setenv("PATH", path_with(tmp_path))
-    opencode = install(tmp_path, "opencode", recorded("opencode", "text"))
-    options = AgentOptions(model="p/m", effort="high", permission="full", cwd=str(tmp_path))
-    turn = turn_of(run_id=run_id, session="ses_1", fork=True, session_usage=ONE_STEP)
-    with nothing_left(run_id):
-        reply = await OpencodeBackend(options=options).complete(turn)
-    assert (reply.usage, reply.session_usage) == (ONE_STEP, ONE_STEP + ONE_STEP)
-    assert opencode.argv == [
-        *("run", "--format", "json", "--thinking", "-m", "p/m", "--variant", "high", "--auto"),
-        *("-s", "ses_1", "--fork"),
-    ]
-    assert opencode.call["stdin"] == "Say hello."
-
-
-@pytest.mark.anyio
-async def test_probing_finds_program_version_and_login(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Without a model being asked: is opencode there, which one, is a login stored."""
-    monkeypatch.setenv("PATH", path_with(tmp_path))
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
-    install(tmp_path, "opencode", version="1.18.33")
-    out = await OpencodeBackend().probe()
-    assert (out.version, out.logged_in) == ("1.18.33", None)
-    folder = tmp_path / ".local" / "share" / "opencode"
-    folder.mkdir(parents=True)
-    (folder / "auth.json").write_text('{"anthropic": {"type": "api"}}', "utf-8")
-    assert (await OpencodeBackend().probe()).logged_in is True

@@ -440,6 +440,7 @@ async def test_what_is_not_there_is_not_installed(
         return
     assert isinstance(error, AgentError), error
     assert error.kind == "not_installed"
+    assert ("npm install -g" in error.hint) == (name in PROGRAMS)
     assert [(type(one), one.kind) for one in told] == [(ev.AgentFinished, "not_installed")]
 
 
