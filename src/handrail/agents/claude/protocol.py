@@ -578,7 +578,7 @@ class ClaudeTurn(EventReader):
             error.kind, error.session = "bad_request", None
         return error
 
-    def error(self, kind: AgentErrorKind, reason: str) -> AgentError:
+    def error(self, kind: AgentErrorKind | None, reason: str) -> AgentError:
         """A failure, with what is known of the turn, and what a person can do."""
         self.model = self._model_of(NOTHING)
         error = super().error(kind, shortened(reason, _REASON_CHARS))

@@ -34,10 +34,11 @@ VAGUE: frozenset[AgentErrorKind | None] = frozenset({None, "bad_request", "rate_
 class Diagnosis:
     """What a failure is that a program told: its kind, and the ``reason`` in the program's words.
 
-    ``retry_at`` is the unix time from which it may work again, ``status`` the HTTP status.
+    Without a kind nothing is known of it. ``retry_at`` is the unix time from which it may work
+    again, ``status`` the HTTP status.
     """
 
-    kind: AgentErrorKind
+    kind: AgentErrorKind | None
     reason: str
     retry_at: float | None = None
     status: int | None = None

@@ -138,7 +138,7 @@ class TurnState:
         }
         return AgentReply(**known | more)
 
-    def error(self, kind: AgentErrorKind, reason: str) -> AgentError:
+    def error(self, kind: AgentErrorKind | None, reason: str) -> AgentError:
         """A failure, with what is known of the turn, and what a person can do."""
         return AgentError(
             self.turn.agent,
@@ -148,7 +148,7 @@ class TurnState:
             text=self.text,
             usage=self.usage,
             model=self.model,
-            hint=self.program.hints.get(kind, ""),
+            hint=self.program.hints.get(kind, "") if kind else "",
         )
 
     def failed(self, diagnosis: Diagnosis, ending: Ending) -> AgentError:
