@@ -13,10 +13,10 @@ from typing import Any
 import anyio
 import pytest
 
-from handrail.agents.transport.cli import run_cli
+from handrail.agents.transport.cli import Lines
 from handrail.agents.transport.parser import Ending
 from handrail.agents.transport.programs import Program
-from handrail.agents.transport.turn import attributed, finished_notice
+from handrail.agents.transport.turn import attributed, finished_notice, run_turn
 from handrail.errors import AgentError, CommandNotFound
 from handrail.model.agent_options import AgentOptions
 from handrail.model.events import (
@@ -112,12 +112,11 @@ def ask(turn: AgentTurn, parser: Words) -> Callable[..., Any]:
         emit = options.pop("emit", turn.emit)
         at = options.pop("at", 1e9)
         with anyio.fail_after(30):
-            return await run_cli(
+            return await run_turn(
                 replace(turn, emit=emit, now=lambda: at),
                 ["/bin/sh", "-c", script] if isinstance(script, str) else script,
-                parser,
+                Lines(parser, b"the prompt\n"),
                 Program("agent", "npm install -g agent"),
-                stdin=b"the prompt\n",
                 env=None,
                 options=AgentOptions(cwd=cwd, **options),
                 grace_s=grace_s,

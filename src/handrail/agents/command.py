@@ -11,10 +11,10 @@ from typing import Any, ClassVar
 
 import attrs
 
-from handrail.agents.transport.cli import child_environment, run_cli
+from handrail.agents.transport.cli import Lines, child_environment
 from handrail.agents.transport.parser import Ending, Stop, words_of_exit
 from handrail.agents.transport.programs import Program
-from handrail.agents.transport.turn import Patience
+from handrail.agents.transport.turn import Patience, run_turn
 from handrail.errors import AgentErrorKind
 from handrail.model.agent_options import AgentOptions
 from handrail.model.events import AgentMessage, Notice
@@ -189,15 +189,15 @@ class CommandBackend:
         """
         options = turn.options.over(self.options)
         patience = _patience(options)
-        return await run_cli(
+        parser = CommandParser(turn, self.name, patience)
+        return await run_turn(
             turn,
             self.argv,
-            CommandParser(turn, self.name, patience),
+            Lines(parser, turn.prompt.encode("utf-8", "replace"), keep_ends=True),
             Program(self.name, install=None),
             env=child_environment(options),
             options=options,
             patience=patience,
-            keep_ends=True,
         )
 
 

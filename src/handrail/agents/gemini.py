@@ -15,11 +15,11 @@ from collections.abc import Iterable, Iterator
 import attrs
 
 from handrail.agents.transport.cli import (
+    Lines,
     added_folders,
     child_environment,
     private_files,
     probe_program,
-    run_cli,
     unblank,
 )
 from handrail.agents.transport.failures import (
@@ -41,6 +41,7 @@ from handrail.agents.transport.loose_json import (
 )
 from handrail.agents.transport.parser import Ending
 from handrail.agents.transport.programs import GEMINI
+from handrail.agents.transport.turn import run_turn
 from handrail.agents.transport.turn_state import EventReader
 from handrail.errors import AgentErrorKind
 from handrail.model.agent_options import NO_OPTIONS, PERMISSIONS, AgentOptions
@@ -89,12 +90,11 @@ class GeminiBackend:
         system = options.system_prompt
         with private_files("gemini") as put:
             more = {} if system is None else {"GEMINI_SYSTEM_MD": put("system.md", system)}
-            return await run_cli(
+            return await run_turn(
                 turn,
                 gemini_argv(self.executable, turn, options),
-                GeminiParser(turn, model=options.profile_and_model[1]),
+                Lines(GeminiParser(turn, model=options.profile_and_model[1]), unblank(turn.prompt)),
                 GEMINI,
-                stdin=unblank(turn.prompt),
                 env=child_environment(options, add=_QUIET | more),
                 options=options,
             )

@@ -15,9 +15,9 @@ from email.utils import parsedate_to_datetime
 import attrs
 
 from handrail.agents.transport.cli import (
+    Lines,
     child_environment,
     probe_program,
-    run_cli,
     unblank,
 )
 from handrail.agents.transport.failures import (
@@ -39,6 +39,7 @@ from handrail.agents.transport.loose_json import (
 from handrail.agents.transport.parser import Ending
 from handrail.agents.transport.programs import OPENCODE
 from handrail.agents.transport.reset_times import reset_time
+from handrail.agents.transport.turn import run_turn
 from handrail.agents.transport.turn_state import EventReader
 from handrail.errors import AgentErrorKind
 from handrail.model.agent_options import NO_OPTIONS, AgentOptions
@@ -85,12 +86,11 @@ class OpencodeBackend:
             AgentError: there was none, with the reason and its kind.
         """
         options = turn.options.over(self.options)
-        return await run_cli(
+        return await run_turn(
             turn,
             opencode_argv(self.executable, turn, options),
-            OpencodeParser(turn, model=options.profile_and_model[1]),
+            Lines(OpencodeParser(turn, model=options.profile_and_model[1]), unblank(turn.prompt)),
             OPENCODE,
-            stdin=unblank(turn.prompt),
             env=child_environment(options, add=_QUIET),
             options=options,
         )

@@ -15,7 +15,8 @@ from handrail.agents.transport.cli import (
     working_folder,
 )
 from handrail.agents.transport.programs import Program
-from handrail.agents.transport.rpc import own_version, run_rpc
+from handrail.agents.transport.rpc import Messages, own_version
+from handrail.agents.transport.turn import run_turn
 from handrail.errors import DefinitionError
 from handrail.model.agent_options import NO_OPTIONS, PERMISSIONS, AgentOptions
 from handrail.ports.agent import AgentReply, AgentTurn, Capabilities, Probe
@@ -80,10 +81,10 @@ class AcpBackend:
             AgentError: it did not, or it failed, with the reason and its kind.
         """
         options = turn.options.over(self.options)
-        return await run_rpc(
+        return await run_turn(
             turn,
             self._command(options),
-            self._dialogue(turn, options),
+            Messages(self._dialogue(turn, options)),
             Program(self.name, self.install),
             env=child_environment(options, add=self._added(options)),
             options=options,

@@ -13,15 +13,15 @@ import attrs
 
 from handrail.agents.claude.protocol import ClaudeTurn
 from handrail.agents.transport.cli import (
+    Lines,
     Put,
     child_environment,
     private_files,
     probe_program,
-    run_cli,
     unblank,
 )
 from handrail.agents.transport.programs import CLAUDE
-from handrail.agents.transport.turn import patience_of
+from handrail.agents.transport.turn import patience_of, run_turn
 from handrail.errors import DefinitionError
 from handrail.model.agent_options import NO_OPTIONS, OPTION_NAMES, PERMISSIONS, AgentOptions
 from handrail.model.events import AgentFinished, AgentSessionStarted, AgentUsage, Notice
@@ -275,12 +275,11 @@ class ClaudeBackend:
             variables = claude_variables(
                 options, max_retries=self.max_retries, is_root=os.geteuid() == 0
             )
-            return await run_cli(
+            return await run_turn(
                 turn,
                 argv,
-                ClaudeTurn(turn),
+                Lines(ClaudeTurn(turn), unblank(turn.prompt)),
                 CLAUDE,
-                stdin=unblank(turn.prompt),
                 env=child_environment(options, drop=_NESTED, add=variables),
                 options=options,
                 patience=replace(patience_of(options), alone_s=_ALONE_S),

@@ -19,9 +19,9 @@ from handrail.agents.transport.cli import (
 )
 from handrail.agents.transport.loose_json import NOTHING, object_in
 from handrail.agents.transport.programs import CODEX, codex_home
-from handrail.agents.transport.rpc import own_version, run_rpc
+from handrail.agents.transport.rpc import Messages, own_version
 from handrail.agents.transport.strict_schema import strict_schema
-from handrail.agents.transport.turn import GRACE_S, finished_notice
+from handrail.agents.transport.turn import finished_notice, run_turn
 from handrail.model.agent_options import NO_OPTIONS, PERMISSIONS, AgentOptions
 from handrail.model.launch import AgentError
 from handrail.ports.agent import AgentReply, AgentTurn, Capabilities, Probe
@@ -114,14 +114,13 @@ class CodexBackend:
         except AgentError as error:
             turn.emit(finished_notice(turn.path, error))
             raise
-        return await run_rpc(
+        return await run_turn(
             turn,
             [self.executable, *_ARGUMENTS, *(options.extra_args or ())],
-            dialogue,
+            Messages(dialogue),
             CODEX,
             env=child_environment(options),
             options=options,
-            grace_s=GRACE_S,
         )
 
     async def probe(self) -> Probe:

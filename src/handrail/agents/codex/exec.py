@@ -14,12 +14,12 @@ from handrail.agents.codex.errors import diagnosed
 from handrail.agents.codex.settings import mcp_settings
 from handrail.agents.codex.turn import RETRY, CodexTurn
 from handrail.agents.transport.cli import (
+    Lines,
     Put,
     added_folders,
     child_environment,
     private_files,
     probe_program,
-    run_cli,
     unblank,
     working_folder,
 )
@@ -33,7 +33,7 @@ from handrail.agents.transport.loose_json import (
 from handrail.agents.transport.parser import Ending
 from handrail.agents.transport.programs import CODEX
 from handrail.agents.transport.strict_schema import strict_schema
-from handrail.agents.transport.turn import finished_notice
+from handrail.agents.transport.turn import finished_notice, run_turn
 from handrail.agents.transport.turn_state import EventReader, added_since, usage_in
 from handrail.model.agent_options import NO_OPTIONS, AgentOptions
 from handrail.model.events import AgentUsage, Notice
@@ -202,12 +202,11 @@ class CodexExecBackend:
             except AgentError as error:
                 turn.emit(finished_notice(turn.path, error))
                 raise
-            return await run_cli(
+            return await run_turn(
                 turn,
                 argv,
-                parser,
+                Lines(parser, unblank(turn.prompt)),
                 CODEX,
-                stdin=unblank(turn.prompt),
                 env=child_environment(options),
                 options=options,
             )

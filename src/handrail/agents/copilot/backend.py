@@ -14,13 +14,14 @@ import attrs
 
 from handrail.agents.copilot.stream import CopilotParser
 from handrail.agents.transport.cli import (
+    Lines,
     added_folders,
     child_environment,
     probe_program,
-    run_cli,
     unblank,
 )
 from handrail.agents.transport.programs import COPILOT, json_file
+from handrail.agents.transport.turn import run_turn
 from handrail.model.agent_options import NO_OPTIONS, PERMISSIONS, AgentOptions
 from handrail.ports.agent import AgentReply, AgentTurn, Capabilities, Probe
 
@@ -70,12 +71,11 @@ class CopilotBackend:
                 model=options.profile_and_model[1],
                 report=lambda: json_file(report),
             )
-            return await run_cli(
+            return await run_turn(
                 turn,
                 copilot_argv(self.executable, turn, options, session=session, folder=folder),
-                parser,
+                Lines(parser, unblank(turn.prompt)),
                 COPILOT,
-                stdin=unblank(turn.prompt),
                 env=child_environment(options, add={"COPILOT_AUTO_UPDATE": "false"}),
                 options=options,
             )

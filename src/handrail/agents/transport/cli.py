@@ -17,11 +17,10 @@ import anyio
 
 from handrail.agents.transport.parser import TurnParser
 from handrail.agents.transport.programs import Program
-from handrail.agents.transport.turn import GRACE_S, Patience, patience_of, run_turn
 from handrail.errors import CommandNotFound
 from handrail.model.agent_options import AgentOptions
 from handrail.model.events import Notice
-from handrail.ports.agent import AgentReply, AgentTurn, Probe
+from handrail.ports.agent import Probe
 from handrail.system.live import Line
 from handrail.system.run import CommandNotStarted, run_process
 
@@ -31,58 +30,30 @@ def unblank(prompt: str) -> bytes:
     return (prompt if prompt.strip() else "Continue.").encode("utf-8", "replace")
 
 
-async def run_cli(
-    turn: AgentTurn,
-    argv: Sequence[str] | str,
-    parser: TurnParser,
-    program: Program,
-    *,
-    stdin: bytes | None = None,
-    env: Mapping[str, str] | None,
-    options: AgentOptions,
-    grace_s: float = GRACE_S,
-    patience: Patience | None = None,
-    keep_ends: bool = False,
-) -> AgentReply:
-    """The parser's answer to one turn, after the program and all it started have ended.
-
-    ``stdin`` is all that it is asked (None: the prompt), ``env`` its whole environment (None: this
-    process's). Of ``options`` only the working folder and the timeouts are looked at, and with
-    ``patience`` not even these. With ``keep_ends`` the parser is fed each line of stdout with what
-    ended it. Emits all that is heard, and last ``AgentFinished``, also on failure and cancellation.
-
-    Raises:
-        AgentError: there is no answer, or the program cannot be started.
-    """
-    asked = turn.prompt.encode("utf-8", "replace") if stdin is None else stdin
-    return await run_turn(
-        turn,
-        argv,
-        _Lines(parser, asked, keep_ends=keep_ends),
-        program,
-        env=env,
-        cwd=options.cwd,
-        patience=patience or patience_of(options, grace_s=grace_s),
-    )
-
-
 @dataclass(frozen=True, slots=True)
-class _Lines:
-    """The voice of a program that is asked once: it is heard, and never answered."""
+class Lines:
+    """The voice of a program that is asked once, on its stdin: it is heard, and never answered.
+
+    With ``keep_ends`` the parser is fed each line of stdout with what ended it.
+    """
 
     reader: TurnParser
     stdin: bytes
-    keep_ends: bool
+    keep_ends: bool = False
+    interrupt_s: float = 0.0
 
     def start(self) -> Sequence[bytes]:
+        """Nothing: all is on its stdin."""
         return ()
 
     def heard(self, line: Line, /) -> tuple[Iterable[Notice], Iterable[bytes]]:
+        """What a line means."""
         if line.stream == "stderr":
             return self.reader.feed_stderr(line.data), ()
         return self.reader.feed(line.data + line.end if self.keep_ends else line.data), ()
 
     def interrupt(self) -> Sequence[bytes]:
+        """Nothing: there are signals."""
         return ()
 
 

@@ -26,11 +26,9 @@ from handrail.agents.transport.loose_json import (
 )
 from handrail.agents.transport.parser import TurnReader
 from handrail.agents.transport.programs import Program
-from handrail.agents.transport.turn import GRACE_S, patience_of, run_turn
 from handrail.agents.transport.turn_state import TurnState
-from handrail.model.agent_options import AgentOptions
 from handrail.model.events import Notice
-from handrail.ports.agent import AgentReply, AgentTurn
+from handrail.ports.agent import AgentTurn
 from handrail.system.live import Line
 
 METHOD_NOT_FOUND = -32601
@@ -233,48 +231,24 @@ def own_version() -> str:
         return "0"
 
 
-async def run_rpc(
-    turn: AgentTurn,
-    argv: Sequence[str],
-    dialogue: Dialogue,
-    program: Program,
-    *,
-    env: Mapping[str, str] | None,
-    options: AgentOptions,
-    grace_s: float = GRACE_S,
-) -> AgentReply:
-    """The dialogue's answer to one turn, after the program and all it started have ended.
-
-    ``env`` is its whole environment (None: this process's). Of ``options`` only the working folder
-    and the timeouts are looked at. A program that does not go within ``grace_s`` seconds when its
-    stdin ends is sent signals. Emits all that is heard and sent, and last ``AgentFinished``, also
-    on failure and cancellation.
-
-    Raises:
-        AgentError: there is no answer, or the program cannot be started.
-    """
-    return await run_turn(
-        turn,
-        argv,
-        _Messages(dialogue),
-        program,
-        env=env,
-        cwd=options.cwd,
-        patience=patience_of(options, grace_s=grace_s, interrupt_s=INTERRUPT_S),
-    )
-
-
 @dataclass(frozen=True, slots=True)
-class _Messages:
+class Messages:
     """The voice of a dialogue: messages go both ways, until its stdin is closed."""
 
     reader: Dialogue
     stdin: None = None
 
+    @property
+    def interrupt_s(self) -> float:
+        """How long a program may take to end its turn when it is asked to."""
+        return INTERRUPT_S
+
     def start(self) -> Iterable[bytes]:
+        """The messages that are sent first."""
         return map(encode, self.reader.start())
 
     def heard(self, line: Line, /) -> tuple[Iterable[Notice], Iterable[bytes]]:
+        """What a message means, and what is sent because of it."""
         if line.stream == "stderr":
             return (), ()
         said = list(self.reader.received(object_of(line.data)))
@@ -282,4 +256,5 @@ class _Messages:
         return notices, [encode(one) for one in said if isinstance(one, dict)]
 
     def interrupt(self) -> Sequence[bytes]:
+        """The messages that are sent to end the turn early."""
         return [encode(message) for message in self.reader.interrupt()]

@@ -219,6 +219,11 @@ class Voice(Protocol):
         """All that the program reads; None: it is talked with while it works."""
         ...
 
+    @property
+    def interrupt_s(self) -> float:
+        """How long it may take to end its turn when it is asked to."""
+        ...
+
     def start(self) -> Iterable[bytes]:
         """The lines that are sent first."""
         ...
@@ -239,22 +244,26 @@ async def run_turn(
     program: Program,
     *,
     env: Mapping[str, str] | None,
-    cwd: str | os.PathLike[str] | None,
-    patience: Patience,
+    options: AgentOptions,
+    grace_s: float = GRACE_S,
+    patience: Patience | None = None,
 ) -> AgentReply:
     """The answer to one turn, after the program and all it started have ended.
 
-    ``env`` is its whole environment (None: this process's). Emits all that is heard and sent, and
-    last ``AgentFinished``, also on failure and cancellation.
+    ``env`` is its whole environment (None: this process's). Of ``options`` only the working folder
+    and the timeouts are looked at, with ``patience`` not even these. A program that has said that
+    it is done, and does not go within ``grace_s`` seconds, is sent signals. Emits all that is heard
+    and sent, and last ``AgentFinished``, also on failure and cancellation.
 
     Raises:
         AgentError: there is no answer, or the program cannot be started.
     """
+    patience = patience or patience_of(options, grace_s=grace_s, interrupt_s=voice.interrupt_s)
     talk = _Talk(turn, voice, patience)
     try:
-        reply = await talk.hold(argv, env=env, cwd=cwd)
+        reply = await talk.hold(argv, env=env, cwd=options.cwd)
     except (CommandNotFound, CommandNotStarted) as error:
-        refused = start_error(turn.agent, error, cwd, program)
+        refused = start_error(turn.agent, error, options.cwd, program)
         # What was there before may be updating itself.
         now = (turn.now or time.time)()
         if refused.kind == "not_installed" and _may_come_back(_known(argv, env), now):
