@@ -13,7 +13,6 @@ from handrail.agents.transport.parser import Ending
 from handrail.model.events import (
     AgentMessage,
     AgentRetry,
-    AgentToolStarted,
 )
 from handrail.ports.agent import AgentTurn
 from tests.agents.recorded import (
@@ -99,12 +98,6 @@ def test_a_whole_message_is_told_once() -> None:
     assert [one.text for one in of_type(played.notices, AgentMessage)] == ["he", "llo"]
     assert played.reply.text == "hello"
     assert said(piece("one", delta=False), piece("two", delta=False), DONE).reply.text == "two"
-
-
-def test_a_tool_that_is_told_twice_starts_once() -> None:
-    """A call is at work until its result comes, however often it is told."""
-    use = {"type": "tool_use", "tool_id": "t", "tool_name": "n"}
-    assert len(of_type(said(use, use).notices, AgentToolStarted)) == 1
 
 
 def test_an_error_inside_an_error_is_the_reason() -> None:

@@ -13,20 +13,12 @@ from handrail.agents.opencode import (
     retry_at_of,
 )
 from handrail.agents.transport.parser import Ending
-from handrail.model.events import (
-    AgentToolCompleted,
-)
-from handrail.model.results import Usage
 from tests.agents.recorded import (
     NOW,
     Played,
-    of_type,
     play,
-    recorded,
     turn_of,
 )
-
-ONE_STEP = Usage(1900, 25, 0.00522, None, 400, 300, 0, "reply")
 
 
 @pytest.mark.parametrize(
@@ -96,16 +88,6 @@ def said(*events: Any, ending: Ending | None = None) -> Played:
     return play(OpencodeParser(turn_of()), [lines.encode()], ending or Ending(0, now=NOW))
 
 
-def test_a_session_has_used_what_it_had_and_the_turn() -> None:
-    """Opencode tells a turn's counts: those of the session are their sum."""
-    turn = turn_of(session="ses_1", session_usage=ONE_STEP)
-    reply = play(OpencodeParser(turn), [recorded("opencode", "text")], Ending(0, now=NOW)).reply
-    assert (reply.usage, reply.session_usage) == (ONE_STEP, ONE_STEP + ONE_STEP)
-    unknown = turn_of(session="ses_1")
-    reply = play(OpencodeParser(unknown), [recorded("opencode", "text")], Ending(0, now=NOW)).reply
-    assert (reply.usage, reply.session_usage) == (ONE_STEP, None)
-
-
 STOPPED = {"type": "step_finish", "part": {"reason": "stop"}}
 
 
@@ -132,15 +114,6 @@ def test_an_abortion_by_a_watchdog_is_a_timeout() -> None:
     over = {"type": "error", "error": {"name": "MessageAbortedError", "data": {}}}
     assert said(over).error.kind == "interrupted"
     assert said(over, ending=Ending(-2, "idle_timeout", now=NOW)).error.kind == "timeout"
-
-
-def test_a_tool_that_is_told_twice_ran_once() -> None:
-    """A call has one end, however often it is told."""
-    use = {
-        "type": "tool_use",
-        "part": {"callID": "c", "tool": "t", "state": {"status": "completed"}},
-    }
-    assert len(of_type(said(use, use).notices, AgentToolCompleted)) == 1
 
 
 def test_a_tool_that_is_not_allowed_is_a_wrong_setting() -> None:
