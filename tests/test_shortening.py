@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handrail.agents.api.errors import failure_of
+from handrail.agents.api.errors import diagnosed
 from handrail.agents.command import KEPT_BYTES, CommandParser
 from handrail.agents.conversation import Digest
 from handrail.agents.prompt import both_ends
@@ -181,7 +181,7 @@ CUTTERS: dict[str, tuple[Callable[[str], Any], int]] = {
     "spawn": (not_spawned, 80),
     "malformed JSON": (not_found, 30),
     "stderr of an agent": (lambda text: said_on_stderr(Ending(1, stderr=text)), 300),
-    "model API": (lambda text: failure_of(RuntimeError(text)).reason, 600),
+    "model API": (lambda text: diagnosed(RuntimeError(text)).reason, 600),
     "both ends": (lambda text: both_ends(text, 1_000), 500),
     "repr": (lambda text: short_repr([text]), 80),
     "no step": (lambda text: not_a_step([text], "here"), 80),

@@ -80,12 +80,19 @@ class Held:
         return (self.notices, self.sent, told, self.finished, self.open_tools)
 
 
+def tell(dialogue: Dialogue, message: object) -> tuple[list[Notice], list[Any]]:
+    """What a message means, and what is sent because of it."""
+    said = list(dialogue.received(message))
+    answers = [one for one in said if isinstance(one, dict)]
+    return [one for one in said if not isinstance(one, dict)], answers
+
+
 def hold(dialogue: Dialogue, messages: Iterable[object], ending: Ending = EXITED) -> Held:
     """What a dialogue makes of these messages."""
     notices: list[Notice] = []
     told: list[Any] = list(dialogue.start())
     for message in messages:
-        more, answers = dialogue.received(message)
+        more, answers = tell(dialogue, message)
         notices += more
         told += answers
     finished, open_tools = dialogue.finished, dialogue.open_tools

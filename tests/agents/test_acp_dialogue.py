@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from handrail.agents.acp.dialogue import AcpDialogue
-from handrail.agents.codex.items import NETWORK_WAITS
+from handrail.agents.codex.turn import NETWORK_WAITS
 from handrail.agents.transport.parser import Ending
 from handrail.model.agent_options import AgentOptions
 from handrail.model.events import (
@@ -21,7 +21,7 @@ from handrail.model.events import (
 from handrail.model.results import Usage
 from tests.agents.readings import conversations
 from tests.agents.recorded import NOW, of_type, turn_of
-from tests.agents.rpc_recorded import Held, hold, received
+from tests.agents.rpc_recorded import Held, hold, received, tell
 
 INIT = {"id": 1, "result": {"protocolVersion": 1, "agentCapabilities": {}}}
 
@@ -113,8 +113,8 @@ def test_a_level_allows_what_it_says(level: Any, kind: str, path: str, is_allowe
     call = {"toolCallId": "c", "kind": kind, "title": "x", "locations": [{"path": path}]}
     offered = [{"optionId": "y", "kind": "allow_once"}, {"optionId": "n", "kind": "reject_once"}]
     params = {"sessionId": "s1", "toolCall": call, "options": offered}
-    notices, messages = asked.received(
-        {"id": 0, "method": "session/request_permission", "params": params}
+    notices, messages = tell(
+        asked, {"id": 0, "method": "session/request_permission", "params": params}
     )
     assert messages[0]["result"]["outcome"]["optionId"] == ("y" if is_allowed else "n")
     assert of_type(notices, AgentPermission)[0].decision == ("allowed" if is_allowed else "denied")
@@ -123,7 +123,7 @@ def test_a_level_allows_what_it_says(level: Any, kind: str, path: str, is_allowe
 @pytest.mark.parametrize("method", ["fs/read_text_file", "terminal/create", "new/question"])
 def test_what_was_not_offered_is_refused(method: str) -> None:
     """Files and terminals are not offered to agents, and unknown questions get an answer too."""
-    notices, messages = dialogue().received({"id": 8, "method": method, "params": {}})
+    notices, messages = tell(dialogue(), {"id": 8, "method": method, "params": {}})
     assert notices == []
     assert (messages[0]["id"], messages[0]["error"]["code"]) == (8, -32601)
 
@@ -574,14 +574,14 @@ def test_a_turn_is_cancelled_in_its_session() -> None:
     """A cancellation names the session; questions that come after it are cancelled too."""
     asked = dialogue()
     asked.start()
-    asked.received(INIT)
+    tell(asked, INIT)
     assert asked.interrupt() == []
-    asked.received(opened())
+    tell(asked, opened())
     (told,) = asked.interrupt()
     assert told == {"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": "s1"}}
-    _, messages = asked.received({"id": 5, "method": "session/request_permission", "params": {}})
+    _, messages = tell(asked, {"id": 5, "method": "session/request_permission", "params": {}})
     assert messages[0]["result"] == {"outcome": {"outcome": "cancelled"}}
-    asked.received(ended("cancelled"))
+    tell(asked, ended("cancelled"))
     assert asked.interrupt() == []
 
 

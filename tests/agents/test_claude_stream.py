@@ -458,12 +458,6 @@ def test_a_lone_result_object_is_enough() -> None:
     )
 
 
-def test_the_session_of_a_launch_that_said_nothing_is_the_resumed_one() -> None:
-    """What was to be gone on in can still be; a copy that was not made is not known."""
-    assert say(turn=turn_of(session="old")).error.session == "old"
-    assert say(turn=turn_of(session="old", fork=True)).error.session is None
-
-
 BEFORE = calls(1)
 
 

@@ -13,9 +13,10 @@ from typing import Any
 import anyio
 import pytest
 
-from handrail.agents.transport.cli import run_cli
+from handrail.agents.transport.cli import Lines
 from handrail.agents.transport.parser import Ending
-from handrail.agents.transport.turn import attributed, finished_notice
+from handrail.agents.transport.programs import Program
+from handrail.agents.transport.turn import attributed, finished_notice, run_turn
 from handrail.errors import AgentError, CommandNotFound
 from handrail.model.agent_options import AgentOptions
 from handrail.model.events import (
@@ -111,16 +112,13 @@ def ask(turn: AgentTurn, parser: Words) -> Callable[..., Any]:
         emit = options.pop("emit", turn.emit)
         at = options.pop("at", 1e9)
         with anyio.fail_after(30):
-            return await run_cli(
+            return await run_turn(
                 replace(turn, emit=emit, now=lambda: at),
                 ["/bin/sh", "-c", script] if isinstance(script, str) else script,
-                parser,
-                stdin=b"the prompt\n",
+                Lines(parser, b"the prompt\n"),
+                Program("agent", "npm install -g agent"),
                 env=None,
-                cwd=cwd,
-                options=AgentOptions(**options),
-                program="agent",
-                install="npm install -g agent",
+                options=AgentOptions(cwd=cwd, **options),
                 grace_s=grace_s,
             )
 

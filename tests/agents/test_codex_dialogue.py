@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from handrail.agents.codex.dialogue import CodexDialogue
-from handrail.agents.codex.items import NETWORK_WAITS
+from handrail.agents.codex.turn import NETWORK_WAITS
 from handrail.agents.transport.parser import Ending
 from handrail.model.agent_options import AgentOptions
 from handrail.model.events import (
@@ -22,7 +22,7 @@ from handrail.model.events import (
 )
 from handrail.model.results import Usage
 from tests.agents.recorded import of_type, turn_of
-from tests.agents.rpc_recorded import EXITED, Held, hold, received, sent
+from tests.agents.rpc_recorded import EXITED, Held, hold, received, sent, tell
 
 HELLO = "Hello from the stub: naïve ✓ 🙂 done."
 ONE_CALL = Usage(
@@ -90,7 +90,7 @@ def test_a_retry_is_told_and_waited_for() -> None:
     waits: list[float] = []
     talk.start()
     for message in said("rate_limit_sse_retry"):
-        notices, _ = talk.received(message)
+        notices, _ = tell(talk, message)
         waits += [talk.patience_s for _ in of_type(notices, AgentRetry)]
         got += of_type(notices, AgentRetry)
     assert [(retry.attempt, retry.delay_s) for retry in got] == [(1, 1.5)]
@@ -142,14 +142,14 @@ def test_every_question_has_an_answer(method: str, params: Any, denied: Any, all
     """What codex may ask is answered in the form of that question, and told."""
     for level, result in ((None, denied), ("full", allowed)):
         talk = dialogue(AgentOptions(permission=level))
-        notices, messages = talk.received({"id": "q", "method": method, "params": params})
+        notices, messages = tell(talk, {"id": "q", "method": method, "params": params})
         assert messages == [{"jsonrpc": "2.0", "id": "q", "result": result}]
         assert len(of_type(notices, AgentPermission)) == 1
 
 
 def test_an_unknown_question_is_refused() -> None:
     """What is not known to be asked is refused, so that codex does not wait for it."""
-    notices, messages = dialogue().received({"id": 9, "method": "new/question", "params": {}})
+    notices, messages = tell(dialogue(), {"id": 9, "method": "new/question", "params": {}})
     assert notices == []
     assert messages[0]["id"] == 9
     assert messages[0]["error"]["code"] == -32601
@@ -311,13 +311,13 @@ def test_a_turn_is_interrupted_by_its_id() -> None:
     for message in said("interrupt"):
         if message.get("method") == "turn/completed":
             break
-        talk.received(message)
+        tell(talk, message)
     (asked,) = talk.interrupt()
     (then,) = (
         m for m in sent("codex_rpc", "appserver_interrupt") if m["method"] == "turn/interrupt"
     )
     assert (asked["method"], asked["params"]) == (then["method"], then["params"])
-    talk.received(message)
+    tell(talk, message)
     assert talk.interrupt() == []
 
 

@@ -121,12 +121,6 @@ def test_a_message_that_comes_twice_is_told_once() -> None:
     assert say(event, event).notices == (AgentMessage("s", "x"),)
 
 
-def test_a_fork_has_a_session_of_its_own() -> None:
-    """The session of a fork that did not start is not the one that was to be forked."""
-    assert say(turn=turn_of(session="old", fork=True)).error.session is None
-    assert say(turn=turn_of(session="old")).error.session == "old"
-
-
 def test_half_characters_are_made_whole() -> None:
     """Half a surrogate pair, which cannot be written down, becomes a replacement."""
     played = say({"type": "item.completed", "item": {"type": "agent_message", "text": "a\ud83d"}})

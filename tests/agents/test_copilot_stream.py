@@ -94,21 +94,6 @@ def test_a_start_that_copilot_refuses_is_a_wrong_setting(case: str) -> None:
     assert error.reason.startswith("copilot exited with 1: ")
 
 
-@pytest.mark.parametrize(
-    "said", ["No session, task, or name matched 'x'.", "Session not found: x", "No session found"]
-)
-def test_a_session_that_is_gone_is_found_out(said: str) -> None:
-    """However copilot says that it has no such session, there is none to go on in."""
-    error = say(turn=turn_of(session="x"), ending=Ending(1, stderr=f"Error: {said}")).error
-    assert (error.kind, error.session) == ("bad_request", None)
-
-
-def test_no_login_is_found_out() -> None:
-    """A refusal that speaks of logging in is a matter of the login."""
-    ending = Ending(1, stderr="Error: No authentication information found. Run /login.", now=NOW)
-    assert say(ending=ending).error.kind == "auth"
-
-
 def test_the_session_is_told_with_its_model() -> None:
     """The chosen id is told once, as soon as copilot turns to the prompt."""
     first = read("text", session="e59af6b0-516f-4306-b1dd-766a610849c3").notices[0]
@@ -386,4 +371,4 @@ def test_faults_have_kinds(fault: Fault, kind: str) -> None:
 def test_time_that_was_waited_is_no_reset_time() -> None:
     """How long copilot waited between its retries does not say when to try again."""
     fault = Fault("rate_limit", message="retried 5 times (total retry wait time: 5.50 seconds)")
-    assert fault.retry_at(NOW) is None
+    assert fault.diagnosed(NOW).retry_at is None

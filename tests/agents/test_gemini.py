@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from handrail.agents.gemini import GeminiBackend, GeminiParser, kind_of_failure
+from handrail.agents.gemini import GeminiParser, diagnosed
+from handrail.agents.transport.failures import Diagnosis
 from handrail.agents.transport.parser import Ending
-from handrail.model.agent_options import AgentOptions
 from handrail.model.events import (
     AgentMessage,
     AgentRetry,
-    AgentToolStarted,
 )
 from handrail.ports.agent import AgentTurn
-from tests.agents.fake_program import install, path_with
 from tests.agents.recorded import (
     NOW,
     Played,
@@ -27,7 +24,6 @@ from tests.agents.recorded import (
     recorded,
     turn_of,
 )
-from tests.leftovers import nothing_left
 
 
 def read(case: str, turn: AgentTurn | None = None, stopped: Any = None) -> Played:
@@ -67,13 +63,13 @@ def read(case: str, turn: AgentTurn | None = None, stopped: Any = None) -> Playe
 )
 def test_messages_have_kinds(message: str, kind: str) -> None:
     """A daily quota opens again, money does not, and a server's error is one whatever it says."""
-    assert kind_of_failure({"type": "unknown", "message": message})[0] == kind
+    assert diagnosed({"type": "unknown", "message": message}, NOW).kind == kind
 
 
 def test_a_type_counts_before_words() -> None:
     """An error with a type of its own is not read."""
     error = {"type": "FatalTurnLimitedError", "message": "quota"}
-    assert kind_of_failure(error) == ("max_turns", None)
+    assert diagnosed(error, NOW) == Diagnosis("max_turns", "quota")
 
 
 def said(*events: Any, ending: Ending | None = None) -> Played:
@@ -102,12 +98,6 @@ def test_a_whole_message_is_told_once() -> None:
     assert [one.text for one in of_type(played.notices, AgentMessage)] == ["he", "llo"]
     assert played.reply.text == "hello"
     assert said(piece("one", delta=False), piece("two", delta=False), DONE).reply.text == "two"
-
-
-def test_a_tool_that_is_told_twice_starts_once() -> None:
-    """A call is at work until its result comes, however often it is told."""
-    use = {"type": "tool_use", "tool_id": "t", "tool_name": "n"}
-    assert len(of_type(said(use, use).notices, AgentToolStarted)) == 1
 
 
 def test_an_error_inside_an_error_is_the_reason() -> None:
@@ -183,44 +173,3 @@ def test_retries_are_read_from_stderr() -> None:
     assert parser.patience_s > 5
     parser.feed(b'{"type": "message"}')
     assert parser.patience_s == 0
-
-
-@pytest.mark.anyio
-async def test_options_are_arguments(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_id: str
-) -> None:
-    """The prompt goes to stdin, a system prompt to a file, the rest into arguments."""
-    monkeypatch.setenv("PATH", path_with(tmp_path))
-    gemini = install(tmp_path, "gemini", recorded("gemini", "text"))
-    options = AgentOptions(
-        model="m", permission="full", system_prompt="Be brief.", cwd=str(tmp_path), add_dirs=("d",)
-    )
-    with nothing_left(run_id):
-        reply = await GeminiBackend(options=options).complete(turn_of(run_id=run_id, session="x"))
-    assert reply.text.startswith("Hello")
-    assert gemini.argv == [
-        *("--output-format", "stream-json", "--skip-trust", "-m", "m", "--approval-mode", "yolo"),
-        *("--include-directories", str(tmp_path / "d"), "--resume=x"),
-    ]
-    assert gemini.call["stdin"] == "Say hello."
-    assert gemini.call["env"]["GEMINI_SYSTEM_MD"].endswith("system.md")
-    assert gemini.call["env"]["GEMINI_CLI_NO_RELAUNCH"] == "true"
-
-
-@pytest.mark.anyio
-async def test_probing_finds_program_version_and_login(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Without a model being asked: is gemini there, which one, does it have a login."""
-    monkeypatch.setenv("PATH", path_with(tmp_path))
-    monkeypatch.setenv("HOME", str(tmp_path))
-    for name in ("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI"):
-        monkeypatch.delenv(name, raising=False)
-    install(tmp_path, "gemini", version="0.61.0")
-    out = await GeminiBackend().probe()
-    assert (out.version, out.logged_in) == ("0.61.0", False)
-    (tmp_path / ".gemini").mkdir()
-    (tmp_path / ".gemini" / "settings.json").write_text('{"security": {"auth": {}}}', "utf-8")
-    assert (await GeminiBackend().probe()).logged_in is None
-    (tmp_path / ".gemini" / "oauth_creds.json").write_text('{"access_token": "x"}', "utf-8")
-    assert (await GeminiBackend().probe()).logged_in is True

@@ -3,35 +3,22 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from handrail.agents.opencode import (
-    OpencodeBackend,
     OpencodeParser,
-    kind_of_error,
+    diagnosed,
     retry_at_of,
 )
 from handrail.agents.transport.parser import Ending
-from handrail.model.agent_options import AgentOptions
-from handrail.model.events import (
-    AgentToolCompleted,
-)
-from handrail.model.results import Usage
-from tests.agents.fake_program import install, path_with
 from tests.agents.recorded import (
     NOW,
     Played,
-    of_type,
     play,
-    recorded,
     turn_of,
 )
-from tests.leftovers import nothing_left
-
-ONE_STEP = Usage(1900, 25, 0.00522, None, 400, 300, 0, "reply")
 
 
 @pytest.mark.parametrize(
@@ -77,7 +64,7 @@ def test_a_step_that_did_not_stop_is_no_answer(reason: str, kind: str) -> None:
 )
 def test_errors_have_kinds(name: str, data: dict[str, Any], kind: str) -> None:
     """The name counts before the status, the words only of a request that was refused."""
-    assert kind_of_error({"name": name, "data": data}) == kind
+    assert diagnosed({"name": name, "data": data}, NOW).kind == kind
 
 
 @pytest.mark.parametrize(
@@ -129,15 +116,6 @@ def test_an_abortion_by_a_watchdog_is_a_timeout() -> None:
     assert said(over, ending=Ending(-2, "idle_timeout", now=NOW)).error.kind == "timeout"
 
 
-def test_a_tool_that_is_told_twice_ran_once() -> None:
-    """A call has one end, however often it is told."""
-    use = {
-        "type": "tool_use",
-        "part": {"callID": "c", "tool": "t", "state": {"status": "completed"}},
-    }
-    assert len(of_type(said(use, use).notices, AgentToolCompleted)) == 1
-
-
 def test_a_tool_that_is_not_allowed_is_a_wrong_setting() -> None:
     """It ends well by its own account, and another launch would end the same."""
     state = {"status": "error", "error": "The user rejected permission to use this tool."}
@@ -155,39 +133,3 @@ def test_another_session_is_no_part_of_the_turn() -> None:
     other = {"sessionID": "p", "type": "text", "part": {"text": "theirs"}}
     assert said(text, {**STOPPED, "sessionID": "p"}).error.kind == "crashed"
     assert said(text, other, STOPPED).reply.text == "mine"
-
-
-@pytest.mark.anyio
-async def test_options_are_arguments(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_id: str
-) -> None:
-    """The prompt goes to stdin, options and session into arguments."""
-    monkeypatch.setenv("PATH", path_with(tmp_path))
-    opencode = install(tmp_path, "opencode", recorded("opencode", "text"))
-    options = AgentOptions(model="p/m", effort="high", permission="full", cwd=str(tmp_path))
-    turn = turn_of(run_id=run_id, session="ses_1", fork=True, session_usage=ONE_STEP)
-    with nothing_left(run_id):
-        reply = await OpencodeBackend(options=options).complete(turn)
-    assert (reply.usage, reply.session_usage) == (ONE_STEP, ONE_STEP + ONE_STEP)
-    assert opencode.argv == [
-        *("run", "--format", "json", "--thinking", "-m", "p/m", "--variant", "high", "--auto"),
-        *("-s", "ses_1", "--fork"),
-    ]
-    assert opencode.call["stdin"] == "Say hello."
-
-
-@pytest.mark.anyio
-async def test_probing_finds_program_version_and_login(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Without a model being asked: is opencode there, which one, is a login stored."""
-    monkeypatch.setenv("PATH", path_with(tmp_path))
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
-    install(tmp_path, "opencode", version="1.18.33")
-    out = await OpencodeBackend().probe()
-    assert (out.version, out.logged_in) == ("1.18.33", None)
-    folder = tmp_path / ".local" / "share" / "opencode"
-    folder.mkdir(parents=True)
-    (folder / "auth.json").write_text('{"anthropic": {"type": "api"}}', "utf-8")
-    assert (await OpencodeBackend().probe()).logged_in is True

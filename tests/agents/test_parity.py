@@ -24,16 +24,12 @@ from handrail.ports.agent import AgentBackend, AgentReply, AgentTurn, capabiliti
 from handrail.system.marker import carries, environ_of, live_pids
 from handrail.testing import plugin
 from handrail.testing.fake_programs import Dies, Fails, Garbage, Hangs, Says, Tool
-from tests.agents.fake_program import install, path_with
 from tests.agents.parity.lacks import USAGE_AFTER, has, kind_for
 from tests.agents.parity.stages import PROGRAMS, Stage, bare
-from tests.agents.recorded import ending_of
 
 Ask = Callable[..., Any]
 fake_cli = plugin.fake_cli  # where handrail is not installed pytest does not find it
 NAMES = [*PROGRAMS, "command", "api", "fake"]
-RECORDED = {"gemini": ("gemini", "bad_resume"), "opencode-run": ("opencode", "resume_3_bad")}
-"""How programs refuse a session that they do not have, on stderr."""
 ENDS = {
     "exit 1": Dies(after="start"),
     "exit 0": Dies(after="start", exit_code=0),
@@ -414,19 +410,6 @@ async def test_an_unknown_session_is_a_bad_request(name: str, ask: Ask, stage: A
     assert (told[-1].status, told[-1].kind, told[-1].session) == ("failed", "bad_request", None)
 
 
-@pytest.mark.parametrize("name", RECORDED)
-async def test_the_words_of_an_unknown_session_are_a_wrong_setting_where_none_was_asked_for(
-    name: str, ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They tell of a session only in a turn that was to go on in one."""
-    program, case = RECORDED[name]
-    ending = ending_of(program, case)
-    install(tmp_path, program, stderr=ending.stderr, code=ending.exit_code or 0)
-    monkeypatch.setenv("PATH", path_with(tmp_path))
-    error, _ = await ask(bare(name))
-    assert error.kind == "config"
-
-
 @every_backend
 async def test_what_is_not_there_is_not_installed(
     name: str, ask: Ask, monkeypatch: pytest.MonkeyPatch
@@ -440,6 +423,7 @@ async def test_what_is_not_there_is_not_installed(
         return
     assert isinstance(error, AgentError), error
     assert error.kind == "not_installed"
+    assert ("npm install -g" in error.hint) == (name in PROGRAMS)
     assert [(type(one), one.kind) for one in told] == [(ev.AgentFinished, "not_installed")]
 
 

@@ -26,17 +26,17 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-class Contract(BackendContract):
-    backend: str
-
-    @pytest.fixture
-    def before(self, tmp_path: Path) -> Iterator[Callable[..., AgentBackend]]:
+class TestPrograms(BackendContract):
+    @pytest.fixture(params=PROGRAMS)
+    def before(
+        self, request: pytest.FixtureRequest, tmp_path: Path
+    ) -> Iterator[Callable[..., AgentBackend]]:
         """A function of acts: the backend, with a program on PATH that does them in order."""
         with ExitStack() as programs:
 
             def made(*acts: Act) -> AgentBackend:
-                programs.enter_context(fake_cli(PROGRAMS[self.backend], acts, path=tmp_path))
-                return named(self.backend)
+                programs.enter_context(fake_cli(PROGRAMS[request.param], acts, path=tmp_path))
+                return named(request.param)
 
             yield made
 
@@ -54,31 +54,3 @@ class Contract(BackendContract):
     def endless_backend(self, before: Callable[..., AgentBackend]) -> AgentBackend:
         """A program that works, has another one in the background, and never ends."""
         return before(Hangs(seconds=1000, leaves_child=True))
-
-
-class TestCodex(Contract):
-    backend = "codex"
-
-
-class TestCodexExec(Contract):
-    backend = "codex-exec"
-
-
-class TestCopilot(Contract):
-    backend = "copilot"
-
-
-class TestGemini(Contract):
-    backend = "gemini"
-
-
-class TestGeminiAcp(Contract):
-    backend = "gemini-acp"
-
-
-class TestOpencode(Contract):
-    backend = "opencode"
-
-
-class TestOpencodeRun(Contract):
-    backend = "opencode-run"

@@ -11,7 +11,9 @@ import pytest
 
 from handrail.agents.transport.loose_json import as_object
 from handrail.agents.transport.parser import Ending
-from handrail.agents.transport.rpc import Message, notification, run_rpc
+from handrail.agents.transport.programs import Program
+from handrail.agents.transport.rpc import Message, Messages, notification
+from handrail.agents.transport.turn import run_turn
 from handrail.model.agent_options import AgentOptions
 from handrail.model.events import AgentTranscript, Notice
 from handrail.ports.agent import AgentReply, AgentTurn
@@ -36,11 +38,11 @@ class Methods:
         """A greeting."""
         return [notification("hello")]
 
-    def received(self, message: object, /) -> tuple[list[Notice], list[Message]]:
+    def received(self, message: object, /) -> list[Notice | Message]:
         """Takes the last message for what holds."""
         self.heard.append(as_object(message).get("method", ""))
         self.finished = self.heard[-1] == "done"
-        return [], []
+        return []
 
     def interrupt(self) -> list[Message]:
         """There is nothing to say."""
@@ -63,14 +65,13 @@ def turn(emitted: list[Any]) -> Iterator[AgentTurn]:
 async def ask(turn: AgentTurn, script: str, dialogue: Methods) -> AgentReply:
     """A shell script's part in the conversation."""
     with anyio.fail_after(20):
-        return await run_rpc(
+        return await run_turn(
             turn,
             ["/bin/sh", "-c", script],
-            dialogue,
+            Messages(dialogue),
+            Program("agent"),
             env=None,
-            cwd=None,
             options=AgentOptions(),
-            program="agent",
             grace_s=0.2,
         )
 

@@ -11,9 +11,10 @@ from typing import Any, ClassVar
 
 import attrs
 
-from handrail.agents.transport.cli import child_environment, run_cli
-from handrail.agents.transport.parser import Ending, Stop
-from handrail.agents.transport.turn import Patience
+from handrail.agents.transport.cli import Lines, child_environment
+from handrail.agents.transport.parser import Ending, Stop, words_of_exit
+from handrail.agents.transport.programs import Program
+from handrail.agents.transport.turn import Patience, run_turn
 from handrail.errors import AgentErrorKind
 from handrail.model.agent_options import AgentOptions
 from handrail.model.events import AgentMessage, Notice
@@ -79,7 +80,7 @@ class CommandParser:
             raise self._stopped(ending.stopped, ending)
         if ending.exit_code != 0:
             said = _said(ending.stderr) or _said(self._end) or " and said nothing"
-            raise self._error(None, f"{self._name!r} {_exit(ending.exit_code)}{said}")
+            raise self._error(None, f"{self._name!r} {words_of_exit(ending.exit_code)}{said}")
         if self._left_out_bytes:
             raise self._error(
                 None,
@@ -113,12 +114,6 @@ class CommandParser:
     def _end(self) -> str:
         """The last of what it printed, or all."""
         return self._tail.decode("utf-8", "replace") if self._tail else self._printed
-
-
-def _exit(code: int | None) -> str:
-    if code is None:
-        return "never exited"
-    return f"was ended by signal {-code}" if code < 0 else f"exited with {code}"
 
 
 def _said(output: str) -> str:
@@ -194,18 +189,15 @@ class CommandBackend:
         """
         options = turn.options.over(self.options)
         patience = _patience(options)
-        return await run_cli(
+        parser = CommandParser(turn, self.name, patience)
+        return await run_turn(
             turn,
             self.argv,
-            CommandParser(turn, self.name, patience),
-            stdin=turn.prompt.encode("utf-8", "replace"),
+            Lines(parser, turn.prompt.encode("utf-8", "replace"), keep_ends=True),
+            Program(self.name, install=None),
             env=child_environment(options),
-            cwd=options.cwd,
             options=options,
-            program=self.name,
-            install=None,
             patience=patience,
-            keep_ends=True,
         )
 
 

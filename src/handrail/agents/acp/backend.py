@@ -14,7 +14,9 @@ from handrail.agents.transport.cli import (
     probe_program,
     working_folder,
 )
-from handrail.agents.transport.rpc import own_version, run_rpc
+from handrail.agents.transport.programs import Program
+from handrail.agents.transport.rpc import Messages, own_version
+from handrail.agents.transport.turn import run_turn
 from handrail.errors import DefinitionError
 from handrail.model.agent_options import NO_OPTIONS, PERMISSIONS, AgentOptions
 from handrail.ports.agent import AgentReply, AgentTurn, Capabilities, Probe
@@ -79,27 +81,22 @@ class AcpBackend:
             AgentError: it did not, or it failed, with the reason and its kind.
         """
         options = turn.options.over(self.options)
-        return await run_rpc(
+        return await run_turn(
             turn,
             self._command(options),
-            self._dialogue(turn, options),
+            Messages(self._dialogue(turn, options)),
+            Program(self.name, self.install),
             env=child_environment(options, add=self._added(options)),
-            cwd=options.cwd,
             options=options,
-            program=self.name,
-            install=self.install,
             grace_s=_GRACE_S,
         )
 
     async def probe(self) -> Probe:
         """Whether the program is there, and its version; not whether it has a login."""
-        return await probe_program(
-            self.argv[0],
-            child_environment(self.options, add=self.env),
-            logged_in=lambda _: None,
-            install=self.install or f"see the documentation of {self.name}",
-            login=self.login,
-        )
+        install = self.install or f"see the documentation of {self.name}"
+        program = Program(self.name, install, self.login)
+        env = child_environment(self.options, add=self.env)
+        return await probe_program(program, self.argv[0], env)
 
     def _added(self, options: AgentOptions) -> Mapping[str, str]:
         is_limited = options.permission in ("read_only", "workspace")

@@ -29,6 +29,7 @@ _MODES: dict[Permission, tuple[str, ...]] = {
 }
 
 
+Method: TypeAlias = Literal["session/set_config_option", "session/set_mode", "session/set_model"]
 Subject: TypeAlias = Literal["model", "effort", "permission"]
 SUBJECTS: tuple[Subject, ...] = ("model", "effort", "permission")
 """In this order: which efforts there are depends on the model."""
@@ -58,7 +59,7 @@ class _Choice:
 
     current: str
     values: dict[str, str]
-    method: Literal["session/set_config_option", "session/set_mode", "session/set_model"]
+    method: Method
     key: str
     id: str = ""
 
@@ -77,7 +78,7 @@ def setting_of(
     if subject == "permission":
         return None if options.permission is None else _permission(session, options.permission)
     if subject == "model":
-        return _chosen(_model(session), options.model if sets_model else None, subject)
+        return _chosen(_offer(session, "model"), options.model if sets_model else None, subject)
     return _chosen(
         _option(session, "thought_level", "effort", "reasoning_effort"), options.effort, subject
     )
@@ -101,7 +102,7 @@ def _permission(session: Object, level: Permission) -> Setting | None:
     if everything is not None and {"on", "off"} <= everything.values.keys():
         value = "on" if level == "full" else "off"
         return None if value == everything.current else everything.to(value, "permission")
-    choice = _mode(session)
+    choice = _offer(session, "mode")
     if choice is None:
         return None
     plain = {_plain(value): value for value in choice.values}
@@ -109,39 +110,28 @@ def _permission(session: Object, level: Permission) -> Setting | None:
     return None if value == choice.current else choice.to(value, "permission")
 
 
-def _model(session: Object) -> _Choice | None:
-    models = object_in(session, "models")
-    offered = objects_in(models, "availableModels")
-    return _option(session, "model") or (
-        _Choice(
-            text_in(models, "currentModelId"),
-            {text_in(one, "modelId"): text_in(one, "name") for one in offered},
-            "session/set_model",
-            "modelId",
-        )
-        if offered
-        else None
-    )
+_OLDER: dict[str, tuple[Method, str, str, str, str]] = {
+    "model": ("session/set_model", "models", "availableModels", "currentModelId", "modelId"),
+    "mode": ("session/set_mode", "modes", "availableModes", "currentModeId", "id"),
+}
+"""How older agents have what is an option of newer ones: the request, and the names in what they
+tell.
+"""
 
 
-def _mode(session: Object) -> _Choice | None:
-    modes = object_in(session, "modes")
-    offered = objects_in(modes, "availableModes")
-    return _option(session, "mode") or (
-        _Choice(
-            text_in(modes, "currentModeId"),
-            {text_in(one, "id"): text_in(one, "name") for one in offered},
-            "session/set_mode",
-            "modeId",
-        )
-        if offered
-        else None
-    )
+def _offer(session: Object, what: str) -> _Choice | None:
+    """The models or the modes that can be chosen."""
+    method, place, listed, current, named = _OLDER[what]
+    told = object_in(session, place)
+    if (option := _option(session, what)) or not objects_in(told, listed):
+        return option
+    values = {text_in(one, named): text_in(one, "name") for one in objects_in(told, listed)}
+    return _Choice(text_in(told, current), values, method, f"{what}Id")
 
 
 def current_model(session: Object) -> str | None:
     """The model of a session, if it tells."""
-    choice = _model(session)
+    choice = _offer(session, "model")
     return choice.current if choice and choice.current not in ("", "default", "auto") else None
 
 

@@ -18,14 +18,13 @@ from handrail.agents.transport.loose_json import (
     text_in,
     whole_in,
 )
+from handrail.agents.transport.turn_state import TurnState
 from handrail.model.agent_options import Permission
 from handrail.model.events import (
     AgentCompaction,
     AgentMessage,
     AgentReasoning,
     AgentRetry,
-    AgentToolCompleted,
-    AgentToolStarted,
     Notice,
 )
 from handrail.model.results import Usage
@@ -49,30 +48,19 @@ class _Tool:
 
 
 class Tools:
-    """The tools of a turn. Mutable.
+    """What is known of the tools of a turn. Mutable.
 
     Some agents announce a call before they know what it is given: it is told when that is known,
     when it is asked about, or when it is at work.
     """
 
-    def __init__(self, path: str) -> None:
-        self.files_changed: dict[str, None] = {}
-        self._path = path
-        self._open: dict[str, _Tool] = {}
-        self._ended: set[str] = set()
-
-    @property
-    def open_tools(self) -> int:
-        """How many are at work."""
-        return len(self._open)
-
-    def close(self) -> None:
-        """The turn is over, and so is whatever did not say so."""
-        self._open.clear()
+    def __init__(self, state: TurnState) -> None:
+        self._state = state
+        self._known: dict[str, _Tool] = {}
 
     def name_of(self, call: Object) -> str:
         """The name of the tool that a call is of, as far as it is known."""
-        known = self._open.get(text_in(call, "toolCallId"))
+        known = self._known.get(text_in(call, "toolCallId"))
         return _name(call) or (known.name if known else "") or text_in(call, "title") or "tool"
 
     def read(self, update: Object, *, is_first: bool = False) -> Iterator[Notice]:
@@ -80,25 +68,21 @@ class Tools:
         request means.
         """
         call = text_in(update, "toolCallId")
-        if not call or call in self._ended:
+        if not call:
             return
-        tool = self._open.setdefault(call, _Tool())
+        tool = self._known.setdefault(call, _Tool())
         _learn(tool, update)
         status = text_in(update, "status")
         is_known = not is_first or bool(as_object(tool.given).keys() - {"cwd"})
         if not tool.is_told and (is_known or status not in ("", "pending")):
             tool.is_told = True
-            yield AgentToolStarted(self._path, call, tool.name, tool.given or {"title": tool.title})
+            given = tool.given or {"title": tool.title}
+            yield from self._state.tool_started(call, tool.name, given)
         if status in _ENDED:
-            del self._open[call]
-            self._ended.add(call)
-            yield self._completed(call, tool, is_ok=status == "completed")
-
-    def _completed(self, call: str, tool: _Tool, *, is_ok: bool) -> Notice:
-        is_ok = is_ok and not tool.code
-        if is_ok and tool.kind in _CHANGING:
-            self.files_changed.update(tool.paths)
-        return AgentToolCompleted(self._path, call, tool.name, is_ok, tool.output, tool.code)
+            is_ok = status == "completed" and not tool.code
+            if is_ok and tool.kind in _CHANGING:
+                self._state.files_changed.update(tool.paths)
+            yield from self._state.tool_ended(call, is_ok=is_ok, output=tool.output, code=tool.code)
 
 
 def _learn(tool: _Tool, update: Object) -> None:
@@ -172,13 +156,13 @@ class Updates:
     What an agent says beside its model (see ``Manners.aside``) is no part of the answer.
     """
 
-    def __init__(self, path: str) -> None:
-        self.tools = Tools(path)
+    def __init__(self, state: TurnState) -> None:
+        self.tools = Tools(state)
         self.manners = UNKNOWN
         self.has_marked = False
         self.calls = 0
         self.network_waits = 0
-        self._path = path
+        self._path = state.path
         self._block: tuple[str, str] = ("", "")
         self._parts: list[str] = []
         self._said: dict[str, str] = {}

@@ -11,7 +11,7 @@ import anyio
 import attrs
 
 from handrail.agents.api.asyncio_guest import Emit, on_asyncio
-from handrail.agents.api.errors import failure_of
+from handrail.agents.api.errors import diagnosed, hint_of
 from handrail.agents.api.turn import ApiTurn, Session, Sessions, library
 from handrail.agents.transport.turn import finished_notice, limit_reached
 from handrail.errors import WrongUse
@@ -124,7 +124,7 @@ class ApiBackend:
         try:
             return await asked.ask(agent, model)
         finally:
-            self._sessions.keep(asked.session())
+            self._sessions.keep(asked.held())
 
     def _session(self, turn: AgentTurn) -> Session:
         if turn.session is None:
@@ -155,10 +155,9 @@ class ApiBackend:
                 return self.model, None if model is self.model else model
             return package.Agent(model, retries=0, name=turn.agent), None
         except Exception as error:
-            failure = failure_of(error)
-            raise AgentError(
-                turn.agent, failure.reason, kind=failure.kind, hint=failure.hint
-            ) from error
+            told = diagnosed(error)
+            hint = hint_of(told)
+            raise AgentError(turn.agent, told.reason, kind=told.kind, hint=hint) from error
 
     def _inferred(self, text: str) -> Any:
         """The model of this name, made once: it holds its provider's client."""
@@ -180,13 +179,12 @@ class ApiBackend:
         try:
             await anyio.to_thread.run_sync(self._inferred, found.where, abandon_on_cancel=True)
         except Exception as error:  # noqa: BLE001  # a probe tells what is wrong
-            failure = failure_of(error)
-            missing = failure.kind == "not_installed"
+            told = diagnosed(error)
             return replace(
                 found,
-                found=not missing,
-                logged_in=False if failure.kind == "auth" else None,
-                advice=" ".join(part for part in (failure.reason, failure.hint) if part),
+                found=told.kind != "not_installed",
+                logged_in=False if told.kind == "auth" else None,
+                advice=" ".join(part for part in (told.reason, hint_of(told)) if part),
             )
         return replace(found, logged_in=True)
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, cast
 
-from handrail.agents.transport.failures import kind_by_words, kind_of_status
+from handrail.agents.transport.failures import Diagnosis, kind_by_words, kind_of_status
+from handrail.agents.transport.programs import Program
 from handrail.errors import AgentErrorKind
 from handrail.shortening import shortened
 
@@ -51,28 +51,36 @@ _RESETS_DAILY = re.compile(r"per.?day|daily", re.IGNORECASE)
 _KEY_MISSING = re.compile(r"api.?key", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """What an exception means; ``after_s`` is how long the provider asked to wait."""
+API = Program(
+    "api",
+    hints={
+        "auth": "Set the provider's API key in the environment, then resume the run.",
+        "spending_cap": "Add credit or raise the limit at the provider, then resume the run.",
+        "not_installed": "Install the provider's library.",
+        "config": "A model is named as provider:model, such as openai:gpt-5.",
+    },
+)
 
-    kind: AgentErrorKind | None
-    reason: str
-    http_status: int | None = None
-    after_s: float | None = None
-    hint: str = ""
 
-
-def failure_of(error: BaseException) -> Failure:
+def diagnosed(error: BaseException, now: float | None = None) -> Diagnosis:
     """What an exception means that came out of a model request."""
     if isinstance(error, BaseExceptionGroup):  # of a chain of models: why the last one failed
-        return failure_of(cast("BaseExceptionGroup[BaseException]", error).exceptions[-1])
+        group = cast("BaseExceptionGroup[BaseException]", error)
+        return diagnosed(group.exceptions[-1], now)
     status = getattr(error, "status_code", None)
     http_status = status if isinstance(status, int) else None
     after = getattr(error, "retry_after", None)
-    after_s = float(after) if isinstance(after, (int, float)) and after >= 0 else None
+    is_told = isinstance(after, (int, float)) and after >= 0
     reason = _reason(error)
     kind = kind_by_words(_kind(error, http_status, reason), reason)
-    return Failure(kind, reason, http_status, after_s, _hint(kind, reason))
+    retry_at = None if now is None or after is None or not is_told else now + after
+    return Diagnosis(kind, reason, retry_at, http_status)
+
+
+def hint_of(told: Diagnosis) -> str:
+    """What a person can do, unless the reason says which library to install."""
+    hint = API.hints.get(told.kind, "") if told.kind else ""
+    return "" if "pip install" in told.reason else hint
 
 
 def _kind(error: BaseException, status: int | None, reason: str) -> AgentErrorKind | None:
@@ -107,17 +115,3 @@ def _message(body: object) -> str:
         return _message(cast("Mapping[str, Any]", inner))
     said = fields.get("message")
     return said.strip() if isinstance(said, str) else ""
-
-
-def _hint(kind: AgentErrorKind | None, reason: str) -> str:
-    match kind:
-        case "auth":
-            return "Set the provider's API key in the environment, then resume the run."
-        case "spending_cap":
-            return "Add credit or raise the limit at the provider, then resume the run."
-        case "not_installed":
-            return "" if "pip install" in reason else "Install the provider's library."
-        case "config":
-            return "A model is named as provider:model, such as openai:gpt-5."
-        case _:
-            return ""

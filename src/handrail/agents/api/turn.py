@@ -14,8 +14,10 @@ from typing import Any, cast
 import anyio
 
 from handrail.agents.api.asyncio_guest import Emit
-from handrail.agents.api.errors import failure_of
+from handrail.agents.api.errors import API, diagnosed, hint_of
 from handrail.agents.prices import cost_of
+from handrail.agents.transport.parser import Ending
+from handrail.agents.transport.turn_state import TurnState
 from handrail.errors import AgentErrorKind, MissingExtra
 from handrail.model.agent_options import AgentOptions
 from handrail.model.events import (
@@ -26,7 +28,7 @@ from handrail.model.events import (
     AgentUsage,
 )
 from handrail.model.launch import AgentError
-from handrail.model.results import Usage
+from handrail.model.results import Usage, add_usage
 from handrail.ports.agent import AgentReply, AgentTurn
 
 IDLE_S = 600.0
@@ -113,15 +115,16 @@ _OUTPUT_TOOL = "final_result"
 """What pydantic-ai calls the tool by which a model hands over a structured answer."""
 
 
-class ApiTurn:
+class ApiTurn(TurnState):
     """One prompt to a model and what came of it so far. Mutable; lives as long as the turn."""
 
     def __init__(
         self, turn: AgentTurn, options: AgentOptions, session: Session, emit: Emit
     ) -> None:
-        self._turn = turn
+        super().__init__(turn, API)
+        self.session = session.id
         self._options = options
-        self._session = session
+        self._earlier = session
         self._emit = emit
         self._watch = Watch(options)
         self._run: Any = None
@@ -144,7 +147,7 @@ class ApiTurn:
         except Exception as error:  # noqa: BLE001  # classified and raised again
             return self._without_result(error)
         if result is None:
-            raise self._error("timeout", self._watch.reason)
+            raise self.error("timeout", self._watch.reason)
         return self._reply(result.output)
 
     async def _run_to_end(self, agent: Any, model: Any) -> Any:
@@ -176,9 +179,9 @@ class ApiTurn:
             async with (
                 agent,
                 agent.iter(
-                    self._turn.prompt,
+                    self.turn.prompt,
                     output_type=self._output_type(),
-                    message_history=list(self._session.messages),
+                    message_history=list(self._earlier.messages),
                     model=model,
                     instructions=added,
                     model_settings=self._settings(model if model is not None else agent.model),
@@ -201,13 +204,15 @@ class ApiTurn:
         if (effort := self._options.effort) is not None:
             if effort not in _EFFORTS:
                 known = ", ".join(_EFFORTS)
-                raise self._error("config", f"effort={effort!r} is unknown. Known: {known}.")
+                refused = self.error("config", f"effort={effort!r} is unknown. Known: {known}.")
+                refused.hint = ""
+                raise refused
             settings["thinking"] = _EFFORTS[effort]
         return settings
 
     def _output_type(self) -> Any:
         """A dictionary of the schema asked for; text where there is none, or it is recursive."""
-        schema = self._turn.schema
+        schema = self.turn.schema
         if schema is None:
             return str
         whole, wrapped = as_object(schema)
@@ -224,7 +229,9 @@ class ApiTurn:
     def _answered(self, response: Any) -> None:
         """Tell of a model's response, part by part."""
         self._responses.append(response)
-        path = self._turn.path
+        self.model = getattr(response, "model_name", None)
+        self.text = _text(response.parts)
+        path = self.path
         for part in response.parts:
             match part.part_kind:
                 case "thinking" if part.content:
@@ -236,12 +243,13 @@ class ApiTurn:
                     self._emit(AgentToolStarted(path, part.tool_call_id, part.tool_name, called))
                 case _:
                     pass
-        if (usage := self._usage()) is not None:
-            self._emit(AgentUsage(path, usage))
+        self._count()
+        if self.usage is not None:
+            self._emit(AgentUsage(path, self.usage))
 
     def _asked(self, request: Any) -> None:
         """Tell of what tools gave back, which is sent to the model with its next request."""
-        path = self._turn.path
+        path = self.path
         for part in request.parts:
             kind, name = part.part_kind, getattr(part, "tool_name", None) or _OUTPUT_TOOL
             if kind not in {"tool-return", "retry-prompt"} or name == _OUTPUT_TOOL:
@@ -264,19 +272,13 @@ class ApiTurn:
         if finish is not None and finish in _CUT and not isinstance(output, dict):
             details: Any = getattr(self._responses[-1], "provider_details", None) or {}
             if "context_window" in str(details.get("finish_reason")):
-                raise self._error("context_overflow", "the conversation fills the context window")
-            raise self._error(*_CUT[finish])
+                raise self.error("context_overflow", "the conversation fills the context window")
+            raise self.error(*_CUT[finish])
         if finish is None and not isinstance(output, dict) and self._is_cut:
-            raise self._error("transient", "the answer ended before the model said that it is done")
-        usage = self._usage()
-        reply = AgentReply(
-            text=self.text if isinstance(output, dict) else str(output),
-            model=self.model,
-            session=self._session.id,
-            usage=usage,
-            session_usage=self._session_usage(usage),
-            stop_reason=finish,
-        )
+            raise self.error("transient", "the answer ended before the model said that it is done")
+        self._count()
+        text = self.text if isinstance(output, dict) else str(output)
+        reply = self.reply(text=text, stop_reason=finish)
         if not isinstance(output, dict):
             return reply
         return self._with_value(reply, cast("dict[str, Any]", output))
@@ -309,60 +311,32 @@ class ApiTurn:
         """
         if isinstance(error, (AgentError, MissingExtra)):
             raise error
-        failure = failure_of(error)
-        text = self.text
-        if failure.kind == "invalid_output" and self._turn.schema is not None and text:
-            return self._reply(text)
-        now = self._turn.now
-        retry_at = None if failure.after_s is None or now is None else now() + failure.after_s
-        raise self._error(
-            failure.kind,
-            failure.reason,
-            retry_at=retry_at,
-            http_status=failure.http_status,
-            hint=failure.hint,
-        ) from error
+        told = diagnosed(error, None if self.turn.now is None else self.turn.now())
+        if told.kind == "invalid_output" and self.turn.schema is not None and self.text:
+            return self._reply(self.text)
+        self._count()
+        failed = self.failed(told, Ending(None))
+        failed.hint = hint_of(told)
+        raise failed from error
 
-    def _error(self, kind: AgentErrorKind | None, reason: str, **more: Any) -> AgentError:
-        return AgentError(
-            self._turn.agent,
-            reason,
-            kind=kind,
-            session=self._session.id,
-            text=self.text,
-            usage=self._usage(),
-            model=self.model,
-            **more,
-        )
-
-    @property
-    def model(self) -> str | None:
-        """The model that answered, in its provider's words."""
-        return getattr(self._responses[-1], "model_name", None) if self._responses else None
-
-    @property
-    def text(self) -> str:
-        """What the model wrote last."""
-        return _text(self._responses[-1].parts) if self._responses else ""
-
-    def session(self) -> Session:
+    def held(self) -> Session:
         """The session with this turn in it; what no model has seen yet is left out."""
         if self._run is None or not self._responses:
-            return self._session
+            return self._earlier
         messages = list(self._run.all_messages())
         while messages and messages[-1].kind != "response":
             messages.pop()
-        total = self._session_usage(self._usage())
-        return Session(self._session.id, tuple(messages), total)
+        self._count()
+        return Session(self._earlier.id, tuple(messages), self.session_usage)
 
-    def _session_usage(self, usage: Usage | None) -> Usage | None:
-        earlier = self._turn.session_usage or self._session.usage
-        if self._session.messages and earlier is None:
-            return None
-        return usage if earlier is None or usage is None else earlier + usage
-
-    def _usage(self) -> Usage | None:
-        return None if self._run is None else usage_of(self._run.usage, self.model)
+    def _count(self) -> None:
+        """Have what was used so far."""
+        if self._run is None:
+            return
+        self.usage = usage_of(self._run.usage, self.model)
+        earlier = self.turn.session_usage or self._earlier.usage
+        is_known = earlier is not None or not self._earlier.messages
+        self.session_usage = add_usage(earlier, self.usage) if is_known and self.usage else None
 
 
 def _shown(value: Any) -> str:

@@ -4,29 +4,30 @@ from __future__ import annotations
 
 import json
 import os
-import re
-import shutil
-import sys
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-import anyio
 import attrs
 
 from handrail.agents.claude.protocol import ClaudeTurn
-from handrail.agents.transport.cli import Put, child_environment, private_files, run_cli, unblank
-from handrail.agents.transport.loose_json import Object, as_object, json_value, object_in, text_in
-from handrail.agents.transport.turn import patience_of
-from handrail.errors import CommandNotFound, DefinitionError
+from handrail.agents.transport.cli import (
+    Lines,
+    Put,
+    child_environment,
+    private_files,
+    probe_program,
+    unblank,
+)
+from handrail.agents.transport.programs import CLAUDE
+from handrail.agents.transport.turn import patience_of, run_turn
+from handrail.errors import DefinitionError
 from handrail.model.agent_options import NO_OPTIONS, OPTION_NAMES, PERMISSIONS, AgentOptions
 from handrail.model.events import AgentFinished, AgentSessionStarted, AgentUsage, Notice
 from handrail.model.policy import count_of
-from handrail.model.results import Usage
+from handrail.model.results import add_usage
 from handrail.ports.agent import AgentReply, AgentTurn, Capabilities, Probe
-from handrail.system.run import CommandNotStarted, run_process
 
 # How claude is started: its arguments, and what must not stand among them.
 #
@@ -166,46 +167,6 @@ def _schema(schema: Mapping[str, Any] | None) -> Iterator[str]:
         yield f"--json-schema={text}"
 
 
-_KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN")
-_CLOUDS = ("CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_USE_FOUNDRY")
-ADVICE = "Run `claude auth login`, or set ANTHROPIC_API_KEY."
-
-
-def is_logged_in(env: Mapping[str, str], *, has_keychain: bool) -> bool | None:
-    """True if a key or login is there, None if it may be somewhere that is not looked at.
-
-    That is a keychain, or a cloud's own credentials. Whether the login still holds, nothing but a
-    request would tell.
-    """
-    home = Path(env.get("HOME") or Path.home())
-    folder = Path(env.get("CLAUDE_CONFIG_DIR") or home / ".claude")
-    settings = _read(folder / "settings.json")
-    if _has_key(env) or _has_key(object_in(settings, "env")) or text_in(settings, "apiKeyHelper"):
-        return True
-    login = object_in(_read(folder / ".credentials.json"), "claudeAiOauth")
-    if text_in(login, "accessToken", "refreshToken"):
-        return True
-    state = folder if "CLAUDE_CONFIG_DIR" in env else home
-    if text_in(_read(state / ".claude.json"), "primaryApiKey"):
-        return True
-    is_elsewhere = has_keychain or any(env.get(name) for name in _CLOUDS)
-    return None if is_elsewhere else False
-
-
-def _has_key(variables: Mapping[str, object]) -> bool:
-    return any(variables.get(name) for name in _KEYS)
-
-
-def _read(file: Path) -> Object:
-    try:
-        return as_object(json_value(file.read_text("utf-8", "replace"))[1])
-    except OSError:
-        return {}
-
-
-_INSTALL = "npm install -g @anthropic-ai/claude-code"
-_VERSION = re.compile(r"\d+\.\d+\.\d+\S*")
-_PROBE_S = 20.0
 _ALONE_S = 0.6
 """An interrupted claude has ended its tools and written its session after 40 ms, and then stays for
 another 1.5 s. Source: measured with 2.1.331.
@@ -288,35 +249,12 @@ class ClaudeBackend:
             emit=_second(turn.emit, before),
         )
         reply = await self._ask(after, options)
-        return replace(reply, usage=_sum(before.usage, reply.usage))
+        return replace(reply, usage=add_usage(before.usage, reply.usage))
 
     async def probe(self) -> Probe:
         """Whether the program is there, which version, and whether a login is."""
-        env = child_environment(self.options, drop=_NESTED)
-        where = shutil.which(self.executable, path=env.get("PATH"))
-        if where is None:
-            return Probe(found=False, advice=f"Install it: {_INSTALL}")
-        version = await self._version(where)
-        if version is None:
-            return Probe(found=True, where=where, advice=f"It does not run: try {where} --version")
-        login = is_logged_in(env, has_keychain=sys.platform == "darwin")
-        advice = ADVICE if login is False else ""
-        return Probe(found=True, version=version, where=where, logged_in=login, advice=advice)
-
-    async def _version(self, where: str) -> str | None:
-        try:
-            with anyio.move_on_after(_PROBE_S):
-                result = await run_process(
-                    [where, "--version"],
-                    marker=f"probe-{uuid.uuid4().hex}/claude",
-                    env={**(self.options.env or {}), "DISABLE_AUTOUPDATER": "1"},
-                    stdin="",
-                )
-                found = _VERSION.search(result.stdout)
-                return found[0] if found and result.exit_code == 0 else None
-        except (CommandNotFound, CommandNotStarted):
-            pass
-        return None
+        env = child_environment(self.options, drop=_NESTED, add={"DISABLE_AUTOUPDATER": "1"})
+        return await probe_program(CLAUDE, self.executable, env)
 
     async def _compact(self, turn: AgentTurn, options: AgentOptions) -> AgentReply:
         """The end of the command that makes a session smaller; nobody is told that as an answer."""
@@ -337,17 +275,14 @@ class ClaudeBackend:
             variables = claude_variables(
                 options, max_retries=self.max_retries, is_root=os.geteuid() == 0
             )
-            return await run_cli(
+            return await run_turn(
                 turn,
                 argv,
-                ClaudeTurn(turn, backend=self.name),
-                stdin=unblank(turn.prompt),
+                Lines(ClaudeTurn(turn), unblank(turn.prompt)),
+                CLAUDE,
                 env=child_environment(options, drop=_NESTED, add=variables),
-                cwd=options.cwd,
                 options=options,
                 patience=replace(patience_of(options), alone_s=_ALONE_S),
-                program="claude",
-                install=_INSTALL,
             )
 
 
@@ -368,13 +303,9 @@ def _second(emit: Callable[[Notice], None], before: AgentReply) -> Callable[[Not
         if isinstance(notice, AgentSessionStarted) and notice.session == before.session:
             return
         if isinstance(notice, AgentFinished):
-            notice = replace(notice, usage=_sum(before.usage, notice.usage))
+            notice = replace(notice, usage=add_usage(before.usage, notice.usage))
         elif isinstance(notice, AgentUsage) and before.usage:
             notice = replace(notice, usage=before.usage + notice.usage)
         emit(notice)
 
     return passed
-
-
-def _sum(a: Usage | None, b: Usage | None) -> Usage | None:
-    return a + b if a and b else a or b

@@ -13,7 +13,15 @@ import re
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from handrail.agents.transport.failures import kind_of_status
+from handrail.agents.transport.failures import (
+    MAY_PASS,
+    Diagnosis,
+    better_kind,
+    kind_of_status,
+    plain,
+    rows,
+    status_in,
+)
 from handrail.agents.transport.loose_json import Object, number_in, object_in, text_in
 from handrail.agents.transport.reset_times import reset_time
 from handrail.errors import AgentErrorKind
@@ -76,26 +84,18 @@ def kind_of(failure: Failure) -> AgentErrorKind:
     )
 
 
-def retry_at(failure: Failure, kind: AgentErrorKind, now: float) -> float | None:
-    """The unix time from which it may work again, if it was said."""
-    if kind == "usage_cap" and failure.resets_at is not None:
-        return failure.resets_at
-    if kind in {"usage_cap", "spending_cap", "rate_limit", "transient"}:
-        return reset_time(failure.text, now)
-    return None
+def diagnosed(failure: Failure, now: float) -> Diagnosis:
+    """What the failure is, and the time from which it may work again, if it was said."""
+    kind = kind_of(failure)
+    at = failure.resets_at if kind == "usage_cap" else None
+    if at is None and kind in MAY_PASS | {"spending_cap"}:
+        at = reset_time(failure.text, now)
+    return Diagnosis(kind, failure.text, at, status_of(failure))
 
 
 def status_of(failure: Failure) -> int | None:
     """The HTTP status, from the sentence if it is nowhere else."""
-    if failure.status is not None:
-        return failure.status
-    found = _STATUS.search(failure.text)
-    return int(found[1]) if found else None
-
-
-def hint_of(kind: AgentErrorKind | None) -> str:
-    """What a person can do about a failure of claude of this kind; empty if nothing."""
-    return _HINTS.get(kind, "")
+    return status_in(_STATUS, failure.text) if failure.status is None else failure.status
 
 
 _STATUS = re.compile(r"(?:API Error:?\s{0,3}\(?|Request rejected \()([45]\d\d)\b")
@@ -155,40 +155,41 @@ _TYPES: dict[str, AgentErrorKind] = {  # of the API itself
 
 _WINDOW_FULL = re.compile(
     r"prompt is too long|context (?:window|limit)|maximum context|conversation is too long"
-    r"|max_tokens.{0,20} exceed|request (?:is )?too large",
-    re.IGNORECASE,
+    r"|max_tokens.{0,20} exceed|request (?:is )?too large"
 )
 _MONEY = re.compile(
     r"credit balance|spend(?:ing)? (?:limit|cap)|add funds|specified api usage limits"
     r"|usage credits are required|extra usage is required|requires usage credits"
     r"|insufficient (?:credit|fund)|payment required|billing"
     # Limits that somebody set, and that no window opens again:
-    r"|seat type doesn't include|disabled (?:by your admin|for your org)|limit is set to \$0",
-    re.IGNORECASE,
+    r"|seat type doesn't include|disabled (?:by your admin|for your org)|limit is set to \$0"
 )
 _WINDOW = re.compile(  # that opens again, whatever else is offered until then
-    r"hit your (?!.{0,40}spend).{0,40}limit\s{0,4}[·∙]\s{0,4}resets", re.IGNORECASE
+    r"hit your (?!.{0,40}spend).{0,40}limit\s{0,4}[·∙]\s{0,4}resets"
 )
-_OUT_OF_CREDITS = re.compile(
-    r"out of (?:usage|extra usage|credits?|usage credits)\b", re.IGNORECASE
-)
+_OUT_OF_CREDITS = re.compile(r"out of (?:usage|extra usage|credits?|usage credits)\b")
 _PLAN = re.compile(
     r"(?:hit|reached) your .{0,40}limit|usage limit reached|limit reached|limit will reset"
-    r"|(?:5-hour|weekly|session|monthly usage) limit",
-    re.IGNORECASE,
+    r"|(?:5-hour|weekly|session|monthly usage) limit"
 )
-_RATE = re.compile(r"rate.?limit|too many requests", re.IGNORECASE)
-_LOGIN = re.compile(
-    r"not logged in|/login|api key|authenticat|oauth token|unauthorized|forbidden"
-    r"|organization has been disabled|disabled organization|does not have access to claude",
-    re.IGNORECASE,
-)
-_REFUSED = re.compile(r"usage policy|safeguards flagged", re.IGNORECASE)
-_OUTPUT_FULL = re.compile(r"output token maximum|output token limit", re.IGNORECASE)
-_SERVER = re.compile(
-    r"overloaded|internal server error|server error|connection|timed? ?out|socket|network"
-    r"|econn|enotfound|etimedout|epipe|unavailable|bad gateway|fetch failed",
-    re.IGNORECASE,
+_NO_SESSION = r"no conversation found|session .{0,60}not found"
+_ROWS = rows(
+    {None},
+    ("bad_request", _NO_SESSION, r"^unknown (?:slash )?command:"),
+    ("rate_limit", r"rate.?limit|too many requests"),
+    (
+        "auth",
+        r"not logged in|/login|api key|authenticat|oauth token|unauthorized|forbidden",
+        r"organization has been disabled|disabled organization|does not have access to claude",
+    ),
+    ("refusal", r"usage policy|safeguards flagged"),
+    ("output_limit", r"output token maximum|output token limit"),
+    ("bad_request", r"model.{0,80}(?:may not exist|not found)|invalid_request"),
+    (
+        "transient",
+        r"overloaded|internal server error|server error|connection|timed? ?out|socket|network",
+        r"econn|enotfound|etimedout|epipe|unavailable|bad gateway|fetch failed",
+    ),
 )
 _COMPLAINT = re.compile(
     r"\s{0,4}(?:(?:failed to authenticate\. )?API Error(?:: | \()|Claude AI usage limit reached"
@@ -197,21 +198,6 @@ _COMPLAINT = re.compile(
     r"|OAuth token .{0,40} /login|Prompt is too long\b)",
     re.IGNORECASE,
 )
-_UNKNOWN_SESSION = re.compile(r"no conversation found|session .{0,60}not found", re.IGNORECASE)
-_UNKNOWN_COMMAND = re.compile(r"^unknown (?:slash )?command:", re.IGNORECASE)
-_UNKNOWN_MODEL = re.compile(
-    r"model.{0,80}(?:may not exist|not found)|invalid_request", re.IGNORECASE
-)
-
-_HINTS: dict[AgentErrorKind | None, str] = {
-    "auth": "Log in (`claude auth login`), or set ANTHROPIC_API_KEY; then resume.",
-    "spending_cap": (
-        "Add credit or raise the limit (claude.ai/settings/usage, or the Console's billing page; "
-        "max_cost_usd if it was that), then resume."
-    ),
-    "not_installed": "Install it: npm install -g @anthropic-ai/claude-code",
-    "config": "Compare the options with `claude --help`; `claude update` brings newer ones.",
-}
 
 
 def is_complaint(text: str) -> bool:
@@ -221,45 +207,34 @@ def is_complaint(text: str) -> bool:
 
 def is_unknown_session(text: str) -> bool:
     """True if the failure is that the session to go on in does not exist."""
-    return _UNKNOWN_SESSION.search(text) is not None
+    return re.search(_NO_SESSION, plain(text)) is not None
 
 
 def _limit(failure: Failure) -> AgentErrorKind:
     """Which limit it is: money, a window of the plan, or too much for the moment."""
-    is_window = _WINDOW.search(failure.text) is not None
-    if failure.error == "billing_error" or (not is_window and _MONEY.search(failure.text)):
+    said = plain(failure.text)
+    if failure.error == "billing_error" or (not _WINDOW.search(said) and _MONEY.search(said)):
         return "spending_cap"
-    if _OUT_OF_CREDITS.search(failure.text):  # the plan's window may open before there is credit
-        opens = failure.resets_at is not None or "resets" in failure.text
+    if _OUT_OF_CREDITS.search(said):  # the plan's window may open before there is credit
+        opens = failure.resets_at is not None or "resets" in said
         return "usage_cap" if opens else "spending_cap"
-    said = failure.api_error == "usage_limit_reached" or failure.is_capped
-    return "usage_cap" if said or _PLAN.search(failure.text) else "rate_limit"
+    is_told = failure.api_error == "usage_limit_reached" or failure.is_capped
+    return "usage_cap" if is_told or _PLAN.search(said) else "rate_limit"
 
 
 def _is_window_full(failure: Failure) -> bool:
-    return failure.cut == "context_window" or _WINDOW_FULL.search(failure.text) is not None
+    return failure.cut == "context_window" or _WINDOW_FULL.search(plain(failure.text)) is not None
 
 
 def _by_words(failure: Failure) -> AgentErrorKind | None:
     """What the sentence says, where no field is exact; None if it says nothing known."""
-    text = failure.text
-    if _WINDOW_FULL.search(text):
+    said = plain(failure.text)
+    if _WINDOW_FULL.search(said):
         return "context_overflow"
-    if _MONEY.search(text) or _OUT_OF_CREDITS.search(text) or _PLAN.search(text):
+    if _MONEY.search(said) or _OUT_OF_CREDITS.search(said) or _PLAN.search(said):
         return _limit(failure)
-    return next((kind for kind, pattern in _WORDS if pattern.search(text)), None)
+    return better_kind(None, said, _ROWS)
 
-
-_WORDS: tuple[tuple[AgentErrorKind, re.Pattern[str]], ...] = (
-    ("bad_request", _UNKNOWN_SESSION),
-    ("bad_request", _UNKNOWN_COMMAND),
-    ("rate_limit", _RATE),
-    ("auth", _LOGIN),
-    ("refusal", _REFUSED),
-    ("output_limit", _OUTPUT_FULL),
-    ("bad_request", _UNKNOWN_MODEL),
-    ("transient", _SERVER),
-)
 
 _Status: TypeAlias = Literal["allowed", "warning", "reached"]
 _STATUSES: dict[str, _Status] = {

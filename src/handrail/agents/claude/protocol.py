@@ -13,22 +13,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 from handrail.agents.claude.errors import (
     ABORTED,
     UNDONE,
     Failure,
-    hint_of,
+    diagnosed,
     is_complaint,
     is_unknown_session,
     is_used_up,
     kind_of,
     limit_of,
     resets_at,
-    retry_at,
-    status_of,
 )
 from handrail.agents.claude.usage import known_input, session_usage, turn_usage
 from handrail.agents.transport.loose_json import (
@@ -40,27 +38,24 @@ from handrail.agents.transport.loose_json import (
     list_in,
     number_in,
     object_in,
-    object_of,
     objects_in,
     text_in,
     whole_in,
 )
-from handrail.agents.transport.parser import Ending, kind_of_end, words_of_end
+from handrail.agents.transport.parser import Ending
+from handrail.agents.transport.programs import CLAUDE
+from handrail.agents.transport.turn_state import EventReader, TurnState
 from handrail.errors import AgentErrorKind
 from handrail.model.events import (
     AgentCompaction,
     AgentMessage,
-    AgentPermission,
     AgentReasoning,
     AgentRetry,
-    AgentSessionStarted,
-    AgentToolCompleted,
-    AgentToolStarted,
     AgentUsage,
     Notice,
 )
 from handrail.model.launch import AgentError
-from handrail.model.results import Usage
+from handrail.model.results import Usage, add_usage
 from handrail.ports.agent import AgentReply, AgentTurn
 from handrail.shortening import shortened
 
@@ -73,19 +68,15 @@ _EXIT_CODE = re.compile(r"(?:Error: )?Exit code (\d{1,3})\b")
 class ClaudeMessages:
     """Reads the messages of a turn. Mutable.
 
-    ``text`` is what the assistant said last. Of a sub-agent only the tools are told: its words are
+    ``model`` is the one that spoke last. Of a sub-agent only the tools are told: its words are
     for the agent that sent it, whose answer they are not. Text that came in pieces is not told
     again when it comes whole.
     """
 
-    def __init__(self, path: str) -> None:
-        self.text = ""
+    def __init__(self, state: TurnState) -> None:
         self.model: str | None = None
-        self.denials: list[str] = []
-        self.files_changed: dict[str, None] = {}  # in the order of their first change
-        self._path = path
-        self._open: dict[str, tuple[str, Object]] = {}
-        self._seen: set[str] = set()
+        self._state = state
+        self._given: dict[str, Object] = {}
         self._told: set[int] = set()
         self._answered: set[int] = set()
         self._blocks: set[tuple[str, str, int]] = set()
@@ -94,18 +85,13 @@ class ClaudeMessages:
         self._pieces = {"text": _Pieces(), "thinking": _Pieces()}
 
     @property
-    def open_tools(self) -> int:
-        """How many tools were begun and have not ended."""
-        return len(self._open)
-
-    @property
     def known_usage(self) -> Usage | None:
         """What is known to be used so far, for a turn that has no result."""
         return known_input(self._usage.values())
 
     def close(self) -> None:
         """The turn is over, and so is whatever did not say so."""
-        self._open.clear()
+        self._state.close_tools()
         self._blocks.clear()
         for pieces in self._pieces.values():
             pieces.forget()
@@ -167,17 +153,14 @@ class ClaudeMessages:
         if use and use in self._denied:
             return
         self._denied.add(use)
-        self.denials.append(tool)
-        yield AgentPermission(
-            self._path, tool, "denied", text_in(event, "decision_reason", "message")
-        )
+        yield self._state.denied(tool, text_in(event, "decision_reason", "message"))
 
     def answer(self, said: str) -> Iterator[Notice]:
         """The answer as the result repeats it, if it was not said before."""
         if said.strip() and hash(said.strip()) not in self._told:
             self._told.add(hash(said.strip()))
             self._answered.add(hash(said.strip()))
-            yield AgentMessage(self._path, said)
+            yield AgentMessage(self._state.path, said)
 
     def _repeats(self, message: str, block: Object) -> bool:
         """True if this block of the message was printed before; some print all blocks again."""
@@ -191,7 +174,7 @@ class ClaudeMessages:
         if not is_main or not said:
             return
         if kind == "text":
-            self.text = said
+            self._state.text = said
             self._told.add(hash(said.strip()))
             if hash(said.strip()) in self._answered:  # the result came before its message
                 self._answered.discard(hash(said.strip()))
@@ -200,28 +183,22 @@ class ClaudeMessages:
             yield self._notice(kind, rest)
 
     def _notice(self, kind: str, said: str) -> Notice:
-        is_text = kind == "text"
-        return AgentMessage(self._path, said) if is_text else AgentReasoning(self._path, said)
+        path = self._state.path
+        return AgentMessage(path, said) if kind == "text" else AgentReasoning(path, said)
 
     def _started(self, block: Object) -> Iterator[Notice]:
-        use, name = text_in(block, "id"), text_in(block, "name")
-        if use in self._seen:
-            return
-        if use:  # without an id its end could not be told
-            self._seen.add(use)
-            self._open[use] = name, object_in(block, "input")
-        yield AgentToolStarted(self._path, use, name, block.get("input"))
+        use, given = text_in(block, "id"), block.get("input")
+        self._given.setdefault(use, as_object(given))
+        return self._state.tool_started(use, text_in(block, "name"), given)
 
     def _ended(self, block: Object, details: Object) -> Iterator[Notice]:
         use = text_in(block, "tool_use_id")
-        if use not in self._open:
-            return
-        name, given = self._open.pop(use)
+        name, given = self._state.tool_of(use), self._given.get(use, NOTHING)
         is_ok, output = not block.get("is_error"), _output(block)
         if is_ok and name in _WRITERS and (file := text_in(given, "file_path", "notebook_path")):
-            self.files_changed[file] = None
+            self._state.files_changed[file] = None
         code = _exit_code(name, output, details, is_ok=is_ok)
-        yield AgentToolCompleted(self._path, use, name, is_ok, output, code)
+        yield from self._state.tool_ended(use, is_ok=is_ok, output=output, code=code)
 
 
 class _Pieces:
@@ -373,60 +350,36 @@ class _Outcome:
     failure: Failure | None
 
 
-class ClaudeTurn:
+class ClaudeTurn(EventReader):
     """Reads one turn of claude. Mutable."""
 
-    def __init__(self, turn: AgentTurn, *, backend: str = "claude") -> None:
-        self._turn = turn
-        self._backend = backend
-        self._messages = ClaudeMessages(turn.path)
-        self._resumed = turn.session is not None
-        self._session: str | None = None
-        self._told_session: str | None = None
-        self._init_model: str | None = None
-        self._version: str | None = None
-        self._usage: Usage | None = None
-        self._total = turn.session_usage
+    def __init__(self, turn: AgentTurn) -> None:
+        super().__init__(turn, CLAUDE)
+        self.session_usage = turn.session_usage
+        self._messages = ClaudeMessages(self)
         self._outcome: _Outcome | None = None
         self._is_over = False
         self._complaint: Object = NOTHING  # the last assistant line, if that was an error
         self._window: Object = NOTHING  # of the plan, if it was used up
         self._retry = ""
-        self._patience_s = 0.0
         self._compacting: Literal["no", "begun", "done", "told"] = "no"
         self._was_interrupted = False
-        self._alive = False
 
     @property
     def finished(self) -> bool:
         """True once a result has ended the turn and no other has begun."""
         return self._is_over
 
-    @property
-    def open_tools(self) -> int:
-        """How many tools are at work, those of sub-agents included."""
-        return self._messages.open_tools
-
-    @property
-    def patience_s(self) -> float:
-        """The delay of the retry that was announced last, while nothing has come since."""
-        return self._patience_s
-
     def feed(self, line: bytes, /) -> Iterable[Notice]:
         """What a line means, in order; with ``--output-format json`` one line is all there is."""
-        event = object_of(line)
-        if event is not None:
-            return tuple(self._read(event))
         if not line.lstrip().startswith(b"["):
-            return ()
+            return super().feed(line)
         _, events = json_value(line.decode("utf-8", "replace"))
         return tuple(
-            notice for one in objects_in({"all": events}, "all") for notice in self._read(one)
+            notice
+            for one in objects_in({"all": events}, "all")
+            for notice in self.read(text_in(one, "type"), one)
         )
-
-    def feed_stderr(self, _line: bytes, /) -> Iterable[Notice]:
-        """Nothing: what claude prints there are warnings, or the reason of a start that failed."""
-        return ()
 
     def conclude(self, ending: Ending, /) -> AgentReply:
         """The answer, if a result said that the turn succeeded.
@@ -435,54 +388,54 @@ class ClaudeTurn:
             AgentError: none did.
         """
         if self._outcome is None:
-            raise self._unfinished(ending)
-        if self._outcome.failure is not None:
-            raise self._failed(self._outcome.failure, ending)
-        result = self._outcome.result
-        is_command = self._turn.prompt.startswith("/") and self._turn.prompt != "/compact"
+            raise self.unfinished(ending)
+        result, failure = self._outcome.result, self._outcome.failure
+        self.model = self._model_of(result)
+        if failure is not None:
+            raise self._failed(failure, ending)
+        is_command = self.turn.prompt.startswith("/") and self.turn.prompt != "/compact"
         if is_command and count_in(result, "num_turns") == 0:
             why = "claude took the prompt for a command of its own, and asked no model"
-            error = self._error("bad_request", f"{why}: {text_in(result, 'result')}")
+            error = self.error("bad_request", f"{why}: {text_in(result, 'result')}")
             error.hint = "Begin the prompt with another character than a slash."
             raise error
-        return self._reply(result)
+        value: Any = result.get("structured_output")
+        return self.reply(
+            text=text_in(result, "result") or self.text,
+            session=self.known_session or text_in(result, "session_id") or None,
+            value=value,
+            has_value=value is not None,
+            stop_reason=text_in(result, "stop_reason", "terminal_reason") or None,
+        )
 
     # -- events ----------------------------------------------------------------------------------
 
-    def _read(self, event: Object) -> Iterator[Notice]:
-        kind = text_in(event, "type")
-        read = self._readers.get(kind)
-        self._alive = self._alive or bool(kind)
-        if kind:
-            self._patience_s, self._retry = 0.0, ""
+    def read(self, name: str, event: Object) -> Iterator[Notice]:
+        """What an event means, in order."""
+        if name:
+            self.is_alive, self.patience_s, self._retry = True, 0.0, ""
+        read = self._readers.get(name)
         return iter(()) if read is None else read(self, event)
 
     def _system(self, event: Object) -> Iterator[Notice]:
-        subtype = text_in(event, "subtype")
-        read = self._system_readers.get(subtype)
+        read = self._system_readers.get(text_in(event, "subtype"))
         return iter(()) if read is None else read(self, event)
 
     def _init(self, event: Object) -> Iterator[Notice]:
         self._is_over = False
-        self._init_model = text_in(event, "model") or self._init_model
-        self._version = text_in(event, "claude_code_version") or self._version
-        return self._named(event)
+        self.model = text_in(event, "model") or self.model
+        self.version = text_in(event, "claude_code_version") or self.version
+        return self.named(text_in(event, "session_id"))
 
     def _named(self, event: Object) -> Iterator[Notice]:
-        """That the session is known, once for each."""
-        session = text_in(event, "session_id")
-        if not session:
-            return
-        self._session = session
-        if session != self._told_session:
-            self._told_session = session
-            yield AgentSessionStarted(self._turn.path, session, self._backend, self._init_model)
+        """The session, where something else comes before what tells it."""
+        if not self.is_session_told:
+            yield from self.named(text_in(event, "session_id"))
 
     def _assistant(self, event: Object) -> Iterator[Notice]:
         self._is_over = False
         is_main = not text_in(event, "parent_tool_use_id")
-        if self._told_session is None:
-            yield from self._named(event)
+        yield from self._named(event)
         yield from self._compacted(NOTHING)
         is_error = event.get("is_api_error_message") is True
         is_synthetic = is_error or text_in(object_in(event, "message"), "model") == _SYNTHETIC
@@ -512,27 +465,25 @@ class ClaudeTurn:
         delay_ms = number_in(event, "retry_delay_ms")
         delay_s = None if delay_ms is None or delay_ms < 0 else delay_ms / 1000
         status = whole_in(event, "error_status")
-        self._patience_s = delay_s or 0.0
+        self.patience_s = delay_s or 0.0
         self._retry = text_in(event, "error") + (f" ({status})" if status else "")
-        yield AgentRetry(self._turn.path, count_in(event, "attempt"), delay_s, self._retry.strip())
+        yield AgentRetry(self.path, count_in(event, "attempt"), delay_s, self._retry.strip())
 
     def _status(self, event: Object) -> Iterator[Notice]:
-        if self._told_session is None:  # a session that is made smaller is told before its init
-            yield from self._named(event)
+        yield from self._named(event)  # one that is made smaller is told before its init
         outcome = text_in(event, "compact_result")
         if text_in(event, "status") == "compacting" and self._compacting != "begun":
             self._compacting = "begun"
-            yield AgentCompaction(self._turn.path, "started")
+            yield AgentCompaction(self.path, "started")
         elif outcome == "success":  # to be told with the counts that follow, if they did not come
             self._compacting = "no" if self._compacting == "told" else "done"
         elif outcome:
             self._compacting = "no"
-            yield AgentCompaction(self._turn.path, "failed")
+            yield AgentCompaction(self.path, "failed")
 
     def _compact_boundary(self, event: Object) -> Iterator[Notice]:
         if not text_in(event, "parent_tool_use_id"):
-            if self._told_session is None:
-                yield from self._named(event)
+            yield from self._named(event)
             self._compacting = "done"
             yield from self._compacted(object_in(event, "compact_metadata"))
             self._compacting = "told"
@@ -541,7 +492,7 @@ class ClaudeTurn:
         if self._compacting == "done":
             self._compacting = "no"
             before, after = count_in(counts, "pre_tokens"), count_in(counts, "post_tokens")
-            yield AgentCompaction(self._turn.path, "completed", before, after)
+            yield AgentCompaction(self.path, "completed", before, after)
 
     def _permission_denied(self, event: Object) -> Iterator[Notice]:
         return self._messages.denied(event)
@@ -552,7 +503,7 @@ class ClaudeTurn:
             self._window = info
         elif text_in(info, "rateLimitType") == text_in(self._window, "rateLimitType"):
             self._window = NOTHING
-        if (limit := limit_of(info, self._turn.path)) is not None:
+        if (limit := limit_of(info, self.path)) is not None:
             yield limit
 
     def _result(self, event: Object) -> Iterator[Notice]:
@@ -560,7 +511,7 @@ class ClaudeTurn:
             self._is_over = True  # the same, printed again
             return
         failure = failure_of(event, self._before)
-        if failure is None and self._told_session is None:
+        if failure is None:
             yield from self._named(event)
         yield from self._compacted(NOTHING)
         for denial in objects_in(event, "permission_denials"):
@@ -568,8 +519,8 @@ class ClaudeTurn:
         self._count(event)
         if failure is None:
             yield from self._messages.answer(text_in(event, "result"))
-        if self._usage is not None:
-            yield AgentUsage(self._turn.path, self._usage)
+        if self.usage is not None:
+            yield AgentUsage(self.path, self.usage)
         self._messages.close()
         self._is_over = not (count_in(event, "queued_turn_count") or 0)
         stopped = failure is not None and kind_of(failure) == "interrupted"
@@ -577,10 +528,10 @@ class ClaudeTurn:
             self._outcome = _Outcome(event, failure)
 
     def _count(self, result: Object) -> None:
-        resumed = self._resumed or self._outcome is not None
-        used = turn_usage(result, self._total, resumed=resumed)
-        self._total = session_usage(result, self._total, used, resumed=resumed)
-        self._usage = self._usage + used if self._usage and used else self._usage or used
+        resumed, before = self.turn.session is not None or bool(self._outcome), self.session_usage
+        used = turn_usage(result, before, resumed=resumed)
+        self.session_usage = session_usage(result, before, used, resumed=resumed)
+        self.usage = add_usage(self.usage, used)
 
     _readers: ClassVar[dict[str, Callable[[ClaudeTurn, Object], Iterator[Notice]]]] = {
         "system": _system,
@@ -600,75 +551,45 @@ class ClaudeTurn:
 
     # -- conclusions -----------------------------------------------------------------------------
 
-    def _reply(self, result: Object) -> AgentReply:
-        value: Any = result.get("structured_output")
-        answer = result.get("result")
-        return AgentReply(
-            answer if isinstance(answer, str) and answer else self._messages.text,
-            model=self._model(result),
-            session=self._known_session or text_in(result, "session_id") or None,
-            usage=self._usage,
-            value=value,
-            has_value=value is not None,
-            session_usage=self._total,
-            stop_reason=text_in(result, "stop_reason", "terminal_reason") or None,
-            denials=tuple(self._messages.denials),
-            files_changed=tuple(self._messages.files_changed),
-            version=self._version,
-        )
-
     def _failed(self, failure: Failure, ending: Ending) -> AgentError:
-        kind = kind_of(failure)
-        is_vague = kind == "crashed" and failure.subtype == "error_during_execution"
-        if ending.stopped is not None and (kind == "interrupted" or is_vague):
-            return self._error(kind_of_end(ending, alive=True), words_of_end("claude", ending))
+        """A failure of which claude told, unless it is one that we have caused."""
+        told = diagnosed(failure, ending.now)
+        is_vague = told.kind == "crashed" and failure.subtype == "error_during_execution"
+        if ending.stopped is not None and (told.kind == "interrupted" or is_vague):
+            return self.stopped(ending)
         subtype = "" if failure.subtype == "success" else failure.subtype
         why = failure.terminal_reason or subtype or "it did not say why"
-        silent = "claude was interrupted" if kind == "interrupted" else f"claude failed: {why}"
-        error = self._error(kind, failure.text or silent)
-        error.retry_at = retry_at(failure, kind, ending.now)
-        error.http_status = status_of(failure)
+        silent = "claude was interrupted" if told.kind == "interrupted" else f"claude failed: {why}"
+        error = self.failed(replace(told, reason=told.reason or silent), ending)
         if is_unknown_session(failure.text):
             error.session = None
             error.hint = "Begin a new session: claude keeps them for some weeks, on one machine."
         return error
 
-    def _unfinished(self, ending: Ending) -> AgentError:
+    def unfinished(self, ending: Ending, kind: AgentErrorKind | None = None) -> AgentError:
         """The error of a turn without a result."""
         if self._complaint:
             return self._failed(told(NOTHING, self._before), ending)
-        words = words_of_end("claude", ending)
         if ending.stopped is None and self._was_interrupted:
-            return self._error("interrupted", "claude was interrupted")
-        kind = kind_of_end(ending, alive=self._alive)
-        trying = f"; it was trying again: {self._retry}" if self._retry else ""
-        error = self._error(kind, words + trying)
+            return self.stopped(ending)
+        error = super().unfinished(ending, kind)
+        error.reason += f"; it was trying again: {self._retry}" if self._retry else ""
         if is_unknown_session(ending.stderr):
             error.kind, error.session = "bad_request", None
         return error
 
-    def _error(self, kind: AgentErrorKind, reason: str) -> AgentError:
-        return AgentError(
-            self._turn.agent,
-            shortened(reason, _REASON_CHARS),
-            kind=kind,
-            session=self._known_session,
-            text=self._messages.text,
-            usage=self._usage or self._messages.known_usage,
-            model=self._model(NOTHING),
-            hint=hint_of(kind),
-        )
+    def error(self, kind: AgentErrorKind | None, reason: str) -> AgentError:
+        """A failure, with what is known of the turn, and what a person can do."""
+        self.model = self._model_of(NOTHING)
+        error = super().error(kind, shortened(reason, _REASON_CHARS))
+        error.usage = self.usage or self._messages.known_usage
+        return error
 
     @property
     def _before(self) -> Before:
-        said = self._messages.text
-        return Before(self._complaint, self._window, self._was_interrupted, said)
+        return Before(self._complaint, self._window, self._was_interrupted, self.text)
 
-    @property
-    def _known_session(self) -> str | None:
-        return self._session or (None if self._turn.fork else self._turn.session)
-
-    def _model(self, result: Object) -> str | None:
+    def _model_of(self, result: Object) -> str | None:
         models = list(object_in(result, "modelUsage"))
         only = models[0] if len(models) == 1 else None
-        return self._messages.model or self._init_model or only
+        return self._messages.model or self.model or only

@@ -11,9 +11,11 @@ Source: measured with claude 2.1.197 (totals of the process) and 2.1.330 (of the
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import cast
+from dataclasses import replace
+from typing import Literal, cast
 
 from handrail.agents.transport.loose_json import Object, count_in, number_in, object_in
+from handrail.agents.transport.turn_state import usage_in
 from handrail.model.results import Usage
 
 
@@ -96,18 +98,15 @@ def _is_of_process(result: Object, before: Usage | None) -> bool | None:
 
 def _main_model(result: Object) -> Usage | None:
     usage = object_in(result, "usage")
-    fresh = count_in(usage, "input_tokens")
-    written = count_in(usage, "cache_creation_input_tokens")
-    cached = count_in(usage, "cache_read_input_tokens")
-    return _or_none(
-        Usage(
-            _sum(fresh, written, cached),
-            count_in(usage, "output_tokens"),
-            cached_tokens=cached,
-            cache_write_tokens=written,
-            reasoning_tokens=count_in(object_in(usage, "output_tokens_details"), "thinking_tokens"),
-        )
+    counts = usage_in(
+        usage,
+        input_tokens="input_tokens",
+        output_tokens="output_tokens",
+        cached_tokens="cache_read_input_tokens",
+        cache_write_tokens="cache_creation_input_tokens",
     )
+    thoughts = count_in(object_in(usage, "output_tokens_details"), "thinking_tokens")
+    return _or_none(replace(_whole(counts), reasoning_tokens=thoughts))
 
 
 def _by_model(models: object) -> Usage | None:
@@ -122,34 +121,28 @@ def _by_model(models: object) -> Usage | None:
 
 
 def _of_model(model: Object) -> Usage:
-    written = count_in(model, "cacheCreationInputTokens")
-    cached = count_in(model, "cacheReadInputTokens")
-    return Usage(
-        _sum(count_in(model, "inputTokens"), written, cached),
-        count_in(model, "outputTokens"),
-        number_in(model, "costUSD"),
-        cached_tokens=cached,
-        cache_write_tokens=written,
-        reasoning_tokens=count_in(model, "thinkingTokens"),
+    counts = usage_in(
+        model,
+        input_tokens="inputTokens",
+        output_tokens="outputTokens",
+        cached_tokens="cacheReadInputTokens",
+        cache_write_tokens="cacheCreationInputTokens",
+        reasoning_tokens="thinkingTokens",
     )
+    return replace(_whole(counts), cost_usd=number_in(model, "costUSD"))
+
+
+def _whole(counts: Usage | None) -> Usage:
+    """Counts whose input is without what was read from a cache, or put into one, with these."""
+    told = counts or Usage()
+    parts = (told.input_tokens, told.cache_write_tokens, told.cached_tokens)
+    known = [part for part in parts if part is not None]
+    return replace(told, input_tokens=sum(known) if known else None)
 
 
 def _with(tokens: Usage, cost_usd: float | None, turns: int | None) -> Usage:
-    return Usage(
-        tokens.input_tokens,
-        tokens.output_tokens,
-        cost_usd,
-        turns,
-        tokens.cached_tokens,
-        tokens.cache_write_tokens,
-        tokens.reasoning_tokens,
-        "reply" if cost_usd is not None else None,
-    )
-
-
-def _sum(*counts: int | None) -> int | None:
-    known = [count for count in counts if count is not None]
-    return sum(known) if known else None
+    source: Literal["reply"] | None = None if cost_usd is None else "reply"
+    return replace(tokens, cost_usd=cost_usd, turns=turns, cost_source=source)
 
 
 def _or_none(usage: Usage) -> Usage | None:

@@ -14,14 +14,14 @@ from handrail.agents.codex.dialogue import CodexDialogue
 from handrail.agents.transport.cli import (
     added_folders,
     child_environment,
-    json_file,
     probe_program,
     working_folder,
 )
 from handrail.agents.transport.loose_json import NOTHING, object_in
-from handrail.agents.transport.rpc import own_version, run_rpc
+from handrail.agents.transport.programs import CODEX, codex_home
+from handrail.agents.transport.rpc import Messages, own_version
 from handrail.agents.transport.strict_schema import strict_schema
-from handrail.agents.transport.turn import GRACE_S, finished_notice
+from handrail.agents.transport.turn import finished_notice, run_turn
 from handrail.model.agent_options import NO_OPTIONS, PERMISSIONS, AgentOptions
 from handrail.model.launch import AgentError
 from handrail.ports.agent import AgentReply, AgentTurn, Capabilities, Probe
@@ -57,12 +57,6 @@ def profile_settings(agent: str, profile: str, environment: Mapping[str, str]) -
     )
 
 
-def codex_home(environment: Mapping[str, str]) -> Path:
-    """The folder of codex's settings, sessions and login."""
-    named = environment.get("CODEX_HOME")
-    return Path(named) if named else Path(environment.get("HOME") or Path.home()) / ".codex"
-
-
 def _read(agent: str, file: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(file.read_text("utf-8"))
@@ -71,8 +65,6 @@ def _read(agent: str, file: Path) -> dict[str, Any]:
             agent, f"the codex settings in {file} cannot be read: {error}", kind="config"
         ) from error
 
-
-INSTALL = "npm install -g @openai/codex"
 
 CAPABILITIES = Capabilities(
     options=frozenset(
@@ -87,35 +79,6 @@ CAPABILITIES = Capabilities(
     usage=True,
     reset_times=True,
 )
-
-
-async def probe_codex(executable: str, options: AgentOptions) -> Probe:
-    """Whether codex is there, its version, and whether it has a login."""
-    return await probe_program(
-        executable,
-        child_environment(options),
-        logged_in=_is_logged_in,
-        install=INSTALL,
-        login="codex login",
-    )
-
-
-def _is_logged_in(env: Mapping[str, str]) -> bool | None:
-    """Whether codex has a login, as far as files and variables tell.
-
-    None if its settings name a model provider of their own, which may need none.
-    """
-    if env.get("CODEX_API_KEY") or env.get("OPENAI_API_KEY"):
-        return True
-    home = codex_home(env)
-    login = json_file(home / "auth.json")
-    if login.get("OPENAI_API_KEY") or login.get("tokens"):
-        return True
-    try:
-        settings = (home / "config.toml").read_text("utf-8")
-    except (OSError, ValueError):
-        return False
-    return None if "model_provider" in settings else False
 
 
 @attrs.frozen
@@ -151,21 +114,18 @@ class CodexBackend:
         except AgentError as error:
             turn.emit(finished_notice(turn.path, error))
             raise
-        return await run_rpc(
+        return await run_turn(
             turn,
             [self.executable, *_ARGUMENTS, *(options.extra_args or ())],
-            dialogue,
+            Messages(dialogue),
+            CODEX,
             env=child_environment(options),
-            cwd=options.cwd,
             options=options,
-            program="codex",
-            install=INSTALL,
-            grace_s=GRACE_S,
         )
 
     async def probe(self) -> Probe:
         """Whether codex is there, its version, and whether it has a login."""
-        return await probe_codex(self.executable, self.options)
+        return await probe_program(CODEX, self.executable, child_environment(self.options))
 
     def _dialogue(self, turn: AgentTurn, options: AgentOptions) -> CodexDialogue:
         """What is said to codex.
@@ -181,7 +141,6 @@ class CodexBackend:
             cwd=working_folder(options),
             schema=None if turn.schema is None else strict_schema(turn.schema),
             profile=profile or None,
-            backend=self.name,
             client_version=own_version(),
         )
 

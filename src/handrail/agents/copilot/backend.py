@@ -14,18 +14,16 @@ import attrs
 
 from handrail.agents.copilot.stream import CopilotParser
 from handrail.agents.transport.cli import (
+    Lines,
     added_folders,
     child_environment,
-    home_of,
-    json_file,
     probe_program,
-    run_cli,
     unblank,
 )
+from handrail.agents.transport.programs import COPILOT, json_file
+from handrail.agents.transport.turn import run_turn
 from handrail.model.agent_options import NO_OPTIONS, PERMISSIONS, AgentOptions
 from handrail.ports.agent import AgentReply, AgentTurn, Capabilities, Probe
-
-INSTALL = "npm install -g @github/copilot"
 
 _PERMISSIONS: dict[str, tuple[str, ...]] = {
     "read_only": ("--deny-tool=write",),  # and what would be asked for is denied
@@ -73,27 +71,19 @@ class CopilotBackend:
                 model=options.profile_and_model[1],
                 report=lambda: json_file(report),
             )
-            return await run_cli(
+            return await run_turn(
                 turn,
                 copilot_argv(self.executable, turn, options, session=session, folder=folder),
-                parser,
-                stdin=unblank(turn.prompt),
+                Lines(parser, unblank(turn.prompt)),
+                COPILOT,
                 env=child_environment(options, add={"COPILOT_AUTO_UPDATE": "false"}),
-                cwd=options.cwd,
                 options=options,
-                program="copilot",
-                install=INSTALL,
             )
 
     async def probe(self) -> Probe:
         """Whether copilot is there, its version, and whether it has a login."""
-        return await probe_program(
-            self.executable,
-            child_environment(self.options),
-            logged_in=copilot_logged_in,
-            install=INSTALL,
-            login="copilot, then /login",
-        )
+        env = child_environment(self.options)
+        return await probe_program(COPILOT, self.executable, env)
 
 
 _CAPABILITIES = Capabilities(
@@ -127,20 +117,6 @@ def copilot_argv(
     argv += ["--usage-output-file", str(folder / "usage.json")]
     argv += options.extra_args or ()
     return [*argv, f"--resume={session}" if turn.session else f"--session-id={session}"]
-
-
-def copilot_logged_in(env: Mapping[str, str]) -> bool | None:
-    """Whether copilot has a login, as far as files and variables tell.
-
-    None if they do not: the token may be in the system's keychain.
-    """
-    names = ("COPILOT_GITHUB_TOKEN", "GH_TOKEN", "GITHUB_TOKEN", "COPILOT_PROVIDER_BASE_URL")
-    if any(env.get(name) for name in names):
-        return True
-    home = Path(env.get("COPILOT_HOME") or home_of(env) / ".copilot")
-    settings = json_file(home / "config.json")
-    known = settings.get("logged_in_users") or settings.get("loggedInUsers")
-    return True if known else None
 
 
 @contextlib.contextmanager

@@ -9,8 +9,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from handrail.agents.transport.failures import kind_of_status
-from handrail.agents.transport.reset_times import reset_time
+from handrail.agents.transport.failures import (
+    Diagnosis,
+    better_kind,
+    kind_of_status,
+    rows,
+    status_in,
+    time_said,
+)
 from handrail.errors import AgentErrorKind
 
 _TYPES: dict[str, AgentErrorKind] = {
@@ -28,31 +34,30 @@ _CODES: dict[str, AgentErrorKind] = {
     "billing_not_configured": "spending_cap",
     "model_max_prompt_tokens_exceeded": "context_overflow",
 }
-_OVERFLOW = re.compile(
-    r"prompt (?:as|is) too long|context (?:limit|window|length)|maximum context|context_length"
-    r"|max_prompt_tokens|token count of \d{1,9} exceeds"
-    r"|reduce context|exceeds? the (?:maximum|model's) (?:number of )?(?:prompt )?tokens"
-)
-_CREDIT = re.compile(r"\bcredits?\b|billing|payment required|spending limit|insufficient_quota")
-_REFUSAL = re.compile(
-    r"content_filter|content filter|blocked by content|responsible ai|usage polic"
+_ROWS = rows(
+    {None, "bad_request", "context_overflow"},  # of a request that was refused
+    (
+        "context_overflow",
+        r"prompt (?:as|is) too long|context (?:limit|window|length)|maximum context",
+        r"context_length|max_prompt_tokens|token count of \d{1,9} exceeds|reduce context",
+        r"exceeds? the (?:maximum|model's) (?:number of )?(?:prompt )?tokens",
+    ),
+    (
+        "spending_cap",
+        r"\bcredits?\b|billing|payment required|spending limit|insufficient_quota",
+    ),
+    (
+        "refusal",
+        r"content_filter|content filter|blocked by content|responsible ai|usage polic",
+    ),
+    ("output_limit", r"output token|max_tokens|finish reason: length"),
 )
 BLOCKED = re.compile(
     r"\s*the model returned no content because the response was blocked", re.IGNORECASE
 )
 """What copilot says in the model's place. Source: github/copilot-cli#3348."""
-_CUT = re.compile(r"output token|max_tokens|finish reason: length")
-NO_SESSION = re.compile(
-    r"no session\b.{0,60}\b(?:matched|found)|session\b.{0,60}\bnot found", re.IGNORECASE
-)
-"""How copilot says that it does not have a session."""
 _WAITED = re.compile(r"\(total retry wait time:[^)]*\)")
 
-HINTS: dict[AgentErrorKind, str] = {
-    "auth": "Run `copilot` and /login, or set COPILOT_GITHUB_TOKEN.",
-    "spending_cap": "Add credits or raise the limit of the account or session.",
-    "config": "Compare the arguments with `copilot --help`.",
-}
 _STATUS = re.compile(
     r"(?:\bHTTP|\bstatus(?: code)?|error|failed):?\s{1,3}([45]\d\d)\b", re.IGNORECASE
 )
@@ -60,8 +65,7 @@ _STATUS = re.compile(
 
 def status_said(message: str) -> int | None:
     """The HTTP status that a message names, as of older programs that say it nowhere else."""
-    found = _STATUS.search(message)
-    return int(found[1]) if found else None
+    return status_in(_STATUS, message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,32 +89,18 @@ class Fault:
     def kind(self) -> AgentErrorKind:
         """What it is; transient if nothing that is said is known."""
         known = next((name for name in _TYPES if self.type.startswith(name)), "")
-        return _CODES.get(self.code) or _TYPES.get(known) or self._guessed
+        exact = _CODES.get(self.code) or _TYPES.get(known)
+        by_status, said = kind_of_status(self.status), f"{self.message}\n{self.request}"
+        return exact or better_kind(by_status, said, _ROWS) or "transient"
 
-    def retry_at(self, now: float) -> float | None:
-        """The time from which it may work again, if it says so."""
+    def diagnosed(self, now: float) -> Diagnosis:
+        """What it is, and the time from which it may work again, if it says so."""
+        said = self.message or self.request or "copilot failed and did not say why"
+        return Diagnosis(self.kind, " ".join(said.split()), self._retry_at(now), self.status)
+
+    def _retry_at(self, now: float) -> float | None:
         if self.retry_after_s is not None:
             return now + self.retry_after_s
-        if self.kind not in ("rate_limit", "usage_cap", "transient"):
-            return None
-        said = reset_time(_WAITED.sub("", self.message), now)
+        said = time_said(self.kind, _WAITED.sub("", self.message), now)
         is_known = self.kind == "usage_cap" and self.resets_at is not None and self.resets_at > now
         return self.resets_at if said is None and is_known else said
-
-    @property
-    def _guessed(self) -> AgentErrorKind:
-        said = f"{self.message}\n{self.request}".lower().replace("\u2019", "'")
-        is_about_request = self.status is None or self.status in (400, 413, 422)
-        if is_about_request:
-            for kind, pattern in _ABOUT_REQUESTS:
-                if pattern.search(said):
-                    return kind
-        return kind_of_status(self.status) or "transient"
-
-
-_ABOUT_REQUESTS: tuple[tuple[AgentErrorKind, re.Pattern[str]], ...] = (
-    ("context_overflow", _OVERFLOW),
-    ("spending_cap", _CREDIT),
-    ("refusal", _REFUSAL),
-    ("output_limit", _CUT),
-)

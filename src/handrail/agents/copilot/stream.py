@@ -9,11 +9,11 @@ Events with an ``agentId`` are a sub-agent's.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from typing import Any
 
-from handrail.agents.copilot.errors import BLOCKED, HINTS, NO_SESSION, Fault, status_said
+from handrail.agents.copilot.errors import BLOCKED, Fault, status_said
+from handrail.agents.transport.failures import Diagnosis
 from handrail.agents.transport.loose_json import (
     Object,
     as_object,
@@ -21,18 +21,12 @@ from handrail.agents.transport.loose_json import (
     list_in,
     number_in,
     object_in,
-    object_of,
     text_in,
     whole_in,
 )
-from handrail.agents.transport.parser import (
-    Ending,
-    added_since,
-    kind_of_end,
-    lost_session,
-    words_of_end,
-)
-from handrail.errors import AgentErrorKind
+from handrail.agents.transport.parser import Ending, words_of_end
+from handrail.agents.transport.programs import COPILOT
+from handrail.agents.transport.turn_state import EventReader, TurnState, added_since, usage_in
 from handrail.model.events import (
     AgentCompaction,
     AgentLimit,
@@ -40,9 +34,6 @@ from handrail.model.events import (
     AgentPermission,
     AgentReasoning,
     AgentRetry,
-    AgentSessionStarted,
-    AgentToolCompleted,
-    AgentToolStarted,
     AgentUsage,
     Notice,
 )
@@ -57,54 +48,13 @@ _REFUSALS = frozenset({"denied", "rejected"})
 """Codes of tools that ended before they began."""
 
 
-class Tools:
-    """The tools of a turn. Mutable."""
+class Permissions:
+    """What was asked for in a turn, and refused. Mutable."""
 
-    def __init__(self, path: str) -> None:
-        self.denials: list[str] = []
-        self._path = path
-        self._open: dict[str, str] = {}
-        self._done: set[str] = set()
+    def __init__(self, state: TurnState) -> None:
+        self._state = state
         self._asked: dict[str, tuple[str, str]] = {}
         self._refused: set[str] = set()
-
-    @property
-    def open_tools(self) -> int:
-        """How many are at work."""
-        return len(self._open)
-
-    def close(self) -> None:
-        """The turn is over, and so is whatever did not say so."""
-        self._open.clear()
-
-    def started(self, data: Object) -> Iterator[Notice]:
-        """A tool begins."""
-        ref, name = text_in(data, "toolCallId"), text_in(data, "toolName", "mcpToolName")
-        if ref not in self._open and ref not in self._done:
-            self._open[ref] = name
-            yield AgentToolStarted(self._path, ref, name, data.get("arguments"))
-
-    def completed(self, data: Object) -> Iterator[Notice]:
-        """A tool ends; one that had no start gets one. A command that failed is no failed call to
-        copilot, so its exit code is looked at.
-        """
-        ref = text_in(data, "toolCallId")
-        if ref in self._done:
-            return
-        if ref not in self._open:
-            yield from self.started(data)
-        if ref:
-            self._done.add(ref)
-        name = self._open.pop(ref, "")
-        error = object_in(data, "error")
-        output = text_in(object_in(data, "result"), "content") or text_in(error, "message")
-        code = whole_in(object_in(data, "shellExecution"), "exitCode")
-        if code is None and name in _SHELLS and (said := _EXIT_CODE.search(output)):
-            code = int(said[1])
-        is_ok = data.get("success") is not False and code in (None, 0) and not error
-        if text_in(error, "code") in _REFUSALS and "" not in self._refused:
-            yield from self._denied(ref, name, text_in(error, "message"))
-        yield AgentToolCompleted(self._path, ref, name, is_ok, output, code)
 
     def asked(self, data: Object) -> None:
         """A tool needs a permission."""
@@ -120,21 +70,20 @@ class Tools:
             return
         tool, ref = self._asked.pop(text_in(data, "requestId"), ("tool", ""))
         if verdict.startswith("approved"):
-            yield AgentPermission(self._path, tool, "allowed", verdict)
+            yield AgentPermission(self._state.path, tool, "allowed", verdict)
             return
         reason = text_in(result, "feedback", "message", "reason") or verdict
-        yield from self._denied(text_in(data, "toolCallId") or ref, tool, reason)
+        yield from self.denied(text_in(data, "toolCallId") or ref, tool, reason)
 
-    def _denied(self, ref: str, tool: str, reason: str) -> Iterator[Notice]:
+    def denied(self, ref: str, tool: str, reason: str, *, by_end: bool = False) -> Iterator[Notice]:
         """A tool was not allowed, told once: by the permission, or else by how the tool ended.
 
         A permission that does not name its tool's use has told of any.
         """
-        if ref and ref in self._refused:
+        if (ref and ref in self._refused) or (by_end and "" in self._refused):
             return
         self._refused.add(ref)
-        self.denials.append(tool)
-        yield AgentPermission(self._path, tool, "denied", reason)
+        yield self._state.denied(tool, reason)
 
 
 class Said:
@@ -145,9 +94,8 @@ class Said:
     message under the same name, is told once.
     """
 
-    def __init__(self, path: str) -> None:
-        self.text = ""
-        self._path = path
+    def __init__(self, state: TurnState) -> None:
+        self._state = state
         self._call = ""
         self._pieces: dict[str, list[str]] = {}
         self._thoughts: dict[str, list[str]] = {}
@@ -172,9 +120,10 @@ class Said:
         self._messages.add((name, content, chunk))
         self._whole.add(content.strip())
         goes_on = (chunk or 0) > 0 and call == self._call
-        self.text = self.text + content if goes_on else content
+        state = self._state
+        state.text = state.text + content if goes_on else content
         self._call = call
-        yield AgentMessage(self._path, content)
+        yield AgentMessage(state.path, content)
 
     def piece(self, data: Object) -> None:
         """A piece of a message."""
@@ -200,29 +149,14 @@ class Said:
         for pieces in begun.values():
             text = "".join(pieces)
             if text and text.strip() not in self._whole:
-                self.text = text
-                yield AgentMessage(self._path, text)
+                self._state.text = text
+                yield AgentMessage(self._state.path, text)
 
     def _thought(self, text: str) -> Iterator[Notice]:
         # The same thought comes with its message and by itself, under no common name.
         if text and text.strip() not in self._told:
             self._told.add(text.strip())
-            yield AgentReasoning(self._path, text)
-
-
-class CallUsage:
-    """The sum over the model calls of a turn. Mutable."""
-
-    def __init__(self) -> None:
-        self.total: Usage | None = None
-
-    def add(self, data: Object) -> Usage | None:
-        """The sum with one more call; None if that told nothing."""
-        call = _usage(data)
-        if call == Usage():
-            return None
-        self.total = call if self.total is None else self.total + call
-        return self.total
+            yield AgentReasoning(self._state.path, text)
 
 
 def reported_usage(report: Object, *, resumed: bool, before: Usage | None) -> Usage | None:
@@ -232,7 +166,7 @@ def reported_usage(report: Object, *, resumed: bool, before: Usage | None) -> Us
     the difference, unknown if what went before is. One that does not say so may be such a total.
     """
     models = [as_object(one) for one in object_in(report, "modelMetrics").values()]
-    told = [usage for one in models if (usage := _usage(object_in(one, "usage"))) != Usage()]
+    told = [usage for one in models if (usage := _usage(object_in(one, "usage")))]
     if not told:
         return None
     total = sum(told[1:], told[0])
@@ -242,33 +176,18 @@ def reported_usage(report: Object, *, resumed: bool, before: Usage | None) -> Us
     return total
 
 
-def _usage(data: Object) -> Usage:
-    fields: dict[str, Any] = {
-        "input_tokens": count_in(data, "inputTokens"),
-        "output_tokens": count_in(data, "outputTokens"),
-        "cached_tokens": count_in(data, "cacheReadTokens"),
-        "cache_write_tokens": count_in(data, "cacheWriteTokens"),
-        "reasoning_tokens": count_in(data, "reasoningTokens"),
-    }
-    return Usage(**fields)
+def _usage(data: Object) -> Usage | None:
+    return usage_in(
+        data,
+        input_tokens="inputTokens",
+        output_tokens="outputTokens",
+        cached_tokens="cacheReadTokens",
+        cache_write_tokens="cacheWriteTokens",
+        reasoning_tokens="reasoningTokens",
+    )
 
 
 _LOW_PERCENT = 10.0
-
-
-def compaction_begun(path: str, data: Object) -> AgentCompaction:
-    """``session.compaction_start``."""
-    return AgentCompaction(path, "started", whole_in(data, "currentTokens"))
-
-
-def compaction_ended(path: str, data: Object) -> AgentCompaction:
-    """``session.compaction_complete``, which may have failed."""
-    return AgentCompaction(
-        path,
-        "failed" if data.get("success") is False else "completed",
-        whole_in(data, "preCompactionTokens"),
-        whole_in(data, "postCompactionTokens"),
-    )
 
 
 def limits(path: str, snapshots: Object) -> Iterator[AgentLimit]:
@@ -306,7 +225,7 @@ def _was_blocked(usage: Object) -> bool:
     return usage.get("contentFilterTriggered") is True or reason in ("content_filter", "refusal")
 
 
-class CopilotParser:
+class CopilotParser(EventReader):
     """Reads one turn of copilot. Mutable.
 
     ``session`` is the id that the session was given; ``report`` reads what copilot wrote about its
@@ -321,53 +240,23 @@ class CopilotParser:
         model: str | None = None,
         report: Callable[[], Object] = _no_report,
     ) -> None:
-        self._turn = turn
-        self._session = session
-        self._told_session: str | None = None
-        self._model = model
+        super().__init__(turn, COPILOT, model=model)
+        self._given_session = session
         self._report = report
-        self._said = Said(turn.path)
-        self._tools = Tools(turn.path)
-        self._calls = CallUsage()
+        self._said = Said(self)
+        self._permissions = Permissions(self)
         self._retries = 0
         self._request: Object = {}
-        self._retry_after_s: float | None = None
         self._used_up: dict[str, float | None] = {}  # quotas, and when each begins anew
         self._error: Object | None = None
         self._aborted = ""
         self._blocked = ""
         self._result: Object | None = None
-        self._version: str | None = None
-        self._alive = False
 
     @property
     def finished(self) -> bool:
         """True once the ``result`` was seen."""
         return self._result is not None
-
-    @property
-    def open_tools(self) -> int:
-        """How many tools are at work."""
-        return self._tools.open_tools
-
-    @property
-    def patience_s(self) -> float:
-        """How long it said that it waits for a limit to be over."""
-        return self._retry_after_s or 0.0
-
-    def feed(self, line: bytes, /) -> Iterable[Notice]:
-        """What a line means, in order."""
-        event = object_of(line)
-        if event is None or not text_in(event, "type"):
-            return ()
-        if self._result is not None:
-            return ()  # it is done: an abort is of a program that was told to go
-        self._alive = True
-        return tuple(self._read(text_in(event, "type"), event, object_in(event, "data")))
-
-    def feed_stderr(self, _line: bytes, /) -> Iterable[Notice]:
-        """Nothing: what matters there is looked at in the end."""
-        return ()
 
     def conclude(self, ending: Ending, /) -> AgentReply:
         """The answer, if the turn ended well by copilot's own account.
@@ -375,51 +264,26 @@ class CopilotParser:
         Raises:
             AgentError: it did not.
         """
-        usage = self._usage()
+        self._look_into_report()
         if self._error is not None:
-            raise self._failed(self._error, ending, usage)
-        if self._aborted:
-            raise self._broken_off(ending, usage)
-        if self._blocked:
-            raise self._made("refusal", self._blocked, usage)
-        if self._result is not None and whole_in(self._result, "exitCode") == 0:
-            if self._said.text or ending.stopped is None:
-                return self._reply(usage)
-        elif self._result is not None and self._request:
-            raise self._failed({}, ending, usage)
-        lost = None if self._alive else lost_session(self._turn, ending, "copilot", NO_SESSION)
-        if lost is not None:
-            raise lost
-        kind = kind_of_end(ending, alive=self._alive)
-        words = words_of_end("copilot", ending, alive=self._alive)
-        raise self._made(kind, words, usage)
-
-    # -- conclusions -----------------------------------------------------------------------------
-
-    def _reply(self, usage: Usage | None) -> AgentReply:
-        changes = object_in(object_in(self._result or {}, "usage"), "codeChanges")
-        files = [name for name in list_in(changes, "filesModified") if isinstance(name, str)]
-        before = self._turn.session_usage if self._turn.session is not None else Usage()
-        return AgentReply(
-            self._said.text,
-            model=self._model,
-            session=self._session,
-            usage=usage,
-            session_usage=None if before is None or usage is None else before + usage,
-            denials=tuple(self._tools.denials),
-            files_changed=tuple(files),
-            version=self._version,
-        )
-
-    def _broken_off(self, ending: Ending, usage: Usage | None) -> AgentError:
+            raise self._failed(self._error, ending)
         if self._aborted == "autopilot_credit_limit":
-            return self._made("spending_cap", "copilot used up the credits it may use", usage)
-        if ending.stopped is None:
-            return self._made("interrupted", f"copilot was interrupted ({self._aborted})", usage)
-        kind = kind_of_end(ending, alive=True)
-        return self._made(kind, words_of_end("copilot", ending), usage)
+            raise self.error("spending_cap", "copilot used up the credits it may use")
+        if self._aborted:
+            reason = f"copilot was interrupted ({self._aborted})"
+            if ending.stopped is not None:
+                reason = words_of_end("copilot", ending)
+            raise self.failed(Diagnosis("interrupted", reason), ending)
+        if self._blocked:
+            raise self.error("refusal", self._blocked)
+        if self._result is not None and whole_in(self._result, "exitCode") == 0:
+            if self.text or ending.stopped is None:
+                return self.reply(session_usage=self.summed_usage)
+        elif self._result is not None and self._request:
+            raise self._failed({}, ending)
+        raise self.unfinished(ending)
 
-    def _failed(self, error: Object, ending: Ending, usage: Usage | None) -> AgentError:
+    def _failed(self, error: Object, ending: Ending) -> AgentError:
         status = whole_in(error, "statusCode")
         status = whole_in(self._request, "statusCode") if status is None else status
         fault = Fault(
@@ -428,45 +292,36 @@ class CopilotParser:
             message=text_in(error, "message"),
             status=status_said(text_in(error, "message")) if status is None else status,
             request=text_in(self._request, "errorMessage"),
-            retry_after_s=self._retry_after_s,
+            retry_after_s=self.patience_s or None,
             resets_at=max((at for at in self._used_up.values() if at is not None), default=None),
         )
-        reason = fault.message or fault.request or "copilot failed and did not say why"
-        made = self._made(fault.kind, " ".join(reason.split()), usage)
-        made.retry_at, made.http_status = fault.retry_at(ending.now), fault.status
-        return made
+        return self.failed(fault.diagnosed(ending.now), ending)
 
-    def _made(self, kind: AgentErrorKind, reason: str, usage: Usage | None) -> AgentError:
-        return AgentError(
-            self._turn.agent,
-            reason,
-            kind=kind,
-            session=self._session if self._alive else self._turn.session,
-            text=self._said.text,
-            usage=usage,
-            model=self._model,
-            hint=HINTS.get(kind, ""),
-        )
-
-    def _usage(self) -> Usage | None:
-        """This turn's, told once more if only the report knew it."""
-        if self._calls.total is not None:
-            return self._calls.total
-        turn = self._turn
-        usage = reported_usage(
-            self._report(), resumed=turn.session is not None, before=turn.session_usage
-        )
-        if usage is not None:
-            turn.emit(AgentUsage(turn.path, usage))
-        return usage
+    def _look_into_report(self) -> None:
+        """Have the usage from the report if only that knows it; it is told then."""
+        if self.usage is None:
+            turn = self.turn
+            self.usage = reported_usage(
+                self._report(), resumed=turn.session is not None, before=turn.session_usage
+            )
+            if self.usage is not None:
+                turn.emit(AgentUsage(turn.path, self.usage))
 
     # -- events ----------------------------------------------------------------------------------
 
-    def _read(self, name: str, event: Object, data: Object) -> Iterator[Notice]:
+    def read(self, name: str, event: Object) -> Iterator[Notice]:
+        """What an event means; after the result none does: an abort is then of a program that was
+        told to go.
+        """
+        data = object_in(event, "data")
+        if self._result is not None:
+            return
+        if not self.is_alive:
+            self.is_alive, self.session = True, self._given_session
         if text_in(event, "agentId") or text_in(data, "parentToolCallId"):
             yield from self._done(name, data)
             return
-        self._model = self._model_in(name, data)
+        self.model = self._model_in(name, data)
         if name == "result":
             yield from self._over(event)
             return
@@ -479,7 +334,7 @@ class CopilotParser:
         """How the turn goes."""
         match name:
             case "assistant.turn_start":
-                self._error, self._retry_after_s = None, None  # it got over what there was
+                self._error, self.patience_s = None, 0.0  # it got over what there was
                 self._blocked = ""
             case "assistant.message":
                 self._request = {}
@@ -490,8 +345,7 @@ class CopilotParser:
             case "model.call_failure":
                 self._request = data
             case "auto_mode_switch.requested":
-                wait_s = number_in(data, "retryAfterSeconds")
-                self._retry_after_s = wait_s if wait_s is None or wait_s >= 0 else None
+                self.patience_s = max(number_in(data, "retryAfterSeconds") or 0.0, 0.0)
             case "session.error" if not self._aborted:
                 self._error = data
             case "abort":
@@ -525,70 +379,91 @@ class CopilotParser:
 
     def _done(self, name: str, data: Object) -> Iterator[Notice]:
         """What means the same whoever does it, the main agent or one that it started."""
-        path = self._turn.path
         match name:
             case "tool.execution_start":
-                yield from self._tools.started(data)
+                yield from self._tool(data)
             case "tool.execution_complete":
-                yield from self._tools.completed(data)
+                yield from self._tool(data)
+                yield from self._tool_done(data)
             case "permission.requested":
-                self._tools.asked(data)
+                self._permissions.asked(data)
             case "permission.completed":
-                yield from self._tools.answered(data)
+                yield from self._permissions.answered(data)
             case "session.compaction_start":
-                yield compaction_begun(path, data)
+                yield AgentCompaction(self.path, "started", whole_in(data, "currentTokens"))
             case "session.compaction_complete":
-                yield compaction_ended(path, data)
+                yield AgentCompaction(
+                    self.path,
+                    "failed" if data.get("success") is False else "completed",
+                    whole_in(data, "preCompactionTokens"),
+                    whole_in(data, "postCompactionTokens"),
+                )
             case "assistant.usage":
-                if (usage := self._calls.add(data)) is not None:
-                    yield AgentUsage(path, usage)
-                for limit in limits(path, object_in(data, "quotaSnapshots")):
-                    self._note(limit)
-                    yield limit
+                yield from self._called(data)
             case _:
                 pass
 
-    def _note(self, limit: AgentLimit) -> None:
-        if limit.status == "reached":
-            self._used_up[limit.window] = limit.reset_at
-        else:
-            self._used_up.pop(limit.window, None)
+    def _tool(self, data: Object) -> Iterator[Notice]:
+        ref, name = text_in(data, "toolCallId"), text_in(data, "toolName", "mcpToolName")
+        return self.tool_started(ref, name, data.get("arguments"))
+
+    def _tool_done(self, data: Object) -> Iterator[Notice]:
+        """A command that failed is no failed call to copilot, so its exit code is looked at."""
+        ref, error = text_in(data, "toolCallId"), object_in(data, "error")
+        name = self.tool_of(ref)
+        output = text_in(object_in(data, "result"), "content") or text_in(error, "message")
+        code = whole_in(object_in(data, "shellExecution"), "exitCode")
+        if code is None and name in _SHELLS and (said := _EXIT_CODE.search(output)):
+            code = int(said[1])
+        is_ok = data.get("success") is not False and code in (None, 0) and not error
+        if text_in(error, "code") in _REFUSALS:
+            reason = text_in(error, "message")
+            yield from self._permissions.denied(ref, name, reason, by_end=True)
+        yield from self.tool_ended(ref, is_ok=is_ok, output=output, code=code)
+
+    def _called(self, data: Object) -> Iterator[Notice]:
+        """A model was called: what it used is added, and quotas may be told."""
+        if call := _usage(data):
+            self.usage = call if self.usage is None else self.usage + call
+            yield AgentUsage(self.path, self.usage)
+        for limit in limits(self.path, object_in(data, "quotaSnapshots")):
+            if limit.status == "reached":
+                self._used_up[limit.window] = limit.reset_at
+            else:
+                self._used_up.pop(limit.window, None)
+            yield limit
 
     def _model_in(self, name: str, data: Object) -> str | None:
         if name.startswith(("session.tools_updated", "assistant.", "model.", "session.model")):
-            return text_in(data, "model", "newModel") or self._model
+            return text_in(data, "model", "newModel") or self.model
         if name in ("session.start", "session.resume"):
-            return text_in(data, "selectedModel") or self._model
-        return self._model
+            return text_in(data, "selectedModel") or self.model
+        return self.model
 
     def _session_known(self, name: str, data: Object) -> Iterator[Notice]:
         """The session, told when the program turns to the prompt: its model is known by then."""
         if name in ("session.start", "session.resume"):
-            self._version = text_in(data, "copilotVersion") or self._version
-            self._session = text_in(data, "sessionId") or self._session
+            self.version = text_in(data, "copilotVersion") or self.version
         elif not name.startswith(("user.", "assistant.", "session.error")):
             return
-        yield from self._tell_session()
-
-    def _tell_session(self) -> Iterator[Notice]:
-        if self._session and self._session != self._told_session:
-            self._told_session = self._session
-            yield AgentSessionStarted(self._turn.path, self._session, "copilot", self._model)
+        yield from self.named(text_in(data, "sessionId"))
 
     def _over(self, event: Object) -> Iterator[Notice]:
         self._result = {**object_in(event, "data"), **event}
-        self._tools.close()
-        self._session = text_in(self._result, "sessionId") or self._session
-        yield from self._tell_session()
+        self.close_tools()
+        yield from self.named(text_in(self._result, "sessionId"))
         yield from self._said.rest()
+        changed = object_in(object_in(self._result, "usage"), "codeChanges")
+        names = (name for name in list_in(changed, "filesModified") if isinstance(name, str))
+        self.files_changed.update(dict.fromkeys(names))
 
     def _retry(self, data: Object) -> Notice:
         self._retries += 1
         attempt = whole_in(self._request, "retryAttempt")
         said = (text_in(data, "reason"), text_in(self._request, "errorMessage"))
         return AgentRetry(
-            self._turn.path,
+            self.path,
             self._retries if attempt is None else attempt + 1,
-            self._retry_after_s,
+            self.patience_s or None,
             ": ".join(one for one in said if one),
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import shutil
@@ -11,17 +10,17 @@ import tempfile
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import TypeAlias
 from uuid import uuid4
 
 import anyio
 
 from handrail.agents.transport.parser import TurnParser
-from handrail.agents.transport.turn import GRACE_S, Patience, patience_of, run_turn
+from handrail.agents.transport.programs import Program
 from handrail.errors import CommandNotFound
 from handrail.model.agent_options import AgentOptions
 from handrail.model.events import Notice
-from handrail.ports.agent import AgentReply, AgentTurn, Probe
+from handrail.ports.agent import Probe
 from handrail.system.live import Line
 from handrail.system.run import CommandNotStarted, run_process
 
@@ -31,63 +30,30 @@ def unblank(prompt: str) -> bytes:
     return (prompt if prompt.strip() else "Continue.").encode("utf-8", "replace")
 
 
-async def run_cli(
-    turn: AgentTurn,
-    argv: Sequence[str] | str,
-    parser: TurnParser,
-    *,
-    stdin: bytes | None = None,
-    env: Mapping[str, str] | None,
-    cwd: str | os.PathLike[str] | None,
-    options: AgentOptions,
-    program: str,
-    install: str | None = "",
-    grace_s: float = GRACE_S,
-    patience: Patience | None = None,
-    keep_ends: bool = False,
-) -> AgentReply:
-    """The parser's answer to one turn, after the program and all it started have ended.
-
-    ``stdin`` is all that it is asked (None: the prompt), ``env`` its whole environment (None: this
-    process's). Of ``options`` only the timeouts are looked at, and with ``patience`` not even
-    these. ``program`` is its name for people, ``install`` the command that brings it (None: it is
-    any program, for which there is no advice). With ``keep_ends`` the parser is fed each line of
-    stdout with what ended it. Emits all that is heard, and last ``AgentFinished``, also on failure
-    and cancellation.
-
-    Raises:
-        AgentError: there is no answer, or the program cannot be started.
-    """
-    asked = turn.prompt.encode("utf-8", "replace") if stdin is None else stdin
-    return await run_turn(
-        turn,
-        argv,
-        _Lines(parser, asked, keep_ends=keep_ends),
-        env=env,
-        cwd=cwd,
-        patience=patience or patience_of(options, grace_s=grace_s),
-        program=program,
-        install=install,
-    )
-
-
 @dataclass(frozen=True, slots=True)
-class _Lines:
-    """The voice of a program that is asked once: it is heard, and never answered."""
+class Lines:
+    """The voice of a program that is asked once, on its stdin: it is heard, and never answered.
+
+    With ``keep_ends`` the parser is fed each line of stdout with what ended it.
+    """
 
     reader: TurnParser
     stdin: bytes
-    keep_ends: bool
+    keep_ends: bool = False
+    interrupt_s: float = 0.0
 
     def start(self) -> Sequence[bytes]:
+        """Nothing: all is on its stdin."""
         return ()
 
     def heard(self, line: Line, /) -> tuple[Iterable[Notice], Iterable[bytes]]:
+        """What a line means."""
         if line.stream == "stderr":
             return self.reader.feed_stderr(line.data), ()
         return self.reader.feed(line.data + line.end if self.keep_ends else line.data), ()
 
     def interrupt(self) -> Sequence[bytes]:
+        """Nothing: there are signals."""
         return ()
 
 
@@ -95,44 +61,21 @@ _VERSION = re.compile(r"\d+\.\d+(?:\.\d+)?(?:[-+][\w.+-]*\w)?")
 _ANSWER_S = 20.0
 
 
-async def probe_program(
-    executable: str,
-    env: Mapping[str, str],
-    *,
-    logged_in: Callable[[Mapping[str, str]], bool | None],
-    install: str,
-    login: str,
-) -> Probe:
+async def probe_program(program: Program, executable: str, env: Mapping[str, str]) -> Probe:
     """Whether a program is there, its version, and whether it has a login.
 
-    ``env`` is its whole environment; ``logged_in`` finds out from it and from files alone.
-    ``install`` and ``login`` are commands, for the advice.
+    ``env`` is its whole environment.
     """
     where = shutil.which(executable, path=env.get("PATH"))
     if where is None:
-        return Probe(found=False, advice=f"Install it: {install}")
+        return Probe(found=False, advice=f"Install it: {program.install}")
     version = await _version(where, env)
     if version is None:
-        return Probe(
-            found=True, where=where, advice=f"`{executable} --version` fails. Reinstall: {install}"
-        )
-    known = logged_in(env)
-    advice = f"Log in: {login}" if known is False else ""
+        advice = f"`{executable} --version` fails. Reinstall: {program.install}"
+        return Probe(found=True, where=where, advice=advice)
+    known = program.logged_in(env)
+    advice = f"Log in: {program.login}" if known is False else ""
     return Probe(found=True, version=version, where=where, logged_in=known, advice=advice)
-
-
-def home_of(env: Mapping[str, str]) -> Path:
-    """The home folder in this environment."""
-    return Path(env.get("HOME") or Path.home())
-
-
-def json_file(path: Path) -> dict[str, Any]:
-    """The object in a JSON file; an empty one if there is none."""
-    try:
-        value = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 async def _version(where: str, env: Mapping[str, str]) -> str | None:

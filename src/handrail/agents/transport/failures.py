@@ -1,17 +1,83 @@
-"""What the words of a failure say, where a program gave it a kind that they know better.
+"""What a failure is, by what was said of it: one way to classify, with a table for each program.
 
-Each program has a table for its own fields and sentences. These are the words that all of them
-pass on: of the network, the machine, the model's API. A network that is gone is also told of as a
-failed login, as an option that was refused, or by nothing but the end of the program.
+A program's own words for a kind (a type, a code) are exact. An HTTP status says a little, sentences
+say the rest: in a table's rows, of a failure that is taken for one of some kinds (None: for nothing
+yet), words say that it is another one. The first row that fits counts.
+
+Each program has a table of its own. Here is the one of the words that all of them pass on: of the
+network, the machine, the model's API. A network that is gone is also told of as a failed login, as
+an option that was refused, or by nothing but the end of the program.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TypeAlias
 
 from handrail.agents.transport.reset_times import reset_time
 from handrail.errors import AgentErrorKind
 from handrail.model.launch import AgentError
+
+Rows: TypeAlias = tuple[
+    tuple[frozenset[AgentErrorKind | None], AgentErrorKind, re.Pattern[str]], ...
+]
+"""Of which kinds, which other kind, by which words in small letters."""
+MAY_PASS: frozenset[AgentErrorKind | None] = frozenset({"usage_cap", "rate_limit", "transient"})
+"""Kinds of failures that may be over some time."""
+VAGUE: frozenset[AgentErrorKind | None] = frozenset({None, "bad_request", "rate_limit"})
+"""What is known by a status alone, or by nothing, and may be many things."""
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """What a failure is that a program told: its kind, and the ``reason`` in the program's words.
+
+    Without a kind nothing is known of it. ``retry_at`` is the unix time from which it may work
+    again, ``status`` the HTTP status.
+    """
+
+    kind: AgentErrorKind | None
+    reason: str
+    retry_at: float | None = None
+    status: int | None = None
+
+
+def rows(
+    of: Iterable[AgentErrorKind | None], *told: tuple[AgentErrorKind, *tuple[str, ...]]
+) -> Rows:
+    """Rows of a table, for failures that are taken for one ``of`` these kinds: another kind, and
+    patterns of which one is enough.
+    """
+    kinds = frozenset(of)
+    return tuple((kinds, kind, re.compile("|".join(words))) for kind, *words in told)
+
+
+def better_kind(kind: AgentErrorKind | None, words: str, table: Rows) -> AgentErrorKind | None:
+    """The kind of a failure that is taken for ``kind``, by what its words say."""
+    said = plain(words)
+    for of, better, pattern in table:
+        if kind in of and pattern.search(said):
+            return better
+    return kind
+
+
+def plain(words: str) -> str:
+    """Words as tables have them: in small letters, with plain apostrophes."""
+    return words.lower().replace("\u2019", "'")
+
+
+def time_said(kind: AgentErrorKind | None, words: str, now: float) -> float | None:
+    """The unix time from which it may work again, by its words, if it is of a kind that passes."""
+    return reset_time(words, now) if kind in MAY_PASS else None
+
+
+def status_in(pattern: re.Pattern[str], words: str) -> int | None:
+    """The HTTP status that words name in one of the forms of the pattern."""
+    found = pattern.search(words)
+    return int(found[1]) if found else None
+
 
 _STATUS = re.compile(
     r"\b(?:api error:?|http(?: error| status)?:?|status(?: code)?:?|error:?)\s{0,3}\(?"
@@ -28,73 +94,86 @@ _STATUSES: dict[int, AgentErrorKind] = {
     425: "transient",
     429: "rate_limit",
 }
-_UNEXPLAINED = frozenset({"config", "crashed"})
-_ANY = _UNEXPLAINED | {"bad_request", "transient"}
+_UNEXPLAINED: frozenset[AgentErrorKind | None] = frozenset({"config", "crashed"})
 
-_OVERFLOW = re.compile(
-    r"(?:prompt|input|request|conversation) (?:is |as )too (?:long|large)"
-    r"|context[_ ](?:window|length|limit)|maximum context|ran out of room"
-    r"|too many tokens(?!,? please wait)|token count of \d{1,9} exceeds"
-    r"|exceeds? the (?:maximum|model's|limit)\b.{0,40}\btokens|max_prompt_tokens|reduce context"
-    r"|image dimensions exceed"
+# What it is taken for, what it is, and the words that say so.
+_TABLE: Rows = (
+    *rows(
+        _UNEXPLAINED | {"bad_request", "transient"},
+        (
+            "refusal",
+            r"content[_ -]?(?:filter|management policy)|responsible ai|prohibited[_ ]content",
+            r"(?:prompt|response|answer) was blocked|blocked by (?:the )?(?:content|safety)",
+        ),
+        (
+            "context_overflow",
+            r"(?:prompt|input|request|conversation) (?:is |as )too (?:long|large)",
+            r"context[_ ](?:window|length|limit)|maximum context|ran out of room",
+            r"too many tokens(?!,? please wait)|token count of \d{1,9} exceeds",
+            r"exceeds? the (?:maximum|model's|limit)\b.{0,40}\btokens|max_prompt_tokens",
+            r"reduce context|image dimensions exceed",
+        ),
+    ),
+    *rows(
+        _UNEXPLAINED | {"transient"},
+        (
+            "bad_request",
+            r"unknown model|model not found|invalid model (?:name|id)",
+            r"\bmodel\b[^.\n]{0,80}\b(?:does not exist|not found|is not (?:available|supported))",
+        ),
+    ),
+    *rows(
+        _UNEXPLAINED,
+        ("spending_cap", r"credit balance|out of credits|insufficient[_ ](?:quota|balance|funds)"),
+        (
+            "usage_cap",
+            r"(?:usage|weekly|5-hour|session|daily) (?:limit|quota)\b",
+            r"(?:hit|reached) your .{0,40}limit",
+        ),
+        ("rate_limit", r"rate.?limit|too many requests|too many tokens, please wait"),
+    ),
+    *rows(
+        _UNEXPLAINED | {"auth", "bad_request"},
+        (
+            "transient",
+            r"\be(?:ai_again|ai_fail|connreset|connrefused|connaborted|hostunreach)\b",
+            r"\be(?:hostdown|netunreach|netdown|notfound|timedout|pipe|proto)\b|getaddrinfo",
+            r"fetch failed|socket hang up|network (?:error|is unreachable|is down|connection)",
+            r"no route to host|connection (?:reset|refused|aborted|timed out|closed|error)",
+            r"(?:unable|failed) to connect|could not connect|temporary failure in name resolution",
+            r"name or service not known|error sending request|tls handshake",
+            r"certificate is not yet valid|(?:request|operation|connection) timed out",
+            r"und_err_[a-z_]{0,20}timeout|und_err_socket|socket connection was closed",
+            r"stream disconnected|could not resolve host",
+        ),
+    ),
+    *rows(
+        _UNEXPLAINED | {"bad_request"},
+        (
+            "transient",
+            r"\be(?:nospc|mfile|nfile|nomem|txtbsy|dquot)\b|no space left on device",
+            r"too many open files|cannot allocate memory|resource temporarily unavailable",
+            r"text file busy|disk quota exceeded|database (?:table )?is locked",
+            r"failed query:\s{0,3}create table",
+        ),
+    ),
+    *rows(
+        _UNEXPLAINED,
+        (
+            "transient",
+            r"overloaded|internal server error|service unavailable|bad gateway|gateway time-?out",
+            r"at capacity|high demand",
+        ),
+    ),
 )
-_NETWORK = re.compile(
-    r"\be(?:ai_again|ai_fail|connreset|connrefused|connaborted|hostunreach|hostdown|netunreach"
-    r"|netdown|notfound|timedout|pipe|proto)\b|getaddrinfo|fetch failed|socket hang up"
-    r"|network (?:error|is unreachable|is down|connection)|no route to host"
-    r"|connection (?:reset|refused|aborted|timed out|closed|error)|(?:unable|failed) to connect"
-    r"|could not connect|temporary failure in name resolution|name or service not known"
-    r"|error sending request|tls handshake|certificate is not yet valid"
-    r"|(?:request|operation|connection) timed out|und_err_[a-z_]{0,20}timeout|und_err_socket"
-    r"|socket connection was closed|stream disconnected|could not resolve host"
-)
-_MACHINE = re.compile(
-    r"\be(?:nospc|mfile|nfile|nomem|txtbsy|dquot)\b|no space left on device|too many open files"
-    r"|cannot allocate memory|resource temporarily unavailable|text file busy|disk quota exceeded"
-    r"|database (?:table )?is locked|failed query:\s{0,3}create table"
-)
-_SERVER = re.compile(
-    r"overloaded|internal server error|service unavailable|bad gateway|gateway time-?out"
-    r"|at capacity|high demand"
-)
-_UNKNOWN_MODEL = re.compile(
-    r"(?:unknown model|model not found|invalid model (?:name|id)"
-    r"|\bmodel\b[^.\n]{0,80}\b(?:does not exist|not found|is not available|is not supported))"
-)
-_REFUSED = re.compile(
-    r"content[_ -]?(?:filter|management policy)|responsible ai|prohibited[_ ]content"
-    r"|(?:prompt|response|answer) was blocked|blocked by (?:the )?(?:content|safety)"
-)
-_CREDIT = re.compile(r"credit balance|out of credits|insufficient[_ ](?:quota|balance|funds)")
-_CAP = re.compile(
-    r"(?:usage|weekly|5-hour|session|daily) (?:limit|quota)\b|(?:hit|reached) your .{0,40}limit"
-)
-_RATE = re.compile(r"rate.?limit|too many requests|too many tokens, please wait")
-
-# Of a failure of one of these kinds, words say that it is another one; the first that fit count.
-_TABLE: tuple[tuple[frozenset[str], AgentErrorKind, re.Pattern[str]], ...] = (
-    (_ANY, "refusal", _REFUSED),
-    (_ANY, "context_overflow", _OVERFLOW),
-    (_UNEXPLAINED | {"transient"}, "bad_request", _UNKNOWN_MODEL),
-    (_UNEXPLAINED, "spending_cap", _CREDIT),
-    (_UNEXPLAINED, "usage_cap", _CAP),
-    (_UNEXPLAINED, "rate_limit", _RATE),
-    (_UNEXPLAINED | {"auth", "bad_request"}, "transient", _NETWORK),
-    (_UNEXPLAINED | {"bad_request"}, "transient", _MACHINE),
-    (_UNEXPLAINED, "transient", _SERVER),
-)
-_MAY_PASS = frozenset({"usage_cap", "rate_limit", "transient"})
 
 
 def kind_by_words(kind: AgentErrorKind | None, words: str) -> AgentErrorKind | None:
     """The kind of a failure that is taken for ``kind``, by what its words say."""
-    said = words.lower().replace("\u2019", "'")
-    for of, better, pattern in _TABLE:
-        if kind in of and pattern.search(said):
-            return better
-    if kind in _UNEXPLAINED and (found := _STATUS.search(said)):
-        return kind_of_status(int(found[1])) or kind
-    return kind
+    better = better_kind(kind, words, _TABLE)
+    if better in _UNEXPLAINED and better == kind:
+        return kind_of_status(status_in(_STATUS, plain(words))) or kind
+    return better
 
 
 def kind_of_status(status: int | None) -> AgentErrorKind | None:
@@ -112,6 +191,6 @@ def judged_by_words(error: AgentError, now: float) -> AgentError:
     kind = kind_by_words(error.kind, error.reason)
     if kind != error.kind:
         error.kind, error.hint = kind, ""
-        if kind in _MAY_PASS and error.retry_at is None:
-            error.retry_at = reset_time(error.reason, now)
+        if error.retry_at is None:
+            error.retry_at = time_said(kind, error.reason, now)
     return error

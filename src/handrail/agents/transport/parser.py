@@ -15,9 +15,7 @@ from typing import Literal, Protocol, TypeAlias
 
 from handrail.errors import AgentErrorKind
 from handrail.model.events import Notice
-from handrail.model.launch import AgentError
-from handrail.model.results import COUNTED, Usage
-from handrail.ports.agent import AgentReply, AgentTurn
+from handrail.ports.agent import AgentReply
 from handrail.shortening import shortened
 
 Stop: TypeAlias = Literal["start_timeout", "idle_timeout", "timeout", "interrupted"]
@@ -124,7 +122,7 @@ def words_of_end(program: str, ending: Ending, *, alive: bool = True) -> str:
             return f"{program} did not finish within {ending.after_s:g} s"
         case None:
             silent = " without saying that it is done" if alive or not said else ""
-            return f"{program} {_exit(ending.exit_code)}{silent}{tail}"
+            return f"{program} {words_of_exit(ending.exit_code)}{silent}{tail}"
 
 
 def said_on_stderr(ending: Ending) -> str:
@@ -138,45 +136,8 @@ def said_on_stderr(ending: Ending) -> str:
     return shortened(kept, half, mark=" ... ") + shortened(kept, half, "tail", mark="")
 
 
-def _exit(code: int | None) -> str:
+def words_of_exit(code: int | None) -> str:
+    """How a program exited."""
     if code is None:
         return "never exited"
     return f"was ended by signal {-code}" if code < 0 else f"exited with {code}"
-
-
-# The session that a program was to go on in is not there: one kind, whichever program says so.
-#
-# As ``bad_request`` without a session, so that what follows begins a new one.
-
-
-def lost_session(
-    turn: AgentTurn, ending: Ending, program: str, words: re.Pattern[str]
-) -> AgentError | None:
-    """The error of a program that ended because it does not have the turn's session.
-
-    ``words`` are those in which it says so on stderr. None if that is not why it ended. To be asked
-    only of a program that did not get as far as its protocol.
-    """
-    if turn.session is None or ending.stopped is not None or not ending.exit_code:
-        return None
-    said = said_on_stderr(ending)
-    if not words.search(said):
-        return None
-    reason = f"{program} does not have session {turn.session!r}: {said}"
-    return AgentError(turn.agent, reason, kind="bad_request")
-
-
-def added_since(before: Usage | None, total: Usage) -> Usage | None:
-    """What was added to ``before``; unknown where that is, for a total is no difference.
-
-    ``Usage.since`` takes what is unknown for nothing, as is right where all of it was counted.
-    """
-    if before is None:
-        return None
-    added = total.since(before)
-    known = {
-        name: getattr(added, name)
-        for name in (*COUNTED, "cost_source")
-        if getattr(before, name) is not None
-    }
-    return Usage(**known) if known else None

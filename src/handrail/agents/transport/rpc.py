@@ -8,8 +8,8 @@ received one is; it reads and writes nothing. It is lenient where programs are: 
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -18,16 +18,17 @@ from typing import Any, Protocol, TypeAlias
 from handrail.agents.transport.loose_json import (
     NOTHING,
     Object,
+    as_object,
     object_in,
     object_of,
     text_in,
     whole_in,
 )
 from handrail.agents.transport.parser import TurnReader
-from handrail.agents.transport.turn import GRACE_S, patience_of, run_turn
-from handrail.model.agent_options import AgentOptions
+from handrail.agents.transport.programs import Program
+from handrail.agents.transport.turn_state import TurnState
 from handrail.model.events import Notice
-from handrail.ports.agent import AgentReply, AgentTurn
+from handrail.ports.agent import AgentTurn
 from handrail.system.live import Line
 
 METHOD_NOT_FOUND = -32601
@@ -155,6 +156,10 @@ def _error(message: Object) -> RpcError:
 # also say what is to be sent. Whoever drives one sends what it says, in order.
 
 
+Said: TypeAlias = Iterator[Notice | Message]
+"""What follows from a message: notices, and messages (the dicts) to send."""
+
+
 class Dialogue(TurnReader, Protocol):
     """Holds one turn."""
 
@@ -162,13 +167,55 @@ class Dialogue(TurnReader, Protocol):
         """What is sent first."""
         ...
 
-    def received(self, message: object, /) -> tuple[list[Notice], list[Message]]:
+    def received(self, message: object, /) -> Iterable[Notice | Message]:
         """What a message means, and what is to be sent because of it. Nothing raises."""
         ...
 
     def interrupt(self) -> list[Message]:
         """What is sent to end the turn early; nothing if the protocol has nothing for that now."""
         ...
+
+
+class RpcTurn(TurnState, ABC):
+    """Our side of a turn that is a conversation. Mutable."""
+
+    def __init__(
+        self, turn: AgentTurn, program: Program, *, backend: str = "", model: str | None = None
+    ) -> None:
+        super().__init__(turn, program, backend=backend, model=model)
+        self.peer = Peer()
+
+    def received(self, message: object, /) -> Said:
+        """What a message means, and what is to be sent because of it. Nothing raises."""
+        received = self.peer.received(as_object(message))
+        self.is_alive = self.is_alive or received is not None
+        match received:
+            case Reply(error=None):
+                yield from self.answered(received)
+            case Reply(error=RpcError() as error):
+                yield from self.refused(received.method, error)
+            case Request():
+                yield from self.asked(received)
+            case Notification():
+                yield from self.told(received.method, received.params)
+            case None:
+                pass
+
+    @abstractmethod
+    def answered(self, reply: Reply) -> Said:
+        """What follows when we were given what we asked for."""
+
+    @abstractmethod
+    def refused(self, method: str, error: RpcError) -> Said:
+        """What follows when we were not."""
+
+    @abstractmethod
+    def asked(self, request: Request) -> Said:
+        """What follows from what the program asks."""
+
+    @abstractmethod
+    def told(self, method: str, params: Object) -> Said:
+        """What follows from what it tells."""
 
 
 INTERRUPT_S = 3.0
@@ -184,55 +231,30 @@ def own_version() -> str:
         return "0"
 
 
-async def run_rpc(
-    turn: AgentTurn,
-    argv: Sequence[str],
-    dialogue: Dialogue,
-    *,
-    env: Mapping[str, str] | None,
-    cwd: str | os.PathLike[str] | None,
-    options: AgentOptions,
-    program: str,
-    install: str = "",
-    grace_s: float = GRACE_S,
-) -> AgentReply:
-    """The dialogue's answer to one turn, after the program and all it started have ended.
-
-    ``env`` is its whole environment (None: this process's). Of ``options`` only the timeouts are
-    looked at. ``program`` is its name for people, ``install`` the command that brings it. A program
-    that does not go within ``grace_s`` seconds when its stdin ends is sent signals. Emits all that
-    is heard and sent, and last ``AgentFinished``, also on failure and cancellation.
-
-    Raises:
-        AgentError: there is no answer, or the program cannot be started.
-    """
-    return await run_turn(
-        turn,
-        argv,
-        _Messages(dialogue),
-        env=env,
-        cwd=cwd,
-        patience=patience_of(options, grace_s=grace_s, interrupt_s=INTERRUPT_S),
-        program=program,
-        install=install,
-    )
-
-
 @dataclass(frozen=True, slots=True)
-class _Messages:
+class Messages:
     """The voice of a dialogue: messages go both ways, until its stdin is closed."""
 
     reader: Dialogue
     stdin: None = None
 
+    @property
+    def interrupt_s(self) -> float:
+        """How long a program may take to end its turn when it is asked to."""
+        return INTERRUPT_S
+
     def start(self) -> Iterable[bytes]:
+        """The messages that are sent first."""
         return map(encode, self.reader.start())
 
     def heard(self, line: Line, /) -> tuple[Iterable[Notice], Iterable[bytes]]:
+        """What a message means, and what is sent because of it."""
         if line.stream == "stderr":
             return (), ()
-        notices, messages = self.reader.received(object_of(line.data))
-        return notices, map(encode, messages)
+        said = list(self.reader.received(object_of(line.data)))
+        notices = [one for one in said if not isinstance(one, dict)]
+        return notices, [encode(one) for one in said if isinstance(one, dict)]
 
     def interrupt(self) -> Sequence[bytes]:
+        """The messages that are sent to end the turn early."""
         return [encode(message) for message in self.reader.interrupt()]

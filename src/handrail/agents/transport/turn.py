@@ -20,6 +20,7 @@ import anyio
 
 from handrail.agents.transport.failures import judged_by_words
 from handrail.agents.transport.parser import Ending, Stop, TurnReader
+from handrail.agents.transport.programs import Program
 from handrail.errors import CommandNotFound
 from handrail.model.agent_options import AgentOptions
 from handrail.model.events import AgentFinished, AgentLimit, AgentTranscript, Notice, StepOutput
@@ -165,21 +166,19 @@ def start_error(
     agent: str,
     error: CommandNotFound | CommandNotStarted,
     cwd: str | os.PathLike[str] | None,
-    program: str,
-    install: str | None,
+    program: Program,
 ) -> AgentError:
     """Why a program could not be started, as the agent's error, with what a person can do.
 
-    ``install`` is the command that brings it; empty: nobody knows one; None: it may be any program,
-    and the words of ``error`` are all the help there is.
+    Where nobody knows what would bring it, the words of ``error`` are all the help there is.
     """
     if isinstance(error, CommandNotStarted):  # it is there, but the machine or an update is busy
         return AgentError(agent, str(error), kind="transient")
     if cwd is not None and not Path(cwd).is_dir():
         return AgentError(agent, str(error), kind="config")
-    if install is None:
+    if program.install is None:
         return AgentError(agent, str(error), kind="not_installed")
-    how = f"Install {program}: {install}" if install else f"Install {program}"
+    how = ": ".join(filter(None, (f"Install {program.name}", program.install)))
     why = str(error).partition(" Did you mean")[0]  # programs of near names are no help here
     return AgentError(
         agent, why, kind="not_installed", hint=f"{how}, or name where it is by executable=."
@@ -220,6 +219,11 @@ class Voice(Protocol):
         """All that the program reads; None: it is talked with while it works."""
         ...
 
+    @property
+    def interrupt_s(self) -> float:
+        """How long it may take to end its turn when it is asked to."""
+        ...
+
     def start(self) -> Iterable[bytes]:
         """The lines that are sent first."""
         ...
@@ -237,27 +241,29 @@ async def run_turn(
     turn: AgentTurn,
     argv: Sequence[str] | str,
     voice: Voice,
+    program: Program,
     *,
     env: Mapping[str, str] | None,
-    cwd: str | os.PathLike[str] | None,
-    patience: Patience,
-    program: str,
-    install: str | None,
+    options: AgentOptions,
+    grace_s: float = GRACE_S,
+    patience: Patience | None = None,
 ) -> AgentReply:
     """The answer to one turn, after the program and all it started have ended.
 
-    ``env`` is its whole environment (None: this process's). ``program`` is its name for people,
-    ``install`` the command that brings it (see ``start_error``). Emits all that is heard and sent,
-    and last ``AgentFinished``, also on failure and cancellation.
+    ``env`` is its whole environment (None: this process's). Of ``options`` only the working folder
+    and the timeouts are looked at, with ``patience`` not even these. A program that has said that
+    it is done, and does not go within ``grace_s`` seconds, is sent signals. Emits all that is heard
+    and sent, and last ``AgentFinished``, also on failure and cancellation.
 
     Raises:
         AgentError: there is no answer, or the program cannot be started.
     """
+    patience = patience or patience_of(options, grace_s=grace_s, interrupt_s=voice.interrupt_s)
     talk = _Talk(turn, voice, patience)
     try:
-        reply = await talk.hold(argv, env=env, cwd=cwd)
+        reply = await talk.hold(argv, env=env, cwd=options.cwd)
     except (CommandNotFound, CommandNotStarted) as error:
-        refused = start_error(turn.agent, error, cwd, program, install)
+        refused = start_error(turn.agent, error, options.cwd, program)
         # What was there before may be updating itself.
         now = (turn.now or time.time)()
         if refused.kind == "not_installed" and _may_come_back(_known(argv, env), now):

@@ -1,4 +1,4 @@
-"""What one turn used, of two totals of its session."""
+"""What launches used of which nobody said what they cost: they are counted, and in no sum."""
 
 from __future__ import annotations
 
@@ -15,26 +15,8 @@ from handrail import (
     step,
     workflow,
 )
-from handrail.agents.transport.parser import added_since
 from handrail.model.results import Usage
 from handrail.testing import JumpClock
-
-
-def test_a_turn_used_what_was_added() -> None:
-    """The difference of two totals, field by field."""
-    assert added_since(Usage(10, 2, 0.5), Usage(15, 3, 0.75)) == Usage(5, 1, 0.25)
-
-
-def test_what_is_unknown_before_is_unknown_after() -> None:
-    """A total is not taken for a difference, neither whole nor in one field."""
-    assert added_since(None, Usage(15, 3)) is None
-    assert added_since(Usage(), Usage(15, 3)) is None
-    assert added_since(Usage(10), Usage(15, 3)) == Usage(5)
-
-
-def test_a_count_that_was_begun_anew_is_all_new() -> None:
-    """A total below the one before it counts from nothing."""
-    assert added_since(Usage(10, 2), Usage(4, 3)) == Usage(4, 1)
 
 
 def test_launches_of_unknown_price_are_counted() -> None:

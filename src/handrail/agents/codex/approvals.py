@@ -1,0 +1,106 @@
+"""What codex's app-server asks while it works, and what it is answered.
+
+Nobody is there to decide: all that it asks for is allowed at the level ``full``, and denied below.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from handrail.agents.transport.loose_json import Object, list_in, object_in, objects_in, text_in
+from handrail.agents.transport.rpc import Message, Request, answer, refusal
+from handrail.model.events import AgentPermission
+
+_NOBODY = "nobody is there to answer"
+
+Answered: TypeAlias = "tuple[Message, AgentPermission | None]"
+"""What is sent back, and what is told about it if something was allowed or denied."""
+
+
+def answered(request: Request, *, path: str, is_full: bool, tool: str = "") -> Answered:
+    """The answer to a request. ``tool`` is the open tool that it is about, if one is."""
+    method = request.method
+    if method not in _ANSWERS:
+        return refusal(request, f"handrail does not do {method}"), None
+    name, allowing, denying = _ANSWERS[method]
+    given = allowing(request.params) if is_full else None
+    result = denying(request.params) if given is None else given
+    permission = AgentPermission(
+        path,
+        tool or name,
+        "denied" if given is None else "allowed",
+        _reason(request.params),
+    )
+    return answer(request, result), permission
+
+
+def _reason(params: Object) -> str:
+    """What is asked, in a line."""
+    words = [str(word) for word in list_in(params, "command")]
+    asked = text_in(params, "command") or shlex.join(words)
+    questions = [text_in(question, "question") for question in objects_in(params, "questions")]
+    why = text_in(params, "reason", "message") or " ".join(filter(None, questions))
+    return ": ".join(filter(None, (why, asked)))
+
+
+def _always(result: Any) -> Callable[[Object], Any]:
+    return lambda _: result
+
+
+def _granted(params: Object) -> Any:
+    return {"permissions": dict(object_in(params, "permissions")), "scope": "turn"}
+
+
+def _agreed(params: Object) -> Any:
+    """Yes to a question; a form with fields that must be filled in is none."""
+    schema = object_in(params, "requestedSchema")
+    if text_in(params, "mode") == "url" or list_in(schema, "required"):
+        return None
+    return {"action": "accept", "content": {}, "_meta": None}
+
+
+_Given: TypeAlias = Callable[[Object], Any]
+
+_ACCEPT = _always({"decision": "accept"})
+_DECLINE = _always({"decision": "decline"})
+_DENIED = _always({"decision": {"denied": {"rejection": _NOBODY}}})
+_NEVER = _always(None)
+
+# By method: what it is about, the answer that allows it (None: it cannot be), the one that denies.
+_ANSWERS: dict[str, tuple[str, _Given, _Given]] = {
+    "item/commandExecution/requestApproval": ("shell", _ACCEPT, _DECLINE),
+    "item/fileChange/requestApproval": ("apply_patch", _ACCEPT, _DECLINE),
+    "item/permissions/requestApproval": (
+        "permissions",
+        _granted,
+        _always({"permissions": {}, "scope": "turn"}),
+    ),
+    "mcpServer/elicitation/request": (
+        "elicitation",
+        _agreed,
+        _always({"action": "decline", "content": None, "_meta": None}),
+    ),
+    "item/tool/requestUserInput": ("request_user_input", _NEVER, _always({"answers": {}})),
+    "item/tool/call": (
+        "tool",
+        _NEVER,
+        _always(
+            {
+                "contentItems": [{"type": "inputText", "text": f"not available: {_NOBODY}"}],
+                "success": False,
+            }
+        ),
+    ),
+    "execCommandApproval": (
+        "shell",
+        _always({"decision": "approved"}),
+        _DENIED,
+    ),
+    "applyPatchApproval": (
+        "apply_patch",
+        _always({"decision": "approved"}),
+        _DENIED,
+    ),
+}

@@ -1,0 +1,246 @@
+"""What both protocols of codex tell of a turn: what was said, thought, run, changed and compacted.
+
+``codex exec`` prints the items that ``codex app-server`` tells, with their names in another
+spelling, and without the pieces of a text before the whole.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
+
+from handrail.agents.transport.loose_json import (
+    Object,
+    list_in,
+    object_in,
+    objects_in,
+    text_in,
+    whole_in,
+)
+from handrail.agents.transport.parser import Ending
+from handrail.agents.transport.programs import CODEX
+from handrail.agents.transport.turn_state import TurnState
+from handrail.model.events import (
+    AgentCompaction,
+    AgentMessage,
+    AgentReasoning,
+    AgentRetry,
+    Notice,
+)
+from handrail.model.launch import AgentError
+from handrail.ports.agent import AgentTurn
+
+Described: TypeAlias = "tuple[str, Any]"
+"""A tool's name and what it was given."""
+NETWORK_WAITS = 12
+"""How often codex may say that it waits for a network before that is the end: about three minutes.
+It never gives up by itself, and as long as it says so it is not silent."""
+_COMPACTIONS = frozenset({"contextCompaction", "compaction"})
+RETRY = re.compile(
+    r"^Reconnecting(?:\.{3}|\u2026)\s*(?:(?P<number>\d{1,9})\s*/\s*\d+)?\s*(?P<why>.*)$", re.DOTALL
+)
+"""How codex says that it tries again, which time that is, and why."""
+_DELAY = re.compile(r"try again in (\d{1,9}(?:\.\d{1,9})?)\s*(ms|s)\b", re.IGNORECASE)
+
+
+class CodexTurn(TurnState):
+    """What is known of a turn of codex. Mutable.
+
+    Texts are told whole, when they are complete. Of what was never completed the pieces that came
+    are told at the end. The answer is the last of what it called its final ones, if it did.
+    """
+
+    def __init__(self, turn: AgentTurn, *, backend: str = "", model: str | None = None) -> None:
+        super().__init__(turn, CODEX, backend=backend, model=model)
+        self.asked_about: set[str] = set()
+        """Items of which it is known whether they are allowed."""
+        self.context_tokens: int | None = None
+        self._pieces: dict[str, list[str]] = {}
+        self._thoughts: dict[str, list[str]] = {}
+        self._done: set[str] = set()
+        self._texts: set[str] = set()
+        self._is_final = False
+        self._network_waits = 0
+        self._compacting_from: int | None = None
+        self._compactions = 0
+
+    @property
+    def is_cut_off(self) -> bool:
+        """True once codex has waited for a network in vain."""
+        return self._network_waits >= NETWORK_WAITS
+
+    def unfinished(self, ending: Ending, kind: Any = None) -> AgentError:
+        """A turn that codex did not end; one that we ended because it waited in vain may pass."""
+        if ending.stopped is None and self.is_cut_off:
+            return self.error("transient", f"codex reaches no network: {self.complaint}")
+        return super().unfinished(ending, kind)
+
+    # -- items -----------------------------------------------------------------------------------
+
+    def item_started(self, item: Object) -> Iterator[Notice]:
+        """What the start of an item means: only tools and compactions have one worth telling."""
+        self._network_waits = 0
+        item_id, kind = text_in(item, "id"), text_in(item, "type")
+        if kind in _COMPACTIONS:
+            self._compacting_from = self.context_tokens
+            yield AgentCompaction(self.path, "started", before_tokens=self._compacting_from)
+        elif kind in _TOOLS:
+            yield from self.tool_started(item_id, *_TOOLS[kind](item))
+
+    def piece(self, item_id: str, text: str) -> None:
+        """Keep a piece of what an item says, in case that the whole of it never comes."""
+        self._network_waits = 0
+        if item_id not in self._done:
+            self._pieces.setdefault(item_id, []).append(text)
+
+    def thought(self, item_id: str, text: str) -> None:
+        """Keep a piece of what an item thinks, in case that its end does not have the whole."""
+        if item_id not in self._done:
+            self._thoughts.setdefault(item_id, []).append(text)
+
+    def item_completed(self, item: Object) -> Iterator[Notice]:
+        """What the end of an item means; one that had no start gets one."""
+        self._network_waits = 0
+        item_id, kind = text_in(item, "id"), text_in(item, "type")
+        if kind in _COMPACTIONS:
+            self._compactions += 1
+            yield self._compacted()
+            return
+        if item_id and item_id in self._done:
+            return
+        pieces = "".join(self._pieces.pop(item_id, []))
+        if kind == "agentMessage":
+            yield from self._say(text_in(item, "text") or pieces, text_in(item, "phase"))
+        elif kind == "reasoning":
+            pieces = "".join(self._thoughts.pop(item_id, []))
+            if thought := _thought(item) or pieces:
+                yield AgentReasoning(self.path, thought)
+        elif kind in _TOOLS:
+            yield from self.item_started(item)
+            yield from self._tool_done(item_id, item)
+        if item_id:
+            self._done.add(item_id)
+
+    def items_ended(self, items: list[Object]) -> Iterator[Notice]:
+        """What the turn's own list of its items adds, and what it had begun to say. A text that
+        was told is not told again under another id, or none.
+        """
+        for item in items:
+            if text_in(item, "type") == "agentMessage" and text_in(item, "text") not in self._texts:
+                yield from self.item_completed(item)
+        for item_id in list(self._pieces):
+            self._done.add(item_id)
+            text = "".join(self._pieces.pop(item_id))
+            yield from self._say("" if text in self._texts else text, "")
+        self.close_tools()
+
+    def thread_compacted(self) -> Iterator[Notice]:
+        """What older versions tell instead of the item, newer ones beside it."""
+        if self._compactions:
+            self._compactions -= 1
+        else:
+            yield self._compacted()
+
+    def retried(self, message: str, why: str, attempt: str | None) -> AgentRetry:
+        """That codex tries again, maybe after a wait, for the network or for a time it says."""
+        self._network_waits += "waiting for network" in message
+        found = _DELAY.search(why)
+        unit_s = 0.001 if found and found[2].lower() == "ms" else 1.0
+        delay_s = float(found[1]) * unit_s if found else None
+        self.patience_s = delay_s or 0.0
+        return AgentRetry(self.path, int(attempt) if attempt else None, delay_s, why)
+
+    def _say(self, text: str, phase: str) -> Iterator[Notice]:
+        is_final = phase == "final_answer"
+        if text:
+            self._texts.add(text)
+            if is_final or not self._is_final:
+                self.text, self._is_final = text, is_final
+            yield AgentMessage(self.path, text)
+
+    def _tool_done(self, item_id: str, item: Object) -> Iterator[Notice]:
+        status, code = text_in(item, "status"), whole_in(item, "exitCode")
+        is_ok = status in ("", "completed") and not code and item.get("success") is not False
+        is_ok = is_ok and not item.get("error")
+        if status == "declined" and item_id not in self.asked_about:  # by itself, unasked
+            self.asked_about.add(item_id)
+            yield self.denied(self.tool_of(item_id), text_in(item, "command"))
+        if is_ok and item.get("type") == "fileChange":
+            paths = (text_in(change, "path") for change in objects_in(item, "changes"))
+            self.files_changed.update(dict.fromkeys(filter(None, paths)))
+        yield from self.tool_ended(item_id, is_ok=is_ok, output=_output(item), code=code)
+
+    def _compacted(self) -> Notice:
+        before, after = self._compacting_from, self.context_tokens
+        self._compacting_from = None
+        return AgentCompaction(
+            self.path,
+            "completed",
+            before_tokens=before,
+            after_tokens=after if after != before else None,
+        )
+
+
+def _thought(item: Object) -> str:
+    summary = [one for one in list_in(item, "summary") if isinstance(one, str)]
+    content = [one for one in list_in(item, "content") if isinstance(one, str)]
+    return "\n\n".join(summary or content) or text_in(item, "text")
+
+
+def _output(item: Object) -> str:
+    """What a tool gave back, as text."""
+    error = text_in(object_in(item, "error"), "message") or text_in(item, "error")
+    parts = objects_in(object_in(item, "result"), "content") or objects_in(item, "contentItems")
+    texts = [text_in(part, "text") for part in parts]
+    return text_in(item, "aggregatedOutput") or error or "\n".join(filter(None, texts))
+
+
+def _command(item: Object) -> Described:
+    cwd = text_in(item, "cwd")
+    return "shell", {"command": text_in(item, "command"), **({"cwd": cwd} if cwd else {})}
+
+
+def _change(item: Object) -> Described:
+    return "apply_patch", {"changes": list_in(item, "changes")}
+
+
+def _mcp(item: Object) -> Described:
+    name = ".".join(filter(None, (text_in(item, "server"), text_in(item, "tool"))))
+    return name or "mcp", item.get("arguments")
+
+
+def _dynamic(item: Object) -> Described:
+    return text_in(item, "tool") or "tool", item.get("arguments")
+
+
+def _collab(item: Object) -> Described:
+    told = {name: item[name] for name in ("prompt", "receiverThreadIds", "model") if item.get(name)}
+    return text_in(item, "tool") or "agent", told
+
+
+def _search(item: Object) -> Described:
+    told = {"query": text_in(item, "query"), "action": item.get("action")}
+    return "web_search", {name: value for name, value in told.items() if value is not None}
+
+
+def _image(item: Object) -> Described:
+    return "view_image", {"path": text_in(item, "path")}
+
+
+def _as_type(item: Object) -> Described:
+    return text_in(item, "type"), None
+
+
+_TOOLS: dict[str, Callable[[Object], Described]] = {
+    "commandExecution": _command,
+    "fileChange": _change,
+    "mcpToolCall": _mcp,
+    "dynamicToolCall": _dynamic,
+    "collabAgentToolCall": _collab,
+    "collabToolCall": _collab,
+    "webSearch": _search,
+    "imageView": _image,
+    "imageGeneration": _as_type,
+    "sleep": _as_type,
+}

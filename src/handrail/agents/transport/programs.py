@@ -1,0 +1,178 @@
+"""What is known of each program besides its protocol: install, login, and advice on failures."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from handrail.agents.transport.loose_json import object_in
+from handrail.errors import AgentErrorKind
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What is known of a program besides its protocol.
+
+    ``name`` is for people. ``install`` and ``login`` are commands, for advice; of a program that
+    may be any one ``install`` is None. ``logged_in`` finds out from an environment and from files
+    alone whether it has a login: None if that may be somewhere that is not looked at. Whether it
+    still holds, nothing but a request would tell. ``hints`` say what a person can do about a
+    failure, ``no_session`` is how it says on stderr that it does not have a session.
+    """
+
+    name: str
+    install: str | None = ""
+    login: str = ""
+    logged_in: Callable[[Mapping[str, str]], bool | None] = lambda _: None
+    hints: Mapping[AgentErrorKind, str] = field(default_factory=dict[AgentErrorKind, str])
+    no_session: re.Pattern[str] | None = None
+
+
+def codex_home(env: Mapping[str, str]) -> Path:
+    """The folder of codex's settings, sessions and login."""
+    return Path(env.get("CODEX_HOME") or _home(env) / ".codex")
+
+
+def json_file(path: Path) -> dict[str, Any]:
+    """The object in a JSON file; an empty one if there is none."""
+    try:
+        value = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _home(env: Mapping[str, str]) -> Path:
+    return Path(env.get("HOME") or Path.home())
+
+
+def _any_of(variables: Mapping[str, object], *names: str) -> bool:
+    return any(variables.get(name) for name in names)
+
+
+_CLAUDE_KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN")
+_CLOUDS = ("CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_USE_FOUNDRY")
+
+
+def _claude_logged_in(env: Mapping[str, str]) -> bool | None:
+    """None for a keychain, or a cloud's own credentials."""
+    folder = Path(env.get("CLAUDE_CONFIG_DIR") or _home(env) / ".claude")
+    settings = json_file(folder / "settings.json")
+    if any(_any_of(variables, *_CLAUDE_KEYS) for variables in (env, object_in(settings, "env"))):
+        return True
+    login = object_in(json_file(folder / ".credentials.json"), "claudeAiOauth")
+    state = folder if "CLAUDE_CONFIG_DIR" in env else _home(env)
+    key = json_file(state / ".claude.json").get("primaryApiKey")
+    if settings.get("apiKeyHelper") or _any_of(login, "accessToken", "refreshToken") or key:
+        return True
+    return None if sys.platform == "darwin" or _any_of(env, *_CLOUDS) else False
+
+
+def _codex_logged_in(env: Mapping[str, str]) -> bool | None:
+    """None if its settings name a model provider of their own, which may need none."""
+    home = codex_home(env)
+    login = json_file(home / "auth.json")
+    if _any_of(env, "CODEX_API_KEY", "OPENAI_API_KEY") or _any_of(
+        login, "OPENAI_API_KEY", "tokens"
+    ):
+        return True
+    try:
+        settings = (home / "config.toml").read_text("utf-8")
+    except (OSError, ValueError):
+        return False
+    return None if "model_provider" in settings else False
+
+
+def _copilot_logged_in(env: Mapping[str, str]) -> bool | None:
+    """None if files and variables do not tell: the token may be in the system's keychain."""
+    settings = json_file(Path(env.get("COPILOT_HOME") or _home(env) / ".copilot") / "config.json")
+    names = ("COPILOT_GITHUB_TOKEN", "GH_TOKEN", "GITHUB_TOKEN", "COPILOT_PROVIDER_BASE_URL")
+    known = _any_of(env, *names) or _any_of(settings, "logged_in_users", "loggedInUsers")
+    return True if known else None
+
+
+def _gemini_logged_in(env: Mapping[str, str]) -> bool | None:
+    """None for a chosen way to log in: it may keep its secret in a keychain, or in an .env file."""
+    home = Path(env.get("GEMINI_CLI_HOME") or _home(env)) / ".gemini"
+    names = ("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI")
+    if _any_of(env, *names) or json_file(home / "oauth_creds.json"):
+        return True
+    settings = json_file(home / "settings.json")
+    return None if _any_of(settings, "security", "selectedAuthType") else False
+
+
+def _opencode_logged_in(env: Mapping[str, str]) -> bool | None:
+    """None if none is stored, for variables and settings may do."""
+    data = Path(env.get("XDG_DATA_HOME") or _home(env) / ".local" / "share")
+    return True if json_file(data / "opencode" / "auth.json") else None
+
+
+CLAUDE = Program(
+    "claude",
+    install="npm install -g @anthropic-ai/claude-code",
+    login="claude auth login (or set ANTHROPIC_API_KEY)",
+    logged_in=_claude_logged_in,
+    hints={
+        "auth": "Log in (`claude auth login`), or set ANTHROPIC_API_KEY; then resume.",
+        "spending_cap": (
+            "Add credit or raise the limit (claude.ai/settings/usage, or the Console's billing "
+            "page; max_cost_usd if it was that), then resume."
+        ),
+        "config": "Compare the options with `claude --help`; `claude update` brings newer ones.",
+    },
+)
+CODEX = Program(
+    "codex",
+    install="npm install -g @openai/codex",
+    login="codex login",
+    logged_in=_codex_logged_in,
+    hints={
+        "auth": "Run `codex login`, or set the API key that its model provider reads.",
+        "spending_cap": "Add credits, raise the spend cap or change the plan of the account.",
+        "config": "Compare the options with `codex --help` and its config.toml.",
+    },
+    no_session=re.compile(r"no rollout found|no thread with|thread not found", re.IGNORECASE),
+)
+COPILOT = Program(
+    "copilot",
+    install="npm install -g @github/copilot",
+    login="copilot, then /login",
+    logged_in=_copilot_logged_in,
+    hints={
+        "auth": "Run `copilot` and /login, or set COPILOT_GITHUB_TOKEN.",
+        "spending_cap": "Add credits or raise the limit of the account or session.",
+        "config": "Compare the arguments with `copilot --help`.",
+    },
+    no_session=re.compile(
+        r"no session\b.{0,60}\b(?:matched|found)|session\b.{0,60}\bnot found", re.IGNORECASE
+    ),
+)
+GEMINI = Program(
+    "gemini",
+    install="npm install -g @google/gemini-cli",
+    login="gemini, or set GEMINI_API_KEY",
+    logged_in=_gemini_logged_in,
+    hints={
+        "auth": "Run `gemini` and log in, or set GEMINI_API_KEY.",
+        "spending_cap": "Check plan and billing of the account.",
+        "config": "Compare the arguments with `gemini --help`.",
+    },
+    no_session=re.compile(r"error resuming session|no previous sessions", re.IGNORECASE),
+)
+OPENCODE = Program(
+    "opencode",
+    install="npm install -g opencode-ai",
+    login="opencode auth login",
+    logged_in=_opencode_logged_in,
+    hints={
+        "auth": "Run `opencode auth login`.",
+        "spending_cap": "Add credits to the provider's account.",
+        "config": "Compare the arguments with `opencode run --help`.",
+    },
+    no_session=re.compile(r"session not found", re.IGNORECASE),
+)
