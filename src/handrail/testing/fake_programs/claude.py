@@ -47,7 +47,7 @@ def run(launch: Launch) -> int:
     except UnknownOption as unknown:
         return _refused(launch, f"error: unknown option '{unknown}'")
     words = " ".join(options.words)
-    launch.stdin = read_all(0, TOO_LONG_S if words else None)
+    launch.stdin = read_all(0, TOO_LONG_S) if words else read_all(0)
     prompt = "\n".join(filter(None, (words, launch.stdin.decode(errors="replace"))))
     if reason := _unusable(options, prompt):
         return _refused(launch, reason)
