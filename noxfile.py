@@ -15,7 +15,9 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import nox
 
@@ -39,7 +41,7 @@ NODE = (20, 19)
 OLDEST, MIDDLE, NEWEST = "3.11", "3.12", "3.13"
 PROJECT = nox.project.load_toml(ROOT / "pyproject.toml")
 WORKERS = min((os.cpu_count() or 1) + 1, 4)  # one more than cores: some tests wait for programs
-IN_PARALLEL = (f"--numprocesses={WORKERS}",)
+IN_PARALLEL = (f"--numprocesses={WORKERS}", "--dist=worksteal")
 BRIEF = ("--hypothesis-profile=brief",)
 WITHIN_ONE_PROCESS = tuple(
     f"tests/{name}" for name in ("core", "engine", "model", "record", "sinks", "static")
@@ -94,6 +96,14 @@ def contents(path: Path) -> dict[str, bytes]:
 def run_pytest(session: nox.Session, *arguments: str) -> None:
     """Run pytest, with what the user wrote after `--` instead of our own choice if there is any."""
     session.run("python", "-m", "pytest", *(session.posargs or arguments))
+
+
+def run_at_once(session: nox.Session, *commands: tuple[str, ...], **options: Any) -> None:
+    """Run commands beside one another; what those say that fail is shown."""
+    with ThreadPoolExecutor() as pool:
+        runs = [pool.submit(session.run, *each, silent=True, **options) for each in commands]
+        for run in runs:
+            run.result()
 
 
 @nox.session(venv_backend="none")
@@ -154,19 +164,23 @@ def bare(session: nox.Session) -> None:
 def types(session: nox.Session) -> None:
     """Check the types of the package, its typing tests and the examples, with mypy and pyright."""
     session.install(wheel("all"), *group("types"))
-    session.run("mypy", *session.posargs)
-    session.run("pyright", *session.posargs, env={"PYRIGHT_PYTHON_IGNORE_WARNINGS": "1"})
+    tools = ("mypy", *session.posargs), ("pyright", *session.posargs)
+    run_at_once(session, *tools, env={"PYRIGHT_PYTHON_IGNORE_WARNINGS": "1"})
 
 
 @nox.session
 def lint(session: nox.Session) -> None:
     """Check style, layers, spelling and the changelog's fragments."""
     session.install(*group("lint"))
-    session.run("ruff", "check")
-    session.run("ruff", "format", "--check")
-    session.run("lint-imports", "--no-logo", "--no-cache", env={"PYTHONPATH": str(ROOT / "src")})
-    session.run("codespell")
-    session.run("towncrier", "build", "--draft", "--version", "next", silent=True)
+    run_at_once(
+        session,
+        ("ruff", "check"),
+        ("ruff", "format", "--check"),
+        ("lint-imports", "--no-logo", "--no-cache"),
+        ("codespell",),
+        ("towncrier", "build", "--draft", "--version", "next"),
+        env={"PYTHONPATH": str(ROOT / "src")},
+    )
 
 
 @nox.session(requires=["build"])
@@ -201,11 +215,10 @@ def web(session: nox.Session) -> None:
     if not fetched(session, "node_modules", GET_MODULES):
         session.error("the page cannot be built without what `npm --prefix web ci` installs")
     with session.chdir(ROOT / "web"):
-        session.run("npm", "run", "--silent", "types", external=True)
-        session.run("npm", "run", "--silent", "test", external=True)
+        run = ("npm", "run", "--silent")
         with tempfile.TemporaryDirectory() as scratch:
-            build = ("npm", "run", "--silent", "build", "--", "--outDir", scratch, "--emptyOutDir")
-            session.run(*build, external=True)
+            build = (*run, "build", "--", "--outDir", scratch, "--emptyOutDir")
+            run_at_once(session, (*run, "types"), (*run, "test"), build, external=True)
             built, committed = files_in(Path(scratch)), files_in(PAGE)
     if built != committed:
         names = sorted({name for name, _ in built.items() ^ committed.items()})
