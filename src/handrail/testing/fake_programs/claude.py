@@ -6,6 +6,7 @@ Source: recordings of Claude Code 2.1.330, which the tests hold it to.
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -49,7 +50,7 @@ def run(launch: Launch) -> int:
         otherwise=lambda word: Ended(1, f"error: unknown option '{word}'"),
     )
     words = " ".join(options.words)
-    stdin = launch.read_stdin(TOO_LONG_S if words else None)
+    stdin = launch.read_stdin(TOO_LONG_S if words else math.inf)
     prompt = "\n".join(filter(None, (words, stdin)))
     if reason := _unusable(options, prompt):
         raise Ended(1, reason)

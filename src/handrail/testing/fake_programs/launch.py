@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import time
@@ -63,7 +64,7 @@ class Launch:
         """This launch only asked for the version."""
         self._call["probe"] = True
 
-    def read_stdin(self, patience_s: float | None = None) -> str:
+    def read_stdin(self, patience_s: float = math.inf) -> str:
         """All that comes there until its end, or until nothing came for so long."""
         self.stdin = read_all(0, patience_s)
         return self.stdin.decode(errors="replace")

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import select
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NoReturn
 
 FIRST_OF_MANY = 0xC0
 """A byte from here on begins a character of several bytes."""
+MOMENT_S = 0.1
 
 
 class Signalled(BaseException):
@@ -76,13 +78,27 @@ def _write(stream: int, data: bytes) -> None:
 
 def pause(seconds: float) -> None:
     """Do nothing for so long, unless a signal is told by an exception."""
-    select.select((), (), (), max(0.0, seconds))
+    has_input((), seconds)
 
 
-def read_all(stream: int, patience_s: float | None = None) -> bytes:
+def has_input(streams: Collection[int], within_s: float = math.inf) -> bool:
+    """True as soon as there is something to read, or an end; False if there is not within so long.
+
+    A signal that comes just before the wait begins does not end it, so it never waits for long.
+    """
+    until = time.monotonic() + within_s
+    while True:
+        left = until - time.monotonic()
+        if select.select(streams, (), (), max(0.0, min(left, MOMENT_S)))[0]:
+            return True
+        if left <= MOMENT_S:
+            return False
+
+
+def read_all(stream: int, patience_s: float = math.inf) -> bytes:
     """All that comes until the end, or until nothing came for so long."""
     parts: list[bytes] = []
-    while patience_s is None or select.select((stream,), (), (), patience_s)[0]:
+    while has_input((stream,), patience_s):
         part = os.read(stream, 65536)
         if not part:
             break

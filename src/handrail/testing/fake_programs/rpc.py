@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import time
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from handrail.testing.fake_programs.launch import Entry, Launch
-from handrail.testing.fake_programs.output import Ended
+from handrail.testing.fake_programs.output import Ended, has_input
 
 Message: TypeAlias = dict[str, Any]
 
@@ -57,7 +56,7 @@ class Peer:
             left = end - time.monotonic()
             if left <= 0:
                 return False
-            if select.select((0,), (), (), left)[0]:
+            if has_input((0,), left):
                 self._read()
 
     def next_act(self, message: Message, code: int) -> Entry | None:
@@ -103,6 +102,7 @@ class Peer:
         self._launch.out.line({**self._head, **message})
 
     def _read(self) -> None:
+        has_input((0,))  # unlike a read, it lets a signal in
         part = os.read(0, 65536)
         if not part:
             raise Ended(0)
