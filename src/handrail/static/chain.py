@@ -9,28 +9,29 @@ from dataclasses import dataclass
 
 from handrail.static.symbols import Symbols
 
-VERBS = frozenset(
-    {
-        "python",
-        "call",
-        "command",
-        "agent",
-        "generate",
-        "validate",
-        "subworkflow",
-        "run_workflow",
-        "branch",
-        "parallel",
-        "for_each",
-        "holding",
-        "worktree",
-        "race",
-        "work",
-        "ask",
-        "wait_for",
-        "sleep",
-    }
-)
+VERBS: Mapping[str, str | None] = {
+    "call": "",
+    "python": "action",
+    "command": "argv",
+    "agent": "agent",
+    "generate": "generator",
+    "validate": "stages",
+    "subworkflow": "workflow",
+    "run_workflow": "",
+    "branch": None,
+    "parallel": None,
+    "race": None,
+    "worktree": None,
+    "for_each": "items",
+    "work": "tasks",
+    "holding": "what",
+    "ask": "question",
+    "wait_for": "signal",
+    "sleep": "seconds_or_timedelta_or_datetime",
+}
+"""The first argument of each verb that acts on something; "": it is given by place alone."""
+CHILDREN = frozenset({"subworkflow", "run_workflow"})
+"""Verbs that run a workflow."""
 MODIFIERS = frozenset(
     {
         "when",
@@ -89,6 +90,12 @@ class Chain:
     def name(self) -> ast.expr | None:
         """The expression of the step's name."""
         return argument(self.origin, 0, "name")
+
+    @property
+    def subject(self) -> ast.expr | None:
+        """The expression of what its verb acts on."""
+        name = VERBS.get(self.verb)
+        return None if name is None else argument(self.call, 0, name)
 
     def modifier(self, name: str) -> ast.Call | None:
         """The call of a modifier, if the step has it."""
