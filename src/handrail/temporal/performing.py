@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextvars import copy_context
 from dataclasses import replace
 from datetime import timedelta
@@ -200,12 +200,9 @@ class Attempt:
 
     async def _at_work(self, command: Perform | cmd.Undo, work: Awaitable[Any]) -> Outcome:
         """What the work comes to, within its time, while the server hears that it goes on."""
-        context = copy_context()
-        current = self._current(command)
-        context.run(CURRENT.set, current)
-        loop = asyncio.get_running_loop()
-        task = loop.create_task(_guarded(work), context=context)
-        beating = loop.create_task(self._beating())
+        current = _current(self._serving, self._ends.run_id, command)
+        task = _begun(work, current)
+        beating = asyncio.create_task(self._beating())
         try:
             done, _ = await asyncio.wait({task}, timeout=left_s(self._text))
             if not done:
@@ -270,38 +267,13 @@ class Attempt:
     # -- the work -------------------------------------------------------------------------------
 
     def _contexts(self) -> Contexts:
-        parts = self._serving.parts
-        return Contexts(self._ends.run_id, parts.services, parts.config, self._mark())
+        return _contexts(self._serving, self._ends.run_id, self._mark())
 
     def _mark(self) -> str:
         return f"{self._ends.run_id}@{self._info.workflow_run_id}"
 
-    def _current(self, command: Perform | cmd.Undo) -> Current:
-        parts = self._serving.parts
-        attempt, interrupted = 1, False
-        if isinstance(command, Perform):
-            attempt, interrupted = command.attempt, command.interrupted
-        return Current(
-            self._ends.run_id,
-            command.path,
-            attempt,
-            interrupted,
-            services=parts.services,
-            config=parts.config,
-            mask=Mask(self._serving.secrets),
-        )
-
     async def _performing(self, command: Perform) -> Any:
-        parts = self._serving.parts
-        self._performer = performer = Performer(
-            self._contexts(),
-            Replacements(parts.agents),
-            parts.clock,
-            self._tell,
-            parts.agent_defaults,
-            None,
-            parts.around,
-        )
+        self._performer = performer = _performer(self._serving, self._contexts(), self._tell)
         return await performer.perform(command, CURRENT.get())
 
     async def _undoing(self, command: cmd.Undo) -> Any:
@@ -360,6 +332,48 @@ def _said(data: bytes, failure: str) -> RawValue:
     return raw_json(data)
 
 
+def _contexts(serving: Serving, run_id: str, mark: str) -> Contexts:
+    return Contexts(run_id, serving.parts.services, serving.parts.config, mark)
+
+
+def _current(serving: Serving, run_id: str, command: Perform | cmd.Undo) -> Current:
+    """What the user's code asks of the step that it is in."""
+    attempt, interrupted = 1, False
+    if isinstance(command, Perform):
+        attempt, interrupted = command.attempt, command.interrupted
+    return Current(
+        run_id,
+        command.path,
+        attempt,
+        interrupted,
+        services=serving.parts.services,
+        config=serving.parts.config,
+        mask=Mask(serving.secrets),
+    )
+
+
+def _performer(
+    serving: Serving, contexts: Contexts, tell: Callable[[ev.Notice], None]
+) -> Performer:
+    parts = serving.parts
+    return Performer(
+        contexts,
+        Replacements(parts.agents),
+        parts.clock,
+        tell,
+        parts.agent_defaults,
+        None,
+        parts.around,
+    )
+
+
+def _begun(work: Awaitable[Any], current: Current) -> asyncio.Task[Any]:
+    """The work in a task, in whose context ``current`` is what it is asked for."""
+    context = copy_context()
+    context.run(CURRENT.set, current)
+    return asyncio.get_running_loop().create_task(_guarded(work), context=context)
+
+
 async def _guarded(work: Awaitable[Any]) -> Any:
     """What the work gives; an action that wants to end its process fails its attempt."""
     try:
@@ -401,38 +415,16 @@ def home_queue(queue: str) -> str:
 
 async def perform_here(serving: Serving, ends: Ends, command: Perform) -> bytes:
     """The end of an attempt that cannot leave this process, as data."""
-    parts = serving.parts
     notices: list[Any] = []
 
     def tell(notice: ev.Notice) -> None:
         if isinstance(notice, _RECORDED):
             notices.append(ends.row(notice))
 
-    contexts = Contexts(ends.run_id, parts.services, parts.config, ends.run_id)
-    performer = Performer(
-        contexts,
-        Replacements(parts.agents),
-        parts.clock,
-        tell,
-        parts.agent_defaults,
-        None,
-        parts.around,
-    )
-    current = Current(
-        ends.run_id,
-        command.path,
-        command.attempt,
-        command.interrupted,
-        services=parts.services,
-        config=parts.config,
-        mask=Mask(serving.secrets),
-    )
-    context = copy_context()
-    context.run(CURRENT.set, current)
-    command = msgspec.structs.replace(command, started_at=parts.clock.now())
-    task = asyncio.get_running_loop().create_task(
-        _guarded(performer.perform(command, current)), context=context
-    )
+    current = _current(serving, ends.run_id, command)
+    performer = _performer(serving, _contexts(serving, ends.run_id, ends.run_id), tell)
+    command = msgspec.structs.replace(command, started_at=serving.parts.clock.now())
+    task = _begun(performer.perform(command, current), current)
     left = command.step.modifiers.timeout_s
     try:
         done, _ = await asyncio.wait({task}, timeout=left)
@@ -454,14 +446,13 @@ async def perform_here(serving: Serving, ends: Ends, command: Perform) -> bytes:
 
 async def undo_here(serving: Serving, ends: Ends, command: cmd.Undo) -> bytes:
     """The end of a rollback that cannot leave this process, as data."""
-    parts = serving.parts
-    contexts = Contexts(ends.run_id, parts.services, parts.config, ends.run_id)
-    current = Current(ends.run_id, command.path, 1, services=parts.services, config=parts.config)
+    contexts = _contexts(serving, ends.run_id, ends.run_id)
+    current = _current(serving, ends.run_id, command)
     token = CURRENT.set(current)
     error: BaseException | None = None
     try:
         async with asyncio.timeout(command.rollback.timeout_s):
-            await Evaluator(contexts, parts.stages, None).undo(command, current)
+            await Evaluator(contexts, serving.parts.stages, None).undo(command, current)
     except TimeoutError:
         return msgspec.json.encode(End(overdue=True))
     except Exception as raised:  # noqa: BLE001  # the user's rollback

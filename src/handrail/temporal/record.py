@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from handrail.codec.codec import Codec
@@ -15,15 +15,6 @@ from handrail.record.outputs import derive
 from handrail.record.reading import ended, recorded_result
 from handrail.record.results import children_of, tree_order, workflow_result
 from handrail.record.run_record import Recorded
-from handrail.secrets.values import SecretValues
-from handrail.temporal.wire import Row, event_of
-
-
-def events_of(
-    rows: Iterable[Row], run_id: str, codec: Codec, secrets: SecretValues
-) -> list[ev.Event]:
-    """The events of rows."""
-    return [event_of(row, run_id, codec, secrets) for row in rows]
 
 
 def scratch(codec: Codec, *histories: Sequence[ev.Event]) -> MemoryJournal:
