@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
 from collections.abc import Callable
 
 import pytest
+from cyclopts import App
 
 import handrail
+from handrail.cli.app import COMMANDS, imported
 from tests.cli.conftest import Outcome
 
 Cli = Callable[..., Outcome]
@@ -72,6 +75,16 @@ def test_without_its_libraries_it_names_the_extra(library: str) -> None:
 
     needs = f'handrail: The command handrail needs {library}: pip install "handrail[cli]"\n'
     assert (done.returncode, done.stdout, done.stderr) == (2, "", needs)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_is_listed_by_how_its_docstring_begins(name: str) -> None:
+    """What the list of commands says of one is the first paragraph of its own help."""
+    where, summary = COMMANDS[name]
+    command = imported(where)
+
+    said = command.help if isinstance(command, App) else inspect.getdoc(command) or ""
+    assert " ".join(said.partition("\n\n")[0].split()) == summary
 
 
 HEAVY = ("asyncio", "cyclopts.core", "rich", "structlog", "sqlite3", "jinja2", "handrail.engine")

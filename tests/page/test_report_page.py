@@ -10,12 +10,10 @@ import pytest
 
 from handrail import Executor, FakeBackend, Steps, step, workflow
 from handrail.agents.agent import Agent
-from handrail.record.inbox import unread
 from handrail.record.reading import history_of
-from handrail.record.view import view_of
+from handrail.record.standing import reading_of
 from handrail.web.graph_json import graph_of
 from handrail.web.report import html_of
-from handrail.web.run_json import Told
 from handrail.web.texts import Texts
 from tests.page.conftest import Opened, faults
 
@@ -68,8 +66,7 @@ def written(tmp_path: Path, flow: Any, given: Any) -> Path:
     journal = executor.journal
     history = history_of(journal, run_id)
     (info,) = journal.runs()
-    inbox = unread(journal, run_id, history)
-    told = Told(info, history, view_of(history, inbox, alive=False, now=history[-1].at))
+    told = reading_of(journal, info, history, history[-1].at)
     file = tmp_path / "report.html"
     texts = Texts(((EVIL, EVIL),), EVIL, "", EVIL + "x" * 1_000_000, EVIL)
     graph = graph_of(flow.definition.function)

@@ -12,13 +12,12 @@ import pytest
 from handrail import Executor, Steps, step, workflow
 from handrail.model import events as ev
 from handrail.model.folders import numbered, run_folder, step_folder
-from handrail.record.inbox import unread
 from handrail.record.reading import history_of
-from handrail.record.view import view_of
+from handrail.record.standing import RunReading, reading_of
 from handrail.secrets.masking import Mask
 from handrail.secrets.values import Secrets, secret_values
 from handrail.web import report
-from handrail.web.run_json import Told, detail_of
+from handrail.web.run_json import detail_of
 from handrail.web.step_json import step_of
 from handrail.web.texts import MOST_BYTES, Texts, texts_of
 
@@ -36,18 +35,17 @@ def mixed(text: str) -> Steps[str]:
     return text
 
 
-def told(*, text: str = NASTY) -> Told:
+def told(*, text: str = NASTY) -> RunReading:
     """The run of it, as it is read from the journal."""
     executor = Executor(workflows=[mixed])
     run_id = executor.run_sync(mixed, text).run_id
     journal = executor.journal
     history = history_of(journal, run_id)
     (info,) = journal.runs()
-    inbox = unread(journal, run_id, history)
-    return Told(info, history, view_of(history, inbox, alive=False, now=history[-1].at))
+    return reading_of(journal, info, history, history[-1].at)
 
 
-def parts(run: Told) -> tuple[Any, Any]:
+def parts(run: RunReading) -> tuple[Any, Any]:
     """What a step of it is read from."""
     return run.view, run.history
 

@@ -12,25 +12,26 @@ import re
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from cyclopts import Parameter
 
 from handrail.cli.channels import tell
 from handrail.cli.exits import Exit, Refused
-from handrail.cli.journal import Place, picked
+from handrail.cli.journal import Place, picked, read
 from handrail.cli.masking import mask, shown, shown_value
+from handrail.cli.options import Dir, RunId, Temporal
 from handrail.cli.report import format_time
 from handrail.cli.show import describe_status
-from handrail.cli.target import workflow_of
+from handrail.cli.target import place_of, workflow_of
 from handrail.ports.journal import RunInfo
-from handrail.record.inbox import unread
-from handrail.record.reading import history_of
-from handrail.record.view import RunView, Spent, StepView, plain, view_of
+from handrail.record.standing import RunReading
+from handrail.record.view import RunView, Spent, StepView, plain
 from handrail.sinks.console_text import duration, path_text
 from handrail.sinks.console_words import usage_text
 from handrail.typed.jsonsafe import Json, json_safe
 from handrail.web.graph_json import graph_of
 from handrail.web.report import html_of
-from handrail.web.run_json import Told
 from handrail.web.texts import Texts, texts_of
 
 MOST_STEPS = 200
@@ -45,32 +46,52 @@ _MARKS = {
 }
 
 
-def report(name: str, place: Place, *, output: Path | None, github: Path | None) -> int:
-    """Print a run as Markdown, or write it to a file; ``github``: add it to that."""
-    told = _told(name, place)
+def report(
+    run: RunId,
+    /,
+    *,
+    output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
+    markdown: bool = False,
+    github: bool = False,
+    folder: Dir = None,
+    temporal: Temporal = None,
+) -> int:
+    """Write a run as a page that opens without a network, or print it as Markdown.
+
+    Parameters
+    ----------
+    output
+        The file: a page, or Markdown if its name ends in .md. Without one Markdown is printed.
+    markdown
+        As Markdown, whatever the name of the file.
+    github
+        Add it to the summary of the GitHub job that this runs in, $GITHUB_STEP_SUMMARY.
+    """
+    summary = _summary_of_job() if github else None
+    place = place_of(folder, None, temporal)
+    journal = place.find()
+    told = read(journal, picked(journal, run))
     text = shown(markdown_of(told.info, told.view))
-    if github is not None:
-        _write(github, text, "a")
+    if summary is not None:
+        _write(summary, text, "a")
     if output is not None:
-        _write(output, text)
+        is_markdown = markdown or output.suffix.lower() in {".md", ".markdown"}
+        _write(output, text if is_markdown else _page(told, place))
         tell(f"the report is in {output}")
-    if output is None and github is None:
+    elif summary is None:
         print(text, end="")
     return Exit.SUCCEEDED
 
 
-def page(name: str, place: Place, output: Path) -> int:
-    """Write a run as one HTML file."""
-    told = _told(name, place)
+def _page(told: RunReading, place: Place) -> str:
+    """A run as one HTML file."""
     info = told.info
 
     def texts(path: str) -> Texts:
         return texts_of(place.artifacts, info.workflow_name, info.run_id, path)
 
     graph = _graph(info, place)
-    _write(output, html_of(told, made_at=time.time(), graph=graph, texts=texts, mask=mask()))
-    tell(f"the report is in {output}")
-    return Exit.SUCCEEDED
+    return html_of(told, made_at=time.time(), graph=graph, texts=texts, mask=mask())
 
 
 def _graph(info: RunInfo, place: Place) -> Json:
@@ -85,15 +106,6 @@ def _graph(info: RunInfo, place: Place) -> Json:
         os.chdir(here)
 
 
-def _told(name: str, place: Place) -> Told:
-    journal = place.find()
-    info = picked(journal, name)
-    history = history_of(journal, info.run_id)
-    inbox = unread(journal, info.run_id, history)
-    view = view_of(history, inbox, alive=info.holder is not None, now=time.time())
-    return Told(info, history, view)
-
-
 def _write(file: Path, text: str, mode: Literal["w", "a"] = "w") -> None:
     try:
         with file.open(mode, encoding="utf-8") as stream:
@@ -102,7 +114,7 @@ def _write(file: Path, text: str, mode: Literal["w", "a"] = "w") -> None:
         raise Refused(str(file), f"cannot be written: {error.strerror}") from None
 
 
-def summary_of_job() -> Path:
+def _summary_of_job() -> Path:
     """The file of the summary of the GitHub job that this runs in.
 
     Raises:

@@ -18,20 +18,20 @@ from handrail.model.results import AgentResult, Failure, StepResult
 from handrail.record.outputs import derive
 from handrail.record.reading import near
 from handrail.record.run_record import Recorded
-from handrail.record.view import RunView, StepView, exit_code_of
+from handrail.record.standing import RunReading
+from handrail.record.view import StepView, exit_code_of
 from handrail.sinks.console_text import duration, error_text, path_text
 from handrail.sinks.console_words import handled_text, ladder_text, printable
 from handrail.typed.jsonsafe import Json, json_safe
 
 
-def show_step(
-    path: str, run_id: str, view: RunView, history: Sequence[ev.Event], data: TextIO | None
-) -> int:
+def show_step(path: str, found: RunReading, data: TextIO | None) -> int:
     """Print one step of a run whole: its attempts, tracebacks, output; the exit code.
 
     Raises:
         NotRecorded: nothing is recorded at this path.
     """
+    run_id, view, history = found.info.run_id, found.view, found.history
     step = next((one for one in view.steps if path in {one.path, path_text(one.path)}), None)
     if step is None:
         raise NotRecorded(run_id, path, near(path, [one.path for one in view.steps]))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from handrail.errors import RunNotFound
+from handrail.model.events import Event
 from handrail.model.results import WaitsFor
 from handrail.ports.journal import Journal, RunInfo
 from handrail.record.inbox import unread, with_letters
-from handrail.record.view import ShownStatus, StepView, plain, state_of, view_of
+from handrail.record.view import RunView, ShownStatus, StepView, plain, state_of, view_of
 from handrail.typed.jsonsafe import json_safe
 
 
@@ -72,11 +74,26 @@ def info_of(journal: Journal, run_id: str) -> RunInfo:
     raise RunNotFound(run_id, [info.run_id for info in infos])
 
 
+@dataclass(frozen=True, slots=True)
+class RunReading:
+    """A run as it is read from a journal: its line there, its history, and the view of it."""
+
+    info: RunInfo
+    history: Sequence[Event]
+    view: RunView
+
+
+def reading_of(journal: Journal, info: RunInfo, history: Sequence[Event], now: float) -> RunReading:
+    """What is to be seen of a run whose history was read, with what waits in its inbox."""
+    inbox = unread(journal, info.run_id, history) if history else ()
+    view = view_of(history, inbox, alive=info.holder is not None, now=now)
+    return RunReading(info, history, view)
+
+
 def standing_of(journal: Journal, info: RunInfo, now: float) -> RunState:
     """How a run stands, by its line and its record."""
     history = journal.events(info.run_id, secrets={})  # what is shown has no secrets in it
-    inbox = unread(journal, info.run_id, history) if history else ()
-    view = view_of(history, inbox, alive=info.holder is not None, now=now)
+    view = reading_of(journal, info, history, now).view
     end = view.end
     return RunState(
         info.run_id,

@@ -21,12 +21,13 @@ import anyio.to_thread
 from handrail.errors import HandrailError, JournalFailed, RunNotFound
 from handrail.model import events as ev
 from handrail.ports.journal import Journal, RunInfo, read_after
-from handrail.record.inbox import runs_of, unread
-from handrail.record.view import ShownStatus, plain, state_of, view_of
+from handrail.record.inbox import runs_of
+from handrail.record.standing import RunReading, reading_of
+from handrail.record.view import ShownStatus, plain, state_of
 from handrail.secrets.masking import Mask
 from handrail.typed.jsonsafe import Json, json_safe
 from handrail.web.log import Log, Sought
-from handrail.web.run_json import Told, at_work, detail_of, row_of
+from handrail.web.run_json import at_work, detail_of, row_of
 from handrail.web.step_json import StepRows, step_of
 from handrail.web.texts import Texts, texts_of
 
@@ -53,7 +54,7 @@ class Snapshot:
     and the steps that are at work; rows have no secrets in them.
     """
 
-    told: Told
+    told: RunReading
     rows: Mapping[str, Json]
     row: dict[str, Json]
     at_work: tuple[str, ...]
@@ -198,14 +199,14 @@ class Reader:
         paths = tuple(at_work(told.view))
         return Snapshot(told, rows, row, paths, time.monotonic() - began, time.monotonic(), making)
 
-    def _grown(self, info: RunInfo, before: Snapshot | None) -> Told | None:
+    def _grown(self, info: RunInfo, before: Snapshot | None) -> RunReading | None:
         """What was read of a run, with what has come since; None if it must be read whole."""
         if before is None or info.damaged or info.started_at != before.told.info.started_at:
             return None
         new = self._after(info.run_id, len(before.history))
         return None if new is None else self._told(info, [*before.history, *new])
 
-    def _read(self, info: RunInfo) -> Told:
+    def _read(self, info: RunInfo) -> RunReading:
         history = self._journal.events(info.run_id)
         if not history:
             if info.damaged:
@@ -213,10 +214,8 @@ class Reader:
             raise RunNotFound(info.run_id)
         return self._told(info, history)
 
-    def _told(self, info: RunInfo, history: Sequence[ev.Event]) -> Told:
-        inbox = unread(self._journal, info.run_id, history)
-        view = view_of(history, inbox, alive=info.holder is not None, now=time.time())
-        return Told(info, history, view)
+    def _told(self, info: RunInfo, history: Sequence[ev.Event]) -> RunReading:
+        return reading_of(self._journal, info, history, time.time())
 
     async def detail(self, run_id: str, *, steps: bool = True) -> Json:
         """A run whole, as the page is told; with the rows of its steps, or without."""

@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any, cast
 
 from handrail.model import events as ev
+from handrail.record.standing import RunReading
 from handrail.record.view import StepView
 from handrail.secrets.masking import Mask
 from handrail.typed.jsonsafe import Json
 from handrail.web.log import told_line
 from handrail.web.log_lines import level_of
-from handrail.web.run_json import Told, detail_of
+from handrail.web.run_json import detail_of
 from handrail.web.step_json import more_of_step
 from handrail.web.texts import Texts
 
@@ -33,7 +34,7 @@ _STATIC = Path(__file__).parent / "static"
 
 
 def html_of(
-    told: Told,
+    told: RunReading,
     *,
     made_at: float,
     graph: Json = None,
@@ -73,7 +74,7 @@ def html_of(
 
 
 def _steps(
-    told: Told, rows: Any, texts: Callable[[str], Texts], hide: Callable[[Json], Json]
+    told: RunReading, rows: Any, texts: Callable[[str], Texts], hide: Callable[[Json], Json]
 ) -> dict[str, Json]:
     """What is known of each step besides its row, as far as there is something."""
     events: dict[str, list[ev.Event]] = {}
@@ -94,19 +95,19 @@ def _steps(
     return found
 
 
-def _log(told: Told, mask: Mask | None) -> Json:
+def _log(told: RunReading, mask: Mask | None) -> Json:
     """The lines of the record; of very many those that say more than that it went on."""
     lines = _logged(told)
     return [told_line(one if mask is None else mask.value(one)) for one in lines]
 
 
-def _logged(told: Told) -> Sequence[ev.Event]:
+def _logged(told: RunReading) -> Sequence[ev.Event]:
     if len(told.history) <= MOST_LINES:
         return told.history
     return [one for one in told.history if level_of(one) != "info"][-MOST_LINES:]
 
 
-def _left_out(told: Told) -> int:
+def _left_out(told: RunReading) -> int:
     return len(told.history) - len(_logged(told))
 
 

@@ -8,8 +8,7 @@ somebody looks at it. Times are unix seconds.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any, cast
 
@@ -17,6 +16,7 @@ from handrail.errors import DefinitionError
 from handrail.model import events as ev
 from handrail.model.results import OpenGate, Usage
 from handrail.ports.journal import RunInfo
+from handrail.record.standing import RunReading
 from handrail.record.view import RunView, SignalWait, Spent, plain, state_of
 from handrail.record.work_view import WorkView
 from handrail.shortening import shortened
@@ -32,15 +32,6 @@ _HOLDS_STEPS = frozenset({
     "parallel", "for_each", "race", "member", "validate", "branch", "subworkflow", "run_workflow",
     "scope", "work", "holding", "worktree",
 })  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Told:
-    """A run as it is read from a journal: its line there, its history, and the view of it."""
-
-    info: RunInfo
-    history: Sequence[ev.Event]
-    view: RunView
 
 
 def row_of(info: RunInfo, view: RunView | None = None) -> dict[str, Json]:
@@ -81,7 +72,7 @@ def at_work(view: RunView) -> Iterator[str]:
             yield one.path
 
 
-def detail_of(told: Told, *, steps: bool = True) -> dict[str, Json]:
+def detail_of(told: RunReading, *, steps: bool = True) -> dict[str, Json]:
     """A run whole, but for what only one who looks at a step wants to know; its rows of steps can
     be left out.
     """
@@ -139,7 +130,7 @@ def _edit(event: ev.WorkEdited) -> Json:
     }
 
 
-def _last(told: Told) -> float | None:
+def _last(told: RunReading) -> float | None:
     """When the last drive ended, if no process is there any more."""
     return None if told.info.holder is not None else told.history[-1].at
 
