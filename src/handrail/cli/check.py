@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -26,7 +27,7 @@ from handrail.model.agent_options import (
     with_model,
 )
 from handrail.project import configured_stages
-from handrail.static.chain import Chain, argument, name_of, read_chain
+from handrail.static.chain import Chain, argument, calls_of, name_of
 from handrail.static.lint import Finding, check_module
 from handrail.static.lint_reads import stage_mistakes
 from handrail.static.lint_steps import Mistake, mistake
@@ -116,40 +117,30 @@ def agent_mistakes(symbols: Symbols) -> Iterator[Mistake]:
     """
     yield from _prompt_mistakes(symbols)
     for node in ast.walk(symbols.tree):
-        if not isinstance(node, ast.Call):
-            continue
-        try:
-            _check(node, symbols)
-        except DefinitionError as error:
-            yield mistake("HR109", node, str(error).rstrip("."), "")
-        except Exception:  # noqa: BLE001, S112  # whatever else is wrong with it, the run tells
-            continue
+        if isinstance(node, ast.Call) and _is_agent(node, symbols):
+            yield from _refused(node, partial(_check_agent, node, symbols))
+    for call, chain in calls_of(_LAUNCHES, symbols):
+        yield from _refused(call, partial(_check_step, call, chain, symbols))
 
 
-def _check(node: ast.Call, symbols: Symbols) -> None:
-    """Do nothing, or raise what an agent or a step with one would be refused for.
+def _refused(node: ast.Call, check: Callable[[], None]) -> Iterator[Mistake]:
+    """What is wrong with an agent, or a step with one, if it would be refused."""
+    try:
+        check()
+    except DefinitionError as error:
+        yield mistake("HR109", node, str(error).rstrip("."), "")
+    except Exception:  # noqa: BLE001  # whatever else is wrong with it, the run tells
+        return
 
-    Raises:
-        DefinitionError: that.
-    """
-    if _is_agent(node, symbols):
-        agent = _agent(node, symbols)
-        check_told(agent, NO_SETTINGS, lambda: NO_SETTINGS)
-    elif isinstance(node.func, ast.Attribute) and node.func.attr in _LAUNCHES:
-        chain = read_chain(node, symbols)
-        if chain is not None and chain.call is node:
-            _check_step(node, chain, symbols)
+
+def _check_agent(node: ast.Call, symbols: Symbols) -> None:
+    check_told(_agent(node, symbols), NO_SETTINGS, lambda: NO_SETTINGS)
 
 
 def _prompt_mistakes(symbols: Symbols) -> Iterator[Mistake]:
     """Each variable of a prompt in the text that the context, written out at its step, lacks."""
-    for node in ast.walk(symbols.tree):
-        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
-            continue
-        chain = read_chain(node, symbols) if node.func.attr == "agent" else None
-        if chain is None or chain.call is not node:
-            continue
-        agent, given = _call_of(argument(node, 0, "agent"), symbols), _context(node, symbols)
+    for node, chain in calls_of({"agent"}, symbols):
+        agent, given = _call_of(chain.subject, symbols), _context(node, symbols)
         prompt = None if agent is None else _literal(argument(agent, 1, "prompt"), symbols)
         if given is None or not isinstance(prompt, ast.Constant):
             continue

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from handrail.cli.cluster import ClusterPlace, settings
 from handrail.cli.exits import Exit, Refused
 from handrail.cli.journal import FOLDER
 from handrail.cli.settings import project_executor
-from handrail.cli.target import place_of, workflows_at
+from handrail.cli.target import find_from, place_of, workflows_at
 from handrail.temporal.dev import DevServer
 from handrail.temporal.worker import TemporalWorker
 
@@ -59,9 +58,7 @@ def serve(
 
 
 def _workflows_in(modules: Sequence[str]) -> list[Any]:
-    here = str(Path.cwd())
-    if here not in sys.path:  # steps are found by the names of their modules
-        sys.path.insert(0, here)
+    find_from(Path.cwd())  # steps are found by the names of their modules
     return [one for target in modules for one in workflows_at(target)]
 
 

@@ -6,6 +6,7 @@ Nothing that a step says is ever markup: its texts stand in code, fenced by more
 
 from __future__ import annotations
 
+import html
 import json
 import os
 import re
@@ -22,7 +23,7 @@ from handrail.cli.journal import Place, picked, read
 from handrail.cli.masking import mask, shown, shown_value
 from handrail.cli.options import Dir, RunId, Temporal
 from handrail.cli.report import format_time
-from handrail.cli.show import describe_status
+from handrail.cli.show import describe_status, launches_text
 from handrail.cli.target import place_of, workflow_of
 from handrail.ports.journal import RunInfo
 from handrail.record.standing import RunReading
@@ -192,7 +193,7 @@ def _failures(view: RunView) -> Iterator[str]:
 def _details(one: StepView) -> Iterator[str]:
     assert one.cause is not None
     yield ""
-    yield f"<details><summary>{_html(path_text(one.path))}</summary>"
+    yield f"<details><summary>{html.escape(path_text(one.path), quote=False)}</summary>"
     yield ""
     yield from _fenced(one.cause.error)
     yield ""
@@ -213,9 +214,8 @@ def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[s
 
 
 def _spent(spent: Spent) -> str:
-    launches = f"{spent.launches} launch{'' if spent.launches == 1 else 'es'}"
     used = usage_text(spent.usage, spent.unknown_tokens, spent.unknown_cost)
-    return f"{launches}, {used}" if used else launches
+    return f"{launches_text(spent)}, {used}" if used else launches_text(spent)
 
 
 def _text(value: Any) -> str:
@@ -248,7 +248,3 @@ def _fenced(text: str) -> list[str]:
 
 def _longest(text: str) -> int:
     return max((len(found) for found in re.findall("`+", text)), default=0)
-
-
-def _html(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -277,7 +277,7 @@ def _step_lines(step: StepView, glyphs: Glyphs) -> list[str]:
 
 def _spent_text(spent: Spent) -> str:
     text = usage_text(spent.usage, spent.unknown_tokens, spent.unknown_cost)
-    return text if spent.launches == 1 else f"{_launches(spent)}, {text}"
+    return text if spent.launches == 1 else f"{launches_text(spent)}, {text}"
 
 
 def _answer_text(answer: ev.GateAnswered) -> str:
@@ -424,9 +424,8 @@ def info_data(info: RunInfo) -> dict[str, Any]:
 
 def format_spending(spent: Spent) -> str:
     """The same after the launches, and of how many of these it is unknown."""
-    text = (
-        f"{_launches(spent)}, {usage_text(spent.usage, spent.unknown_tokens, spent.unknown_cost)}"
-    )
+    used = usage_text(spent.usage, spent.unknown_tokens, spent.unknown_cost)
+    text = f"{launches_text(spent)}, {used}"
     tokens, cost = spent.unknown_tokens, spent.unknown_cost
     if tokens and tokens == cost:
         return f"{text} ({tokens} did not say what they used)"
@@ -435,7 +434,7 @@ def format_spending(spent: Spent) -> str:
     return f"{text} ({', '.join(silent)})" if silent else text
 
 
-def _launches(spent: Spent) -> str:
+def launches_text(spent: Spent) -> str:
     """``1 launch``, ``5 launches``."""
     return f"{spent.launches} launch{'es' * (spent.launches != 1)}"
 

@@ -41,8 +41,7 @@ def import_file(path: Path) -> ModuleType:
         hint = f"There is {near}." if (near := _neighbour(file)) else ""
         raise Refused(str(path), "there is no such file", hint)
     root, name = _root_and_name(file)
-    if str(root) not in sys.path:
-        sys.path.insert(0, str(root))
+    find_from(root)
     if "." in name:
         return import_module(name)
     return _guarded(str(path), lambda: _from_file(file, name))
@@ -69,13 +68,17 @@ def is_module(name: str) -> bool:
     """True if a module of this name can be imported from the current folder; it is not."""
     if not all(part.isidentifier() for part in name.split(".")):
         return False
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
+    find_from(Path.cwd())
     try:
         return _spec_of(name) is not None
     except Exception:  # noqa: BLE001  # a package around it, which is then the one to be named
         return True
+
+
+def find_from(folder: Path) -> None:
+    """Have modules be found in a folder, before all others."""
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
 
 
 def _spec_of(name: str) -> ModuleSpec | None:
@@ -317,8 +320,7 @@ def _imported(place: str) -> ModuleType:
             hint = f"handrail list {place} shows the workflows below it."
             raise Refused(place, "is a folder, not a Python file", hint)
         return import_file(path)
-    if str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
+    find_from(Path.cwd())
     return import_module(place)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from handrail.static.symbols import Symbols
@@ -146,6 +146,15 @@ def _continued(
         return None
     known = [(first.verb, first.call)] if first.call is not None else []
     return _chain(first.origin, [*known, *first.modifiers, *calls])
+
+
+def calls_of(verbs: Collection[str], symbols: Symbols) -> Iterator[tuple[ast.Call, Chain]]:
+    """Each call of one of these verbs in a text, with the step that it is a part of."""
+    for node in ast.walk(symbols.tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            chain = read_chain(node, symbols) if node.func.attr in verbs else None
+            if chain is not None and chain.call is node:
+                yield node, chain
 
 
 def argument(call: ast.Call | None, index: int, keyword: str = "") -> ast.expr | None:
