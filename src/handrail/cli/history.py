@@ -16,7 +16,7 @@ from cyclopts import Parameter
 from handrail import Executor
 from handrail.cli.channels import json_channel, tell, write_json
 from handrail.cli.exits import Exit, Refused
-from handrail.cli.inputs import given_inputs
+from handrail.cli.inputs import given_inputs, pair
 from handrail.cli.journal import chosen, picked
 from handrail.cli.masking import shown, shown_value
 from handrail.cli.options import (
@@ -87,7 +87,7 @@ def fork(
         fork_id = Executor(journal=journal, workflows=[workflow]).fork_sync(
             info.run_id,
             at=at,
-            outputs=dict(map(_pair, set_output or ())),
+            outputs=dict(pair(one, f"--set {one!r}", "PATH=VALUE") for one in set_output or ()),
             inputs=given_inputs(workflow.definition, inputs or (), None),
             rerun=rerun or (),
             fork_id=run_id,
@@ -102,13 +102,6 @@ def fork(
         made = picked(journal, fork_id)
         options = as_recorded(options, info.labels)
         return drive_again(made, workflow, CHANGED, Session(options, data, place, journal))
-
-
-def _pair(word: str) -> tuple[str, str]:
-    path, equals, text = word.partition("=")
-    if not equals or not path:
-        raise Refused(f"--set {word!r}", "is not PATH=VALUE")
-    return path, text
 
 
 # -- diff ------------------------------------------------------------------------------------------

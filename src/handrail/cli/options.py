@@ -191,6 +191,34 @@ class Driving:
 
 @Parameter(name="*")
 @dataclass(frozen=True)
+class Serving:
+    """How runs of a cluster are served.
+
+    Parameters
+    ----------
+    steps_only
+        With --temporal: perform steps, and serve no workflows.
+    workflows_only
+        With --temporal: serve workflows, and perform no steps.
+    max_activities
+        With --temporal: perform at most so many steps at once.
+    task_queue
+        With --temporal: the task queue that is served; by default HANDRAIL_TASK_QUEUE, or
+        [tool.handrail] task_queue, or "handrail".
+    blobs
+        With --temporal: the folder, or the address of fsspec, where values above 256 KiB lie; by
+        default HANDRAIL_BLOBS, or [tool.handrail] blobs.
+    """
+
+    steps_only: bool = False
+    workflows_only: bool = False
+    max_activities: int | None = None
+    task_queue: str | None = None
+    blobs: str | None = None
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
 class Hand:
     """Who steers a run, and where it is.
 
@@ -295,3 +323,4 @@ def _cassette_of(record: Path | None, replay: Path | None) -> Cassette | None:
 DRIVING = Driving()
 HAND = Hand()
 CHANGED = Changed()
+SERVING = Serving()

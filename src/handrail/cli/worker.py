@@ -22,11 +22,11 @@ from cyclopts import Parameter
 
 from handrail.cli.apart import begun_apart, resumed_apart
 from handrail.cli.channels import tell
-from handrail.cli.cluster_app import SERVING, Serving
+from handrail.cli.cluster import ClusterPlace
 from handrail.cli.exits import Exit, Refused
 from handrail.cli.journal import VARIABLE, Place
 from handrail.cli.notify import Notifier
-from handrail.cli.options import WHERE, Command, Where
+from handrail.cli.options import SERVING, WHERE, Command, Serving, Where
 from handrail.cli.schedule import LABEL, Instant, Timetable, schedules_of
 from handrail.errors import HandrailError
 from handrail.project import project_table
@@ -85,9 +85,14 @@ def worker(
         Only print a unit for systemd that runs this worker.
     """
     place = where.place()
-    code = serving.serve(place, modules)
-    if code is not None:
-        return code
+    if isinstance(place, ClusterPlace):
+        from handrail.cli.cluster_worker import serve
+
+        return serve(place, modules, serving)
+    if modules or serving != SERVING:
+        why = "is of a worker of a cluster"
+        said = modules[0] if modules else "--steps-only, --workflows-only or the like"
+        raise Refused(said, why, "Name the cluster: --temporal ADDRESS[/NAMESPACE].")
     if max_runs < 1:
         raise Refused(f"--max-runs {max_runs}", "must be 1 or more")
     if place.typed and not place.folder.exists():
