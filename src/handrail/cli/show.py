@@ -21,6 +21,7 @@ from handrail.cli.inputs import type_name
 from handrail.cli.journal import Place, chosen, line_of, matching, picked, read, whole
 from handrail.cli.masking import shown, shown_value
 from handrail.cli.options import WHERE, Json, RunId, Statuses, Where, Words
+from handrail.cli.queues import counts_text
 from handrail.cli.report import (
     answers_to,
     columns,
@@ -34,7 +35,6 @@ from handrail.cli.report import (
 )
 from handrail.cli.show_step import show_step
 from handrail.cli.target import is_file, is_module, load, target_of
-from handrail.cli.work import counts_text
 from handrail.model import events as ev
 from handrail.model.definition import REQUIRED
 from handrail.model.paths import decode_key

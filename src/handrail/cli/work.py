@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated
 
-from cyclopts import Parameter
+from cyclopts import App, Parameter
 
 from handrail.cli.answer import payload_of
 from handrail.cli.channels import write_json
@@ -14,17 +14,15 @@ from handrail.cli.exits import Exit, Refused
 from handrail.cli.journal import read
 from handrail.cli.masking import shown
 from handrail.cli.options import HAND, Hand, RunId, RunTarget, Words
+from handrail.cli.queues import told
 from handrail.cli.reaching import Reached, reached
+from handrail.cli.work_summary import summary
 from handrail.model.events import Event, WorkEdited
 from handrail.model.results import A_PERSON
 from handrail.model.work import Task
 from handrail.record.reading import history_of
-from handrail.record.work_view import WorkView
 from handrail.shortening import clean
 from handrail.work.orchestrator import recorded_flow
-
-_MOST = 8
-"""So many ids are told of each sort."""
 
 
 def _priority(typed: str) -> tuple[str, float]:
@@ -129,36 +127,6 @@ def _done(add: Sequence[Task], drop: Sequence[str], priority: Mapping[str, float
         yield f"gave task {one!r} the priority {number:g}"
 
 
-def told(works: Sequence[WorkView]) -> Iterator[str]:
-    """The lines that say how queues stand."""
-    for work_ in works:
-        yield shown(f"{clean(work_.path)}: {counts_text(work_)}")
-        rows = {
-            "at work": list(map(clean, work_.running)),
-            "left" if work_.over else "next": [_queued_text(*one) for one in work_.queued],
-            "refused": list(map(clean, dict.fromkeys(work_.refused))),
-        }
-        for title, texts in rows.items():
-            if texts:
-                more = len(texts) - _MOST
-                listed = ", ".join(texts[:_MOST]) + (f" and {more} more" if more > 0 else "")
-                yield shown(f"  {title:8} {listed}")
-
-
-def _queued_text(task_id: str, priority: float) -> str:
-    return f"{clean(task_id)} (priority {priority:g})" if priority else clean(task_id)
-
-
-def counts_text(work_: WorkView) -> str:
-    """``3 at work, 12 queued, 40 done, 1 failed``, and why no more begin."""
-    what = "left" if work_.over else "queued"
-    counts = {
-        "at work": len(work_.running),
-        what: len(work_.queued),
-        "done": work_.done,
-        "failed": work_.failed,
-        "refused": len(work_.refused),
-    }
-    listed = ", ".join(f"{count} {name}" for name, count in counts.items() if count) or "no tasks"
-    why = work_.why_stopped
-    return listed if why is None else f"{listed}; begins no more: {clean(why)}"
+work_app = App(name="work")
+work_app.default(work)
+work_app.command(summary)

@@ -10,8 +10,8 @@ from typing import Any
 from handrail.cli.channels import tell
 from handrail.cli.exits import Exit, Refused
 from handrail.cli.journal import FILE, FOLDER, Place, read
+from handrail.cli.queues import told
 from handrail.cli.target import load_object
-from handrail.cli.work import told
 from handrail.model.events import WorkflowStarted
 from handrail.ports.journal import Journal, RunInfo
 from handrail.record.reading import history_of
