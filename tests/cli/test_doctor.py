@@ -13,7 +13,7 @@ import pytest
 
 from handrail.agents.doctoring import Named
 from handrail.agents.routes import backend_names
-from handrail.cli.doctor import doctor
+from handrail.cli.doctor import examine
 from handrail.cli.exits import Exit
 from handrail.cli.target import place_of
 from handrail.journals.sqlite.journal import SqliteJournal
@@ -77,7 +77,7 @@ def look(program: Program, capfd: pytest.CaptureFixture[str]) -> Look:
     def run(*backends: Named, at: Path | None = None, timeout_s: float = 5) -> dict[str, Any]:
         capfd.readouterr()
         place = place_of(at)
-        code = doctor(place, as_json=True, backends=backends, timeout_s=timeout_s)
+        code = examine(place, as_json=True, backends=backends, timeout_s=timeout_s)
         data = json.loads(capfd.readouterr().out)
         assert data["ok"] is (code == Exit.SUCCEEDED)
         return {"code": code, **{check["name"]: check for check in data["checks"]}}

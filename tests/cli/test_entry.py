@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from cyclopts import App
 
 import handrail
+from handrail.cli.app import COMMANDS, imported, summary_of
 from tests.cli.conftest import Outcome
 
 Cli = Callable[..., Outcome]
@@ -75,6 +78,14 @@ def test_without_its_libraries_it_names_the_extra(library: str) -> None:
 
     needs = f'handrail: The command handrail needs {library}: pip install "handrail[cli]"\n'
     assert (done.returncode, done.stdout, done.stderr) == (2, "", needs)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_is_listed_by_how_its_docstring_begins(name: str) -> None:
+    """What is read without an import is the first paragraph of what is imported."""
+    command = imported(name)
+    said = command.help if isinstance(command, App) else inspect.getdoc(command) or ""
+    assert said.partition("\n\n")[0] == summary_of(name)
 
 
 HEAVY = ("asyncio", "cyclopts.core", "rich", "structlog", "sqlite3", "jinja2", "handrail.engine")

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from handrail.cli.answer import payload_of, whoever
+from handrail.cli.answer import payload_of
+from handrail.cli.who import whoever
 from tests.cli.conftest import Outcome, live, notes
 
 Cli = Callable[..., Outcome]

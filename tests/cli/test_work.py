@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from handrail.cli.answer import whoever
+from handrail.cli.who import whoever
 from tests.cli.conftest import Outcome, killed, live, notes
 
 Cli = Callable[..., Outcome]

@@ -164,6 +164,7 @@ def test_the_order_is_that_of_evaluation() -> None:
     ("written", "detail", "modifiers"),
     [
         (".call(build, 1)", "build", ()),
+        (".call(build, action=1)", "build", ()),
         (".call(lambda: 1)", "lambda", ()),
         (".python(partial(build, 1))", "build", ()),
         ('.command(["git", "commit", "-m", "a b"])', "git commit -m 'a b'", ()),
@@ -181,6 +182,7 @@ def test_the_order_is_that_of_evaluation() -> None:
         (".validate(stages)", "stages", ()),
         (".command(argv)", "argv", ()),
         (".run_workflow(child, 1)", "child", ()),
+        (".run_workflow(child, workflow=1)", "child", ()),
         ('.parallel(on_error="continue", max_concurrency=4)', "4 at a time, continue", ()),
         (".for_each(files, body)", "files", ()),
         (".call(f).retry(3, backoff=1).once()", "f", ("retry 3", "once")),

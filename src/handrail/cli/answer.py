@@ -3,91 +3,99 @@
 from __future__ import annotations
 
 import contextlib
-import getpass
 import json
-import platform
-from typing import Any, TextIO
+from typing import Annotated, Any
 
-import anyio
+from cyclopts import Parameter
 
-from handrail import Executor
-from handrail.cli.channels import json_channel, tell, write_json
+from handrail.cli.channels import tell
 from handrail.cli.exits import Exit, Refused
-from handrail.cli.journal import Place, line_of, picked
-from handrail.cli.masking import shown
+from handrail.cli.options import WHERE, Hand, Json, RunId, RunTarget, Where
+from handrail.cli.reaching import reached
 from handrail.cli.report import one_line
-from handrail.cli.target import workflow_of
 from handrail.codec.unresolved import Unresolved
 from handrail.errors import GateClosed, HandrailError
 from handrail.model import events as ev
-from handrail.ports.journal import Journal, RunInfo
-from handrail.record.inbox import unread, waited_for
+from handrail.ports.journal import Journal
+from handrail.record.inbox import waited_for
 from handrail.record.reading import history_of
-from handrail.typed.jsonsafe import json_safe
-
-PATIENCE_S = 2.0
-"""How long to wait for a live run to take in what was sent; a live one looks ten times a second."""
-EVERY_S = 0.05
 
 
 def answer(
-    name: str,
+    run: RunId,
     gate: str,
-    text: str,
-    place: Place,
+    text: Annotated[str, Parameter(name="ANSWER", allow_leading_hyphen=True)],
+    /,
     *,
-    by: str | None,
-    as_json: bool,
-    target: str | None = None,
+    by: str | None = None,
+    target: RunTarget = None,
+    as_json: Json = False,
+    where: Where = WHERE,
 ) -> int:
-    """Answer a gate; 1 if somebody else did before.
+    """Answer an open gate of a run that is alive, suspended or dead; exit code 1 if it is closed.
 
-    Raises:
-        HandrailError: there is no such run or gate, or this is no answer to it.
+    Parameters
+    ----------
+    gate
+        The path of the step that asks.
+    text
+        One of the choices, or what the gate's type takes.
+    by
+        Who answers; by default user@host.
+    as_json
+        Print what counts as JSON.
     """
-    with json_channel(wanted=as_json) as data:
-        journal = place.find()
-        info = picked(journal, name)
-        who = by or whoever()
-        if _needs_code(journal, info.run_id, gate):
-            workflow_of(info, place, target)
-        said = {"run_id": info.run_id, "gate": gate}
+    with reached(run, Hand(by, as_json, where)) as it:
+        if _needs_code(it.journal, it.run_id, gate):
+            it.workflow(target)
         try:
-            value = Executor(journal=journal).answer_sync(info.run_id, gate, text, by=who)
+            value = it.executor().answer_sync(it.run_id, gate, text, by=it.who)
         except GateClosed as error:
-            write_said(data, said, accepted=False, answer=error.answer, by=error.by, at=error.at)
+            if it.data is not None:
+                said = {"answer": error.answer, "by": error.by, "at": error.at}
+                it.tell("", gate=gate, accepted=False, **said)
             tell(one_line(str(error)))
             return Exit.FAILED
-        write_said(data, said, accepted=True, answer=value, by=who)
-        if data is None:
-            print(shown(f"answered {gate!r} with {value!r}, by {who}"))
-        tell_who_goes_on(journal, info, place)
+        line = f"answered {gate!r} with {value!r}, by {it.who}"
+        it.tell(line, gate=gate, accepted=True, answer=value, by=it.who)
+        it.tell_who_goes_on()
     return Exit.SUCCEEDED
 
 
 def signal(
-    name: str, signal_name: str, text: str | None, place: Place, *, by: str | None, as_json: bool
+    run: RunId,
+    name: str,
+    payload: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
+    /,
+    *,
+    by: str | None = None,
+    as_json: Json = False,
+    where: Where = WHERE,
 ) -> int:
-    """Send a signal; it is kept until a step takes it.
+    """Send a signal to a run that is alive, suspended or dead; a `wait_for` takes it.
 
-    Raises:
-        HandrailError: there is no such run, it has succeeded and can take none, or it waits for a
-            payload of another type; nothing was sent.
+    Parameters
+    ----------
+    name
+        The signal's name.
+    payload
+        JSON, or else text.
+    by
+        Who sends it; by default user@host.
+    as_json
+        Print what was sent as JSON.
     """
-    with json_channel(wanted=as_json) as data:
-        journal = place.find()
-        info = picked(journal, name)
-        if info.status == "succeeded" and info.holder is None:
-            raise Refused(f"run {info.run_id}", "has succeeded, and takes no more signals")
-        payload, who = payload_of(text), by or whoever()
-        if _is_of_unknown_type(journal, info.run_id, signal_name):
+    with reached(run, Hand(by, as_json, where)) as it:
+        if it.info.status == "succeeded" and it.info.holder is None:
+            raise Refused(f"run {it.run_id}", "has succeeded, and takes no more signals")
+        sent = payload_of(payload)
+        if _is_of_unknown_type(it.journal, it.run_id, name):
             with contextlib.suppress(HandrailError):  # then it is sent as it is
-                workflow_of(info, place, None)
-        Executor(journal=journal).signal_sync(info.run_id, signal_name, payload, by=who)
-        write_said(data, {"run_id": info.run_id, "signal": signal_name}, payload=payload, by=who)
-        if data is None:
-            print(f"sent the signal {signal_name!r}, by {who}")
-        tell_who_goes_on(journal, info, place)
+                it.workflow(None)
+        it.executor().signal_sync(it.run_id, name, sent, by=it.who)
+        line = f"sent the signal {name!r}, by {it.who}"
+        it.tell(line, signal=name, payload=sent, by=it.who)
+        it.tell_who_goes_on()
     return Exit.SUCCEEDED
 
 
@@ -99,15 +107,6 @@ def payload_of(text: str | None) -> Any:
         return json.loads(text)
     except ValueError:
         return text
-
-
-def whoever() -> str:
-    """Who types this: ``user@host``."""
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError, ImportError):  # a container's user may have no name
-        user = "somebody"
-    return f"{user}@{platform.node()}"
 
 
 def _needs_code(journal: Journal, run_id: str, path: str) -> bool:
@@ -123,30 +122,3 @@ def _needs_code(journal: Journal, run_id: str, path: str) -> bool:
 def _is_of_unknown_type(journal: Journal, run_id: str, name: str) -> bool:
     """True if who waits for a signal takes a class that the workflow's own code defines."""
     return any(isinstance(one, Unresolved) for one in waited_for(history_of(journal, run_id), name))
-
-
-def tell_who_goes_on(journal: Journal, info: RunInfo, place: Place) -> None:
-    """Say how to resume a run that nobody drives, or whose drive ended before it took this in."""
-    now = anyio.run(taken_in, journal, info)
-    if now.holder is None and now.status != "succeeded":
-        tell(f"nobody drives the run; go on with: {place.command('resume', info.run_id)}")
-
-
-async def taken_in(journal: Journal, info: RunInfo) -> RunInfo:
-    """The run once it has read its letters, or is driven no more, or after ``PATIENCE_S``."""
-    info = line_of(journal, info.run_id) or info
-    with anyio.move_on_after(PATIENCE_S):
-        while info.holder is not None and _has_unread(journal, info.run_id):
-            await anyio.sleep(EVERY_S)
-            info = line_of(journal, info.run_id) or info
-    return info
-
-
-def _has_unread(journal: Journal, run_id: str) -> bool:
-    return bool(unread(journal, run_id, history_of(journal, run_id)))
-
-
-def write_said(data: TextIO | None, said: dict[str, Any], **more: Any) -> None:
-    """Print what was said as JSON, if that was asked for."""
-    if data is not None:
-        write_json(json_safe({**said, **more}), data)

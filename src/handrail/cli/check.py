@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal
+
+from cyclopts import Parameter
 
 from handrail.agents.agent import Agent, check_told
 from handrail.agents.prompt import variables_of
 from handrail.cli.exits import Exit
-from handrail.cli.target import load, python_files, read_source
+from handrail.cli.listing import python_files, read_source
+from handrail.cli.options import Json
+from handrail.cli.target import load
 from handrail.errors import DefinitionError, did_you_mean
 from handrail.model.agent_options import (
     NO_OPTIONS,
@@ -22,7 +27,7 @@ from handrail.model.agent_options import (
     with_model,
 )
 from handrail.project import configured_stages
-from handrail.static.chain import Chain, argument, name_of, read_chain
+from handrail.static.chain import Chain, argument, calls_of, name_of
 from handrail.static.lint import Finding, check_module
 from handrail.static.lint_reads import stage_mistakes
 from handrail.static.lint_steps import Mistake, mistake
@@ -32,8 +37,16 @@ from handrail.static.symbols import Symbols
 from handrail.static.text import to_text
 
 
-def check(paths: Sequence[Path], *, as_json: bool) -> int:
-    """Print what is wrong with the workflows below these paths; 1 if anything is."""
+def check(paths: Annotated[list[Path], Parameter()], /, *, as_json: Json = False) -> int:
+    """Look for mistakes in workflows, without importing them; exit code 1 if there are any.
+
+    Parameters
+    ----------
+    paths
+        Files, or folders that are searched with all below them.
+    as_json
+        Print a JSON list of findings.
+    """
     files = [file for path in paths for file in python_files(path)]
     found = [finding for file in files for finding in findings_in(file)]
     if as_json:
@@ -65,21 +78,27 @@ def _summary(findings: int, files: int) -> str:
     return f"{found} in {files} file{'s' * (files != 1)}"
 
 
-Format: TypeAlias = Literal["mermaid", "text"]
+def graph(
+    target: str,
+    /,
+    *,
+    form: Annotated[Literal["mermaid", "text"], Parameter(name="--format")] = "mermaid",
+) -> int:
+    """Draw a workflow from its source, without running it.
 
-
-def graph(target: str, form: Format) -> int:
-    """Print the graph of a workflow; the exit code.
-
-    Raises:
-        HandrailError: there is no such workflow, or its source cannot be read.
+    Parameters
+    ----------
+    target
+        `file.py:name` or `module:name`.
+    form
+        A Mermaid flowchart, or a tree for the terminal.
     """
     source = source_of(load(target).definition.function)
     print((to_mermaid(source) if form == "mermaid" else to_text(source)).rstrip("\n"))
     return Exit.SUCCEEDED
 
 
-_GIVEN_TO = {"agent": "agent", "generate": "generator"}
+_LAUNCHES = frozenset({"agent", "generate"})
 _OF_STEPS = ("backend", "model", "options")
 _OF_AGENTS = (*_OF_STEPS, "fallback")
 
@@ -98,40 +117,30 @@ def agent_mistakes(symbols: Symbols) -> Iterator[Mistake]:
     """
     yield from _prompt_mistakes(symbols)
     for node in ast.walk(symbols.tree):
-        if not isinstance(node, ast.Call):
-            continue
-        try:
-            _check(node, symbols)
-        except DefinitionError as error:
-            yield mistake("HR109", node, str(error).rstrip("."), "")
-        except Exception:  # noqa: BLE001, S112  # whatever else is wrong with it, the run tells
-            continue
+        if isinstance(node, ast.Call) and _is_agent(node, symbols):
+            yield from _refused(node, partial(_check_agent, node, symbols))
+    for call, chain in calls_of(_LAUNCHES, symbols):
+        yield from _refused(call, partial(_check_step, call, chain, symbols))
 
 
-def _check(node: ast.Call, symbols: Symbols) -> None:
-    """Do nothing, or raise what an agent or a step with one would be refused for.
+def _refused(node: ast.Call, check: Callable[[], None]) -> Iterator[Mistake]:
+    """What is wrong with an agent, or a step with one, if it would be refused."""
+    try:
+        check()
+    except DefinitionError as error:
+        yield mistake("HR109", node, str(error).rstrip("."), "")
+    except Exception:  # noqa: BLE001  # whatever else is wrong with it, the run tells
+        return
 
-    Raises:
-        DefinitionError: that.
-    """
-    if _is_agent(node, symbols):
-        agent = _agent(node, symbols)
-        check_told(agent, NO_SETTINGS, lambda: NO_SETTINGS)
-    elif isinstance(node.func, ast.Attribute) and node.func.attr in _GIVEN_TO:
-        chain = read_chain(node, symbols)
-        if chain is not None and chain.call is node:
-            _check_step(node, chain, symbols)
+
+def _check_agent(node: ast.Call, symbols: Symbols) -> None:
+    check_told(_agent(node, symbols), NO_SETTINGS, lambda: NO_SETTINGS)
 
 
 def _prompt_mistakes(symbols: Symbols) -> Iterator[Mistake]:
     """Each variable of a prompt in the text that the context, written out at its step, lacks."""
-    for node in ast.walk(symbols.tree):
-        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
-            continue
-        chain = read_chain(node, symbols) if node.func.attr == "agent" else None
-        if chain is None or chain.call is not node:
-            continue
-        agent, given = _call_of(argument(node, 0, "agent"), symbols), _context(node, symbols)
+    for node, chain in calls_of({"agent"}, symbols):
+        agent, given = _call_of(chain.subject, symbols), _context(node, symbols)
         prompt = None if agent is None else _literal(argument(agent, 1, "prompt"), symbols)
         if given is None or not isinstance(prompt, ast.Constant):
             continue
@@ -200,7 +209,7 @@ def _check_step(call: ast.Call, chain: Chain, symbols: Symbols) -> None:
     name = name_of(chain.name, symbols).text
     options = with_model(said.get("model"), said.get("options", NO_OPTIONS), f"step {name!r}")
     settings = AgentSettings(said.get("backend"), options)
-    agent = _given(argument(call, 0, _GIVEN_TO[chain.verb]), symbols)
+    agent = _given(chain.subject, symbols)
     try:
         if agent is None:
             check_told(Agent("agent", "-"), settings, None)

@@ -11,14 +11,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Annotated, Any
 
 import anyio
 import anyio.to_thread
+from cyclopts import Parameter
 
 from handrail.cli.channels import json_channel, tell, write_json
 from handrail.cli.exits import Exit, Refused
 from handrail.cli.masking import shown
+from handrail.cli.options import Json
+from handrail.cli.report import columns
+from handrail.cli.who import claimant_around, marker, myself, whoever
 from handrail.errors import ClaimLost, DefinitionError
 from handrail.model.patterns import escaped, literal
 from handrail.model.patterns import shown as as_typed
@@ -32,7 +36,7 @@ from handrail.ports.claims import (
     text_of,
 )
 from handrail.shortening import shortened
-from handrail.system.marker import STEP, marked_environment
+from handrail.system.marker import marked_environment
 from handrail.workspace.claims.holding import lost
 from handrail.workspace.claims.local import LocalClaims
 from handrail.workspace.claims.resources import common_of, files_of
@@ -42,8 +46,11 @@ from handrail.workspace.git import Repository, repository_of
 TTL_S = 3600.0
 """How long what a person claims lasts, if nothing is said."""
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
-_MARKED = re.compile(r"(?P<run>.+?)@(?P<journal>[0-9a-f]{8})/(?P<path>.*?)(#\d+.*)?")
 _WIDTH = 60
+Wait = Annotated[
+    str | None,
+    Parameter(help="How long to wait for it (90, 15m, 2h); by default as long as it takes."),
+]
 
 
 def seconds(text: str | None, what: str) -> float | None:
@@ -60,27 +67,6 @@ def seconds(text: str | None, what: str) -> float | None:
     return float(found[1]) * _UNITS[found[2]]
 
 
-def myself() -> Claimant:
-    """Who claims: the person who types this; or, in what a step has started, that step."""
-    from handrail.cli.answer import whoever
-
-    return claimant_around() or Claimant(whoever(), kind="person")
-
-
-def claimant_around() -> Claimant | None:
-    """The step, or ``handrail lock``, that started this process, if one did."""
-    found = _MARKED.fullmatch(os.environ.get(STEP, ""))
-    if found is None:
-        return None
-    run, journal, path = found["run"], found["journal"], found["path"]
-    return Claimant(run, path, journal, "command" if path.startswith("lock-") else "step")
-
-
-def marker() -> str:
-    """What the programs carry that this command starts for itself."""
-    return f"handrail-{os.getpid()}/git"
-
-
 # -- listing ---------------------------------------------------------------------------------------
 
 
@@ -91,8 +77,8 @@ def _for(seconds_: float) -> str:
     return duration(max(0.0, seconds_))
 
 
-def claims(*, as_json: bool) -> int:
-    """Print what is held in the repository of this folder, and who waits."""
+def claims(*, as_json: Json = False) -> int:
+    """List what is held in this repository, by whom, and who waits for it."""
     with json_channel(wanted=as_json) as data:
         repository, listed = anyio.run(_listed)
         if not repository:
@@ -131,9 +117,7 @@ def _lines(listed: ClaimList, now: float) -> list[str]:
         )
         for wait in listed.waiting
     ]
-    rows = [(shortened(what, _WIDTH), who, how) for what, who, how in rows]
-    first, second = (max(len(row[at]) for row in rows) for at in (0, 1))
-    return [f"{what:{first}}  {who:{second}}  {how}" for what, who, how in rows]
+    return columns([(shortened(what, _WIDTH), who, how) for what, who, how in rows])
 
 
 def _until(claim: Claim, now: float) -> str:
@@ -173,8 +157,23 @@ def _data(one: Claim | ClaimWait) -> dict[str, Any]:
 # -- claiming --------------------------------------------------------------------------------------
 
 
-def claim(patterns: Sequence[str], *, ttl: str | None, wait: str | None, as_json: bool) -> int:
-    """Claim files of this working tree, for a time, and say so."""
+def claim(
+    patterns: Annotated[list[str], Parameter(name="PATTERN")],
+    /,
+    *,
+    ttl: str | None = None,
+    wait: Wait = None,
+    as_json: Json = False,
+) -> int:
+    """Claim files of this working tree: runs, and sessions with the guard, keep out of them.
+
+    Parameters
+    ----------
+    patterns
+        Patterns such as src/** or docs/guide.md, relative to this folder.
+    ttl
+        How long it lasts (15m, 2h, 1d); by default an hour.
+    """
     ttl_s = seconds(ttl, "--ttl") or TTL_S
     wait_s = seconds(wait, "--wait")
     with json_channel(wanted=as_json) as data:
@@ -235,10 +234,24 @@ def _tell_wait(request: ClaimRequest) -> Callable[[tuple[Claimant, ...]], None]:
 # -- releasing -------------------------------------------------------------------------------------
 
 
-def release(what: Sequence[str], *, force: bool, as_json: bool) -> int:
-    """End claims: those that this person has, or those that are named."""
+def release(
+    what: Annotated[list[str] | None, Parameter(name="WHAT")] = None,
+    /,
+    *,
+    force: bool = False,
+    as_json: Json = False,
+) -> int:
+    """Give back what you have claimed in this repository, or what is named.
+
+    Parameters
+    ----------
+    what
+        A pattern, a name, or the number (epoch) of a claim.
+    force
+        Take it from whoever has it: a step that had it fails, and merges nothing.
+    """
     with json_channel(wanted=as_json) as data:
-        ended = anyio.run(_released, what, force)
+        ended = anyio.run(_released, what or (), force)
         if data is not None:
             write_json([_held_data(one) for one in ended], data)
             return Exit.SUCCEEDED
@@ -288,8 +301,24 @@ def _named(held: Sequence[Claim], name: str, repository: Repository | None) -> l
 # -- a lock ----------------------------------------------------------------------------------------
 
 
-def lock(name: str, command: Sequence[str], *, wait: str | None) -> int:
-    """Run a command while this name is held; its exit code."""
+def lock(
+    name: str,
+    command: Annotated[list[str], Parameter(name="COMMAND", allow_leading_hyphen=True)],
+    /,
+    *,
+    wait: Wait = None,
+) -> int:
+    """Run a command while this name is held: handrail lock git -- git commit -m done.
+
+    The exit code is that of the command.
+
+    Parameters
+    ----------
+    name
+        What `.holds(name)` of a step holds, too.
+    command
+        The command and its arguments, behind `--`.
+    """
     if not command:
         raise Refused("handrail lock", "has no command", "Write handrail lock NAME -- COMMAND.")
     wait_s = seconds(wait, "--wait")
@@ -327,8 +356,6 @@ async def _locked(name: str, child: _Child, wait_s: float | None) -> int:
     inside = claimant_around()
     path = f"lock-{os.getpid()}"
     if inside is None:
-        from handrail.cli.answer import whoever
-
         claimant = Claimant(whoever(), path, os.urandom(4).hex(), "command")
     else:
         claimant = replace(inside, path=f"{inside.path}/{path}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Mapping
 from functools import cache
 from importlib.util import find_spec
@@ -65,12 +64,8 @@ class ClusterPlace(Place):
 
     make = find
 
-    def command(self, *words: str) -> str:
-        """A command of this tool for people to type, which reaches the same cluster."""
-        again = ["--temporal", self.address] if self.typed else []
-        if self.target is not None and words[0] in {"resume", "plan"}:
-            again += ["--target", self.target]
-        return shlex.join(["handrail", *words, *again])
+    def _options(self) -> list[str]:
+        return ["--temporal", self.address] if self.typed else []
 
 
 def on_cluster(place: Place, address: str, typed: str) -> ClusterPlace:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from collections.abc import Awaitable, Callable
 from typing import Any, TextIO, cast
 
 from rich.console import Console
 
-from handrail.cli.channels import silence, tell
+from handrail.cli.channels import tell
 from handrail.cli.cluster import ClusterPlace
-from handrail.cli.driving import Begin, Options, bounded, gates_of, report_result
-from handrail.cli.exits import EXIT_OF, Exit
-from handrail.cli.report import tell_ending, tell_mismatch
+from handrail.cli.driving import REASONS, Begin, Options, bounded, conclude, gates_of
+from handrail.cli.exits import Exit
+from handrail.cli.report import tell_mismatch
 from handrail.cli.screen import Screen
 from handrail.cli.settings import project_executor
 from handrail.errors import ReplayMismatch
@@ -22,12 +21,6 @@ from handrail.model.results import WorkflowResult
 from handrail.ports.sink import Sink
 from handrail.temporal import TemporalExecutor
 from handrail.temporal.run import ClusterRun
-
-_ENDED_BY = {
-    signal.SIGINT: Exit.INTERRUPTED,
-    signal.SIGTERM: Exit.TERMINATED,
-    signal.SIGHUP: Exit.HUNG_UP,
-}
 
 
 class DrivingTemporalExecutor(TemporalExecutor):
@@ -66,14 +59,7 @@ def drive(
         tell(f"run {run_id} goes on on the cluster; watch it: {place.command('tail', run_id)}")
         tell(f"or end it: {place.command('cancel', run_id)}")
         return watching.exit
-    try:
-        report_result(result, data)
-    except BrokenPipeError:  # whoever read it has gone; the exit code still says how it ended
-        silence(1)
-    tell_ending(result, quiet=options.quiet, interrupted=None, place=place)
-    if result.status == "cancelled" and result.rollback_errors:
-        return Exit.FAILED
-    return EXIT_OF[result.status]
+    return conclude(result, options, data, place)
 
 
 class _Watching:
@@ -89,7 +75,7 @@ class _Watching:
         """The result; None if a signal came first."""
         task = asyncio.ensure_future(self._watched(begin, executor))
         loop = asyncio.get_running_loop()
-        for signum, code in _ENDED_BY.items():
+        for signum, (_, code) in REASONS.items():
             loop.add_signal_handler(signum, self._leave, code, task)
         try:
             return await task

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,35 +13,28 @@ from handrail.cli.channels import tell
 from handrail.cli.cluster import ClusterPlace, settings
 from handrail.cli.exits import Exit, Refused
 from handrail.cli.journal import FOLDER
+from handrail.cli.options import SERVING, Serving
 from handrail.cli.settings import project_executor
-from handrail.cli.target import place_of, workflows_at
+from handrail.cli.target import find_from, place_of, workflows_at
 from handrail.temporal.dev import DevServer
 from handrail.temporal.worker import TemporalWorker
 
 DATABASE = "temporal.db"
 
 
-def serve(
-    place: ClusterPlace,
-    modules: Sequence[str],
-    *,
-    steps_only: bool = False,
-    workflows_only: bool = False,
-    max_activities: int | None = None,
-    task_queue: str | None = None,
-    blobs: str | None = None,
-) -> int:
+def serve(place: ClusterPlace, modules: Sequence[str], serving: Serving = SERVING) -> int:
     """Serve the workflows of these modules, and perform steps, until SIGTERM or Ctrl-C.
 
     Raises:
         Refused: an option or a module is none. ClusterUnreachable: there is no such cluster.
     """
-    if steps_only and workflows_only:
+    if serving.steps_only and serving.workflows_only:
         raise Refused("--steps-only and --workflows-only", "leave nothing to do", "Leave one out.")
+    max_activities = serving.max_activities
     if max_activities is not None and max_activities < 1:
         raise Refused(f"--max-activities {max_activities}", "must be 1 or more")
     workflows = _workflows_in(modules)
-    queue, store = settings(task_queue, blobs)
+    queue, store = settings(serving.task_queue, serving.blobs)
     most = {} if max_activities is None else {"max_activities": max_activities}
     worker = TemporalWorker(
         place.address,
@@ -50,8 +42,8 @@ def serve(
         executor=place.executor or project_executor(None, None),
         task_queue=queue,
         blobs=store,
-        steps=not workflows_only,
-        runs=not steps_only,
+        steps=not serving.workflows_only,
+        runs=not serving.steps_only,
         **most,
     )
     asyncio.run(_served(worker, f"task queue {queue!r} at {place.address}"))
@@ -59,9 +51,7 @@ def serve(
 
 
 def _workflows_in(modules: Sequence[str]) -> list[Any]:
-    here = str(Path.cwd())
-    if here not in sys.path:  # steps are found by the names of their modules
-        sys.path.insert(0, here)
+    find_from(Path.cwd())  # steps are found by the names of their modules
     return [one for target in modules for one in workflows_at(target)]
 
 

@@ -23,6 +23,8 @@ from handrail.cli.channels import json_channel, write_json
 from handrail.cli.cluster import ClusterPlace
 from handrail.cli.exits import Exit, Refused
 from handrail.cli.journal import VARIABLE, Place
+from handrail.cli.options import WHERE, Json, Where
+from handrail.cli.report import columns
 from handrail.cluster_errors import ClusterUnreachable
 from handrail.errors import HandrailError, JournalFailed
 from handrail.executor import agent_defaults
@@ -245,7 +247,20 @@ def _standing(probe: Probe) -> str:
 _HEADINGS = ("CHECK", "STATE", "VERSION", "WHERE")
 
 
-def doctor(
+def doctor(*, as_json: Json = False, where: Where = WHERE) -> int:
+    """Look at what is here: Python, git, the journal, each backend and its login. Asks no model.
+
+    The exit code is 1 if something is missing without which nothing runs.
+
+    Parameters
+    ----------
+    as_json
+        Print it as JSON.
+    """
+    return examine(where.place(), as_json=as_json)
+
+
+def examine(
     place: Place,
     *,
     as_json: bool,
@@ -254,7 +269,7 @@ def doctor(
 ) -> int:
     """Print how everything stands; 1 if something is missing without which nothing runs."""
     with json_channel(wanted=as_json) as data:
-        checks = anyio.run(partial(_look, place, backends, timeout_s))
+        checks = anyio.run(partial(_checked, place, backends, timeout_s))
         problems = [check.name for check in checks if check.problem]
         if data is not None:
             write_json({"ok": not problems, "checks": [asdict(check) for check in checks]}, data)
@@ -267,7 +282,7 @@ def doctor(
     return Exit.FAILED if problems else Exit.SUCCEEDED
 
 
-async def _look(place: Place, backends: Sequence[Named] | None, timeout_s: float) -> list[Check]:
+async def _checked(place: Place, backends: Sequence[Named] | None, timeout_s: float) -> list[Check]:
     settings, refused = _asked_for()
     wanted, model = settings
     named = _known(model) if backends is None else backends
@@ -308,13 +323,10 @@ def _print_checks(checks: Iterable[Check]) -> None:
     """A line for each, and below it what to do about it."""
     checks = list(checks)
     rows = [(one.name, one.state, one.version or "", one.where or "") for one in checks]
-    widths = [max(map(len, column)) for column in zip(_HEADINGS, *rows, strict=True)]
-    print(_line(_HEADINGS, widths))
-    for row, check in zip(rows, checks, strict=True):
-        print(_line(row, widths))
+    head, *lines = columns([_HEADINGS, *rows])
+    print(head)
+    width = max(len(row[0]) for row in (_HEADINGS, *rows))
+    for line, check in zip(lines, checks, strict=True):
+        print(line)
         if check.advice:
-            print(f"{'':{widths[0]}}  -> {check.advice}")
-
-
-def _line(row: Sequence[str], widths: Sequence[int]) -> str:
-    return "  ".join(f"{text:{width}}" for text, width in zip(row, widths, strict=True)).rstrip()
+            print(f"{'':{width}}  -> {check.advice}")

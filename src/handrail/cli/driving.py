@@ -56,11 +56,12 @@ TWICE_S = 0.05
 """Signals closer together are one: ``timeout`` and other launchers send theirs twice."""
 
 _SHOW_CURSOR = b"\x1b[?25h\r\n"
-_REASONS = {
+REASONS = {
     signal.SIGINT: ("keyboard interrupt", Exit.INTERRUPTED),
     signal.SIGTERM: ("SIGTERM", Exit.TERMINATED),
     signal.SIGHUP: ("its terminal was closed", Exit.HUNG_UP),
 }
+"""What each signal says, and the exit code of who it ends."""
 
 
 class Interruption:
@@ -88,7 +89,7 @@ class Interruption:
             return self  # Python takes signals in the main thread alone
         if os.isatty(0):
             self._terminal = termios.tcgetattr(0)
-        for signum in _REASONS:
+        for signum in REASONS:
             before = signal.getsignal(signum)
             if signum is signal.SIGHUP and before is signal.SIG_IGN:
                 continue  # nohup
@@ -120,7 +121,7 @@ class Interruption:
                 self._leave()
             return
         self._at_s = now_s
-        self._reason, self.exit = _REASONS[signal.Signals(signum)]
+        self._reason, self.exit = REASONS[signal.Signals(signum)]
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._stop)
 
@@ -240,16 +241,7 @@ def drive(
             if notifier is not None:
                 notifier.tell_stuck(error.run_id, str(error))
             return Exit.USAGE
-        try:
-            report_result(result, data)
-        except BrokenPipeError:  # whoever read it has gone; the exit code still says how it ended
-            silence(1)
-        tell_ending(result, quiet=options.quiet, interrupted=interruption.exit, place=place)
-    if interruption.exit is not None and not result.success:
-        return interruption.exit
-    if result.status == "cancelled" and result.rollback_errors:
-        return Exit.FAILED
-    return EXIT_OF[result.status]
+        return conclude(result, options, data, place, interruption.exit)
 
 
 ASKS_AFTER = 200
@@ -342,7 +334,7 @@ def _page(
     if not options.ui or place is None:
         yield None
         return
-    from handrail.cli.ui import beside
+    from handrail.cli.page import beside
 
     with beside(place, journal) as told:
         yield told
@@ -377,8 +369,27 @@ def gates_of(wanted: Gates | None, screen: Screen | None) -> Any:
     return wanted
 
 
-def report_result(result: WorkflowResult[Any], data: TextIO | None) -> None:
-    """Print what a run gave, as JSON if that is where it goes."""
+def conclude(
+    result: WorkflowResult[Any],
+    options: Options,
+    data: TextIO | None,
+    place: Place | None,
+    interrupted: Exit | None = None,
+) -> int:
+    """Print what a run gave, and say what is to be done now; the exit code."""
+    try:
+        _print_result(result, data)
+    except BrokenPipeError:  # whoever read it has gone; the exit code still says how it ended
+        silence(1)
+    tell_ending(result, quiet=options.quiet, interrupted=interrupted, place=place)
+    if interrupted is not None and not result.success:
+        return interrupted
+    if result.status == "cancelled" and result.rollback_errors:
+        return Exit.FAILED
+    return EXIT_OF[result.status]
+
+
+def _print_result(result: WorkflowResult[Any], data: TextIO | None) -> None:
     if data is not None:
         write_json(result.to_dict(), data)
     elif result.success and result.value is not None:

@@ -54,7 +54,7 @@ def _run(words: list[str]) -> int:
         if "--detach" in words:
             code = _detached(words)
         if code is None:
-            code = _dispatch(_app(), words)
+            code = _dispatch(_app(words), words)
         sys.stdout.flush()
     except KeyboardInterrupt:
         _say("interrupted")
@@ -87,8 +87,8 @@ def _detached(words: Sequence[str]) -> int | None:
     return detach(words) if detaches(words) else None
 
 
-def _app() -> Any:
-    """The commands.
+def _app(words: Sequence[str]) -> Any:
+    """The commands, for what was typed.
 
     Raises:
         MissingExtra: cyclopts or rich is not installed.
@@ -98,9 +98,9 @@ def _app() -> Any:
     for library in ("cyclopts", "rich"):
         if find_spec(library) is None:
             raise MissingExtra("The command handrail", library, "cli")
-    from handrail.cli.app import app
+    from handrail.cli.app import app_of
 
-    return app
+    return app_of(words)
 
 
 def _dispatch(app: Callable[..., Any], words: list[str]) -> int:

@@ -22,8 +22,8 @@ from typing import Any, cast
 
 import anyio
 
-from handrail.cli.claims import claimant_around, marker
 from handrail.cli.exits import Exit, Refused
+from handrail.cli.who import claimant_around, marker
 from handrail.errors import ClaimTimeout
 from handrail.ports.claims import Claim, Claimant, ClaimRequest
 from handrail.workspace.claims.local import LocalClaims
@@ -39,8 +39,21 @@ _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "fish", "ksh", "ash", "busybox
 _EDITS = "Edit|MultiEdit|Write|NotebookEdit"
 
 
-def guard() -> int:
-    """Let an edit pass, or refuse it; exit code 2 if it is refused."""
+def guard(*, install: str | None = None, remove: str | None = None, user: bool = False) -> int:
+    """Be the hook that an agent program runs before it edits: JSON on stdin, exit code 2 refuses.
+
+    Parameters
+    ----------
+    install
+        Write the hook into the settings of this program: claude.
+    remove
+        Take it out again.
+    user
+        In the user's settings, not in those of this project.
+    """
+    program = install or remove
+    if program is not None:
+        return _set_up(program, user=user, remove=install is None)
     try:
         asked = json.loads(sys.stdin.buffer.read() or b"{}")
     except ValueError as error:
@@ -177,7 +190,7 @@ def _program() -> int:
 # -- setting it up ---------------------------------------------------------------------------------
 
 
-def install(program: str, *, user: bool, remove: bool) -> int:
+def _set_up(program: str, *, user: bool, remove: bool) -> int:
     """Write the hook into the settings of an agent program, or take it out."""
     if program != "claude":
         raise Refused(program, "is no program whose settings are known", "Known: claude.")

@@ -6,25 +6,38 @@ import difflib
 import json
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import attrs
+from cyclopts import Parameter
 
 from handrail import Executor
 from handrail.cli.channels import json_channel, tell, write_json
-from handrail.cli.driving import Options
 from handrail.cli.exits import Exit, Refused
-from handrail.cli.inputs import given_inputs
-from handrail.cli.journal import Place, chosen, picked
+from handrail.cli.inputs import given_inputs, pair
+from handrail.cli.journal import chosen, picked
 from handrail.cli.masking import shown, shown_value
+from handrail.cli.options import (
+    CHANGED,
+    DRIVING,
+    WHERE,
+    Dir,
+    Driving,
+    Json,
+    RunId,
+    RunTarget,
+    Temporal,
+    Where,
+    Words,
+)
 from handrail.cli.report import readable
-from handrail.cli.run import Choices, Session, as_recorded, drive_again
-from handrail.cli.target import load_with_executor, workflow_of
+from handrail.cli.run import Session, as_recorded, drive_again
+from handrail.cli.target import load_with_executor, place_of, workflow_of
 from handrail.journals.sqlite.care import PruneStatus
 from handrail.model.folders import run_folder
-from handrail.model.history import Fault, RunDiff, StepDiff
+from handrail.model.history import RunDiff, StepDiff
 from handrail.record.view import plain
 from handrail.replays import replay as replay_of
 from handrail.typed.jsonsafe import json_safe
@@ -33,73 +46,92 @@ _VALUE_LINES = 20
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
 
 
-@attrs.frozen
-class ForkWanted:
-    """What a fork is to keep, and what is to be otherwise in it."""
-
-    at: str | None = None
-    outputs: Sequence[str] = ()
-    inputs: Sequence[str] = ()
-    rerun: Sequence[str] = ()
-    run_id: str | None = None
-
-
 def fork(
-    name: str,
-    wanted: ForkWanted,
-    options: Options,
-    place: Place,
+    run: RunId,
+    /,
     *,
-    target: str | None,
-    drives: bool,
+    at: str | None = None,
+    set_output: Annotated[list[str] | None, Parameter(name="--set")] = None,
+    inputs: Annotated[list[str] | None, Parameter(name="--input")] = None,
+    rerun: Words = None,
+    run_id: str | None = None,
+    no_run: bool = False,
+    target: RunTarget = None,
+    driving: Driving = DRIVING,
+    where: Where = WHERE,
 ) -> int:
-    """Make a new run of another, and drive it unless it is only to be made; the exit code.
+    """Make a new run of another, which stays as it is, and drive it.
 
-    Raises:
-        HandrailError: something is wrong with what is wanted; nothing was made.
+    Parameters
+    ----------
+    at
+        Keep what had ended when this step began.
+    set_output
+        PATH=VALUE: the step at PATH has this output, and what began after it had ended runs again;
+        repeatable.
+    inputs
+        NAME=VALUE: another input; what differs by it runs again. Repeatable.
+    rerun
+        The path of a step that runs again; repeatable.
+    run_id
+        The id of the new run.
+    no_run
+        Only make it, and print its id.
     """
+    place, options = driving.place(where), driving.options()
     with json_channel(wanted=options.as_json) as data:
         journal = place.find()
-        info = chosen(journal.runs(), name)
+        info = chosen(journal.runs(), run)
         workflow, place = workflow_of(info, place, target)
         place = attrs.evolve(place, target=target)
         fork_id = Executor(journal=journal, workflows=[workflow]).fork_sync(
             info.run_id,
-            at=wanted.at,
-            outputs=dict(_pair(word) for word in wanted.outputs),
-            inputs=given_inputs(workflow.definition, wanted.inputs, None),
-            rerun=wanted.rerun,
-            fork_id=wanted.run_id,
+            at=at,
+            outputs=dict(pair(one, f"--set {one!r}", "PATH=VALUE") for one in set_output or ()),
+            inputs=given_inputs(workflow.definition, inputs or (), None),
+            rerun=rerun or (),
+            fork_id=run_id,
         )
-        if not drives:
+        if no_run:
             if data is not None:
-                write_json({"run_id": fork_id, "forked_from": [info.run_id, wanted.at]}, data)
+                write_json({"run_id": fork_id, "forked_from": [info.run_id, at]}, data)
             else:
                 print(fork_id)
             return Exit.SUCCEEDED
         tell(f"run {fork_id} is forked from {info.run_id}")
         made = picked(journal, fork_id)
         options = as_recorded(options, info.labels)
-        return drive_again(made, workflow, Choices(), Session(options, data, place, journal))
-
-
-def _pair(word: str) -> tuple[str, str]:
-    path, equals, text = word.partition("=")
-    if not equals or not path:
-        raise Refused(f"--set {word!r}", "is not PATH=VALUE")
-    return path, text
+        return drive_again(made, workflow, CHANGED, Session(options, data, place, journal))
 
 
 # -- diff ------------------------------------------------------------------------------------------
 
 
-def diff(names: Sequence[str], place: Place, *, whole: bool, as_json: bool) -> int:
-    """Print what differs between two runs; exit code 1 if anything does."""
+def diff(
+    a: RunId,
+    b: RunId,
+    /,
+    *,
+    whole: Annotated[bool, Parameter(name="--all")] = False,
+    as_json: Json = False,
+    folder: Dir = None,
+    temporal: Temporal = None,
+) -> int:
+    """Show what differs between two runs, step by step. Exit code 1 if anything does.
+
+    Parameters
+    ----------
+    whole
+        Also the steps that are the same.
+    as_json
+        Print the comparison as JSON.
+    """
+    place = place_of(folder, None, temporal)
     with json_channel(wanted=as_json) as data:
         journal = place.find()
         known = journal.runs()
-        a, b = (chosen(known, name).run_id for name in names)
-        found = Executor(journal=journal).diff_sync(a, b)
+        ids = [chosen(known, name).run_id for name in (a, b)]
+        found = Executor(journal=journal).diff_sync(*ids)
         if data is not None:
             write_json(found.to_dict(), data)
         else:
@@ -165,11 +197,24 @@ def _text(value: Any) -> list[str]:
 # -- files -----------------------------------------------------------------------------------------
 
 
-def export(name: str, file: Path | None, place: Place) -> int:
-    """Write a run to a file."""
-    journal = place.find()
-    run_id = picked(journal, name).run_id
-    file = file or Path(f"{run_id}.jsonl")
+def export(
+    run: RunId,
+    /,
+    *,
+    output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
+    folder: Dir = None,
+    temporal: Temporal = None,
+) -> int:
+    """Write a run to a file of JSON lines, masked as in the journal.
+
+    Parameters
+    ----------
+    output
+        The file; by default RUN.jsonl here.
+    """
+    journal = place_of(folder, None, temporal).find()
+    run_id = picked(journal, run).run_id
+    file = output or Path(f"{run_id}.jsonl")
     try:
         Executor(journal=journal).export_sync(run_id, file)
     except OSError as error:
@@ -178,8 +223,19 @@ def export(name: str, file: Path | None, place: Place) -> int:
     return Exit.SUCCEEDED
 
 
-def import_run(file: Path, run_id: str | None, place: Place) -> int:
-    """Put the run of a file into the journal, and print its id."""
+def import_(
+    file: Path, /, *, run_id: str | None = None, folder: Dir = None, temporal: Temporal = None
+) -> int:
+    """Put an exported run into the journal, and print its id.
+
+    Parameters
+    ----------
+    file
+        What `handrail export` has written.
+    run_id
+        Another id for it.
+    """
+    place = place_of(folder, None, temporal)
     try:
         print(Executor(journal=place.make()).import_run_sync(file, run_id=run_id))
     except OSError as error:
@@ -187,8 +243,20 @@ def import_run(file: Path, run_id: str | None, place: Place) -> int:
     return Exit.SUCCEEDED
 
 
-def replay(file: Path, target: str, run_id: str | None) -> int:
-    """Print whether the code of a TARGET still replays a recorded run; exit code 1 if not."""
+def replay(file: Path, target: str, /, *, run_id: str | None = None) -> int:
+    """Check whether the code of a TARGET still replays a recorded run. Exit code 1 if not.
+
+    Nothing is performed. What is told is the first step that differs, and its line.
+
+    Parameters
+    ----------
+    file
+        An exported run, or the file of a journal.
+    target
+        FILE.py, FILE.py:NAME or MODULE:NAME.
+    run_id
+        Of a journal with several runs, which one.
+    """
     workflow, _ = load_with_executor(target)
     try:
         report = replay_of(file, workflow, run_id=run_id)
@@ -204,14 +272,21 @@ def replay(file: Path, target: str, run_id: str | None) -> int:
 # -- care ------------------------------------------------------------------------------------------
 
 
-def verify(name: str | None, place: Place, *, as_json: bool) -> int:
-    """Print what in the journal is not as it was written; exit code 1 if anything is."""
+def verify(run: RunId | None = None, /, *, as_json: Json = False, folder: Dir = None) -> int:
+    """Check that the journal, or one run in it, is as it was written. Exit code 1 if not.
+
+    Parameters
+    ----------
+    as_json
+        Print the faults as JSON.
+    """
+    place = place_of(folder)
     with json_channel(wanted=as_json) as data:
         journal = place.find_file()
-        run_id = None if name is None else chosen(journal.runs(), name).run_id
+        run_id = None if run is None else chosen(journal.runs(), run).run_id
         found = journal.verify(run_id)
         if data is not None:
-            write_json([attrs_of(one) for one in found], data)
+            write_json(json_safe(found), data)
         else:
             for fault in found:
                 print(shown(str(fault)))
@@ -220,38 +295,45 @@ def verify(name: str | None, place: Place, *, as_json: bool) -> int:
     return Exit.FAILED if found else Exit.SUCCEEDED
 
 
-def attrs_of(fault: Fault) -> dict[str, Any]:
-    """A fault as data."""
-    return {"run_id": fault.run_id, "number": fault.number, "what": fault.what}
+def prune(
+    *,
+    older_than: str | None = None,
+    keep_last: int | None = None,
+    status: Annotated[list[PruneStatus] | None, Parameter()] = None,
+    artifacts: bool = False,
+    dry_run: bool = False,
+    folder: Dir = None,
+) -> int:
+    """Remove runs that are over from the journal, and say what was won.
 
-
-@attrs.frozen
-class PruneWanted:
-    """Which runs may go, and what with them."""
-
-    older_than: str | None = None
-    keep_last: int | None = None
-    statuses: Sequence[PruneStatus] = ()
-    artifacts: bool = False
-    dry_run: bool = False
-
-
-def prune(wanted: PruneWanted, place: Place) -> int:
-    """Remove runs from the journal, and say what was won."""
+    Parameters
+    ----------
+    older_than
+        Those whose last event is so old: 30d, 12h, 2w.
+    keep_last
+        All but so many of the newest.
+    status
+        Only runs that ended so; `suspended` and `dead` ones only if named. Repeatable.
+    artifacts
+        Their files for people, too.
+    dry_run
+        Only print which.
+    """
+    place = place_of(folder)
     journal = place.find_file()
     names = {info.run_id: info.workflow_name for info in journal.runs()}
     pruned = journal.prune(
-        older_than=None if wanted.older_than is None else _age(wanted.older_than),
-        keep_last=wanted.keep_last,
-        statuses=wanted.statuses,
-        dry_run=wanted.dry_run,
+        older_than=None if older_than is None else _age(older_than),
+        keep_last=keep_last,
+        statuses=status or (),
+        dry_run=dry_run,
     )
     freed = pruned.bytes
-    for run_id in pruned.runs if wanted.artifacts else ():
-        freed += _removed(place.artifacts / run_folder(names[run_id], run_id), dry=wanted.dry_run)
-    for run_id in pruned.runs if wanted.dry_run else ():
+    for run_id in pruned.runs if artifacts else ():
+        freed += _removed(place.artifacts / run_folder(names[run_id], run_id), dry=dry_run)
+    for run_id in pruned.runs if dry_run else ():
         print(run_id)
-    would = "would go" if wanted.dry_run else "gone"
+    would = "would go" if dry_run else "gone"
     runs = f"{len(pruned.runs)} run{'' if len(pruned.runs) == 1 else 's'}"
     tell(f"{runs}, {pruned.events} events, {_size(freed)}: {would}")
     return Exit.SUCCEEDED

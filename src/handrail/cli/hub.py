@@ -83,34 +83,31 @@ class HubOptions:
 HUB = HubOptions()
 
 
-def hub(wanted: HubOptions) -> int:
-    """Serve a hub until SIGTERM or Ctrl-C; the exit code.
+def hub(*, options: HubOptions = HUB) -> int:
+    """Serve claims, a board and chat to people and programs, until SIGTERM or Ctrl-C.
 
-    Raises:
-        Refused: it would be open to others without a token, or an option makes no sense.
-        HubFailed: its file cannot be used.
-        MissingExtra: websockets is not installed.
+    Programs of synapse-channel 0.32 are clients of it, its command `synapse` among them.
     """
     from handrail.coordination.server import Limits, RelayLog, run_hub
 
-    _check(wanted)
-    tokens = _tokens(wanted)
+    _check(options)
+    tokens = _tokens(options)
     with contextlib.ExitStack() as opened:
-        sockets = [opened.enter_context(one) for one in _listening(wanted.host, wanted.port)]
-        made, store = _made(wanted, tokens)
+        sockets = [opened.enter_context(one) for one in _listening(options.host, options.port)]
+        made, store = _made(options, tokens)
         if store is not None:
             opened.enter_context(contextlib.closing(store))
-        relay = RelayLog(wanted.relay_log, wanted.relay_max_lines) if wanted.relay_log else None
+        relay = RelayLog(options.relay_log, options.relay_max_lines) if options.relay_log else None
         if relay is not None:
             opened.enter_context(contextlib.closing(relay))
 
         def ready() -> None:
-            host = f"[{wanted.host}]" if ":" in wanted.host else wanted.host
+            host = f"[{options.host}]" if ":" in options.host else options.host
             print(f"ws://{host}:{sockets[0].getsockname()[1]}", flush=True)
-            kept = f"in {wanted.db}" if wanted.db else "in memory only; --db FILE keeps it"
+            kept = f"in {options.db}" if options.db else "in memory only; --db FILE keeps it"
             tell(f"the hub runs until Ctrl-C; what it knows is kept {kept}")
 
-        limits = Limits(clients=wanted.max_clients, message_bytes=wanted.max_msg_kb * 1024)
+        limits = Limits(clients=options.max_clients, message_bytes=options.max_msg_kb * 1024)
         run_hub(made, sockets, store=store, relay=relay, limits=limits, ready=ready, tell=tell)
     return Exit.SUCCEEDED
 

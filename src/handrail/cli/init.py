@@ -82,11 +82,13 @@ def test_a_poet_who_fails_once_is_asked_again() -> None:
 ''')
 
 
-def init(name: str) -> int:
-    """Write the two files; the exit code.
+def init(name: str, /) -> int:
+    """Write a new workflow, NAME.py, and its test, test_NAME.py.
 
-    Raises:
-        Refused: the name is no Python name, or one of the files is there already.
+    Parameters
+    ----------
+    name
+        A Python name, which may have a folder in front: `flows/review`.
     """
     folder, stem = _place(name)
     files = {

@@ -84,13 +84,22 @@ def read_file(file: Path) -> Mapping[str, Any]:
     return cast("dict[str, Any]", values)
 
 
+def pair(word: str, what: str, wanted: str) -> tuple[str, str]:
+    """The name and the text of what was typed as NAME=TEXT.
+
+    Raises:
+        Refused: it was not.
+    """
+    name, equals, text = word.partition("=")
+    if not equals or not name.strip():
+        raise Refused(what, f"is not {wanted}")
+    return name.strip(), text
+
+
 def _pairs(typed: Sequence[str]) -> dict[str, str]:
     pairs: dict[str, str] = {}
     for word in typed:
-        name, equals, text = word.partition("=")
-        name = name.strip()
-        if not equals or not name:
-            raise Refused(f"--input {word!r}", "is not name=value")
+        name, text = pair(word, f"--input {word!r}", "name=value")
         if name in pairs:
             raise Refused(f"input {name!r}", "was given twice", "Give a list as JSON: '[1, 2]'.")
         pairs[name] = text

@@ -6,6 +6,7 @@ import contextlib
 import difflib
 import os
 import shlex
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -15,6 +16,7 @@ import attrs
 from handrail.cli.exits import Refused
 from handrail.errors import JournalFailed
 from handrail.ports.journal import Journal, RunInfo
+from handrail.record.standing import RecordedRun, read_run
 
 if TYPE_CHECKING:
     from handrail import Executor, SqliteJournal  # noqa: TC004  # attrs does not look at it
@@ -180,12 +182,15 @@ class Place:
         """A command of this tool for people to type, which reaches the same journal, and the same
         workflow.
         """
-        again = ["--dir", self.typed] if self.typed else []
-        if self.executor_typed:
-            again += ["--executor", self.executor_typed]
+        again = self._options()
         if self.target is not None and words[0] in {"resume", "plan"}:
             again += ["--target", self.target]
         return shlex.join(["handrail", *words, *again])
+
+    def _options(self) -> list[str]:
+        """What was typed to reach it."""
+        again = ["--dir", self.typed] if self.typed else []
+        return again + (["--executor", self.executor_typed] if self.executor_typed else [])
 
     def _above(self) -> Path | None:
         above = (folder for folder in self.base.parents if (folder / FOLDER / FILE).is_file())
@@ -220,6 +225,15 @@ def picked(journal: Journal, name: str | None) -> RunInfo:
         return whole(journal, exact)
     runs = journal.runs()
     return whole(journal, newest(runs) if name is None else chosen(runs, name))
+
+
+def read(journal: Journal, info: RunInfo) -> RecordedRun:
+    """A run as it is recorded, to be shown now.
+
+    Raises:
+        JournalDamaged: its record is not as it was written.
+    """
+    return read_run(journal, info, time.time())
 
 
 def line_of(journal: Journal, run_id: str) -> RunInfo | None:

@@ -6,23 +6,27 @@ Nothing that a step says is ever markup: its texts stand in code, fenced by more
 
 from __future__ import annotations
 
+import html
 import json
 import os
 import re
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from cyclopts import Parameter
 
 from handrail.cli.channels import tell
 from handrail.cli.exits import Exit, Refused
-from handrail.cli.journal import Place, picked
+from handrail.cli.journal import Place, picked, read
 from handrail.cli.masking import mask, shown, shown_value
+from handrail.cli.options import Dir, RunId, Temporal
 from handrail.cli.report import format_time
 from handrail.cli.show import describe_status
-from handrail.cli.target import workflow_of
+from handrail.cli.target import place_of, workflow_of
 from handrail.ports.journal import RunInfo
-from handrail.record.standing import RecordedRun, read_run
+from handrail.record.standing import RecordedRun
 from handrail.record.view import RunView, StepView, plain
 from handrail.sinks.console_text import duration, path_text
 from handrail.sinks.console_words import spent_text
@@ -43,32 +47,52 @@ _MARKS = {
 }
 
 
-def report(name: str, place: Place, *, output: Path | None, github: Path | None) -> int:
-    """Print a run as Markdown, or write it to a file; ``github``: add it to that."""
-    run = _read(name, place)
-    text = shown(markdown_of(run.info, run.view))
-    if github is not None:
-        _write(github, text, "a")
+def report(
+    run: RunId,
+    /,
+    *,
+    output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
+    markdown: bool = False,
+    github: bool = False,
+    folder: Dir = None,
+    temporal: Temporal = None,
+) -> int:
+    """Write a run as a page that opens without a network, or print it as Markdown.
+
+    Parameters
+    ----------
+    output
+        The file: a page, or Markdown if its name ends in .md. Without one Markdown is printed.
+    markdown
+        As Markdown, whatever the name of the file.
+    github
+        Add it to the summary of the GitHub job that this runs in, $GITHUB_STEP_SUMMARY.
+    """
+    summary = _summary_of_job() if github else None
+    place = place_of(folder, None, temporal)
+    journal = place.find()
+    told = read(journal, picked(journal, run))
+    text = shown(markdown_of(told.info, told.view))
+    if summary is not None:
+        _write(summary, text, "a")
     if output is not None:
-        _write(output, text)
+        is_markdown = markdown or output.suffix.lower() in {".md", ".markdown"}
+        _write(output, text if is_markdown else _page(told, place))
         tell(f"the report is in {output}")
-    if output is None and github is None:
+    elif summary is None:
         print(text, end="")
     return Exit.SUCCEEDED
 
 
-def page(name: str, place: Place, output: Path) -> int:
-    """Write a run as one HTML file."""
-    run = _read(name, place)
-    info = run.info
+def _page(told: RecordedRun, place: Place) -> str:
+    """A run as one HTML file."""
+    info = told.info
 
     def texts(path: str) -> Texts:
         return texts_of(place.artifacts, info.workflow_name, info.run_id, path)
 
     graph = _graph(info, place)
-    _write(output, html_of(run, made_at=time.time(), graph=graph, texts=texts, mask=mask()))
-    tell(f"the report is in {output}")
-    return Exit.SUCCEEDED
+    return html_of(told, made_at=time.time(), graph=graph, texts=texts, mask=mask())
 
 
 def _graph(info: RunInfo, place: Place) -> Json:
@@ -83,11 +107,6 @@ def _graph(info: RunInfo, place: Place) -> Json:
         os.chdir(here)
 
 
-def _read(name: str, place: Place) -> RecordedRun:
-    journal = place.find()
-    return read_run(journal, picked(journal, name), time.time())
-
-
 def _write(file: Path, text: str, mode: Literal["w", "a"] = "w") -> None:
     try:
         with file.open(mode, encoding="utf-8") as stream:
@@ -96,7 +115,7 @@ def _write(file: Path, text: str, mode: Literal["w", "a"] = "w") -> None:
         raise Refused(str(file), f"cannot be written: {error.strerror}") from None
 
 
-def summary_of_job() -> Path:
+def _summary_of_job() -> Path:
     """The file of the summary of the GitHub job that this runs in.
 
     Raises:
@@ -174,7 +193,7 @@ def _failures(view: RunView) -> Iterator[str]:
 def _details(one: StepView) -> Iterator[str]:
     assert one.cause is not None
     yield ""
-    yield f"<details><summary>{_html(path_text(one.path))}</summary>"
+    yield f"<details><summary>{html.escape(path_text(one.path), quote=False)}</summary>"
     yield ""
     yield from _fenced(one.cause.error)
     yield ""
@@ -224,7 +243,3 @@ def _fenced(text: str) -> list[str]:
 
 def _longest(text: str) -> int:
     return max((len(found) for found in re.findall("`+", text)), default=0)
-
-
-def _html(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 if TYPE_CHECKING:
+    from handrail.agents.cassette.cassette import Cassette
     from handrail.cli.driving import Options
     from handrail.cli.journal import Place
-    from handrail.cli.run import Choices
+    from handrail.engine.parts import OnChange
+    from handrail.ports.journal import Journal
 
 Gates = Literal["approve", "default", "fail", "ask"]
 PruneStatuses = Literal["succeeded", "failed", "cancelled", "suspended", "dead"]
@@ -47,7 +49,7 @@ RunId = Annotated[str, Parameter(help="Its id, or the beginning of it.")]
 RunTarget = Annotated[
     str | None, Parameter(help="Its workflow, if it is not where the run was started from.")
 ]
-Cassette = Annotated[Path | None, Parameter(allow_leading_hyphen=True)]
+CassetteFolder = Annotated[Path | None, Parameter(allow_leading_hyphen=True)]
 Words = Annotated[list[str] | None, Parameter()]
 Command = Annotated[str | None, Parameter(allow_leading_hyphen=True)]
 
@@ -119,15 +121,15 @@ class Driving:
     backend: str | None = None
     model: str | None = None
     no_artifacts: bool = False
-    record: Cassette = None
-    replay: Cassette = None
+    record: CassetteFolder = None
+    replay: CassetteFolder = None
     max_steps: int | None = None
     timeout: float | None = None
     budget_usd: float | None = None
     max_launches: int | None = None
     label: Words = None
-    ui: Annotated[bool, Parameter(negative="")] = False
-    detach: Annotated[bool, Parameter(negative="")] = False
+    ui: bool = False
+    detach: bool = False
     notify: Command = None
 
     def place(self, where: Where) -> Place:
@@ -160,7 +162,6 @@ class Driving:
         from handrail.cli.apart import detached_here
         from handrail.cli.driving import Options
         from handrail.cli.exits import Refused
-        from handrail.cli.run import cassette_of
         from handrail.cli.settings import labels_typed, limits_of
         from handrail.project import project_table
 
@@ -174,7 +175,7 @@ class Driving:
             artifacts=not self.no_artifacts,
             backend=self.backend,
             model=self.model,
-            cassette=cassette_of(self.record, self.replay),
+            cassette=_cassette_of(self.record, self.replay),
             limits=limits_of(
                 max_steps=self.max_steps,
                 timeout=self.timeout,
@@ -186,6 +187,34 @@ class Driving:
             detached=detached_here(),
             notify=self.notify if self.notify is not None else table.get("notify"),
         )
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Serving:
+    """How runs of a cluster are served.
+
+    Parameters
+    ----------
+    steps_only
+        With --temporal: perform steps, and serve no workflows.
+    workflows_only
+        With --temporal: serve workflows, and perform no steps.
+    max_activities
+        With --temporal: perform at most so many steps at once.
+    task_queue
+        With --temporal: the task queue that is served; by default HANDRAIL_TASK_QUEUE, or
+        [tool.handrail] task_queue, or "handrail".
+    blobs
+        With --temporal: the folder, or the address of fsspec, where values above 256 KiB lie; by
+        default HANDRAIL_BLOBS, or [tool.handrail] blobs.
+    """
+
+    steps_only: bool = False
+    workflows_only: bool = False
+    max_activities: int | None = None
+    task_queue: str | None = None
+    blobs: str | None = None
 
 
 @Parameter(name="*")
@@ -228,22 +257,70 @@ class Changed:
     reuse: Words = None
     rerun: Words = None
     rerun_from: str | None = None
-    reuse_changed: Annotated[bool, Parameter(negative="")] = False
-    rerun_changed: Annotated[bool, Parameter(negative="")] = False
+    reuse_changed: bool = False
+    rerun_changed: bool = False
 
-    def choices(self) -> Choices:
-        """The same for those who resume the run."""
-        from handrail.cli.run import choices_of
+    @property
+    def on_change(self) -> OnChange | None:
+        """What becomes of the steps that changed and are not named.
 
-        return choices_of(
-            self.reuse,
-            self.rerun,
-            self.rerun_from,
-            reuse_changed=self.reuse_changed,
-            rerun_changed=self.rerun_changed,
-        )
+        Raises:
+            Refused: two things were typed of them.
+        """
+        from handrail.cli.exits import Refused
+
+        if self.reuse_changed and self.rerun_changed:
+            both = "--reuse-changed and --rerun-changed"
+            raise Refused(both, "say two things of each changed step")
+        return "reuse" if self.reuse_changed else "rerun" if self.rerun_changed else None
+
+    @property
+    def words(self) -> list[str]:
+        """What to type for them."""
+        reuse = [word for path in self.reuse or () for word in ("--reuse", path)]
+        rerun = [word for path in self.rerun or () for word in ("--rerun", path)]
+        since = [] if self.rerun_from is None else ["--rerun-from", self.rerun_from]
+        changed = [] if self.on_change is None else [f"--{self.on_change}-changed"]
+        return [*reuse, *rerun, *since, *changed]
+
+    def paths(self, journal: Journal, run_id: str) -> tuple[list[str], list[str]]:
+        """Those whose record is kept, and those that run again, with all that began after the one
+        that was named so.
+
+        Raises:
+            NotRecorded: it is not recorded.
+        """
+        from handrail.record.reading import began_since, history_of
+
+        reuse, rerun = list(self.reuse or ()), list(self.rerun or ())
+        if self.rerun_from is not None:
+            rerun += began_since(history_of(journal, run_id), self.rerun_from)
+        return reuse, rerun
+
+
+def _cassette_of(record: Path | None, replay: Path | None) -> Cassette | None:
+    """The cassette that the options ask for, if they do.
+
+    Raises:
+        Refused: they ask for two, or for one that is not there.
+    """
+    from handrail.cli.exits import Refused
+
+    if record is None and replay is None:
+        return None
+    if record is not None and replay is not None:
+        raise Refused("--record and --replay", "cannot be given together", "Leave one out.")
+    from handrail.agents.cassette.cassette import Cassette
+
+    if record is not None:
+        return Cassette(record, "record")
+    assert replay is not None
+    if not replay.is_dir():
+        raise Refused(f"--replay {replay}", "there is no such folder", "--record makes one.")
+    return Cassette(replay, "replay")
 
 
 DRIVING = Driving()
 HAND = Hand()
 CHANGED = Changed()
+SERVING = Serving()

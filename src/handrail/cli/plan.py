@@ -14,8 +14,8 @@ from handrail.cli.driving import DrivingExecutor
 from handrail.cli.exits import Exit
 from handrail.cli.journal import Place, picked
 from handrail.cli.masking import shown
+from handrail.cli.options import CHANGED, WHERE, Changed, Json, RunId, RunTarget, Where
 from handrail.cli.report import choices_between, was_and_now
-from handrail.cli.run import Choices
 from handrail.cli.show import describe_status
 from handrail.cli.target import workflow_of
 from handrail.errors import StepChange
@@ -25,32 +25,41 @@ from handrail.sinks.console_text import path_text
 
 
 def plan(
-    name: str, place: Place, *, choices: Choices, as_json: bool, target: str | None = None
+    run: RunId,
+    /,
+    *,
+    changed: Changed = CHANGED,
+    target: RunTarget = None,
+    as_json: Json = False,
+    where: Where = WHERE,
 ) -> int:
-    """Print the plan of a run; the exit code.
+    """Show what a resume would do, step by step, without running anything.
 
-    Raises:
-        HandrailError: there is no such run, or its workflow is not to be had.
+    Parameters
+    ----------
+    as_json
+        Print the plan as JSON.
     """
+    place, on_change = where.place(), changed.on_change
     with json_channel(wanted=as_json) as data:
         journal = place.find()
-        info = picked(journal, name)
+        info = picked(journal, run)
         workflow, place = workflow_of(info, place, target)
         executor = DrivingExecutor.of(place.executor or Executor(), journal=journal)
-        reuse, rerun = list(choices.reuse), list(choices.all_rerun(journal, info.run_id))
+        reuse, rerun = changed.paths(journal, info.run_id)
         found = executor.plan_sync(info.run_id, workflow, reuse=reuse, rerun=rerun)
-        if choices.on_change is not None and found.changes:
-            changed = reuse if choices.on_change == "reuse" else rerun
-            changed += [one.path for one in found.changes]
+        if on_change is not None and found.changes:
+            counted = reuse if on_change == "reuse" else rerun
+            counted += [one.path for one in found.changes]
             found = executor.plan_sync(info.run_id, workflow, reuse=reuse, rerun=rerun)
         if data is None:
-            _show(found, info, choices, attrs.evolve(place, target=target))
+            _show(found, info, changed, attrs.evolve(place, target=target))
         else:
             write_json(found.to_dict(), data)
     return Exit.SUCCEEDED
 
 
-def _show(found: Plan, info: RunInfo, choices: Choices, place: Place) -> None:
+def _show(found: Plan, info: RunInfo, changed: Changed, place: Place) -> None:
     print(f"{found.workflow_name}, run {found.run_id}: {describe_status(info)}\n")
     width = max((len(path_text(step.path)) for step in found.steps), default=0)
     kinds = max((len(step.step_type) for step in found.steps), default=0)
@@ -72,7 +81,7 @@ def _show(found: Plan, info: RunInfo, choices: Choices, place: Place) -> None:
     if alive:
         print(f"\nIt is being driven; watch it: {place.command('tail', found.run_id)}")
     else:
-        print(f"\n{_next(found, choices, place)}")
+        print(f"\n{_next(found, changed, place)}")
     sys.stdout.flush()
 
 
@@ -115,16 +124,16 @@ def _remark(step: PlannedStep, *, alive: bool) -> str:
     return step.status or ""
 
 
-def _next(found: Plan, choices: Choices, place: Place) -> str:
+def _next(found: Plan, changed: Changed, place: Place) -> str:
     run_id = found.run_id
-    if found.status == "succeeded" and not (choices.rerun or choices.rerun_from):
-        changed = ", and what has changed does not count" if found.changes else ""
-        return f"It has succeeded; a resume gives its recorded result{changed}."
+    if found.status == "succeeded" and not (changed.rerun or changed.rerun_from):
+        but = ", and what has changed does not count" if found.changes else ""
+        return f"It has succeeded; a resume gives its recorded result{but}."
     if found.changes:
-        commands = choices_between(run_id, found.changes, place, choices.words)
+        commands = choices_between(run_id, found.changes, place, changed.words)
         first = "Nothing is resumed until you say what counts of the steps that changed:"
         return "\n  ".join([first, *commands])
-    again = place.command("resume", run_id, *choices.words)
+    again = place.command("resume", run_id, *changed.words)
     if found.unwinds is not None:
         undone = f"undoes {', '.join(found.undoes)} and " if found.undoes else ""
         return f"It was to be cancelled ({found.unwinds}): this {undone}ends it:\n  {again}"
@@ -134,11 +143,11 @@ def _next(found: Plan, choices: Choices, place: Place) -> str:
     if stopped and found.ends in {None, "failed"}:
         undone = f"undoes {', '.join(found.undoes)} and " if found.undoes else ""
         words = [word for path in stopped for word in ("--rerun", path)]
-        once_more = place.command("resume", run_id, *choices.words, *words)
+        once_more = place.command("resume", run_id, *changed.words, *words)
         fails = f"It fails by that: this {undone}ends it:\n  {again}"
         return f"{fails}\nThis runs it once more:\n  {once_more}"
     if found.stuck is not None:
-        once_more = place.command("resume", run_id, *choices.words, "--rerun", found.stuck)
+        once_more = place.command("resume", run_id, *changed.words, "--rerun", found.stuck)
         why = f"It fails by {found.stuck!r}, which does not begin again by itself."
         return f"{why} This runs it:\n  {once_more}"
     if found.undoes:

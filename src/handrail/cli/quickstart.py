@@ -186,11 +186,13 @@ def _replace(old: str, new: str) -> None:
 AGENTS = ("planner", "coder", "fixer")
 
 
-def quickstart(folder: Path | None) -> int:
-    """Make a repository with a bug, let ``ship`` repair it in plain sight, say what is next.
+def quickstart(folder: Path | None = None, /) -> int:
+    """Watch a workflow repair a small real repository, with scripted agents.
 
-    Raises:
-        Refused: the folder is not empty, or git is missing.
+    Parameters
+    ----------
+    folder
+        Where to make the repository: an empty or new folder; by default a new temporary one.
     """
     if shutil.which("git") is None:
         raise Refused("quickstart", "needs git", "Install git, then try again.")

@@ -19,6 +19,13 @@ from handrail.record.dropped import stuck_step
 from handrail.secrets.values import SHORTEST, placeholder
 
 
+def columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    """A line for each row, with its texts one below the other."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = (zip(row, widths, strict=True) for row in rows)
+    return ["  ".join(f"{text:{width}}" for text, width in line).rstrip() for line in lines]
+
+
 def was_and_now(change: StepChange) -> tuple[str, str]:
     """What the step was and what it is, as two lines."""
     return f"was  {_one_line(change.was)}", f"now  {_one_line(change.now)}"

@@ -1,14 +1,15 @@
-"""``handrail run``: a workflow, from a TARGET and inputs to an exit code."""
+"""``handrail run``, ``resume``, ``cancel``: from a TARGET, or a run, to an exit code."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Annotated, Any, TextIO
 
 import anyio
 import attrs
+from cyclopts import Parameter
 
 from handrail import Executor
 from handrail.cli.channels import json_channel, tell, write_json
@@ -17,22 +18,29 @@ from handrail.cli.driving import Begin, Options, drive
 from handrail.cli.exits import Exit, Refused
 from handrail.cli.inputs import arguments_for, given_inputs
 from handrail.cli.journal import Place, line_of, of_this_id, picked, with_executor
+from handrail.cli.options import (
+    CHANGED,
+    DRIVING,
+    WHERE,
+    Changed,
+    Driving,
+    Json,
+    Quiet,
+    RunId,
+    RunTarget,
+    Where,
+)
 from handrail.cli.show import describe_status, info_data
 from handrail.cli.target import labels_of, load_with_executor, workflow_of
 from handrail.engine.inputs import refuse_other_inputs
-from handrail.engine.parts import OnChange
 from handrail.errors import HandrailError, InputsDiffer, RunIdTaken, WorkflowNotFound
 from handrail.executor import agent_defaults
 from handrail.model.agent_options import NO_OPTIONS
 from handrail.model.definition import WorkflowDefinition
 from handrail.ports.journal import Journal, RunInfo
-from handrail.record.reading import began_since, ended, history_of, inputs_of
+from handrail.record.reading import ended, history_of, inputs_of
 from handrail.record.run_record import Recorded
 from handrail.record.view import state_of
-
-if TYPE_CHECKING:
-    from handrail.agents.cassette.cassette import Cassette
-
 
 BACKEND, MODEL = "backend", "model"
 
@@ -75,81 +83,57 @@ def _check(options: Options) -> None:
         check_backend(options.backend, "--backend")
 
 
-@attrs.frozen
-class Choices:
-    """What counts of steps that changed: paths whose record is kept, and paths that run again."""
-
-    reuse: Sequence[str] = ()
-    rerun: Sequence[str] = ()
-    rerun_from: str | None = None
-    on_change: OnChange | None = None
-
-    @property
-    def words(self) -> list[str]:
-        """What to type for them."""
-        reuse = [word for path in self.reuse for word in ("--reuse", path)]
-        rerun = [word for path in self.rerun for word in ("--rerun", path)]
-        since = [] if self.rerun_from is None else ["--rerun-from", self.rerun_from]
-        changed = [] if self.on_change is None else [f"--{self.on_change}-changed"]
-        return [*reuse, *rerun, *since, *changed]
-
-    def all_rerun(self, journal: Journal, run_id: str) -> Sequence[str]:
-        """The paths that run again, with all that began after the one that was named so.
-
-        Raises:
-            NotRecorded: it is not recorded.
-        """
-        if self.rerun_from is None:
-            return self.rerun
-        return [*self.rerun, *began_since(history_of(journal, run_id), self.rerun_from)]
-
-
-def choices_of(
-    reuse: Sequence[str] | None,
-    rerun: Sequence[str] | None,
-    rerun_from: str | None,
-    *,
-    reuse_changed: bool,
-    rerun_changed: bool,
-) -> Choices:
-    """The choices that were typed.
-
-    Raises:
-        Refused: both of the last two were.
-    """
-    if reuse_changed and rerun_changed:
-        raise Refused("--reuse-changed and --rerun-changed", "say two things of each changed step")
-    on_change: OnChange | None = "reuse" if reuse_changed else "rerun" if rerun_changed else None
-    return Choices(reuse or (), rerun or (), rerun_from, on_change)
-
-
 def resume(
+    run: RunId | None = None,
+    /,
+    *,
+    latest: bool = False,
+    all_runs: Annotated[bool, Parameter(name="--all")] = False,
+    changed: Changed = CHANGED,
+    target: RunTarget = None,
+    driving: Driving = DRIVING,
+    where: Where = WHERE,
+) -> int:
+    """Go on with a run that was killed, interrupted or suspended, or that failed.
+
+    Parameters
+    ----------
+    latest
+        The run that was started last.
+    all_runs
+        Every run that is suspended, or dead, one after the other. Exit code 1 if one failed, 3 if
+        one is suspended.
+    """
+    options, place = driving.options(), driving.place(where)
+    options = attrs.evolve(options, on_change=changed.on_change)
+    if not all_runs:
+        return _resume(run, options, place, latest=latest, changed=changed, target=target)
+    if run is not None or latest or changed.reuse or changed.rerun or changed.rerun_from:
+        raise Refused("resume --all", "goes on with every run, so no run and no step is named")
+    return _resume_all(options, place, changed)
+
+
+def _resume(
     name: str | None,
     options: Options,
     place: Place,
     *,
     latest: bool = False,
-    choices: Choices,
+    changed: Changed,
     target: str | None = None,
 ) -> int:
-    """Go on with a run; the exit code.
-
-    Raises:
-        HandrailError: there is no such run, or its workflow is not to be had; nothing was run.
-    """
     with json_channel(wanted=options.as_json) as data:
         journal = place.find()
         info = _picked(journal, name, latest=latest)
         workflow, place = workflow_of(info, place, target)
         place = attrs.evolve(place, target=target)
         options = as_recorded(options, info.labels)
-        options = attrs.evolve(options, on_change=choices.on_change)
-        return drive_again(info, workflow, choices, Session(options, data, place, journal))
+        return drive_again(info, workflow, changed, Session(options, data, place, journal))
 
 
-def drive_again(info: RunInfo, workflow: Any, choices: Choices, session: Session) -> int:
+def drive_again(info: RunInfo, workflow: Any, changed: Changed, session: Session) -> int:
     """Resume a run whose workflow is loaded; the exit code."""
-    reuse, rerun = choices.reuse, choices.all_rerun(session.journal, info.run_id)
+    reuse, rerun = changed.paths(session.journal, info.run_id)
     if state_of(info) == "succeeded" and not rerun:
         tell(f"run {info.run_id} has succeeded already; this is its recorded result")
     return session.drive(
@@ -161,23 +145,15 @@ def drive_again(info: RunInfo, workflow: Any, choices: Choices, session: Session
     )
 
 
-def resume_all(
-    name: str | None, options: Options, place: Place, *, latest: bool, choices: Choices
-) -> int:
-    """Go on with every run that is suspended or dead, oldest first; the worst of the exit codes.
-
-    Raises:
-        Refused: a run was named, too, or steps of one.
-    """
-    if name is not None or latest or choices.reuse or choices.rerun or choices.rerun_from:
-        raise Refused("resume --all", "goes on with every run, so no run and no step is named")
+def _resume_all(options: Options, place: Place, changed: Changed) -> int:
+    """Go on with every run that is suspended or dead, oldest first; the worst of the exit codes."""
     waiting = [one for one in place.find().runs() if state_of(one) in {"suspended", "dead"}]
     if not waiting:
         tell("no run is suspended or dead")
     codes: list[int] = []
     for one in waiting:
         try:
-            codes.append(resume(one.run_id, options, place, choices=choices))
+            codes.append(_resume(one.run_id, options, place, changed=changed))
         except HandrailError as error:
             tell(f"run {one.run_id}: {error}")
             codes.append(Exit.USAGE)
@@ -219,47 +195,55 @@ def go_on(info: RunInfo, workflow: Any, given: Mapping[str, Any], session: Sessi
         why = f"it was started with {error.name}={error.recorded}, not {error.given}"
         hint = "Leave the inputs out to go on with it; leave out --run-id to start another run."
         raise Refused(f"run {info.run_id}", why, hint) from None
-    return drive_again(info, workflow, Choices(), session)
+    return drive_again(info, workflow, CHANGED, session)
 
 
-@attrs.frozen
-class Wanted:
-    """Which run: a TARGET, its inputs as they were typed and a file of more, and perhaps an id."""
+def run(
+    target: str,
+    /,
+    *,
+    input: Annotated[list[str] | None, Parameter(name="--input")] = None,  # noqa: A002
+    inputs: Annotated[Path | None, Parameter(allow_leading_hyphen=True)] = None,
+    run_id: str | None = None,
+    new: bool = False,
+    driving: Driving = DRIVING,
+    where: Where = WHERE,
+) -> int:
+    """Run a workflow.
 
-    target: str
-    typed: Sequence[str] = ()
-    file: Path | None = None
-    run_id: str | None = None
-    new: bool = False
-
-
-def run(wanted: Wanted, options: Options, place: Place) -> int:
-    """Run a workflow to its end, or go on with the run of that id; the exit code.
-
-    Raises:
-        HandrailError: the target or the inputs are wrong, and nothing was run.
+    Parameters
+    ----------
+    target
+        `file.py:name` or `module:name`; the name may be left out if there is one workflow.
+    input
+        An input as `name=value`, converted by its annotation (lists and objects are JSON);
+        repeatable.
+    inputs
+        A JSON or TOML file of inputs (`-`: JSON on stdin); --input wins over it.
+    run_id
+        The run's id. A run of this id that is not finished goes on; of one that has succeeded the
+        recorded result is printed. Inputs must be the same, or left out.
+    new
+        Start a new run in any case; refused if there is one of this id.
     """
+    options, place, typed = driving.options(), driving.place(where), input or ()
     with json_channel(wanted=options.as_json) as data:
-        workflow, executor = load_with_executor(wanted.target)
+        workflow, executor = load_with_executor(target)
         if executor is not None:
-            place = with_executor(place, executor, wanted.target)
+            place = with_executor(place, executor, target)
         look_at(workflow)
-        known = None if wanted.run_id is None else _known(wanted.run_id, place)
-        if known is not None and wanted.new:
+        known = None if run_id is None else _known(run_id, place)
+        if known is not None and new:
             raise RunIdTaken(known.run_id)
         if known is not None:
-            given = given_inputs(workflow.definition, wanted.typed, wanted.file)
+            given = given_inputs(workflow.definition, typed, inputs)
             options = as_recorded(options, known.labels)
             return go_on(known, workflow, given, Session(options, data, place, place.find()))
-        args, kwargs = arguments_for(workflow.definition, wanted.typed, wanted.file)
-        labels = {
-            **options.labels,
-            **labels_of(wanted.target, workflow, place),
-            **agent_labels(options),
-        }
+        args, kwargs = arguments_for(workflow.definition, typed, inputs)
+        labels = {**options.labels, **labels_of(target, workflow, place), **agent_labels(options)}
         session = Session(options, data, place, place.make())
         return session.drive(
-            lambda executor: executor.options(run_id=wanted.run_id, labels=labels).stream(
+            lambda executor: executor.options(run_id=run_id, labels=labels).stream(
                 workflow, *args, **kwargs
             ),
             workflow,
@@ -306,23 +290,32 @@ _OVER = frozenset({"succeeded", "failed", "cancelled"})
 
 
 def cancel(
-    name: str,
-    reason: str,
-    place: Place,
-    options: Options,
+    run: RunId,
+    /,
     *,
-    timeout_s: float,
-    target: str | None = None,
+    reason: str = "cancelled by hand",
+    timeout: float = 60,
+    target: RunTarget = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    where: Where = WHERE,
 ) -> int:
-    """Cancel a run, and wait until it has ended; 0 if it was cancelled, by whomever.
+    """Cancel a run: it unwinds and is rolled back, by the process that drives it or else here.
 
-    Raises:
-        HandrailError: there is no such run, or its workflow is not to be had.
+    Parameters
+    ----------
+    reason
+        Why; it is recorded.
+    timeout
+        How many seconds to wait for the end of a run of another process.
+    as_json
+        Print how the run stands as JSON.
     """
+    options, place = Options(as_json=as_json, quiet=quiet), where.place()
     with json_channel(wanted=options.as_json) as data:
         journal = place.find()
         session = Session(options, data, place, journal)
-        info = picked(journal, name)
+        info = picked(journal, run)
         if state_of(info) in _OVER:
             return _print_outcome(info, f"run {info.run_id} has {_ended(info)} before", session)
         if info.holder is None or not _asked(journal, info, reason):
@@ -331,7 +324,7 @@ def cancel(
         if not options.quiet:
             who = f"process {info.holder.pid}" if info.holder.pid else info.holder.host
             tell(f"run {info.run_id}: asked {who} to cancel it")
-        return _wait(info, session, timeout_s)
+        return _wait(info, session, timeout)
 
 
 def _asked(journal: Journal, info: RunInfo, reason: str) -> bool:
@@ -391,26 +384,6 @@ def _ended(info: RunInfo) -> str:
     """How it ended, to go with "has": a run may have succeeded meanwhile, or failed to unwind."""
     state = state_of(info)
     return f"been {state}" if state == "cancelled" else state
-
-
-def cassette_of(record: Path | None, replay: Path | None) -> Cassette | None:
-    """The cassette that the options ask for, if they do.
-
-    Raises:
-        Refused: they ask for two, or for one that is not there.
-    """
-    if record is None and replay is None:
-        return None
-    if record is not None and replay is not None:
-        raise Refused("--record and --replay", "cannot be given together", "Leave one out.")
-    from handrail.agents.cassette.cassette import Cassette
-
-    if record is not None:
-        return Cassette(record, "record")
-    assert replay is not None
-    if not replay.is_dir():
-        raise Refused(f"--replay {replay}", "there is no such folder", "--record makes one.")
-    return Cassette(replay, "replay")
 
 
 @attrs.frozen

@@ -9,6 +9,7 @@ import attrs
 
 from handrail import Executor
 from handrail.cli.exits import Refused
+from handrail.cli.inputs import pair
 from handrail.cli.target import load_object
 from handrail.errors import DefinitionError
 from handrail.model.agent_options import AgentOptions
@@ -49,10 +50,8 @@ def labels_typed(words: Sequence[str], table: Mapping[str, Any]) -> dict[str, st
     """
     found = {name: str(value) for name, value in table.get("labels", {}).items()}
     for word in words:
-        name, sign, value = word.partition("=")
-        if not sign or not name:
-            raise Refused(f"--label {word}", "is not NAME=VALUE")
-        found[name] = value
+        name, text = pair(word, f"--label {word}", "NAME=VALUE")
+        found[name] = text
     return found
 
 

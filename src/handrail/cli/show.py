@@ -10,17 +10,21 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TextIO, TypeAlias
+from typing import Annotated, Any, TextIO, TypeAlias
 
 import anyio
+from cyclopts import Parameter
 
 from handrail.cli.channels import json_channel, tell, write_json
 from handrail.cli.exits import EXIT_OF, Exit, Refused
 from handrail.cli.inputs import type_name
-from handrail.cli.journal import Place, chosen, line_of, matching, picked, whole
+from handrail.cli.journal import Place, chosen, line_of, matching, picked, read, whole
 from handrail.cli.masking import shown, shown_value
+from handrail.cli.options import WHERE, Json, RunId, Statuses, Where, Words
+from handrail.cli.queues import counts_text
 from handrail.cli.report import (
     answers_to,
+    columns,
     format_time,
     in_lines,
     left_behind,
@@ -31,7 +35,6 @@ from handrail.cli.report import (
 )
 from handrail.cli.show_step import show_step
 from handrail.cli.target import is_file, is_module, load, target_of
-from handrail.cli.work import counts_text
 from handrail.model import events as ev
 from handrail.model.definition import REQUIRED
 from handrail.model.paths import decode_key
@@ -39,13 +42,11 @@ from handrail.model.results import A_PERSON, WaitsFor
 from handrail.ports.journal import Journal, RunInfo
 from handrail.record.dropped import stuck_step
 from handrail.record.inbox import runs_of, with_letters
-from handrail.record.standing import read_run
 from handrail.record.view import (
     Cause,
     IncidentKind,
     IncidentView,
     RunView,
-    ShownStatus,
     Spent,
     StepView,
     exit_code_of,
@@ -65,27 +66,34 @@ from handrail.sinks.console_words import (
 from handrail.typed.jsonsafe import json_safe, short_repr
 
 
-def show(what: str, place: Place, *, step: str = "", as_json: bool) -> int:
-    """Print it, or one ``step`` of a run; the exit code.
+def show(what: str, path: str = "", /, *, as_json: Json = False, where: Where = WHERE) -> int:
+    """Show a workflow's inputs and steps, or how a run stands, or one step of it.
 
-    It is a run if it is the id of one; or, with no colon and no file of this name, the beginning of
-    an id; then, if no id begins so, a module.
-
-    Raises:
-        HandrailError: there is neither such a run nor such a workflow.
+    Parameters
+    ----------
+    what
+        `file.py:name` or `module:name`; or a run's id, or the beginning of it.
+    path
+        The path of a step of the run, which is shown whole: attempts, tracebacks, output.
+    as_json
+        Print it as JSON: of a workflow its `describe()`.
     """
+    place = where.place()
     if place.is_there():
         with json_channel(wanted=as_json) as data:
             journal = place.find()
             run = _find_run(journal, what)
             if run is not None:
-                return _show_run(run, journal, place, data, step)
-    if step:
+                return _show_run(run, journal, place, data, path)
+    if path:
         raise Refused(what, "there is no such run", f"See them with: {place.command('runs')}")
     return _show_workflow(what, as_json=as_json)
 
 
 def _find_run(journal: Journal, what: str) -> RunInfo | None:
+    """The run that is meant, if it is one: it has this very id; or there is no colon, no file of
+    this name, and its id begins so; or, if no id does, there is no module of this name.
+    """
     run = line_of(journal, what)
     if run is not None:
         return whole(journal, run)
@@ -135,10 +143,9 @@ def _input_rows(parameters: Sequence[Any]) -> list[tuple[str, str]]:
 def _print_section(title: str, rows: Sequence[tuple[str, str]]) -> None:
     if not rows:
         return
-    width = max(len(name) for name, _ in rows)
     print(f"\n{title}")
-    for name, text in rows:
-        print(f"  {name:{width}}  {text}".rstrip())
+    for line in columns(rows):
+        print(f"  {line}")
 
 
 # -- a run -----------------------------------------------------------------------------------------
@@ -153,10 +160,10 @@ MOST_OF_A_VALUE = 12
 
 def _show_run(info: RunInfo, journal: Journal, place: Place, data: TextIO | None, step: str) -> int:
     """Print what is recorded of a run, for people or as JSON into ``data``; the exit code."""
-    run = read_run(journal, info, time.time())
-    view = run.view
+    found = read(journal, info)
+    view = found.view
     if step:
-        return show_step(step, run, data)
+        return show_step(step, found, data)
     info = with_letters(journal, info)
     if data is not None:
         write_json({**info_data(info), **view.to_dict()}, data)
@@ -553,26 +560,37 @@ _WAIT_CHARS = 60
 
 
 def runs(
-    place: Place,
     *,
-    statuses: Sequence[ShownStatus] = (),
-    workflows: Sequence[str] = (),
-    as_json: bool,
+    status: Annotated[list[Statuses] | None, Parameter()] = None,
+    workflow: Words = None,
+    as_json: Json = False,
+    where: Where = WHERE,
 ) -> int:
-    """Print the runs that have one of the statuses and workflows, if any are named."""
+    """List the runs, the newest last.
+
+    Parameters
+    ----------
+    status
+        Only runs that stand so; `dead`: without an end, and nobody drives them. Repeatable.
+    workflow
+        Only runs of the workflow of this name; repeatable.
+    as_json
+        Print a JSON list.
+    """
+    place = where.place()
     with json_channel(wanted=as_json) as data:
         journal = place.find() if place.is_there() else None
         known = () if journal is None else runs_of(journal)
         found = [
             info
             for info in known
-            if (not statuses or state_of(info) in statuses)
-            and (not workflows or info.workflow_name in workflows)
+            if (not status or state_of(info) in status)
+            and (not workflow or info.workflow_name in workflow)
         ]
         if data is not None:
             write_json([info_data(info) for info in found], data)
     if found and not as_json:
-        _print_table([_HEADINGS, *map(_row, found)])
+        print(*columns([_HEADINGS, *map(_row, found)]), sep="\n")
         for info in found:
             if info.damaged:
                 tell(f"run {info.run_id} is damaged: {info.damaged}. Nothing in it is believed.")
@@ -620,13 +638,6 @@ def time_text(wait: WaitsFor) -> str:
     return f"{clean(wait.path, 80)} ({wait.what.replace('_', ' ')})"
 
 
-def _print_table(rows: Sequence[Sequence[str]]) -> None:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = [f"{text:{width}}" for text, width in zip(row, widths, strict=True)]
-        print("  ".join(cells).rstrip())
-
-
 Emit: TypeAlias = Callable[[ev.Event], None]
 
 EVERY_S = 0.1
@@ -634,15 +645,18 @@ _SPARE = 3
 """Reading a long run takes time: so many times that is left to others."""
 
 
-def tail(name: str, place: Place, *, as_json: bool) -> int:
-    """Print a run's events from the first on, until its drive has ended; the run's exit code.
+def tail(run: RunId, /, *, as_json: Json = False, where: Where = WHERE) -> int:
+    """Follow a run of another process until it ends; the exit code is the run's.
 
-    Raises:
-        HandrailError: there is no such run, or its record cannot be read.
+    Parameters
+    ----------
+    as_json
+        Print each event as one line of JSON.
     """
+    place = where.place()
     with json_channel(wanted=as_json) as data:
         journal = place.find()
-        info = picked(journal, name)
+        info = picked(journal, run)
         last = anyio.run(_follow, journal, info, _event_printer(data))
     match last:
         case ev.WorkflowCompleted():

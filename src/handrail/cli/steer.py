@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, TypeAlias
+from typing import Annotated
 
 import anyio
+from cyclopts import Parameter
 
 from handrail import Executor
-from handrail.cli.answer import taken_in, tell_who_goes_on, whoever, write_said
-from handrail.cli.channels import json_channel, tell
+from handrail.cli.channels import json_channel, tell, write_json
 from handrail.cli.exits import Exit, Refused
 from handrail.cli.journal import Place, picked
-from handrail.cli.masking import shown
+from handrail.cli.options import HAND, Hand, RunId, RunTarget
+from handrail.cli.reaching import Reached, reached
 from handrail.cli.run import once_over
-from handrail.cli.target import workflow_of
+from handrail.cli.who import whoever
 from handrail.ports.journal import Journal, RunInfo
 from handrail.record.inbox import heard_by, runs_of
 from handrail.record.view import state_of
@@ -22,160 +23,144 @@ from handrail.record.view import state_of
 PATIENCE_S = 12.0
 """How long to wait for a drive to end: what ignores that it is to end is left behind after ten."""
 
-Action: TypeAlias = Literal["pause", "unpause"]
-_ASKED = {"pause": "paused", "unpause": "unpaused"}
+
+def pause(run: RunId, /, *, hand: Hand = HAND) -> int:
+    """Let no step of a run begin any more; what is at work goes on to its end."""
+    with reached(run, hand) as it:
+        it.executor().pause_sync(it.run_id, by=it.who)
+        it.tell(f"paused run {it.run_id}, by {it.who}", done="pause", by=it.who)
+    return Exit.SUCCEEDED
 
 
-def steer(name: str, action: Action, place: Place, *, by: str | None, as_json: bool) -> int:
-    """Pause a run, or let it go on.
-
-    Raises:
-        HandrailError: there is no such run, or it has ended.
-    """
-    with json_channel(wanted=as_json) as data:
-        journal = place.find()
-        info = picked(journal, name)
-        who = by or whoever()
-        executor = Executor(journal=journal)
-        do: Callable[..., None] = (
-            executor.pause_sync if action == "pause" else executor.unpause_sync
-        )
-        do(info.run_id, by=who)
-        write_said(data, {"run_id": info.run_id, "done": action}, by=who)
-        if data is None:
-            print(f"{_ASKED[action]} run {info.run_id}, by {who}")
-        if action == "unpause":
-            tell_who_goes_on(journal, info, place)
+def unpause(run: RunId, /, *, hand: Hand = HAND) -> int:
+    """Let a paused run go on."""
+    with reached(run, hand) as it:
+        it.executor().unpause_sync(it.run_id, by=it.who)
+        it.tell(f"unpaused run {it.run_id}, by {it.who}", done="unpause", by=it.who)
+        it.tell_who_goes_on()
     return Exit.SUCCEEDED
 
 
 def complete(
-    name: str,
+    run: RunId,
     path: str,
-    output: str,
-    place: Place,
-    target: str | None,
+    output: Annotated[str, Parameter(name="OUTPUT", allow_leading_hyphen=True)],
+    /,
     *,
-    by: str | None,
-    as_json: bool,
+    target: RunTarget = None,
+    hand: Hand = HAND,
 ) -> int:
-    """End a step with this output.
+    """End a step with this output: one at work, that waits, has failed, or has not begun.
 
-    Raises:
-        HandrailError: there is no such run or step, it has ended, or it gives nothing of this type.
+    Parameters
+    ----------
+    path
+        The path of the step.
+    output
+        What the step's type takes: text, or JSON.
     """
-    return _steer_step(
-        name, path, place, target, by, as_json=as_json, done="completed", output=output
-    )
+
+    def act(executor: Executor, it: Reached) -> None:
+        executor.complete_sync(it.run_id, path, output, by=it.who)
+
+    return _steer_step(run, path, target, hand, "completed", act)
 
 
-def skip(
-    name: str, path: str, place: Place, target: str | None, *, by: str | None, as_json: bool
-) -> int:
-    """End a step as its default says.
+def skip(run: RunId, path: str, /, *, target: RunTarget = None, hand: Hand = HAND) -> int:
+    """End a step with its default, or as one that is skipped, without its failing."""
 
-    Raises:
-        HandrailError: there is no such run or step, it has ended, or cannot be skipped.
-    """
-    return _steer_step(name, path, place, target, by, as_json=as_json, done="skipped")
+    def act(executor: Executor, it: Reached) -> None:
+        executor.skip_sync(it.run_id, path, by=it.who)
+
+    return _steer_step(run, path, target, hand, "skipped", act)
 
 
-def retry(
-    name: str, path: str, place: Place, target: str | None, *, by: str | None, as_json: bool
-) -> int:
-    """Begin the attempt of a step again.
+def retry(run: RunId, path: str, /, *, target: RunTarget = None, hand: Hand = HAND) -> int:
+    """Stop the attempt of a step and begin it again, uncounted; a wait before it is over."""
 
-    Raises:
-        HandrailError: there is no such run, or no such step at work.
-    """
-    return _steer_step(name, path, place, target, by, as_json=as_json, done="begun again")
+    def act(executor: Executor, it: Reached) -> None:
+        executor.retry_sync(it.run_id, path, by=it.who)
+
+    return _steer_step(run, path, target, hand, "begun again", act)
 
 
-def _steer_step(
-    name: str,
+def _steer_step(  # noqa: PLR0917  # what one step is told
+    run: str,
     path: str,
-    place: Place,
     target: str | None,
-    by: str | None,
-    *,
-    as_json: bool,
-    done: Literal["completed", "skipped", "begun again"],
-    output: Any = None,
+    hand: Hand,
+    done: str,
+    act: Callable[[Executor, Reached], None],
 ) -> int:
-    with json_channel(wanted=as_json) as data:
-        journal = place.find()
-        info = picked(journal, name)
-        who = by or whoever()
-        workflow, _ = workflow_of(info, place, target)
-        executor = Executor(journal=journal, workflows=[workflow])
-        match done:
-            case "completed":
-                executor.complete_sync(info.run_id, path, output, by=who)
-            case "skipped":
-                executor.skip_sync(info.run_id, path, by=who)
-            case "begun again":
-                executor.retry_sync(info.run_id, path, by=who)
-        write_said(data, {"run_id": info.run_id, "path": path, "done": done}, by=who)
-        if data is None:
-            print(shown(f"{path!r} is {done}, by {who}"))
-        tell_who_goes_on(journal, info, place)
+    with reached(run, hand) as it:
+        act(it.executor(it.workflow(target)), it)
+        it.tell(f"{path!r} is {done}, by {it.who}", path=path, done=done, by=it.who)
+        it.tell_who_goes_on()
     return Exit.SUCCEEDED
 
 
 def guide(
-    name: str,
-    text: str,
-    path: str | None,
-    place: Place,
-    target: str | None,
+    run: RunId,
+    text: Annotated[str, Parameter(name="TEXT", allow_leading_hyphen=True)],
+    /,
     *,
-    by: str | None,
-    as_json: bool,
+    path: str | None = None,
+    target: RunTarget = None,
+    hand: Hand = HAND,
 ) -> int:
-    """Say something to the agents of a run, and tell which of them were given it.
+    """Say something to the agents at work, whose sessions go on with it; or to the next agent.
 
-    Raises:
-        HandrailError: there is no such run or step, it has ended, or the text is empty.
+    Parameters
+    ----------
+    text
+        What is said.
+    path
+        Only to the agent of this step, or to those of the steps that it holds.
     """
-    with json_channel(wanted=as_json) as data:
-        journal = place.find()
-        info = picked(journal, name)
-        who = by or whoever()
-        known = [] if path is None else [workflow_of(info, place, target)[0]]
-        Executor(journal=journal, workflows=known).guide_sync(info.run_id, text, path=path, by=who)
-        anyio.run(taken_in, journal, info)
-        to = heard_by(journal.events(info.run_id), text, who)
-        write_said(data, {"run_id": info.run_id, "text": text, "path": path}, by=who, agents=to)
-        if data is None:
-            named = ", ".join(map(repr, to))
-            where = "" if path is None else f" in {path!r}"
-            said = f"said to {named}" if to else f"kept for the next agent{where}"
-            print(shown(f"{said}, by {who}"))
-        tell_who_goes_on(journal, info, place)
+    with reached(run, hand) as it:
+        known = [] if path is None else [it.workflow(target)]
+        it.executor(*known).guide_sync(it.run_id, text, path=path, by=it.who)
+        anyio.run(it.taken_in)
+        to = heard_by(it.journal.events(it.run_id), text, it.who)
+        named = ", ".join(map(repr, to))
+        where = "" if path is None else f" in {path!r}"
+        said = f"said to {named}" if to else f"kept for the next agent{where}"
+        it.tell(f"{said}, by {it.who}", text=text, path=path, by=it.who, agents=to)
+        it.tell_who_goes_on()
     return Exit.SUCCEEDED
 
 
-def stop(name: str | None, place: Place, *, every: bool, by: str | None, as_json: bool) -> int:
-    """End the drive of a run, or of all that are driven, and wait until they have ended.
+def stop(
+    run: RunId | None = None,
+    /,
+    *,
+    every: Annotated[bool, Parameter(name="--all")] = False,
+    hand: Hand = HAND,
+) -> int:
+    """End the drive of a run as Ctrl-C does in its process: it is suspended, and can be resumed.
 
-    Raises:
-        HandrailError: there is no such run, or it has ended.
-        Refused: neither a run nor all are named, or both.
+    Parameters
+    ----------
+    every
+        All runs of the journal that a process drives now.
     """
-    if every == (name is not None):
+    place = hand.where.place()
+    if every == (run is not None):
         raise Refused("stop", "takes a run, or --all")
-    with json_channel(wanted=as_json) as data:
+    with json_channel(wanted=hand.as_json) as data:
         journal = place.find()
         driven = [info for info in runs_of(journal) if info.holder is not None]
-        chosen = driven if name is None else [picked(journal, name)]
-        who = by or whoever()
+        chosen = driven if run is None else [picked(journal, run)]
+        who = hand.by or whoever()
         executor = Executor(journal=journal)
         for info in chosen:
             executor.stop_sync(info.run_id, by=who)
         left = [info for info in chosen if _still_driven(journal, info)]
         stopped = [info.run_id for info in chosen if info.holder and info not in left]
-        write_said(data, {"stopped": stopped, "still_driven": [one.run_id for one in left]}, by=who)
-        if data is None:
+        if data is not None:
+            still = [one.run_id for one in left]
+            write_json({"stopped": stopped, "still_driven": still, "by": who}, data)
+        else:
             for info in chosen:
                 if info not in left:
                     print(_how_it_stopped(info, place))

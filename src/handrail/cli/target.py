@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 import difflib
 import importlib
 import importlib.util
-import json
 import os
 import sys
-import tokenize
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
@@ -21,13 +17,11 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from handrail.cli.channels import tell
-from handrail.cli.exits import Exit, Refused
+from handrail.cli.exits import Refused
 from handrail.cli.journal import FOLDER, VARIABLE, Place, with_executor
 from handrail.model.definition import WorkflowDefinition
 from handrail.ports.journal import RunInfo
 from handrail.project import project_table
-from handrail.static.lint import workflows_in
-from handrail.static.source import SourceUnavailable, parse, starts_at
 
 if TYPE_CHECKING:
     from handrail import Executor
@@ -47,8 +41,7 @@ def import_file(path: Path) -> ModuleType:
         hint = f"There is {near}." if (near := _neighbour(file)) else ""
         raise Refused(str(path), "there is no such file", hint)
     root, name = _root_and_name(file)
-    if str(root) not in sys.path:
-        sys.path.insert(0, str(root))
+    find_from(root)
     if "." in name:
         return import_module(name)
     return _guarded(str(path), lambda: _from_file(file, name))
@@ -75,13 +68,17 @@ def is_module(name: str) -> bool:
     """True if a module of this name can be imported from the current folder; it is not."""
     if not all(part.isidentifier() for part in name.split(".")):
         return False
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
+    find_from(Path.cwd())
     try:
         return _spec_of(name) is not None
     except Exception:  # noqa: BLE001  # a package around it, which is then the one to be named
         return True
+
+
+def find_from(folder: Path) -> None:
+    """Have modules be found in a folder, before all others."""
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
 
 
 def _spec_of(name: str) -> ModuleSpec | None:
@@ -157,8 +154,6 @@ def _line_of(what: str, error: Exception) -> str:
 
 def _neighbour(file: Path) -> str:
     """A Python file beside one that is missing, whose name is close to it."""
-    import difflib
-
     there = [one.name for one in file.parent.glob("*.py")] if file.parent.is_dir() else []
     near = difflib.get_close_matches(file.name, there, n=1)
     return near[0] if near else ""
@@ -325,8 +320,7 @@ def _imported(place: str) -> ModuleType:
             hint = f"handrail list {place} shows the workflows below it."
             raise Refused(place, "is a folder, not a Python file", hint)
         return import_file(path)
-    if str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
+    find_from(Path.cwd())
     return import_module(place)
 
 
@@ -446,96 +440,3 @@ def _name_of(workflow: Any) -> str:
     module = sys.modules.get(workflow.definition.function.__module__)
     names = (name for name, value in vars(module).items() if value is workflow) if module else ()
     return next(iter(names), str(workflow.definition.name))
-
-
-_SKIPPED = frozenset({"__pycache__", "node_modules", "site-packages", "build", "dist", "venv"})
-
-
-def python_files(path: Path) -> Iterator[Path]:
-    """The file itself, or every Python file below a folder, sorted by path.
-
-    Hidden folders, virtual environments, and what is built or installed are left out.
-
-    Raises:
-        Refused: there is no such path.
-    """
-    if path.is_file():
-        yield path
-        return
-    if not path.is_dir():
-        raise Refused(str(path), "there is no such file or folder")
-    for folder, below, names in os.walk(path):
-        below[:] = sorted(name for name in below if _worth_a_look(Path(folder) / name))
-        yield from (Path(folder, name) for name in sorted(names) if name.endswith(".py"))
-
-
-def read_source(file: Path) -> str:
-    """The text of a Python file, in the encoding that it declares.
-
-    Raises:
-        SyntaxError, UnicodeDecodeError: it is not in that encoding, or in none there is.
-        OSError: it cannot be read.
-    """
-    with tokenize.open(file) as stream:
-        return stream.read()
-
-
-def _worth_a_look(folder: Path) -> bool:
-    return not (
-        folder.name.startswith(".") or folder.name in _SKIPPED or (folder / "pyvenv.cfg").is_file()
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Listed:
-    """One workflow: the TARGET that names it, where it stands, and what its source says of it."""
-
-    target: str
-    file: str
-    line: int
-    description: str
-
-
-def list_workflows(path: Path, *, as_json: bool) -> int:
-    """Print what is found; the exit code."""
-    found = list(scan(path))
-    if as_json:
-        print(json.dumps([asdict(one) for one in found], ensure_ascii=False, indent=2))
-    elif found:
-        width = max(len(one.target) for one in found)
-        for one in found:
-            print(f"{one.target:{width}}  {one.description}".rstrip())
-    else:
-        tell(f"no workflow found in {path} (a workflow is a generator function with @workflow)")
-    return Exit.SUCCEEDED
-
-
-def scan(path: Path) -> Iterator[Listed]:
-    """The workflows in the Python files below a path, in order of files and lines."""
-    for file in python_files(path):
-        try:
-            text = read_source(file)
-            if "workflow" in text:
-                yield from _in_text(text, str(file))
-        except (OSError, SyntaxError, UnicodeDecodeError, SourceUnavailable) as error:
-            tell(f"{file} left out: {' '.join(str(error).split())}")
-
-
-def _in_text(text: str, file: str) -> Iterator[Listed]:
-    names = workflows_in(text, file)
-    functions = {
-        node.name: node for node in ast.walk(parse(text, file)) if isinstance(node, ast.FunctionDef)
-    }
-    for name in names:
-        node = functions.get(name)
-        if node is not None:
-            yield Listed(f"{file}:{name}", file, starts_at(node), _description(node))
-
-
-def _description(node: ast.FunctionDef) -> str:
-    """What the decorator says, if it says it literally, else the docstring's first line."""
-    for decorator in node.decorator_list:
-        for keyword in decorator.keywords if isinstance(decorator, ast.Call) else ():
-            if keyword.arg == "description" and isinstance(keyword.value, ast.Constant):
-                return str(keyword.value.value)
-    return (ast.get_docstring(node) or "").partition("\n")[0]

@@ -3,55 +3,26 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from typing import Annotated
 
-from handrail import Executor
-from handrail.cli.answer import payload_of, tell_who_goes_on, whoever, write_said
-from handrail.cli.channels import json_channel, write_json
+from cyclopts import App, Parameter
+
+from handrail.cli.answer import payload_of
+from handrail.cli.channels import write_json
 from handrail.cli.exits import Exit, Refused
-from handrail.cli.journal import Place, picked
+from handrail.cli.journal import read
 from handrail.cli.masking import shown
-from handrail.cli.target import workflow_of
+from handrail.cli.options import HAND, Hand, RunId, RunTarget, Words
+from handrail.cli.queues import told
+from handrail.cli.reaching import Reached, reached
+from handrail.cli.work_summary import summary
 from handrail.model.events import Event, WorkEdited
 from handrail.model.results import A_PERSON
 from handrail.model.work import Task
-from handrail.ports.journal import Journal, RunInfo
 from handrail.record.reading import history_of
-from handrail.record.standing import read_run
-from handrail.record.work_view import WorkView
 from handrail.shortening import clean
 from handrail.work.orchestrator import recorded_flow
-
-_MOST = 8
-"""So many ids are told of each sort."""
-
-
-@dataclass(frozen=True)
-class Edits:
-    """What was typed."""
-
-    add: Sequence[str]
-    drop: Sequence[str]
-    priority: Sequence[str]
-
-    def __bool__(self) -> bool:
-        return bool(self.add or self.drop or self.priority)
-
-    def tasks(self) -> tuple[list[Task], dict[str, float]]:
-        """The tasks to add, and the new priorities of others.
-
-        Raises:
-            HandrailError: it cannot be read.
-        """
-        moved = dict(map(_priority, self.priority))
-        tasks: list[Task] = []
-        for typed in self.add:
-            name, given, text = typed.partition("=")
-            payload = payload_of(text) if given else None
-            tasks.append(Task(name, payload, moved.pop(name, 0.0)))
-        return tasks, moved
 
 
 def _priority(typed: str) -> tuple[str, float]:
@@ -63,57 +34,79 @@ def _priority(typed: str) -> tuple[str, float]:
 
 
 def work(
-    name: str,
-    edits: Edits,
-    step: str | None,
-    place: Place,
-    target: str | None,
+    run: RunId,
+    /,
     *,
-    by: str | None,
-    as_json: bool,
+    add: Annotated[Words, Parameter(allow_leading_hyphen=True)] = None,
+    drop: Annotated[Words, Parameter(allow_leading_hyphen=True)] = None,
+    priority: Annotated[Words, Parameter(allow_leading_hyphen=True)] = None,
+    step: str | None = None,
+    target: RunTarget = None,
+    hand: Hand = HAND,
 ) -> int:
-    """Show the queues of a run, or change one.
+    """Show the queues of a run, or change one: tasks to add or to drop, and what is more urgent.
 
-    Raises:
-        HandrailError: there is no such run, step or task, or it does not take this.
+    Parameters
+    ----------
+    add
+        A new task as ID or ID=PAYLOAD, its payload in JSON, or text; repeatable.
+    drop
+        The id of a task that waits, and is not to be done; repeatable.
+    priority
+        ID=N: the lower the number, the sooner the task begins; repeatable.
+    step
+        The path of the `work` step, if the run has several.
     """
-    with json_channel(wanted=as_json) as data:
-        journal = place.find()
-        info = picked(journal, name)
-        if not edits:
-            view = read_run(journal, info, time.time()).view
-            works = [one for one in view.works if step in {None, one.path}]
-            if data is not None:
-                write_json([one.to_dict() for one in works], data)
-            else:
-                lines = [*told(works), *_not_read_yet(view.inbox, step)]
-                print("\n".join(lines) or f"run {info.run_id} has no queue")
-            sys.stdout.flush()
-            return Exit.SUCCEEDED
-        who, (add, priority) = by or whoever(), edits.tasks()
-        flow = recorded_flow(history_of(journal, info.run_id)) if target is None else None
-        if flow is None:
-            flow, _ = workflow_of(info, place, target)
-        executor = Executor(journal=journal, workflows=[flow])
-        executor.edit_work_sync(
-            info.run_id, step, add=add, drop=edits.drop, priority=priority, by=who
-        )
-        done = {
-            "added": [one.id for one in add],
-            "dropped": list(edits.drop),
-            "priority": {**priority, **{one.id: one.priority for one in add if one.priority}},
-        }
-        write_said(data, {"run_id": info.run_id, **done}, by=who)
-        if data is None:
-            for line in _done(add, edits.drop, priority):
-                print(shown(f"{line}, by {who}"))
-        tell_who_goes_on(journal, info, place)
+    with reached(run, hand) as it:
+        if add or drop or priority:
+            _change(it, add or (), drop or (), priority or (), step, target)
+        else:
+            _show(it, step)
     return Exit.SUCCEEDED
 
 
-def works_in(journal: Journal, info: RunInfo) -> tuple[WorkView, ...]:
-    """The queues of a run, by its record."""
-    return read_run(journal, info, time.time()).view.works
+def _show(it: Reached, step: str | None) -> None:
+    view = read(it.journal, it.info).view
+    works = [one for one in view.works if step in {None, one.path}]
+    if it.data is not None:
+        write_json([one.to_dict() for one in works], it.data)
+    else:
+        lines = [*told(works), *_not_read_yet(view.inbox, step)]
+        print("\n".join(lines) or f"run {it.run_id} has no queue")
+    sys.stdout.flush()
+
+
+def _change(  # noqa: PLR0917  # what was typed
+    it: Reached,
+    add: Sequence[str],
+    drop: Sequence[str],
+    priority: Sequence[str],
+    step: str | None,
+    target: str | None,
+) -> None:
+    moved = dict(map(_priority, priority))
+    tasks = [_task(typed, moved) for typed in add]
+    flow = recorded_flow(history_of(it.journal, it.run_id)) if target is None else None
+    if flow is None:
+        flow = it.workflow(target)
+    it.executor(flow).edit_work_sync(
+        it.run_id, step, add=tasks, drop=drop, priority=moved, by=it.who
+    )
+    lines = [f"{line}, by {it.who}" for line in _done(tasks, drop, moved)]
+    it.tell(
+        "\n".join(lines),
+        added=[one.id for one in tasks],
+        dropped=drop,
+        priority={**moved, **{one.id: one.priority for one in tasks if one.priority}},
+        by=it.who,
+    )
+    it.tell_who_goes_on()
+
+
+def _task(typed: str, moved: dict[str, float]) -> Task:
+    """A task that was typed as ID or ID=PAYLOAD, with its priority, which is taken out."""
+    name, given, text = typed.partition("=")
+    return Task(name, payload_of(text) if given else None, moved.pop(name, 0.0))
 
 
 def _not_read_yet(inbox: Sequence[Event], step: str | None) -> Iterator[str]:
@@ -134,36 +127,6 @@ def _done(add: Sequence[Task], drop: Sequence[str], priority: Mapping[str, float
         yield f"gave task {one!r} the priority {number:g}"
 
 
-def told(works: Sequence[WorkView]) -> Iterator[str]:
-    """The lines that say how queues stand."""
-    for work_ in works:
-        yield shown(f"{clean(work_.path)}: {counts_text(work_)}")
-        rows = {
-            "at work": list(map(clean, work_.running)),
-            "left" if work_.over else "next": [_queued_text(*one) for one in work_.queued],
-            "refused": list(map(clean, dict.fromkeys(work_.refused))),
-        }
-        for title, texts in rows.items():
-            if texts:
-                more = len(texts) - _MOST
-                listed = ", ".join(texts[:_MOST]) + (f" and {more} more" if more > 0 else "")
-                yield shown(f"  {title:8} {listed}")
-
-
-def _queued_text(task_id: str, priority: float) -> str:
-    return f"{clean(task_id)} (priority {priority:g})" if priority else clean(task_id)
-
-
-def counts_text(work_: WorkView) -> str:
-    """``3 at work, 12 queued, 40 done, 1 failed``, and why no more begin."""
-    what = "left" if work_.over else "queued"
-    counts = {
-        "at work": len(work_.running),
-        what: len(work_.queued),
-        "done": work_.done,
-        "failed": work_.failed,
-        "refused": len(work_.refused),
-    }
-    listed = ", ".join(f"{count} {name}" for name, count in counts.items() if count) or "no tasks"
-    why = work_.why_stopped
-    return listed if why is None else f"{listed}; begins no more: {clean(why)}"
+work_app = App(name="work")
+work_app.default(work)
+work_app.command(summary)

@@ -9,21 +9,25 @@ from typing import Any
 
 from handrail.cli.channels import tell
 from handrail.cli.exits import Exit, Refused
-from handrail.cli.journal import FILE, FOLDER, Place
+from handrail.cli.journal import FILE, FOLDER, Place, read
+from handrail.cli.queues import told
 from handrail.cli.target import load_object
-from handrail.cli.work import told, works_in
 from handrail.model.events import WorkflowStarted
 from handrail.ports.journal import Journal, RunInfo
 from handrail.record.reading import history_of
 from handrail.work.board import WORK
 
 
-def summary(workdir: Path, target: str | None) -> int:
-    """Print what the protocol says; if it cannot be found, what the journal does.
+def summary(workdir: Path, target: str | None = None, /) -> int:
+    """Print what a protocol that an Orchestrator runs says of its folder, at any time.
 
-    Raises:
-        HandrailError: ``target`` cannot be found, or there is neither it nor a journal; or the
-            protocol says nothing.
+    Parameters
+    ----------
+    workdir
+        The folder.
+    target
+        The protocol, file.py:name or module:name: itself, or what makes it of the folder. By
+        default what is recorded there.
     """
     journal = Place((workdir / FOLDER).resolve(), named=True)
     if target is not None:
@@ -39,7 +43,7 @@ def summary(workdir: Path, target: str | None) -> int:
         protocol = _protocol(reference, workdir)
     except Refused as refused:
         tell(f"{refused} So this is what the journal says. Name the protocol: file.py:name.")
-        return _print("\n".join(told(works_in(runs, info))))
+        return _print("\n".join(told(read(runs, info).view.works)))
     return _print(_summarized(protocol, reference, workdir))
 
 

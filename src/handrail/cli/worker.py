@@ -15,15 +15,18 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
-from typing import IO
+from typing import IO, Annotated
 
 import attrs
+from cyclopts import Parameter
 
 from handrail.cli.apart import begun_apart, resumed_apart
 from handrail.cli.channels import tell
+from handrail.cli.cluster import ClusterPlace
 from handrail.cli.exits import Exit, Refused
 from handrail.cli.journal import VARIABLE, Place
 from handrail.cli.notify import Notifier
+from handrail.cli.options import SERVING, WHERE, Command, Serving, Where
 from handrail.cli.schedule import LABEL, Instant, Timetable, schedules_of
 from handrail.errors import HandrailError
 from handrail.project import project_table
@@ -57,45 +60,65 @@ WantedBy=default.target
 """
 
 
-@attrs.frozen
-class Wanted:
-    """How a worker is to work."""
+def worker(
+    *modules: Annotated[str, Parameter(name="MODULE")],
+    max_runs: int = 10,
+    notify: Command = None,
+    print_systemd: bool = False,
+    where: Where = WHERE,
+    serving: Serving = SERVING,
+) -> int:
+    """Drive what is due: runs whose process is gone, or for which an answer or a time has come; and
+    begin what the project's schedules say.
 
-    max_runs: int = 10
-    notify: str | None = None
+    With --temporal, serve a cluster: drive the runs of the workflows in MODULE, and perform steps.
 
-
-def worker(place: Place, wanted: Wanted, *, prints: bool) -> int:
-    """Drive what is due until SIGTERM or Ctrl-C; then what is at work is suspended.
-
-    Raises:
-        Refused: ``max_runs`` is no positive number, or there is no such ``--dir``. DefinitionError:
-            a schedule is not as it must be.
+    Parameters
+    ----------
+    modules
+        With --temporal: FILE.py or MODULE, whose workflows are served; repeatable.
+    max_runs
+        At most so many at once, each in a process of its own.
+    notify
+        Run this command when a run needs a person or has ended, once for each: see run --notify.
+    print_systemd
+        Only print a unit for systemd that runs this worker.
     """
-    if wanted.max_runs < 1:
-        raise Refused(f"--max-runs {wanted.max_runs}", "must be 1 or more")
+    place = where.place()
+    if isinstance(place, ClusterPlace):
+        from handrail.cli.cluster_worker import serve
+
+        return serve(place, modules, serving)
+    if modules or serving != SERVING:
+        why = "is of a worker of a cluster"
+        said = modules[0] if modules else "--steps-only, --workflows-only or the like"
+        raise Refused(said, why, "Name the cluster: --temporal ADDRESS[/NAMESPACE].")
+    if max_runs < 1:
+        raise Refused(f"--max-runs {max_runs}", "must be 1 or more")
     if place.typed and not place.folder.exists():
         hint = "Make it, if runs are yet to come there."
         raise Refused(f"--dir {place.typed}", "there is no such folder", hint)
-    if prints:
-        print(unit(place, wanted, Path.cwd(), os.environ), end="")
+    if print_systemd:
+        print(_unit(place, max_runs, notify, Path.cwd(), os.environ), end="")
         tell("put it into ~/.config/systemd/user/handrail-worker.service, then:")
         tell("systemctl --user enable --now handrail-worker")
         return Exit.SUCCEEDED
-    _Worker(place, wanted).work()
+    _Worker(place, max_runs, notify).work()
     return Exit.SUCCEEDED
 
 
 # -- a unit of systemd -----------------------------------------------------------------------------
 
 
-def unit(place: Place, wanted: Wanted, here: Path, variables: Mapping[str, str]) -> str:
+def _unit(
+    place: Place, max_runs: int, notify: str | None, here: Path, variables: Mapping[str, str]
+) -> str:
     """The unit that runs this worker from this folder, with the PATH of now: agents are found by
     it. No keys are in it. Only the worker is sent SIGTERM, which has each run suspended in order.
     """
     words = [sys.executable, "-m", "handrail", *shlex.split(place.command("worker"))[1:]]
-    words += ["--max-runs", str(wanted.max_runs)]
-    words += [] if wanted.notify is None else ["--notify", wanted.notify]
+    words += ["--max-runs", str(max_runs)]
+    words += [] if notify is None else ["--notify", notify]
     kept = [name for name in _KEPT if variables.get(name)]
     lines = [f"Environment={_quoted(f'{name}={variables[name]}')}" for name in kept]
     return _UNIT.format(
@@ -140,15 +163,15 @@ class _AtWork:
 class _Worker:
     """Mutable: it holds the processes that it started."""
 
-    def __init__(self, place: Place, wanted: Wanted) -> None:
+    def __init__(self, place: Place, max_runs: int, notify: str | None) -> None:
         self._place = place
-        self._max_runs = wanted.max_runs
+        self._max_runs = max_runs
         self._journal = place.make()
         self._due = Due(self._journal)
         self._here = Path.cwd()
         table = project_table()
-        command = wanted.notify if wanted.notify is not None else table.get("notify")
-        self._more = [] if wanted.notify is None else ["--notify", wanted.notify]
+        command = notify if notify is not None else table.get("notify")
+        self._more = [] if notify is None else ["--notify", notify]
         self._notifier = (
             Notifier(command, self._journal, place.artifacts, answers=True) if command else None
         )

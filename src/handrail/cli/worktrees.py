@@ -9,9 +9,10 @@ import anyio
 import attrs
 
 from handrail.cli.channels import json_channel, tell, write_json
-from handrail.cli.claims import marker
 from handrail.cli.exits import Exit, Refused
 from handrail.cli.masking import shown
+from handrail.cli.options import Json
+from handrail.cli.who import marker
 from handrail.model.paths import decode_key
 from handrail.workspace.claims.local import LocalClaims
 from handrail.workspace.git import Git, Repository, repository_of
@@ -37,11 +38,15 @@ class Left:
     uncommitted: int
 
 
-def worktrees(*, prune: bool, force: bool, as_json: bool) -> int:
-    """List them, or remove those that nobody works in and that are merged; forced, others, too.
+def worktrees(*, prune: bool = False, force: bool = False, as_json: Json = False) -> int:
+    """List the worktrees that steps have left, or remove those that are merged.
 
-    Raises:
-        Refused: forced, and not to remove any; this folder is in no repository.
+    Parameters
+    ----------
+    prune
+        Remove those that no step works in, and whose work is merged.
+    force
+        With --prune: also those whose work is not.
     """
     if force and not prune:
         raise Refused("--force", "says which worktrees are removed", "Add --prune.")

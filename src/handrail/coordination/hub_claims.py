@@ -18,12 +18,11 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Any, TypeVar
 
 import anyio
-import anyio.to_thread
 import msgspec
 
 from handrail.errors import ClaimDeadlock, ClaimsFailed, ClaimTimeout, MissingExtra
@@ -37,7 +36,7 @@ from handrail.ports.claims import (
     text_of,
 )
 from handrail.system.owners import host
-from handrail.system.running_loop import running_loop
+from handrail.workspace.claims.waiting import Awaited, in_thread
 
 T = TypeVar("T")
 
@@ -75,7 +74,7 @@ class HubClaims:
         asked = _Asked("handrail.acquire", _fields_of(request))
         try:
             with anyio.move_on_after(request.wait_s or None):
-                await _in_thread(lambda: link.ask(asked))
+                await in_thread(lambda: link.ask(asked))
                 await asked.answered(waiting)
             return link.hold(request, asked)
         except BaseException:
@@ -119,7 +118,7 @@ class HubClaims:
         with contextlib.suppress(ClaimsFailed):  # it ends with the connection
             for claim in self._link.held():
                 await self.release(claim)
-        await _in_thread(self._link.close)
+        await in_thread(self._link.close)
 
     async def _answer(self, kind: str, doing: str, **fields: Any) -> dict[str, Any]:
         """What the hub says to a question.
@@ -129,18 +128,13 @@ class HubClaims:
         """
         asked, link = _Asked(kind, fields), self._link
         try:
-            await _in_thread(lambda: link.ask(asked))
+            await in_thread(lambda: link.ask(asked))
             answer = await asked.answered()
         finally:
             link.drop(asked)
         if answer["type"] == "error":
             raise ClaimsFailed(link.url, doing, str(answer["payload"]).rstrip("."))
         return answer
-
-
-async def _in_thread(action: Callable[[], T]) -> T:
-    """What it returns; no other work keeps it from a thread."""
-    return await anyio.to_thread.run_sync(action, limiter=anyio.CapacityLimiter(1))
 
 
 def _fields_of(request: ClaimRequest) -> dict[str, Any]:
@@ -172,22 +166,16 @@ def _refused(
     return ClaimsFailed(url, f"claiming {what}", str(answer["payload"]).rstrip("."))
 
 
-class _Asked:
-    """A question to the hub, and its answer. Mutable; waited for in its event loop, told from any
-    thread.
-    """
+class _Asked(Awaited):
+    """A question to the hub, and its answer. Mutable."""
 
     _words = itertools.count(1)
 
     def __init__(self, kind: str, fields: dict[str, Any]) -> None:
+        super().__init__()
         self.word = f"{next(self._words)}-{secrets.token_hex(4)}"
         self.text = _text(kind, request=self.word, **fields)
         self.answer: dict[str, Any] | None = None
-        self.behind: tuple[Claimant, ...] = ()
-        self.error: Exception | None = None
-        self.since = time.monotonic()
-        self._loop = running_loop()
-        self._event = anyio.Event()
 
     async def answered(self, waiting: Waiting | None = None) -> dict[str, Any]:
         """The answer; ``waiting`` is called with who is in the way until then.
@@ -195,15 +183,8 @@ class _Asked:
         Raises:
             ClaimsFailed: there will be none.
         """
-        told: tuple[Claimant, ...] = ()
-        while self.answer is None:
-            if self.error is not None:
-                raise self.error
-            if waiting is not None and told != self.behind:
-                told = self.behind
-                waiting(told)
-            await self._event.wait()
-            self._event = anyio.Event()
+        await self.until(lambda: self.answer is not None, waiting)
+        assert self.answer is not None
         return self.answer
 
     def hear(self, message: dict[str, Any]) -> None:
@@ -213,13 +194,6 @@ class _Asked:
         else:
             self.answer = message
         self.wake()
-
-    def wake(self) -> None:
-        """Have it looked at again."""
-        self._loop.soon_from_anywhere(self._set)
-
-    def _set(self) -> None:
-        self._event.set()
 
 
 class _Link:

@@ -22,8 +22,8 @@ from handrail.model.work import Task
 from handrail.record.reading import ended, history_of, workflow_for
 
 
-class SteeredEngine(Engine):
-    """Drives runs, and steers them."""
+class Steering:
+    """The words by which a run is steered; whoever has them says how a message reaches the run."""
 
     async def pause(self, run_id: str, *, by: str | None = None) -> None:
         """Let no step of a run begin any more. What is at work goes on to its end, timers go on.
@@ -34,7 +34,7 @@ class SteeredEngine(Engine):
         Raises:
             RunNotFound: there is no such run. CannotSteer: it has ended.
         """
-        self._steer(run_id, ev.RunSteered("pause", by=by))
+        await self._steer(run_id, ev.RunSteered("pause", by=by))
 
     async def unpause(self, run_id: str, *, by: str | None = None) -> None:
         """Let a paused run go on; one that is suspended meanwhile goes on when it is resumed.
@@ -42,7 +42,7 @@ class SteeredEngine(Engine):
         Raises:
             RunNotFound: there is no such run. CannotSteer: it has ended.
         """
-        self._steer(run_id, ev.RunSteered("unpause", by=by))
+        await self._steer(run_id, ev.RunSteered("unpause", by=by))
 
     async def stop(self, run_id: str, *, by: str | None = None) -> None:
         """End the drive of a run, as Ctrl-C does in its process: what is at work is interrupted,
@@ -51,7 +51,7 @@ class SteeredEngine(Engine):
         Raises:
             RunNotFound: there is no such run. CannotSteer: it has ended.
         """
-        self._steer(run_id, ev.RunSteered("stop", by=by))
+        await self._steer(run_id, ev.RunSteered("stop", by=by))
 
     async def complete(self, run_id: str, path: str, output: Any, *, by: str | None = None) -> None:
         """End a step as succeeded, with this output: one that is at work, waits, has failed, or has
@@ -106,7 +106,27 @@ class SteeredEngine(Engine):
         if event.path:
             await self._steer_step(run_id, event)
         else:
-            self._steer(run_id, event)
+            await self._steer(run_id, event)
+
+    async def _steer(self, run_id: str, event: ev.RunSteered) -> None:
+        """Send what is meant for the whole run."""
+        raise NotImplementedError
+
+    async def _steer_step(self, run_id: str, event: ev.RunSteered) -> None:
+        """Send what is meant for the step at its path."""
+        raise NotImplementedError
+
+    pause_sync = sync_twin(pause)
+    unpause_sync = sync_twin(unpause)
+    stop_sync = sync_twin(stop)
+    complete_sync = sync_twin(complete)
+    skip_sync = sync_twin(skip)
+    retry_sync = sync_twin(retry)
+    guide_sync = sync_twin(guide)
+
+
+class SteeredEngine(Steering, Engine):
+    """Drives runs, and steers them."""
 
     async def edit_work(
         self,
@@ -144,7 +164,7 @@ class SteeredEngine(Engine):
             run = await self._gone_through(history, definition, self._parts.clock.now())
             self._post(run_id, check_edit(run, event, driven=False))
 
-    def _steer(self, run_id: str, event: ev.RunSteered) -> None:
+    async def _steer(self, run_id: str, event: ev.RunSteered) -> None:
         driver = self._users.drivers.get(run_id)
         if driver is not None:
             driver.steer(event)
@@ -176,13 +196,6 @@ class SteeredEngine(Engine):
                 refuse_unknown(run_id, definition, event.path)
             self._post(run_id, check_steering(run, event))
 
-    pause_sync = sync_twin(pause)
-    unpause_sync = sync_twin(unpause)
-    stop_sync = sync_twin(stop)
-    complete_sync = sync_twin(complete)
-    skip_sync = sync_twin(skip)
-    retry_sync = sync_twin(retry)
-    guide_sync = sync_twin(guide)
     edit_work_sync = sync_twin(edit_work)
 
 

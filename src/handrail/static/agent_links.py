@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from handrail.static.chain import Chain, StepName, argument
+from handrail.static.chain import CHILDREN, Chain, StepName
 from handrail.static.outline import (
     BranchNode,
     ExitNode,
@@ -27,20 +27,13 @@ from handrail.static.outline import (
     StepNode,
     TryNode,
     WithNode,
+    inside,
     outline_of,
 )
-from handrail.static.source import (
-    TOO_DEEP,
-    FunctionNode,
-    Source,
-    SourceUnavailable,
-    function_of,
-    parse_source,
-)
-from handrail.static.symbols import Symbols, symbols_of
+from handrail.static.source import FunctionNode, Source
+from handrail.static.symbols import Symbols, read_from
 
-_GIVEN_TO = {"agent": "agent", "generate": "generator", "subworkflow": "workflow"}
-_CHILDREN = frozenset({"subworkflow", "run_workflow"})
+_GIVEN = frozenset({"agent", "generate"}) | CHILDREN
 _SETTINGS = ("backend", "model", "options")
 _OUT = frozenset({"return", "raise", "break", "continue"})
 
@@ -70,15 +63,13 @@ def agent_links(source: Source, free: Iterable[str] = ()) -> tuple[Link, ...]:
     Raises:
         SourceUnavailable: the text does not parse, or has no such function.
     """
-    tree = parse_source(source)
-    function = function_of(source, tree)
-    try:
-        symbols = symbols_of(tree)
+
+    def links(function: FunctionNode, symbols: Symbols) -> tuple[Link, ...]:
         walk = _Walk(_Names(symbols, function, frozenset(free)))
         walk.block(outline_of(function, symbols).nodes, certain=True)
-    except RecursionError:
-        raise SourceUnavailable(source.name or source.filename, f"it is {TOO_DEEP}") from None
-    return tuple(walk.found)
+        return tuple(walk.found)
+
+    return read_from(source, links)
 
 
 # -- what names mean -------------------------------------------------------------------------------
@@ -202,11 +193,11 @@ class _Walk:
 
     def link(self, node: StepNode, chain: Chain, *, certain: bool) -> Link | None:
         call = chain.call
-        if chain.verb not in {*_GIVEN_TO, "run_workflow"} or call is None:
+        if chain.verb not in _GIVEN or call is None:
             return None
-        given = argument(call, 0, _GIVEN_TO.get(chain.verb, ""))
+        given = chain.subject
         said = {one.arg: one.value for one in call.keywords if one.arg and one.arg in _SETTINGS}
-        child = chain.verb in _CHILDREN
+        child = chain.verb in CHILDREN
         if given is None or (not child and any(one.arg is None for one in call.keywords)):
             return None
         settled = self.names.settled(given)
@@ -232,20 +223,14 @@ def _filtered(loop: str) -> bool:
 def _leaves(node: Node, kinds: frozenset[str]) -> bool:
     """True if control may leave in this node, in one of these ways, before its end."""
     match node:
-        case ExitNode(kind=kind):
-            return kind in kinds
-        case BranchNode(arms=arms):
-            inner: list[Node] = [one for arm in arms for one in arm.nodes]
-        case TryNode(nodes=nodes, handlers=handlers, orelse=orelse, final=final):
-            inner = [*nodes, *(one for arm in handlers for one in arm.nodes), *orelse, *final]
-        case WithNode(nodes=nodes):
-            inner = list(nodes)
-        case LoopNode(nodes=nodes, orelse=orelse):
-            kinds = kinds - {"break", "continue"}
-            inner = [*nodes, *orelse]
-        case HelperNode(nodes=nodes):
-            kinds = kinds & {"raise"}
-            inner = list(nodes or ())
         case StepNode():
             return False
-    return any(_leaves(one, kinds) for one in inner)
+        case ExitNode(kind=kind):
+            return kind in kinds
+        case LoopNode():
+            kinds = kinds - {"break", "continue"}
+        case HelperNode():
+            kinds = kinds & {"raise"}
+        case _:
+            pass
+    return any(_leaves(one, kinds) for one in inside(node))

@@ -4,33 +4,34 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from handrail.static.symbols import Symbols
 
-VERBS = frozenset(
-    {
-        "python",
-        "call",
-        "command",
-        "agent",
-        "generate",
-        "validate",
-        "subworkflow",
-        "run_workflow",
-        "branch",
-        "parallel",
-        "for_each",
-        "holding",
-        "worktree",
-        "race",
-        "work",
-        "ask",
-        "wait_for",
-        "sleep",
-    }
-)
+VERBS: Mapping[str, str | None] = {
+    "call": "",
+    "python": "action",
+    "command": "argv",
+    "agent": "agent",
+    "generate": "generator",
+    "validate": "stages",
+    "subworkflow": "workflow",
+    "run_workflow": "",
+    "branch": None,
+    "parallel": None,
+    "race": None,
+    "worktree": None,
+    "for_each": "items",
+    "work": "tasks",
+    "holding": "what",
+    "ask": "question",
+    "wait_for": "signal",
+    "sleep": "seconds_or_timedelta_or_datetime",
+}
+"""The first argument of each verb that acts on something; "": it is given by place alone."""
+CHILDREN = frozenset({"subworkflow", "run_workflow"})
+"""Verbs that run a workflow."""
 MODIFIERS = frozenset(
     {
         "when",
@@ -90,6 +91,12 @@ class Chain:
         """The expression of the step's name."""
         return argument(self.origin, 0, "name")
 
+    @property
+    def subject(self) -> ast.expr | None:
+        """The expression of what its verb acts on."""
+        name = VERBS.get(self.verb)
+        return None if name is None else argument(self.call, 0, name)
+
     def modifier(self, name: str) -> ast.Call | None:
         """The call of a modifier, if the step has it."""
         return next((call for modifier, call in self.modifiers if modifier == name), None)
@@ -139,6 +146,15 @@ def _continued(
         return None
     known = [(first.verb, first.call)] if first.call is not None else []
     return _chain(first.origin, [*known, *first.modifiers, *calls])
+
+
+def calls_of(verbs: Collection[str], symbols: Symbols) -> Iterator[tuple[ast.Call, Chain]]:
+    """Each call of one of these verbs in a text, with the step that it is a part of."""
+    for node in ast.walk(symbols.tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            chain = read_chain(node, symbols) if node.func.attr in verbs else None
+            if chain is not None and chain.call is node:
+                yield node, chain
 
 
 def argument(call: ast.Call | None, index: int, keyword: str = "") -> ast.expr | None:

@@ -6,29 +6,12 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from handrail.static.chain import Chain, StepName, argument
-from handrail.static.outline import (
-    BranchNode,
-    ExitNode,
-    HelperNode,
-    LoopNode,
-    Node,
-    StepNode,
-    TryNode,
-    WithNode,
-    outline_of,
-)
-from handrail.static.source import (
-    TOO_DEEP,
-    Source,
-    SourceUnavailable,
-    function_of,
-    parse_source,
-)
-from handrail.static.symbols import symbols_of
+from handrail.static.chain import CHILDREN, Chain, StepName, argument
+from handrail.static.outline import Node, StepNode, inside, outline_of
+from handrail.static.source import FunctionNode, Source
+from handrail.static.symbols import Symbols, read_from
 
 _ACTIONS = {"call": "action", "python": "action", "generate": "generator"}
-_CHILDREN = frozenset({"subworkflow", "run_workflow"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,18 +35,16 @@ def code_given(source: Source) -> tuple[Given, ...]:
     Raises:
         SourceUnavailable: the text does not parse, or has no such function.
     """
-    tree = parse_source(source)
-    function = function_of(source, tree)
-    try:
-        nodes = outline_of(function, symbols_of(tree)).nodes
-        own = {
-            node.name
-            for node in ast.walk(function)
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node is not function
-        }
-        return tuple(_with_local(one, own) for one in _of_nodes(nodes))
-    except RecursionError:
-        raise SourceUnavailable(source.name or source.filename, f"it is {TOO_DEEP}") from None
+    return read_from(source, _given)
+
+
+def _given(function: FunctionNode, symbols: Symbols) -> tuple[Given, ...]:
+    own = {
+        node.name
+        for node in ast.walk(function)
+        if isinstance(node, FunctionNode) and node is not function
+    }
+    return tuple(_with_local(one, own) for one in _of_nodes(outline_of(function, symbols).nodes))
 
 
 def _with_local(one: Given, own: set[str]) -> Given:
@@ -75,26 +56,7 @@ def _of_nodes(nodes: Iterable[Node]) -> Iterator[Given]:
     for node in nodes:
         if isinstance(node, StepNode) and node.chain is not None:
             yield from _of_chain(node, node.chain)
-        yield from _of_nodes(_inside(node))
-
-
-def _inside(node: Node) -> Iterable[Node]:
-    match node:
-        case StepNode(parts=parts):
-            return [one for part in parts for one in part.nodes]
-        case HelperNode(nodes=nodes):
-            return nodes or ()
-        case LoopNode():
-            return (*node.test, *node.nodes, *node.orelse)
-        case TryNode():
-            handled = [one for arm in node.handlers for one in arm.nodes]
-            return [*node.nodes, *handled, *node.orelse, *node.final]
-        case WithNode(nodes=nodes):
-            return nodes
-        case BranchNode(arms=arms):
-            return [one for arm in arms for one in arm.nodes]
-        case ExitNode():
-            return ()
+        yield from _of_nodes(inside(node))
 
 
 def _of_chain(node: StepNode, chain: Chain) -> Iterator[Given]:
@@ -102,11 +64,10 @@ def _of_chain(node: StepNode, chain: Chain) -> Iterator[Given]:
         if expression is not None:
             yield Given(node.name, node.line, part, expression, child)
 
-    if chain.verb in _CHILDREN:
-        yield from given("workflow", argument(chain.call, 0, "workflow"), child=True)
-    part = _ACTIONS.get(chain.verb)
-    if part is not None:
-        yield from given(part, argument(chain.call, 0, part))
+    if chain.verb in CHILDREN:
+        yield from given("workflow", chain.subject, child=True)
+    elif chain.verb in _ACTIONS:
+        yield from given(_ACTIONS[chain.verb], chain.subject)
     if chain.verb == "call" and chain.call is not None:
         for index, one in enumerate(chain.call.args[1:]):
             yield from given(f"args[{index}]", one if isinstance(one, ast.Lambda) else None)

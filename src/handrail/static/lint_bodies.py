@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from handrail.static.chain import shown
 from handrail.static.lint_steps import Mistake, Place, mistake
-from handrail.static.symbols import own_nodes
+from handrail.static.symbols import SCOPES, own_nodes
 
 _CLOCK = (
     "time.time time.time_ns time.monotonic time.monotonic_ns time.perf_counter "
@@ -139,7 +139,6 @@ def _environment(place: Place, node: ast.Attribute | ast.Name) -> Iterator[Mista
 
 _CANCELLATION = {"BaseException", "RunCancelled", "GeneratorExit"}
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
-_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 
 
 def unwinding_mistakes(place: Place) -> Iterator[Mistake]:
@@ -210,7 +209,7 @@ def _leaves(body: Sequence[ast.stmt], *, in_loop: bool) -> Iterator[Mistake]:
                 yield _leaving(node, "break")
             case ast.Continue() if not in_loop:
                 yield _leaving(node, "continue")
-            case _ if isinstance(node, _SCOPES):
+            case _ if isinstance(node, SCOPES):
                 pass
             case _:
                 loop = in_loop or isinstance(node, _LOOPS)

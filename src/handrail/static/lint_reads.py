@@ -12,7 +12,7 @@ import ast
 from collections.abc import Iterable, Iterator, Sequence
 
 from handrail.errors import did_you_mean
-from handrail.static.chain import BODIES, StepName, argument, read_chain
+from handrail.static.chain import BODIES, StepName, argument, calls_of, read_chain
 from handrail.static.lint_steps import Mistake, Place, handed_over, mistake
 from handrail.static.may_run import is_whole, steps_of
 from handrail.static.outline import outline_of
@@ -177,11 +177,8 @@ def stage_mistakes(symbols: Symbols, configured: Iterable[str]) -> Iterator[Mist
     Another executor may have more, so a name that is close to none is let pass.
     """
     known = [*configured, *_stages_of_executors(symbols)]
-    for node in ast.walk(symbols.tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            chain = read_chain(node, symbols) if node.func.attr == "validate" else None
-            for stage in _stages(node) or () if chain is not None and chain.call is node else ():
-                near = did_you_mean([stage], known) if stage not in known else ""
-                if near:
-                    message = f"no stage is named {stage!r}"
-                    yield mistake("HR110", node, message, near.strip())
+    for call, _ in calls_of({"validate"}, symbols):
+        for stage in _stages(call) or ():
+            near = did_you_mean([stage], known) if stage not in known else ""
+            if near:
+                yield mistake("HR110", call, f"no stage is named {stage!r}", near.strip())

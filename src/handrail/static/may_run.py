@@ -8,17 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from handrail.static.chain import StepName
-from handrail.static.outline import (
-    BranchNode,
-    ExitNode,
-    HelperNode,
-    LoopNode,
-    Node,
-    StepNode,
-    TryNode,
-    WithNode,
-    outline,
-)
+from handrail.static.outline import HelperNode, Node, StepNode, inside, outline
 from handrail.static.source import Source
 
 _KEY = StepName("{key}", ("", ""))
@@ -76,12 +66,9 @@ def is_whole(nodes: Iterable[Node]) -> bool:
     for node in nodes:
         if isinstance(node, HelperNode) and node.nodes is None:
             return False
-        inside: Iterable[Node] = within(node)
-        if isinstance(node, StepNode):
-            if node.name.fixed == ("", ""):
-                return False
-            inside = [below for part in node.parts for below in part.nodes]
-        if not is_whole(inside):
+        if isinstance(node, StepNode) and node.name.fixed == ("", ""):
+            return False
+        if not is_whole(inside(node)):
             return False
     return True
 
@@ -91,7 +78,7 @@ def _steps(nodes: Iterable[Node], path: tuple[StepName, ...]) -> Iterator[Possib
         if isinstance(node, StepNode):
             yield from _step(node, path)
         else:
-            yield from _steps(within(node), path)
+            yield from _steps(inside(node), path)
 
 
 def _step(node: StepNode, path: tuple[StepName, ...]) -> Iterator[PossibleStep]:
@@ -103,24 +90,3 @@ def _step(node: StepNode, path: tuple[StepName, ...]) -> Iterator[PossibleStep]:
         if part.role == "body" and node.verb not in _ENTERED_ONCE:
             between = (_KEY,)
         yield from _steps(part.nodes, (*own, *between))
-
-
-def within(node: Node) -> Iterator[Node]:
-    """The nodes directly inside one that is no step, in the order of the source."""
-    match node:
-        case BranchNode(arms=arms):
-            for arm in arms:
-                yield from arm.nodes
-        case LoopNode(test=test, nodes=nodes, orelse=orelse):
-            yield from (*test, *nodes, *orelse)
-        case TryNode(nodes=nodes, handlers=handlers, orelse=orelse, final=final):
-            yield from nodes
-            for handler in handlers:
-                yield from handler.nodes
-            yield from (*orelse, *final)
-        case WithNode(nodes=nodes):
-            yield from nodes
-        case HelperNode(nodes=inner):
-            yield from inner or ()
-        case StepNode() | ExitNode():
-            pass

@@ -313,18 +313,19 @@ class _Drawing:
             nodes = tuple(one for part in parts for one in part.nodes)
             title = ", ".join(filter(None, _lines(node) if node.detail else (node.name.text,)))
             ends = self.helper(HelperNode(title, nodes, node.line, node.column), ports)
-            for part in node.parts:
-                if part.role == "fallback":
-                    error = [replace(end, label="on error", dashed=True) for end in ends]
-                    ends = ends + self.run(part.nodes, error)
-            return ends
+            return self.fallbacks(
+                node, ends, [replace(end, label="on error", dashed=True) for end in ends]
+            )
         elif node.verb == "branch":
             name, ends = self.choice(node, parts, ports)
         else:
             name, ends = self.leaf(node, parts, ports)
+        return self.fallbacks(node, ends, [Port(name, "on error", dashed=True)])
+
+    def fallbacks(self, node: StepNode, ends: Ports, errors: Ports) -> Ports:
         for part in node.parts:
             if part.role == "fallback":
-                ends = ends + self.run(part.nodes, [Port(name, "on error", dashed=True)])
+                ends = ends + self.run(part.nodes, errors)
         return ends
 
     def leaf(self, node: StepNode, parts: list[Part], ports: Ports) -> tuple[str, Ports]:

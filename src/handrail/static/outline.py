@@ -12,20 +12,12 @@ import ast
 import copy
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias, assert_never
 
 from handrail.static.chain import BODIES, Chain, StepName, argument, name_of, read_chain, shown
 from handrail.static.facts import Asked, asked_by, names_in
-from handrail.static.source import (
-    TOO_DEEP,
-    FunctionNode,
-    Source,
-    SourceUnavailable,
-    function_of,
-    parse_source,
-    source_of,
-)
-from handrail.static.symbols import Region, Symbols, is_generator, symbols_of
+from handrail.static.source import FunctionNode, Source, SourceUnavailable, source_of
+from handrail.static.symbols import Region, Symbols, is_generator, read_from
 from handrail.static.wording import detail_of, modifiers_of
 
 
@@ -165,6 +157,30 @@ class Outline:
     line: int
 
 
+def inside(node: Node) -> Iterator[Node]:
+    """The nodes directly inside one, in the order of the source; of a step those of its parts."""
+    blocks: Iterable[tuple[Node, ...]]
+    match node:
+        case StepNode(parts=parts):
+            blocks = (part.nodes for part in parts)
+        case HelperNode(nodes=nodes):
+            blocks = (nodes or (),)
+        case BranchNode(arms=arms):
+            blocks = (arm.nodes for arm in arms)
+        case LoopNode(test=test, nodes=nodes, orelse=orelse):
+            blocks = (test, nodes, orelse)
+        case TryNode(nodes=nodes, handlers=handlers, orelse=orelse, final=final):
+            blocks = (nodes, *(one.nodes for one in handlers), orelse, final)
+        case WithNode(nodes=nodes):
+            blocks = (nodes,)
+        case ExitNode():
+            blocks = ()
+        case _:
+            assert_never(node)
+    for block in blocks:
+        yield from block
+
+
 def matters(nodes: Iterable[Node]) -> bool:
     """True if a loop with this body does more than go round and stop."""
     return any(_does_something(node) for node in nodes)
@@ -174,15 +190,10 @@ def _does_something(node: Node) -> bool:
     match node:
         case ExitNode(kind=kind):
             return kind in {"return", "raise"}
-        case BranchNode(arms=arms):
-            return any(matters(arm.nodes) for arm in arms)
-        case TryNode(nodes=nodes, handlers=handlers, orelse=orelse, final=final):
-            inner = [one for handler in handlers for one in handler.nodes]
-            return matters((*nodes, *inner, *orelse, *final))
-        case WithNode(nodes=nodes):
-            return matters(nodes)
         case StepNode() | HelperNode() | LoopNode():
             return True
+        case _:
+            return matters(inside(node))
 
 
 class Reads(Protocol):
@@ -294,11 +305,7 @@ def outline(source: Source) -> Outline:
     Raises:
         SourceUnavailable: the text does not parse, or has no such function.
     """
-    tree = parse_source(source)
-    try:
-        return outline_of(function_of(source, tree), symbols_of(tree))
-    except RecursionError:
-        raise SourceUnavailable(source.name or source.filename, f"it is {TOO_DEEP}") from None
+    return read_from(source, outline_of)
 
 
 def outline_of(function: FunctionNode, symbols: Symbols) -> Outline:

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import TypeAlias, cast
+from typing import TypeAlias, TypeVar, cast
 
-from handrail.static.source import FunctionNode, functions_in
+from handrail.static.source import (
+    TOO_DEEP,
+    FunctionNode,
+    Source,
+    SourceUnavailable,
+    function_of,
+    functions_in,
+    parse_source,
+)
 
+T = TypeVar("T")
 Region: TypeAlias = FunctionNode | ast.Lambda
-_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 
 
 def own_nodes(region: ast.AST) -> Iterator[ast.AST]:
@@ -29,7 +38,7 @@ def own_nodes(region: ast.AST) -> Iterator[ast.AST]:
     while waiting:
         node = waiting.pop()
         yield node
-        if not isinstance(node, _SCOPES):
+        if not isinstance(node, SCOPES):
             waiting += list(ast.iter_child_nodes(node))[::-1]
 
 
@@ -168,9 +177,23 @@ class Symbols:
         for one in self.around(node):
             if isinstance(one, ast.For | ast.AsyncFor | ast.While):
                 return one
-            if isinstance(one, _SCOPES):
+            if isinstance(one, SCOPES):
                 return None
         return None
+
+
+def read_from(source: Source, read: Callable[[FunctionNode, Symbols], T]) -> T:
+    """What is read of the function that a source means, and of the names of its text.
+
+    Raises:
+        SourceUnavailable: the text does not parse, or has no such function.
+    """
+    tree = parse_source(source)
+    function = function_of(source, tree)
+    try:
+        return read(function, symbols_of(tree))
+    except RecursionError:
+        raise SourceUnavailable(source.name or source.filename, f"it is {TOO_DEEP}") from None
 
 
 def symbols_of(tree: ast.Module) -> Symbols:

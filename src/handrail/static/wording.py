@@ -10,28 +10,30 @@ from handrail.static.symbols import Symbols
 
 def detail_of(chain: Chain, symbols: Symbols) -> str:
     """What the verb acts on: an action, a command line, a question."""
-    call = chain.call
+    call, subject = chain.call, chain.subject
     match chain.verb:
         case "call" | "python":
-            return _action(argument(call, 0, "action"))
-        case "agent":
-            return _agent(argument(call, 0, "agent"), symbols)
-        case "generate":
-            return _agent(argument(call, 0, "generator"), symbols)
+            return _action(subject)
+        case "agent" | "generate":
+            return _agent(subject, symbols)
         case "command":
-            return _command(argument(call, 0, "argv"), symbols)
+            return _command(subject, symbols)
         case "validate":
-            return _stages(argument(call, 0, "stages"), symbols)
-        case "subworkflow" | "run_workflow":
-            return _source(argument(call, 0, "workflow"))
+            return _stages(subject, symbols)
+        case "subworkflow" | "run_workflow" | "sleep":
+            return _source(subject)
         case "ask":
-            return _question(call, symbols)
+            return _question(call, subject, symbols)
         case "wait_for":
-            return _text(argument(call, 0, "signal"), symbols)
-        case "sleep":
-            return _source(argument(call, 0, "seconds_or_timedelta_or_datetime"))
-        case "for_each" | "work" | "holding" | "worktree":
-            return _around_body(chain, symbols)
+            return _text(subject, symbols)
+        case "for_each":
+            return ", ".join([_source(subject), *_group(call)])
+        case "work":
+            return ", ".join([_source(subject), *_group(call), *_bounds(call)])
+        case "holding":
+            return _held(subject)
+        case "worktree":
+            return _text(argument(call, 99, "merge"), symbols)
         case _:
             return ", ".join(_group(call))
 
@@ -110,8 +112,8 @@ def _stages(node: ast.expr | None, symbols: Symbols) -> str:
             return _source(node)
 
 
-def _question(call: ast.Call | None, symbols: Symbols) -> str:
-    question = _text(argument(call, 0, "question"), symbols)
+def _question(call: ast.Call | None, asked: ast.expr | None, symbols: Symbols) -> str:
+    question = _text(asked, symbols)
     choices = argument(call, 99, "choices")
     match choices:
         case ast.List(elts=parts) | ast.Tuple(elts=parts):
@@ -119,20 +121,6 @@ def _question(call: ast.Call | None, symbols: Symbols) -> str:
             return f"{question} ({shorten(listed)})"
         case _:
             return question
-
-
-def _around_body(chain: Chain, symbols: Symbols) -> str:
-    """What a verb with a body does besides: over which items, holding what, how it is merged."""
-    call = chain.call
-    match chain.verb:
-        case "for_each":
-            return ", ".join([_source(argument(call, 0, "items")), *_group(call)])
-        case "work":
-            return ", ".join([_source(argument(call, 0, "tasks")), *_group(call), *_bounds(call)])
-        case "holding":
-            return _held(argument(call, 0, "what"))
-        case _:
-            return _text(argument(call, 99, "merge"), symbols)
 
 
 def _held(node: ast.expr | None) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import time
-from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Generator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, TypeVar, cast
 
@@ -377,12 +378,8 @@ class Cluster:
         await self._signal(run_id, DRIVE, raw(how))
 
     async def _signal(self, run_id: str, name: str, value: RawValue) -> None:
-        try:
+        with _found(run_id):
             await self._reached(self._handle(run_id).signal(name, value))
-        except RPCError as error:
-            if error.status is not RPCStatusCode.NOT_FOUND:
-                raise
-            raise RunNotFound(run_id) from None
 
     async def refuse(self, run_id: str, path: str, error: BaseException) -> None:
         """Tell a run that whoever was to answer a question could not.
@@ -402,7 +399,8 @@ class Cluster:
         handle = self._handle(run_id)
         asked = cast("Any", handle).execute_update(MESSAGE, raw(row), result_type=RawValue)
         try:
-            answer: RawValue = await asyncio.wait_for(self._if_served(asked), PATIENCE_S)
+            with _found(run_id):
+                answer: RawValue = await asyncio.wait_for(self._if_served(asked), PATIENCE_S)
         except WorkflowUpdateFailedError as error:
             cause = error.cause
             if isinstance(cause, ApplicationError) and cause.details:
@@ -411,10 +409,6 @@ class Cluster:
         except (TimeoutError, WorkflowUpdateRPCTimeoutOrCancelledError) as error:
             why = await self._why_nobody(error)
             raise NoWorker(run_id, self.task_queue, why) from None
-        except RPCError as error:
-            if error.status is not RPCStatusCode.NOT_FOUND:
-                raise
-            raise RunNotFound(run_id) from None
         found: Row = read(answer, Row)
         return found
 
@@ -437,6 +431,21 @@ class Cluster:
             if "amespace" in str(error) and error.status is RPCStatusCode.NOT_FOUND:
                 raise ClusterUnreachable(self.address, said_of(error)) from None
             raise
+
+
+@contextlib.contextmanager
+def _found(run_id: str) -> Generator[None]:
+    """Say of a run that is asked for that there is none, or that it has ended.
+
+    Raises:
+        RunNotFound: that.
+    """
+    try:
+        yield
+    except RPCError as error:
+        if error.status is not RPCStatusCode.NOT_FOUND:
+            raise
+        raise RunNotFound(run_id) from None
 
 
 async def _standing(

@@ -239,7 +239,7 @@ class RunHost:
             text = self._sealed(self._crossing.write_rollback(rollback), path)
         except (NotPortable, TooLarge) as error:
             if self._start.local and isinstance(error, NotPortable):
-                self._here(path, "rollback", partial(self._undo_here, rollback))
+                self._here(path, "rollback", partial(self._perform_here, rollback))
             else:
                 self.conductor.undone(path, undone(path, error))
                 self.changed = True
@@ -636,15 +636,10 @@ class RunHost:
 
         self._local(path, kind, work, told, _LONG)
 
-    async def _perform_here(self, attempt: cmd.Perform) -> bytes:
+    async def _perform_here(self, command: cmd.Perform | cmd.Undo) -> bytes:
         from handrail.temporal.performing import perform_here
 
-        return await perform_here(self._serving, self._ends, attempt)
-
-    async def _undo_here(self, rollback: cmd.Undo) -> bytes:
-        from handrail.temporal.performing import undo_here
-
-        return await undo_here(self._serving, self._ends, rollback)
+        return await perform_here(self._serving, self._ends, command)
 
 
 class _Shown:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextvars import copy_context
 from dataclasses import replace
 from datetime import timedelta
@@ -31,7 +31,12 @@ from handrail.engine.current import CURRENT, Contexts, Current
 from handrail.engine.perform import Performer
 from handrail.engine.portable import Crossing, left_s
 from handrail.engine.replacements import Replacements
-from handrail.errors import CodeNotFound, StepIsPoisonous, StepWasInterrupted
+from handrail.errors import (
+    CancelledFromWithin,
+    CodeNotFound,
+    StepIsPoisonous,
+    StepWasInterrupted,
+)
 from handrail.model import events as ev
 from handrail.model.launch import Launch
 from handrail.secrets.masking import Mask
@@ -152,7 +157,8 @@ class Attempt:
         if self._info.attempt > 1:  # what a killed worker left here would work beside this
             await asyncio.to_thread(kill_marked, f"{self._mark()}/{command.path}")
         if isinstance(command, cmd.Undo):
-            return self._told(await self._at_work(command, self._undoing(command)), command)
+            work = _undoing(self._serving, self._contexts(), command)
+            return self._told(await self._at_work(command, work), command)
         refused = self._must_not_run(command)
         if refused is not None:
             return self._told(refused, command)
@@ -200,12 +206,9 @@ class Attempt:
 
     async def _at_work(self, command: Perform | cmd.Undo, work: Awaitable[Any]) -> Outcome:
         """What the work comes to, within its time, while the server hears that it goes on."""
-        context = copy_context()
-        current = self._current(command)
-        context.run(CURRENT.set, current)
-        loop = asyncio.get_running_loop()
-        task = loop.create_task(_guarded(work), context=context)
-        beating = loop.create_task(self._beating())
+        current = _current(self._serving, self._ends.run_id, command)
+        task = _begun(work, current)
+        beating = asyncio.create_task(self._beating())
         try:
             done, _ = await asyncio.wait({task}, timeout=left_s(self._text))
             if not done:
@@ -216,20 +219,7 @@ class Attempt:
             return self._cancelled(command.path, abandoned=abandoned)
         finally:
             beating.cancel()
-        return self._outcome(command, task)
-
-    def _outcome(self, command: Perform | cmd.Undo, task: asyncio.Task[Outcome]) -> Outcome:
-        if task.cancelled():
-            from handrail.errors import CancelledFromWithin
-
-            error: BaseException = CancelledFromWithin(command.path)
-        elif (raised := task.exception()) is not None:
-            error = raised
-        else:
-            return task.result()
-        if isinstance(command, cmd.Undo):
-            return undone(command.path, error)
-        return failed(command, error)
+        return _outcome(command, task)
 
     async def _left(self, task: asyncio.Task[Any], current: Current) -> bool:
         """Cancel the work, and wait for its end; True if it is left behind."""
@@ -270,44 +260,14 @@ class Attempt:
     # -- the work -------------------------------------------------------------------------------
 
     def _contexts(self) -> Contexts:
-        parts = self._serving.parts
-        return Contexts(self._ends.run_id, parts.services, parts.config, self._mark())
+        return _contexts(self._serving, self._ends.run_id, self._mark())
 
     def _mark(self) -> str:
         return f"{self._ends.run_id}@{self._info.workflow_run_id}"
 
-    def _current(self, command: Perform | cmd.Undo) -> Current:
-        parts = self._serving.parts
-        attempt, interrupted = 1, False
-        if isinstance(command, Perform):
-            attempt, interrupted = command.attempt, command.interrupted
-        return Current(
-            self._ends.run_id,
-            command.path,
-            attempt,
-            interrupted,
-            services=parts.services,
-            config=parts.config,
-            mask=Mask(self._serving.secrets),
-        )
-
     async def _performing(self, command: Perform) -> Any:
-        parts = self._serving.parts
-        self._performer = performer = Performer(
-            self._contexts(),
-            Replacements(parts.agents),
-            parts.clock,
-            self._tell,
-            parts.agent_defaults,
-            None,
-            parts.around,
-        )
+        self._performer = performer = _performer(self._serving, self._contexts(), self._tell)
         return await performer.perform(command, CURRENT.get())
-
-    async def _undoing(self, command: cmd.Undo) -> Any:
-        evaluator = Evaluator(self._contexts(), self._serving.parts.stages, None)
-        await evaluator.undo(command, CURRENT.get())
-        return undone(command.path)
 
     def _tell(self, notice: ev.Notice) -> None:
         if isinstance(notice, _RECORDED):
@@ -323,13 +283,7 @@ class Attempt:
     # -- its end --------------------------------------------------------------------------------
 
     def _told(self, end: Outcome, command: Perform | cmd.Undo) -> tuple[bytes, str]:
-        if isinstance(end, End):
-            said = end
-        elif isinstance(end, ev.RollbackCompleted) or isinstance(command, cmd.Undo):
-            assert isinstance(end, ev.RollbackCompleted)
-            said = End(self._ends.row(end))
-        else:
-            said = self._ends.written(end, command.step)
+        said = _written(self._ends, command, end)
         said.notices = self._beat.notices
         said.queue = self._serving.home
         data = msgspec.json.encode(said)
@@ -358,6 +312,76 @@ def _said(data: bytes, failure: str) -> RawValue:
             category=ApplicationErrorCategory.BENIGN,
         )
     return raw_json(data)
+
+
+def _contexts(serving: Serving, run_id: str, mark: str) -> Contexts:
+    return Contexts(run_id, serving.parts.services, serving.parts.config, mark)
+
+
+def _current(serving: Serving, run_id: str, command: Perform | cmd.Undo) -> Current:
+    """What the user's code asks of the step that it is in."""
+    attempt, interrupted = 1, False
+    if isinstance(command, Perform):
+        attempt, interrupted = command.attempt, command.interrupted
+    return Current(
+        run_id,
+        command.path,
+        attempt,
+        interrupted,
+        services=serving.parts.services,
+        config=serving.parts.config,
+        mask=Mask(serving.secrets),
+    )
+
+
+def _performer(
+    serving: Serving, contexts: Contexts, tell: Callable[[ev.Notice], None]
+) -> Performer:
+    parts = serving.parts
+    return Performer(
+        contexts,
+        Replacements(parts.agents),
+        parts.clock,
+        tell,
+        parts.agent_defaults,
+        None,
+        parts.around,
+    )
+
+
+def _begun(work: Awaitable[Any], current: Current) -> asyncio.Task[Any]:
+    """The work in a task, in whose context ``current`` is what it is asked for."""
+    context = copy_context()
+    context.run(CURRENT.set, current)
+    return asyncio.get_running_loop().create_task(_guarded(work), context=context)
+
+
+async def _undoing(serving: Serving, contexts: Contexts, rollback: cmd.Undo) -> Any:
+    await Evaluator(contexts, serving.parts.stages, None).undo(rollback, CURRENT.get())
+    return undone(rollback.path)
+
+
+def _outcome(command: Perform | cmd.Undo, task: asyncio.Task[Outcome]) -> Outcome:
+    """What the work came to, also if it raised, or cancelled itself."""
+    if task.cancelled():
+        error: BaseException = CancelledFromWithin(command.path)
+    elif (raised := task.exception()) is not None:
+        error = raised
+    else:
+        return task.result()
+    if isinstance(command, cmd.Undo):
+        return undone(command.path, error)
+    return failed(command, error)
+
+
+def _written(ends: Ends, command: Perform | cmd.Undo, end: Outcome) -> End:
+    """An end as data."""
+    if isinstance(end, End):
+        return end
+    if isinstance(end, ev.RollbackCompleted) or isinstance(command, cmd.Undo):
+        assert isinstance(end, ev.RollbackCompleted)
+        return End(ends.row(end))
+    return ends.written(end, command.step)
 
 
 async def _guarded(work: Awaitable[Any]) -> Any:
@@ -399,41 +423,25 @@ def home_queue(queue: str) -> str:
 # -- where the workflow's code runs ----------------------------------------------------------------
 
 
-async def perform_here(serving: Serving, ends: Ends, command: Perform) -> bytes:
-    """The end of an attempt that cannot leave this process, as data."""
-    parts = serving.parts
+async def perform_here(serving: Serving, ends: Ends, command: Perform | cmd.Undo) -> bytes:
+    """The end of an attempt, or of a rollback, that cannot leave this process, as data."""
     notices: list[Any] = []
 
     def tell(notice: ev.Notice) -> None:
         if isinstance(notice, _RECORDED):
             notices.append(ends.row(notice))
 
-    contexts = Contexts(ends.run_id, parts.services, parts.config, ends.run_id)
-    performer = Performer(
-        contexts,
-        Replacements(parts.agents),
-        parts.clock,
-        tell,
-        parts.agent_defaults,
-        None,
-        parts.around,
-    )
-    current = Current(
-        ends.run_id,
-        command.path,
-        command.attempt,
-        command.interrupted,
-        services=parts.services,
-        config=parts.config,
-        mask=Mask(serving.secrets),
-    )
-    context = copy_context()
-    context.run(CURRENT.set, current)
-    command = msgspec.structs.replace(command, started_at=parts.clock.now())
-    task = asyncio.get_running_loop().create_task(
-        _guarded(performer.perform(command, current)), context=context
-    )
-    left = command.step.modifiers.timeout_s
+    contexts = _contexts(serving, ends.run_id, ends.run_id)
+    current = _current(serving, ends.run_id, command)
+    work: Awaitable[Any]
+    left: float | None
+    if isinstance(command, cmd.Undo):
+        left, work = command.rollback.timeout_s, _undoing(serving, contexts, command)
+    else:
+        command = msgspec.structs.replace(command, started_at=serving.parts.clock.now())
+        left = command.step.modifiers.timeout_s
+        work = _performer(serving, contexts, tell).perform(command, current)
+    task = _begun(work, current)
     try:
         done, _ = await asyncio.wait({task}, timeout=left)
     except asyncio.CancelledError:
@@ -445,27 +453,6 @@ async def perform_here(serving: Serving, ends: Ends, command: Perform) -> bytes:
         task.cancel()
         await asyncio.wait({task}, timeout=ABANDON_AFTER_S)
         return msgspec.json.encode(End(overdue=True, notices=notices))
-    error = task.exception()
-    made = task.result() if error is None else failed(command, error)
-    end = ends.written(made, command.step)
+    end = _written(ends, command, _outcome(command, task))
     end.notices = notices
     return msgspec.json.encode(end)
-
-
-async def undo_here(serving: Serving, ends: Ends, command: cmd.Undo) -> bytes:
-    """The end of a rollback that cannot leave this process, as data."""
-    parts = serving.parts
-    contexts = Contexts(ends.run_id, parts.services, parts.config, ends.run_id)
-    current = Current(ends.run_id, command.path, 1, services=parts.services, config=parts.config)
-    token = CURRENT.set(current)
-    error: BaseException | None = None
-    try:
-        async with asyncio.timeout(command.rollback.timeout_s):
-            await Evaluator(contexts, parts.stages, None).undo(command, current)
-    except TimeoutError:
-        return msgspec.json.encode(End(overdue=True))
-    except Exception as raised:  # noqa: BLE001  # the user's rollback
-        error = raised
-    finally:
-        CURRENT.reset(token)
-    return msgspec.json.encode(End(ends.row(undone(command.path, error))))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from handrail.core.steering import guidance
 from handrail.engine.outside import sync_twin
 from handrail.engine.parts import check_paths
+from handrail.engine.steering import Steering
 from handrail.errors import CannotSteer, RunNotFound
 from handrail.model import events as ev
 from handrail.record.inbox import gate_in
@@ -14,8 +14,10 @@ from handrail.record.reading import ended
 from handrail.temporal.caller import Caller
 
 
-class ReachesRuns:
-    """Reaches runs that are driven, wait, or are held, from any process."""
+class ReachesRuns(Steering):
+    """Reaches runs that are driven, wait, or are held, from any process. Where a message may be
+    refused, a worker decides: ``NoWorker`` is raised if nobody answers for the run.
+    """
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
@@ -42,65 +44,11 @@ class ReachesRuns:
         """
         await self.ask(run_id, ev.SignalReceived(name, payload, by))
 
-    async def pause(self, run_id: str, *, by: str | None = None) -> None:
-        """Let no step of a run begin any more, until ``unpause``.
-
-        Raises:
-            RunNotFound: there is no such run. CannotSteer: it has ended.
-        """
-        await self.tell(run_id, ev.RunSteered("pause", by=by))
-
-    async def unpause(self, run_id: str, *, by: str | None = None) -> None:
-        """Let a paused run go on.
-
-        Raises:
-            RunNotFound: there is no such run. CannotSteer: it has ended.
-        """
-        await self.tell(run_id, ev.RunSteered("unpause", by=by))
-
-    async def stop(self, run_id: str, *, by: str | None = None) -> None:
-        """End the drive of a run: what is at work is interrupted, and ``resume`` goes on.
-
-        Raises:
-            RunNotFound: there is no such run. CannotSteer: it has ended.
-        """
-        await self.tell(run_id, ev.RunSteered("stop", by=by))
-
-    async def complete(self, run_id: str, path: str, output: Any, *, by: str | None = None) -> None:
-        """End a step as succeeded, with this output; see ``Executor.complete``.
-
-        Raises:
-            RunNotFound, InvalidInput, CannotSteer: see those. NoWorker: nobody answers for it.
-        """
-        await self._steer(run_id, ev.RunSteered("complete", path, output, by))
-
-    async def skip(self, run_id: str, path: str, *, by: str | None = None) -> None:
-        """End a step with its ``.default()``, or as ``.skip_on_error()`` says.
-
-        Raises:
-            RunNotFound, CannotSteer: see those. NoWorker: nobody answers for it.
-        """
-        await self._steer(run_id, ev.RunSteered("skip", path, None, by))
-
-    async def retry(self, run_id: str, path: str, *, by: str | None = None) -> None:
-        """Stop the attempt of a step, and begin it again, uncounted.
-
-        Raises:
-            RunNotFound, CannotSteer: see those. NoWorker: nobody answers for it.
-        """
-        await self._steer(run_id, ev.RunSteered("retry", path, None, by))
-
-    async def guide(
-        self, run_id: str, text: str, *, path: str | None = None, by: str | None = None
-    ) -> None:
-        """Say something to the agents that are at work in a run, or at ``path``; see ``Executor``.
-
-        Raises:
-            RunNotFound, WrongUse, CannotSteer: as of ``Executor``. NoWorker: nobody answers for it.
-        """
-        await self.ask(run_id, guidance(run_id, text, path, by))
-
     async def _steer(self, run_id: str, event: ev.RunSteered) -> None:
+        send = self.ask if event.action == "guide" else self.tell
+        await send(run_id, event)
+
+    async def _steer_step(self, run_id: str, event: ev.RunSteered) -> None:
         check_paths(path=(event.path,))
         await self.ask(run_id, event)
 
@@ -141,10 +89,3 @@ class ReachesRuns:
 
     answer_sync = sync_twin(answer)
     signal_sync = sync_twin(signal)
-    pause_sync = sync_twin(pause)
-    unpause_sync = sync_twin(unpause)
-    stop_sync = sync_twin(stop)
-    complete_sync = sync_twin(complete)
-    skip_sync = sync_twin(skip)
-    retry_sync = sync_twin(retry)
-    guide_sync = sync_twin(guide)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from handrail.engine.bus import bus_for
@@ -66,7 +66,7 @@ class Watch:
         elif time.monotonic() - self._quiet_since > TROUBLE_S and state.suspended is None:
             await self._say_trouble()
         if self._watches and state.events > self._shown:
-            await self._show_events()
+            self._show_events(await self._caller.history(self._run_id, self._shown))
         if state.suspended is None and not state.held:
             return None
         if state.suspended is None:
@@ -76,8 +76,8 @@ class Watch:
         assert isinstance(event, ev.RunSuspended)
         return None if self._has_answers(event) else event
 
-    async def _show_events(self) -> None:
-        for event in await self._caller.history(self._run_id, self._shown):
+    def _show_events(self, events: Sequence[ev.Event]) -> None:
+        for event in events:
             self._shown = event.seq
             self._bus.emit(event)
             if self._show is not None:
@@ -123,11 +123,8 @@ class Watch:
     async def all_events(self) -> list[ev.Event]:
         """The whole record; what was not shown yet is shown."""
         history = await self._caller.history(self._run_id)
-        for event in history[self._shown :] if self._watches else ():
-            self._shown = event.seq
-            self._bus.emit(event)
-            if self._show is not None:
-                self._show(event)
+        if self._watches:
+            self._show_events(history[self._shown :])
         return history
 
     async def close(self) -> None:

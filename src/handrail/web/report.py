@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import html
 import json
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -60,7 +61,7 @@ def html_of(
         f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; "
         "img-src data:; base-uri 'none'; form-action 'none'"
     )
-    title = _escaped(f"{told.info.workflow_name} {told.info.run_id}")
+    title = html.escape(f"{told.info.workflow_name} {told.info.run_id}", quote=False)
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{allowed}">\n'
@@ -142,7 +143,3 @@ def _in_html(data: Json) -> str:
     """JSON that ends no element and begins none, whatever is in it."""
     text = json.dumps(data, ensure_ascii=True, separators=(",", ":"))
     return text.replace("<", r"\u003c").replace(">", r"\u003e").replace("&", r"\u0026")
-
-
-def _escaped(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

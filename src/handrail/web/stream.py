@@ -23,7 +23,7 @@ from handrail.model.folders import numbered, run_folder, step_folder
 from handrail.ports.journal import RunInfo
 from handrail.typed.jsonsafe import Json
 from handrail.web.reading import Reader, Snapshot
-from handrail.web.texts import last_turn
+from handrail.web.texts import PLAIN, last_turn
 
 EVERY_S = 0.2
 ALIVE_S = 10.0
@@ -164,11 +164,8 @@ MOST_PIECE = 64 * 1024
 """Bytes: of more that came at once only the end is sent."""
 _AFTER_S = 2.0
 """So long after a step has ended its files may still grow: they are written in the background."""
-_TEXTS: Mapping[str, str] = {
-    "answer.md": "message", "reasoning.md": "reasoning", "activity.jsonl": "activity",
-    "stdout": "stdout", "stderr": "stderr",
-}  # fmt: skip
 _OF_A_TURN = "answer.md"
+_TEXTS: Mapping[str, str] = {_OF_A_TURN: "message", **PLAIN}
 
 
 class GrowingTexts:

@@ -15,10 +15,11 @@ MOST_BYTES = 256 * 1024
 _MOST_TURNS = 50
 _MOST_TURN_BYTES = 1024 * 1024
 """Of prompts and answers: of more of them the last ones count."""
-_PLAIN = {
+PLAIN = {
     "reasoning.md": "reasoning", "activity.jsonl": "activity", "stdout": "stdout",
     "stderr": "stderr",
 }  # fmt: skip
+"""The files besides prompts and answers, and what is in each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ def texts_of(artifacts: Path, workflow_name: str, run_id: str, path: str) -> Tex
             break
         turns.insert(0, (prompt[0] if prompt else "", answer))
     ends.pop("", None)
-    plain = {name: read(name, kind) or "" for name, kind in _PLAIN.items()}
+    plain = {name: read(name, kind) or "" for name, kind in PLAIN.items()}
     return Texts(
         tuple(turns),
         plain["reasoning.md"],

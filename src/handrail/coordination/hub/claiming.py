@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from handrail.coordination.hub import lines
 from handrail.coordination.hub.frames import SHORT, Refusal
@@ -56,16 +57,7 @@ def claim(request: Request) -> str:
     return request.reaction.broadcast(
         "claim_granted",
         f"Task '{task_id}' claimed by {sender}.",
-        task_id=task_id,
-        owner=sender,
-        note=claimed.note,
-        lease_expires_at=claimed.lease_expires_at,
-        status=claimed.status,
-        worktree=worktree,
-        paths=paths,
-        epoch=claimed.epoch,
-        version=claimed.version,
-        checkpoint=claimed.checkpoint,
+        **granted(claimed),
     )
 
 
@@ -171,17 +163,8 @@ def handoff(request: Request) -> str:
     return request.reaction.broadcast(
         "handoff_granted",
         f"Task '{task_id}' handed from {request.sender} to {to_agent}.",
-        task_id=task_id,
-        owner=to_agent,
+        **granted(changed),
         previous_owner=request.sender,
-        note=changed.note,
-        status=changed.status,
-        worktree=changed.worktree,
-        paths=changed.paths,
-        epoch=changed.epoch,
-        version=changed.version,
-        lease_expires_at=changed.lease_expires_at,
-        checkpoint=changed.checkpoint,
     )
 
 
@@ -211,6 +194,22 @@ def post(request: Request, task_id: str, kind: str, text: str) -> str:
     return request.reaction.broadcast(
         "ledger_progress_posted", f"Progress from {request.sender}", note=note
     )
+
+
+def granted(claim: Claim) -> dict[str, Any]:
+    """What all are told of a claim that was granted or handed on."""
+    return {
+        "task_id": claim.task_id,
+        "owner": claim.owner,
+        "note": claim.note,
+        "lease_expires_at": claim.lease_expires_at,
+        "status": claim.status,
+        "worktree": claim.worktree,
+        "paths": claim.paths,
+        "epoch": claim.epoch,
+        "version": claim.version,
+        "checkpoint": claim.checkpoint,
+    }
 
 
 # -- what ends by itself ---------------------------------------------------------------------------

@@ -23,6 +23,8 @@ from handrail.ports import claims as port
 from handrail.ports.claims import Claimant, Resource
 
 ENDED = (10_000, 16 * 1024 * 1024)
+NAMES = ":names"
+"""The label of the worktree that names are shown in: in it nobody has files."""
 KEEPS_S = 30 * 86_400.0
 """So long a claim that was cut is looked back to."""
 
@@ -85,7 +87,7 @@ class Steps:
         """True if somebody in line may want a part of this."""
         return bool(self.line) and bool(
             self._line_scopes.overlaps(worktree, paths, "")
-            or self._line_scopes.overlaps(NAMED, (_as_path(task_id),), "")
+            or self._line_scopes.overlaps(NAMES, (_as_path(task_id),), "")
         )
 
     def looks_back(self, now: float) -> bool:
@@ -181,12 +183,9 @@ class Steps:
     def _places(self, resources: tuple[Resource, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:
         for one in placed(resources, self._roots):
             if one.name:
-                yield NAMED, (_as_path(one.name),)
+                yield NAMES, (_as_path(one.name),)
             else:
                 yield one.tree, paths_of((one,)) or ()
-
-
-NAMED = ":names"
 
 
 def _as_path(name: str) -> str:
@@ -201,8 +200,6 @@ def size_of(resources: tuple[Resource, ...]) -> int:
 
 OUTSIDE = "outside"
 """The journal of those who are in none, so that no run is taken for one of them."""
-NAMES = ":names"
-"""The label of the worktree that names are shown in: in it nobody has files."""
 _SIGNS = re.compile(r"([\\*?\[])")
 
 

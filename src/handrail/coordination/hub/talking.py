@@ -10,6 +10,7 @@ import msgspec
 
 from handrail.coordination.hub import lines
 from handrail.coordination.hub.bounded import Bounded, Fitting
+from handrail.coordination.hub.claiming import granted
 from handrail.coordination.hub.frames import SHORT, Refusal, encode
 from handrail.coordination.hub.records import Card, Chat, Claim, Offer
 from handrail.coordination.hub.state import Reaction, Request
@@ -183,20 +184,8 @@ def _offered(
 
 
 def _claim(claim: Claim, ends_at: float) -> dict[str, Any]:
-    return {
-        "task_id": claim.task_id,
-        "owner": claim.owner,
-        "note": claim.note,
-        "claimed_at": claim.claimed_at,
-        "lease_expires_at": ends_at,
-        "status": claim.status,
-        "data_ref": claim.data_ref,
-        "worktree": claim.worktree,
-        "paths": claim.paths,
-        "epoch": claim.epoch,
-        "version": claim.version,
-        "checkpoint": claim.checkpoint,
-    }
+    more = {"claimed_at": claim.claimed_at, "data_ref": claim.data_ref}
+    return {**granted(claim), **more, "lease_expires_at": ends_at}
 
 
 def _offer(offer: Offer) -> dict[str, Any]:

@@ -13,19 +13,18 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
 import anyio
-import anyio.to_thread
 
 from handrail.errors import ClaimsFailed, ClaimTimeout
 from handrail.model.policy import positive_seconds
-from handrail.ports.claims import Claim, Claimant, ClaimList, ClaimRequest, Waiting, text_of
-from handrail.system.running_loop import running_loop
+from handrail.ports.claims import Claim, ClaimList, ClaimRequest, Waiting, text_of
 from handrail.workspace.claims.store import Store
+from handrail.workspace.claims.waiting import Awaited, in_thread
 from handrail.workspace.places import state_home
 
 T = TypeVar("T")
@@ -68,8 +67,8 @@ class LocalClaims:
         waiter = _Waiter(request)
         try:
             with anyio.move_on_after(request.wait_s or None):
-                await _in_thread(lambda: keeper.ask(waiter))
-                await waiter.granted(waiting)
+                await in_thread(lambda: keeper.ask(waiter))
+                await waiter.until(lambda: waiter.claim is not None, waiting)
             return waiter.claim_in_time()
         except BaseException:
             keeper.abandon(waiter)
@@ -78,22 +77,22 @@ class LocalClaims:
     async def release(self, claim: Claim, /) -> None:
         """End it; see the port."""
         keeper = self._keeper(claim.resources[0].repository)
-        await _in_thread(lambda: keeper.end(claim))
+        await in_thread(lambda: keeper.end(claim))
 
     async def is_held(self, claim: Claim, /) -> bool:
         """True if it did not end; see the port."""
         store = self._keeper(claim.resources[0].repository).store
-        return await _in_thread(lambda: store.is_held(claim))
+        return await in_thread(lambda: store.is_held(claim))
 
     async def others_since(self, claim: Claim, since: int | None = None, /) -> Sequence[Claim]:
         """What others held since then; see the port."""
         store = self._keeper(claim.resources[0].repository).store
-        return await _in_thread(lambda: store.others_since(claim, since))
+        return await in_thread(lambda: store.others_since(claim, since))
 
     async def listed(self) -> ClaimList:
         """All that is held, and all who wait, in the files that are looked at."""
         keepers = list(self._keepers.values())
-        lists = [await _in_thread(keeper.listed) for keeper in keepers]
+        lists = [await in_thread(keeper.listed) for keeper in keepers]
         return ClaimList(
             tuple(claim for one in lists for claim in one.held),
             tuple(wait for one in lists for wait in one.waiting),
@@ -102,7 +101,7 @@ class LocalClaims:
     async def close(self) -> None:
         """Give back what was acquired here, and let go of the files; see the port."""
         for keeper in list(self._keepers.values()):
-            await _in_thread(keeper.close)
+            await in_thread(keeper.close)
 
     def _keeper(self, repository: str) -> _Keeper:
         with self._lock:
@@ -120,42 +119,16 @@ def _repository(request: ClaimRequest) -> str:
     return found.pop()
 
 
-async def _in_thread(action: Callable[[], T]) -> T:
-    """What it returns; no other work keeps it from a thread."""
-    return await anyio.to_thread.run_sync(action, limiter=anyio.CapacityLimiter(1))
-
-
-class _Waiter:
-    """A request that was made here, and what became of it. Mutable; waited for in its event loop,
-    told from any thread.
-    """
+class _Waiter(Awaited):
+    """A request that was made here, and what became of it. Mutable."""
 
     def __init__(self, request: ClaimRequest) -> None:
+        super().__init__()
         self.request = request
         self.number = 0
         """Its place in line; 0 if it has none."""
         self.claim: Claim | None = None
-        self.behind: tuple[Claimant, ...] = ()
-        self.error: Exception | None = None
         self.abandoned = False
-        self._loop = running_loop()
-        self._event = anyio.Event()
-
-    async def granted(self, waiting: Waiting | None) -> None:
-        """Return once it is granted; ``waiting`` is told who is in the way meanwhile.
-
-        Raises:
-            ClaimsFailed: it will not be.
-        """
-        told: tuple[Claimant, ...] = ()
-        while self.claim is None:
-            if self.error is not None:
-                raise self.error
-            if waiting is not None and told != self.behind:
-                told = self.behind
-                waiting(told)
-            await self._event.wait()
-            self._event = anyio.Event()
 
     def claim_in_time(self) -> Claim:
         """The claim.
@@ -168,13 +141,6 @@ class _Waiter:
         request, holders = self.request, [*map(str, self.behind)]
         what, seconds = text_of(request.resources), request.wait_s or 0.0
         raise ClaimTimeout(str(request.claimant), what, seconds, holders)
-
-    def wake(self) -> None:
-        """Have it looked at again."""
-        self._loop.soon_from_anywhere(self._set)
-
-    def _set(self) -> None:
-        self._event.set()
 
 
 class _Keeper:

@@ -1,0 +1,101 @@
+"""The page of a journal's runs, served from this process."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import sys
+import threading
+from collections.abc import Callable, Generator
+from pathlib import Path
+from socket import socket
+from typing import Any
+from urllib.parse import quote
+
+from handrail import Executor
+from handrail.cli.apart import resumed_apart
+from handrail.cli.exits import Refused
+from handrail.cli.journal import Place
+from handrail.cli.masking import mask
+from handrail.cli.target import workflow_of
+from handrail.cli.who import whoever
+from handrail.ports.journal import Journal, RunInfo
+from handrail.web.access import Access
+from handrail.web.acting import Acting
+from handrail.web.app import HOST, app_of, listening, served
+from handrail.web.reading import Reader
+
+
+@contextlib.contextmanager
+def beside(place: Place, journal: Journal) -> Generator[Callable[[str], None]]:
+    """Serve the page in a thread while a run is driven here; what prints where a run is seen."""
+    token = secrets.token_urlsafe(24)
+    at = socket_at(0)
+    port = at.getsockname()[1]
+
+    def tell(run_id: str) -> None:
+        url = f"http://{HOST}:{port}/?token={token}#/runs/{quote(run_id, safe='')}"
+        print(f"handrail: {url}", file=sys.stderr, flush=True)
+        if sys.stderr.isatty():
+            open_browser(url)
+
+    with served(page_of(place, journal, token), at):
+        yield tell
+
+
+def page_of(place: Place, journal: Journal, token: str, *, read_only: bool = False) -> Any:
+    """The page as an application."""
+    return app_of(
+        Reader(journal, mask(), place.artifacts),
+        Acting(journal, place.executor, _code_of(place, journal), _drive(place)),
+        Access(token),
+        read_only=read_only,
+        by=whoever(),
+    )
+
+
+def socket_at(port: int) -> socket:
+    """A socket of this machine alone.
+
+    Raises:
+        Refused: it cannot be listened on.
+    """
+    try:
+        return listening(port)
+    except OSError as error:
+        why = f"cannot be listened on: {error.strerror or error}"
+        raise Refused(f"--port {port}", why, "--port 0 takes a free one.") from None
+
+
+def open_browser(url: str) -> None:
+    """Show an address in a browser."""
+    import webbrowser
+
+    # Some browsers print to the terminal, and some never return.
+    threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
+
+
+def _code_of(place: Place, journal: Journal) -> Callable[[RunInfo], Executor]:
+    """What makes an executor that knows a run's workflow, imported from where the run says."""
+
+    def code_of(info: RunInfo) -> Executor:
+        here = Path.cwd()
+        try:
+            return Executor(journal=journal, workflows=[workflow_of(info, place, quiet=True)[0]])
+        finally:
+            os.chdir(here)
+
+    return code_of
+
+
+def _drive(place: Place) -> Callable[[RunInfo], None]:
+    """What goes on with a run, in a process of its own that outlives the page."""
+    here = Path.cwd()
+
+    def drive(info: RunInfo) -> None:
+        process, log = resumed_apart(place, info, here)
+        log.close()
+        threading.Thread(target=process.wait, daemon=True).start()
+
+    return drive

@@ -1,0 +1,92 @@
+"""A run that somebody acts on from here: found, spoken to, and told of, wherever it is driven."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any, TextIO
+
+import anyio
+import attrs
+
+from handrail import Executor
+from handrail.cli.channels import json_channel, tell, write_json
+from handrail.cli.journal import Place, line_of, picked
+from handrail.cli.masking import shown
+from handrail.cli.options import Hand
+from handrail.cli.target import workflow_of
+from handrail.cli.who import whoever
+from handrail.ports.journal import Journal, RunInfo
+from handrail.record.inbox import unread
+from handrail.record.reading import history_of
+from handrail.typed.jsonsafe import json_safe
+
+PATIENCE_S = 2.0
+"""How long to wait for a live run to take in what was sent; a live one looks ten times a second."""
+EVERY_S = 0.05
+
+
+@attrs.frozen
+class Reached:
+    """A run, and who acts on it; ``data`` is where JSON goes, if it does."""
+
+    info: RunInfo
+    journal: Journal
+    place: Place
+    who: str
+    data: TextIO | None
+
+    @property
+    def run_id(self) -> str:
+        """Its id."""
+        return self.info.run_id
+
+    def workflow(self, target: str | None) -> Any:
+        """Its workflow, imported from where it says, or from another TARGET.
+
+        Raises:
+            Refused: it is not to be had.
+        """
+        return workflow_of(self.info, self.place, target)[0]
+
+    def executor(self, *workflows: Any) -> Executor:
+        """What speaks to it."""
+        return Executor(journal=self.journal, workflows=workflows)
+
+    def tell(self, text: str, /, **said: Any) -> None:
+        """Print what was done: the text, or what is ``said`` as JSON if that was asked for."""
+        if self.data is None:
+            print(shown(text))
+        else:
+            write_json(json_safe({"run_id": self.run_id, **said}), self.data)
+
+    def tell_who_goes_on(self) -> None:
+        """Say how to resume a run that nobody drives, or whose drive ended before it took this
+        in.
+        """
+        now = anyio.run(self.taken_in)
+        if now.holder is None and now.status != "succeeded":
+            tell(f"nobody drives the run; go on with: {self.place.command('resume', self.run_id)}")
+
+    async def taken_in(self) -> RunInfo:
+        """The run once it has read its letters, or is driven no more, or after ``PATIENCE_S``."""
+        journal, run_id = self.journal, self.run_id
+        info = line_of(journal, run_id) or self.info
+        with anyio.move_on_after(PATIENCE_S):
+            while info.holder is not None and unread(journal, run_id, history_of(journal, run_id)):
+                await anyio.sleep(EVERY_S)
+                info = line_of(journal, run_id) or info
+        return info
+
+
+@contextmanager
+def reached(run: str, hand: Hand) -> Generator[Reached]:
+    """The run of this id, or whose id begins so, for one who is to act on it.
+
+    Raises:
+        HandrailError: there is no such run, or more than one.
+    """
+    place = hand.where.place()
+    with json_channel(wanted=hand.as_json) as data:
+        journal = place.find()
+        yield Reached(picked(journal, run), journal, place, hand.by or whoever(), data)

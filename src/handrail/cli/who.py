@@ -1,0 +1,41 @@
+"""Who types this, or which step of a run started the process that does."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import platform
+import re
+
+from handrail.ports.claims import Claimant
+from handrail.system.marker import STEP
+
+_MARKED = re.compile(r"(?P<run>.+?)@(?P<journal>[0-9a-f]{8})/(?P<path>.*?)(#\d+.*)?")
+
+
+def whoever() -> str:
+    """Who types this: ``user@host``."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError, ImportError):  # a container's user may have no name
+        user = "somebody"
+    return f"{user}@{platform.node()}"
+
+
+def claimant_around() -> Claimant | None:
+    """The step, or ``handrail lock``, that started this process, if one did."""
+    found = _MARKED.fullmatch(os.environ.get(STEP, ""))
+    if found is None:
+        return None
+    run, journal, path = found["run"], found["journal"], found["path"]
+    return Claimant(run, path, journal, "command" if path.startswith("lock-") else "step")
+
+
+def myself() -> Claimant:
+    """Who claims: the person who types this; or, in what a step has started, that step."""
+    return claimant_around() or Claimant(whoever(), kind="person")
+
+
+def marker() -> str:
+    """What the programs carry that this command starts for itself."""
+    return f"handrail-{os.getpid()}/git"
