@@ -60,9 +60,7 @@ def test_debug_shows_the_traceback_of_an_error(cli: Cli, monkeypatch: pytest.Mon
 
 WITHOUT = """\
 import sys
-from pathlib import Path
 sys.modules[{library!r}] = None
-from handrail import SqliteJournal
 from handrail.cli import main
 sys.exit(main({words!r}))
 """
