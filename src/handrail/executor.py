@@ -1,4 +1,8 @@
-"""Defaults; the only place that knows everyone."""
+"""``Executor``: what it is made of where nothing else is said; the only place that knows everyone.
+
+What it does, it has from ``engine``: ``engine.executor.Engine`` begins, resumes and plans runs,
+``engine.steering`` and ``engine.serving`` reach them.
+"""
 
 from __future__ import annotations
 

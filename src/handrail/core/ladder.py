@@ -277,29 +277,32 @@ def _form(fault: Fault) -> Rung | None:
     return form if form in _WORDED and fault.session == last.session else None
 
 
-def _advice(fault: Fault) -> str:
+def _what_failed(fault: Fault) -> str:
+    """Whose launch failed, and why, as a sentence."""
     of = f"{fault.backend}: " if fault.backend else ""
+    return f"{of}{fault.reason.rstrip('.')}."
+
+
+def _advice(fault: Fault) -> str:
     what = fault.hint or (
         "Log the program in, then resume the run."
         if fault.kind == "auth"
         else "Raise the limit or add credit, then resume the run."
     )
-    return f"{of}{fault.reason.rstrip('.')}. {what}"
+    return f"{_what_failed(fault)} {what}"
 
 
 def _still_out(fault: Fault) -> str:
-    of = f"{fault.backend}: " if fault.backend else ""
     return (
-        f"{of}{fault.reason.rstrip('.')}. It was tried again for "
+        f"{_what_failed(fault)} It was tried again for "
         f"{_span(fault.ladder.transient_max_wait_s)}, as long as "
         f"Ladder(transient_max_wait_s=) allows. Resume the run when it is over."
     )
 
 
 def _too_long(fault: Fault) -> str:
-    of = f"{fault.backend}: " if fault.backend else ""
     return (
-        f"{of}{fault.reason.rstrip('.')}. Its end is unknown or more than "
+        f"{_what_failed(fault)} Its end is unknown or more than "
         f"{_span(fault.ladder.cap_max_wait_s)} away, "
         f"longer than Ladder(cap_max_wait_s=) allows. Resume the run when it is over."
     )

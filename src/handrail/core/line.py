@@ -20,7 +20,7 @@ Waiting: TypeAlias = cmd.Perform | cmd.Queue
 
 
 class LineDriver(Protocol):
-    """The methods of a driver that the line of a run calls."""
+    """What the line of a run needs of its driver."""
 
     timers: Timers[Any]
 
@@ -34,7 +34,7 @@ class LineDriver(Protocol):
     def record(self, event: Event, /) -> None:
         """Have an event recorded behind what is to be done already."""
 
-    def next(self, message: Callable[[], None], /) -> None:
+    def next(self, job: Callable[[], None], /) -> None:
         """Do this behind what came in meanwhile."""
 
 

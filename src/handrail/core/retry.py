@@ -1,7 +1,9 @@
 """Whether a failed attempt is followed by another, and after how long.
 
 ``attempt_failed`` decides, and ``core.attempts.attempt`` makes the next one: the action ``Attempt``
-leads there. What follows where there is none: see ``core.failing``.
+leads there. Whether ``on=`` covers an exception was judged where it was alive: for a leaf in
+``core.attempt_ends``, for others in ``failing.fail``. What follows where there is no other attempt
+is ``core.failing``'s.
 """
 
 from __future__ import annotations

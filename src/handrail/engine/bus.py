@@ -143,7 +143,7 @@ class Bus:
             text = self.mask.text(f"{type(why).__name__}: {text_of(why)}")
             notice = SinkDropped(type(gone).__name__, text)
             stamp(notice, self.run_id, event.seq, event.at)
-            _log(notice)
+            warn("sink dropped", run_id=self.run_id, sink=notice.sink, error=notice.error)
             for kept in self.sinks:
                 try:
                     kept.emit(notice)
@@ -152,12 +152,13 @@ class Bus:
                         broken.append((kept, again))
 
 
-def _log(notice: SinkDropped) -> None:
+def warn(said: str, *, run_id: str, **parts: Any) -> None:
+    """Log a warning; never raises an ``Exception``: what cannot be logged must not end a run."""
     import structlog
 
     logger: Any = structlog.get_logger("handrail")
-    with contextlib.suppress(Exception):  # a log that cannot be written must not end a run either
-        logger.warning("sink dropped", sink=notice.sink, error=notice.error, run_id=notice.run_id)
+    with contextlib.suppress(Exception):
+        logger.warning(said, run_id=run_id, **parts)
 
 
 def bus_for(run_id: str, sinks: Iterable[Sink], secrets: SecretValues) -> Bus:

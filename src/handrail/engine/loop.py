@@ -7,6 +7,7 @@ from contextvars import Context
 from typing import Any, NoReturn, Protocol, TypeAlias
 
 from handrail.core import commands as cmd
+from handrail.core.line import LineDriver
 from handrail.core.machine import Machine
 from handrail.core.timers import Timers
 from handrail.engine.tasks import InFlight, Tasks
@@ -21,7 +22,7 @@ Due: TypeAlias = int | InFlight | Job
 """The token of a wait of the core; a flight that has had its time; or anything else to do."""
 
 
-class Loop(Protocol):
+class Loop(LineDriver, Protocol):
     """One task that carries out commands in order, and then what its inbox holds."""
 
     run_id: str
@@ -40,10 +41,6 @@ class Loop(Protocol):
     interrupted: str | None
     """Why the process is to end, if it is."""
 
-    def now(self) -> float:
-        """The clock's time."""
-        ...
-
     def receive(self, event: ev.Event | cmd.Report) -> None:
         """Tell the core, and carry out what it answers behind what is to be done already."""
 
@@ -55,9 +52,6 @@ class Loop(Protocol):
 
     def post(self, job: Job, *, urgent: bool = False) -> None:
         """The same as ``next``, and wake the loop."""
-
-    def next(self, job: Job) -> None:
-        """Do this behind what came in meanwhile."""
 
     def look_at_clock(self) -> None:
         """If it was set, put off what counts running time."""

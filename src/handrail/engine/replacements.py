@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping
 from typing import Any
+
+from handrail.engine.bus import warn
 
 
 class Replacements:
@@ -47,10 +48,5 @@ class Replacements:
     def tell(self, run_id: str) -> None:
         """Log what may be wrong with the names, if anything."""
         notice = self.mistaken()
-        if not notice:
-            return
-        import structlog
-
-        logger: Any = structlog.get_logger("handrail")
-        with contextlib.suppress(Exception):  # a log that cannot be written must not end a run
-            logger.warning("agents not replaced", run_id=run_id, notice=notice)
+        if notice:
+            warn("agents not replaced", run_id=run_id, notice=notice)

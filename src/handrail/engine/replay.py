@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, cast
+from typing import cast
 
 import anyio.lowlevel
 
@@ -12,7 +11,7 @@ from handrail.core import commands as cmd
 from handrail.core.machine import Machine
 from handrail.core.rehearsal import Rehearsal, questions
 from handrail.core.value_texts import with_text
-from handrail.engine.bus import Bus
+from handrail.engine.bus import Bus, warn
 from handrail.errors import OutputNotSerializable
 from handrail.model import events as ev
 from handrail.ports.journal import Journal
@@ -67,17 +66,9 @@ def warn_of_masked(run_id: str, rehearsal: Rehearsal) -> None:
         if type(event) is ev.StepReplayed and event.result is not None and event.result.masked
     ]
     if paths:
-        _warn("outputs replay masked", run_id=run_id, paths=paths)
+        warn("outputs replay masked", run_id=run_id, paths=paths)
 
 
 def warn_of_missing(run_id: str, variables: Sequence[str]) -> None:
     """Log whose values a record needs, and that are not there: ``${NAME}`` is in their place."""
-    _warn("secrets are not set here: ${NAME} stands for them", run_id=run_id, variables=variables)
-
-
-def _warn(said: str, **parts: Any) -> None:
-    import structlog
-
-    logger: Any = structlog.get_logger("handrail")
-    with contextlib.suppress(Exception):  # a log that cannot be written must not end a run
-        logger.warning(said, **parts)
+    warn("secrets are not set here: ${NAME} stands for them", run_id=run_id, variables=variables)

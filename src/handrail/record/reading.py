@@ -50,9 +50,8 @@ def began_since(history: Sequence[ev.Event], path: str) -> list[str]:
     Raises:
         NotRecorded: it is not recorded.
     """
+    refuse_unknown(history, (path,))
     paths = [one.path for one in history if isinstance(one, (ev.StepStarted, ev.MemberStarted))]
-    if path not in paths:
-        raise NotRecorded(history[0].run_id, path, near(path, begun(history)))
     found: list[str] = []
     for one in dict.fromkeys(paths[paths.index(path) :]):
         if not any(one.startswith(f"{above}/") for above in found):
