@@ -154,6 +154,19 @@ def share(parts: int) -> Step[float]:
     return step("share").call(lambda: 1 / parts)
 
 
+def test_a_run_that_fails_each_time_is_told(crash_everywhere: CrashEverywhere) -> None:
+    """A proof of a run that never succeeds says so: perhaps only a fake agent was forgotten."""
+
+    @workflow
+    def fails() -> Steps[Any]:
+        return (yield from step("divide").call(lambda: 1 / 0))
+
+    told = crash_everywhere(fails, limit=1)
+    assert told.status == "failed"
+    assert str(told).startswith("1 crashes at 5 records of a run that ended as failed, ")
+    assert crash_everywhere(pay, limit=1).status == "succeeded"
+
+
 def test_long_values_are_shown_where_they_part() -> None:
     """Of two long texts the place is shown at which the second is another."""
     one, other = ("x" * 500 + end + "y" * 500 for end in ("A", "B"))

@@ -42,7 +42,8 @@ class Crashes:
     """What ``crash_everywhere`` did: ``records`` are those of a run without a crash, ``crashes``
     how many runs were killed, ``left_out`` how many more ``limit`` left out, ``interrupted`` how
     many ended in the failure of a ``.once()`` step that was at work. ``executions`` is the most
-    that each step was performed in any one run, of all its processes.
+    that each step was performed in any one run, of all its processes. ``status`` is that of a run
+    without a crash: one that fails each time, for want of a fake agent perhaps, proves little.
     """
 
     records: tuple[str, ...]
@@ -50,10 +51,12 @@ class Crashes:
     left_out: int = 0
     interrupted: int = 0
     executions: Mapping[str, int] = field(default_factory=dict[str, int])
+    status: str = "succeeded"
 
     def __str__(self) -> str:
         more = f", {self.left_out} more were left out" if self.left_out else ""
-        return f"{self.crashes} crashes at {len(self.records)} records{more}"
+        ended = "" if self.status == "succeeded" else f" of a run that ended as {self.status}"
+        return f"{self.crashes} crashes at {len(self.records)} records{ended}{more}"
 
 
 def crash_everywhere(
@@ -142,7 +145,8 @@ class _Proof:
         if misspelt := self._allowed.misspelt(self._most):
             raise WrongUse(misspelt)
         left_out = len(every) - len(plans)
-        return Crashes(records, self._crashes, left_out, self._interrupted, dict(self._most))
+        most, status = dict(self._most), self._whole["status"]
+        return Crashes(records, self._crashes, left_out, self._interrupted, most, status)
 
     def _without_a_crash(self) -> tuple[str, ...]:
         """The records of a run that is left alone; two of them must come to the same."""
