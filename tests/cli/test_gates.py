@@ -29,18 +29,8 @@ def choose():
 
 
 @workflow
-def default():
-    return (yield from step("which").ask("Which one?", choices=["red", "green"], default="green"))
-
-
-@workflow
 def number():
     return (yield from step("many").ask("How many?", type=int, default=7))
-
-
-@workflow
-def sure():
-    return (yield from step("sure").ask("Sure?", type=bool))
 
 
 @workflow
@@ -58,7 +48,21 @@ def two():
     )
 """
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
-UP, DOWN, ENTER = "\x1b[A", "\x1b[B", "\r"
+UP, DOWN, END, ENTER = "\x1b[A", "\x1b[B", "\x1b[F", "\r"
+THREE = 'choices=["red", "green", "grey"]'
+CHOICES = [
+    (THREE, "red", ENTER, "red"),
+    (THREE, "red", DOWN + ENTER, "green"),
+    (THREE, "red", UP + ENTER, "grey"),
+    (THREE, "red", END + ENTER, "grey"),
+    (THREE, "red", "gree" + ENTER, "green"),
+    (THREE, "red", "GREY" + ENTER, "grey"),
+    (THREE, "red", "q" + ENTER + "\x7fr" + ENTER, "red"),
+    (THREE, "red", "gree\x7fy" + ENTER, "grey"),
+    ('choices=["red", "green"], default="green"', "green", ENTER, "green"),
+    ("type=bool", "yes", DOWN + ENTER, False),
+]
+"""What a gate is asked with, what is under the cursor at first, the keys, and the answer."""
 
 
 class Terminal:
@@ -140,48 +144,23 @@ def at(terminals: list[Terminal], name: str, *words: str) -> Terminal:
     return terminals[-1]
 
 
-@pytest.mark.parametrize(
-    ("keys", "answer"),
-    [
-        (ENTER, "red"),
-        (DOWN + ENTER, "green"),
-        (UP + ENTER, "grey"),
-        ("\x1b[F" + ENTER, "grey"),
-        ("gree" + ENTER, "green"),
-        ("GREY" + ENTER, "grey"),
-        ("q" + ENTER + "\x7fr" + ENTER, "red"),
-        ("gree\x7fy" + ENTER, "grey"),
-    ],
-)
-def test_a_choice_is_made_with_keys(terminals: list[Terminal], keys: str, answer: str) -> None:
-    """Arrow keys move, typing finds, Enter takes; the value is the choice."""
-    terminal = at(terminals, "choose")
-    terminal.wait_for("then Enter")
-    terminal.type(keys)
+def test_choices_are_made_with_keys(folder: Path, terminals: list[Terminal]) -> None:
+    """The cursor is on the default; arrow keys move, typing finds, Enter takes the choice."""
+    asks = (
+        f"    said.append((yield from step('{number}').ask('No. {number}?', {options})))\n"
+        for number, (options, *_) in enumerate(CHOICES)
+    )
+    text = f"{FLOW}\n\n@workflow\ndef chooses():\n    said = []\n{''.join(asks)}    return said\n"
+    (folder / "gates.py").write_text(text, "utf-8")
+    terminal = at(terminals, "chooses")
+    for number, (_, first, keys, _) in enumerate(CHOICES):
+        terminal.wait_for(f"No. {number}?")
+        terminal.wait_for(f"{CURSOR} {first}")
+        terminal.wait_for("then Enter")
+        terminal.type(keys)
 
     assert terminal.end() == 0
-    assert terminal.shown.endswith(f"\n{answer}\n")
-
-
-def test_the_default_is_under_the_cursor(terminals: list[Terminal]) -> None:
-    """Enter alone takes it."""
-    terminal = at(terminals, "default")
-    terminal.wait_for(f"{CURSOR} green")
-    terminal.wait_for("then Enter")
-    terminal.type(ENTER)
-
-    assert terminal.end() == 0
-    assert terminal.shown.endswith("\ngreen\n")
-
-
-def test_yes_or_no_is_a_choice(terminals: list[Terminal]) -> None:
-    """A gate of type bool is answered with the arrow keys too, and gives a bool."""
-    terminal = at(terminals, "sure")
-    terminal.wait_for("then Enter")
-    terminal.type(DOWN + ENTER)
-
-    assert terminal.end() == 0
-    assert terminal.shown.endswith("\nFalse\n")
+    assert terminal.shown.endswith(f"\n{[answer for *_, answer in CHOICES]}\n")
 
 
 def test_a_typed_answer_is_asked_for_until_it_fits(terminals: list[Terminal]) -> None:

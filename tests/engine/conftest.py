@@ -7,18 +7,28 @@ from pathlib import Path
 import pytest
 
 ON_ONE_LOOP = {
+    "test_agent_steps.py",
+    "test_answers_of_agents.py",
+    "test_arguments.py",
     "test_budgets.py",
     "test_composition.py",
     "test_driven_again.py",
+    "test_forgotten_yields.py",
+    "test_histories.py",
+    "test_hostile_exports.py",
     "test_ladder.py",
     "test_options_refused_early.py",
+    "test_portable.py",
+    "test_recorded_values.py",
     "test_records_of_other_code.py",
     "test_redaction.py",
     "test_replacements.py",
     "test_results.py",
     "test_resume.py",
+    "test_step_names.py",
     "test_undone_after_crashes.py",
     "test_validate.py",
+    "test_waits_for.py",
 }
 """Files without cancellations by hand, threads, or an order that the loop decides."""
 

@@ -204,7 +204,7 @@ async def run_seen(
 ) -> tuple[WorkflowResult[Any], MemorySink]:
     """Run a workflow, which must not hang, with a memory sink; the result and the sink."""
     sink = MemorySink()
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         result = await Executor(sinks=[sink], **options).run(workflow, *args)
     check_drive(sink)
     return result, sink

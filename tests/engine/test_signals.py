@@ -115,7 +115,7 @@ async def test_one_that_fits_any_of_those_who_wait_is_accepted() -> None:
     assert (await executor.resume("r", flow)).value == ("x", True)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=settings().max_examples // 4, deadline=None)
 @given(
     st.lists(st.sampled_from([int, str, dict[str, int]]), min_size=1, max_size=4),
     st.lists(st.sampled_from([1, "x", {"n": 1}, {"n": "x"}, None, 2.5]), max_size=8),

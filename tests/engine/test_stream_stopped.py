@@ -31,14 +31,21 @@ from handrail import (
 )
 from handrail.model import events as ev
 from handrail.testing import TextJournal
-from tests.engine.support import RUN, forever, same
+from tests.engine.support import RUN, same
 
 UNDONE: list[str] = []
+BEGUN: list[str] = []
 
 
 def undo(ctx: WorkflowContext) -> None:
     """Note it."""
     UNDONE.append(ctx.path)
+
+
+async def forever() -> None:
+    """Note it, and wait until cancelled."""
+    BEGUN.append("second")
+    await anyio.sleep_forever()
 
 
 @workflow
@@ -88,7 +95,8 @@ async def raised(run: Run[Any], begun: Callable[[], None]) -> None:
     with contextlib.suppress(ZeroDivisionError):
         async with run:
             begun()
-            await anyio.sleep(0.05)
+            while not BEGUN:  # noqa: ASYNC110  # the flow is of both loops, an event of one
+                await anyio.sleep(0.001)
             raise ZeroDivisionError
 
 
@@ -108,6 +116,7 @@ async def test_who_is_cancelled_in_a_stream_can_resume_its_run(
     if stop is task_cancelled and anyio_backend_name == "trio":
         return  # there one cancels scopes
     UNDONE.clear()
+    BEGUN.clear()
     journal, begun = TextJournal(), list[bool]()
     with anyio.fail_after(5):
         run = Executor(journal=journal).options(run_id=RUN).stream(flow)

@@ -38,7 +38,11 @@ def facts(kind: str, state: str, attempts: int, cause: Any) -> tuple[Any, ...]:
     return kind, state, attempts, why
 
 
-@settings(deadline=None, max_examples=150, suppress_health_check=list(HealthCheck))
+@settings(
+    deadline=None,
+    max_examples=settings().max_examples * 3 // 2,
+    suppress_health_check=list(HealthCheck),
+)
 @given(body=bodies())
 def test_a_run_told_event_by_event_is_the_one_that_its_history_tells(body: Body) -> None:
     """Of every step that the live view still knows, the recorded view says the same."""

@@ -294,7 +294,7 @@ def test_a_name_is_checked_in_each_body() -> None:
     assert (found.code, found.line) == ("HR104", 3)
 
 
-@settings(max_examples=200)
+@settings(max_examples=settings().max_examples * 2)
 @given(programs, st.lists(st.booleans(), max_size=60))
 def test_a_name_that_a_run_uses_twice_was_found(program: str, draws: list[bool]) -> None:
     """The literal path at which a run would end, because it was taken, had been reported."""
@@ -648,7 +648,7 @@ def test_every_code_is_in_the_table() -> None:
     assert all(rule.title and rule.explanation.endswith(".") for rule in CODES.values())
 
 
-@settings(max_examples=40)
+@settings(max_examples=settings().max_examples * 4 // 10)
 @given(programs)
 def test_findings_come_by_line(program: str) -> None:
     """Findings are in the order of the text, and none comes twice."""

@@ -301,7 +301,7 @@ _texts = st.one_of(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=settings().max_examples * 3)
 @given(_texts)
 def test_any_text_can_be_a_label(text: str) -> None:
     """A label is free of syntax and shows the text, with unprintable characters spelled out."""
@@ -311,7 +311,7 @@ def test_any_text_can_be_a_label(text: str) -> None:
     assert decoded(label(text)[1:-1]) == (expected or " ")
 
 
-@settings(max_examples=60)
+@settings(max_examples=settings().max_examples * 6 // 10)
 @given(_texts.filter(str.strip))
 def test_any_name_gives_a_chart_of_known_lines(name: str) -> None:
     """A step, group and condition of any text stay inside their labels."""
@@ -322,7 +322,7 @@ def test_any_name_gives_a_chart_of_known_lines(name: str) -> None:
     assert _problems(chart(body)) == []
 
 
-@settings(max_examples=60)
+@settings(max_examples=settings().max_examples * 6 // 10)
 @given(programs)
 def test_any_workflow_gives_a_sound_chart(program: str) -> None:
     """Lines are of known forms, boxes close, arrows have both ends, and all can be reached."""

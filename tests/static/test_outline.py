@@ -415,7 +415,7 @@ def test_a_possible_step_knows_its_paths(path: str, expected: bool) -> None:
     assert may_run(source(body))[1].matches(path) is expected
 
 
-@settings(max_examples=150)
+@settings(max_examples=settings().max_examples * 3 // 2)
 @given(programs, st.lists(st.booleans(), max_size=60))
 def test_whatever_runs_was_listed(program: str, draws: list[bool]) -> None:
     """Each path that a run comes by matches a step that ``may_run`` gave before."""
@@ -511,7 +511,7 @@ def test_the_text_tree_has_no_characters_that_move_a_terminal() -> None:
     assert "\\x1b[2J" in to_text(source('yield from step("\\x1b[2J").call(f)'))
 
 
-@settings(max_examples=30)
+@settings(max_examples=settings().max_examples * 3 // 10)
 @given(programs)
 def test_the_text_tree_has_every_step(program: str) -> None:
     """Each possible step's name begins a line of the tree."""
