@@ -52,9 +52,8 @@ class Executor(ServingEngine):
     context. ``on_change`` says what a resume does with recorded steps that the code describes
     otherwise now: ``"refuse"`` raises ``ReplayMismatch``, ``"reuse"`` keeps their record,
     ``"rerun"`` runs them again. ``portable`` holds every step to what can be performed on another
-    machine: code by its name, values as data (else ``NotPortable``).
-    ``"rerun"`` runs them again. ``claims`` keeps runs, people and programs out of one another's way
-    (default: those of this machine, in each repository).
+    machine: code by its name, values as data (else ``NotPortable``). ``claims`` keeps runs, people
+    and programs out of one another's way (default: those of this machine, in each repository).
     """
 
     def __init__(

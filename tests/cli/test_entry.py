@@ -6,6 +6,7 @@ import inspect
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from cyclopts import App
@@ -59,7 +60,9 @@ def test_debug_shows_the_traceback_of_an_error(cli: Cli, monkeypatch: pytest.Mon
 
 WITHOUT = """\
 import sys
+from pathlib import Path
 sys.modules[{library!r}] = None
+from handrail import SqliteJournal
 from handrail.cli import main
 sys.exit(main({words!r}))
 """
@@ -113,3 +116,23 @@ def test_a_command_imports_what_it_needs(
     )
 
     assert done.stdout.splitlines()[-1].split() == heavy
+
+
+ALONE = """\
+from handrail import step, workflow
+
+@workflow
+def alone():
+    yield from step("sh").command("echo said; echo complained >&2; cat")
+"""
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_run_needs_no_stdin_stdout_or_stderr(tmp_path: Path, closed: str) -> None:
+    """As a service manager may start it: what is closed leads nowhere, for programs as well."""
+    (tmp_path / "flow.py").write_text(ALONE)
+    command = f"{sys.executable} -m handrail run flow.py {closed}"
+    done = subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, check=False)
+    found = handrail.SqliteJournal(tmp_path / ".handrail" / "runs.db").runs()
+
+    assert (done.returncode, [run.status for run in found]) == (0, ["succeeded"])

@@ -180,3 +180,23 @@ async def test_by_default_changed_steps_are_refused() -> None:
     await executor.options(run_id=RUN).run(version(1, fails=True))
     with pytest.raises(ReplayMismatch):
         await executor.resume(RUN, version(2))
+
+
+@workflow
+def plain() -> Steps[Any]:
+    """One step."""
+    return (yield from step("a").call(same)).output
+
+
+@pytest.mark.parametrize(
+    ("wrongly", "said"),
+    [
+        (lambda: Executor().run_sync(plain, run_id="x"), r"executor\.options\(run_id="),
+        (lambda: Executor().resume_sync(plain, "x"), r"'x' is a text.*resume\(run_id, workflow\)"),
+        (lambda: Executor().run_sync("plain"), "'plain' is a text, not a workflow"),
+    ],
+)
+def test_what_is_given_at_the_wrong_place_is_told_where_it_belongs(wrongly: Any, said: str) -> None:
+    """An option of the run among its inputs, and a run id or a name in a workflow's place."""
+    with pytest.raises((TypeError, WrongUse), match=said):
+        wrongly()

@@ -181,6 +181,22 @@ async def test_a_test_can_act_after_some_time(clock: JumpClock) -> None:
     assert run.result.value == ("somebody", 40)
 
 
+async def test_elapse_within_attempts_is_their_time(clock: JumpClock) -> None:
+    """An action that waits by `elapse` takes that long, in groups too."""
+
+    @workflow
+    def takes_time() -> Steps[float]:
+        yield from step("alone").call(clock.elapse, 5)
+        yield from step("both").parallel(
+            step("a").call(clock.elapse, 20), step("b").call(clock.elapse, 30)
+        )
+        return clock.now()
+
+    with anyio.fail_after(30):
+        result = await Executor(clock=clock).run(takes_time)
+    assert result.value == 35
+
+
 async def test_who_reads_events_may_speak_before_time_passes(clock: JumpClock) -> None:
     """A reader of the stream answers a question before its deadline comes."""
 

@@ -28,6 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     the arguments or ``HANDRAIL_DEBUG`` is set. Without ``arguments`` it runs those of the process,
     which ends here if a thread was left behind that would keep it.
     """
+    _open_what_is_closed()
     words = list(sys.argv[1:] if arguments is None else arguments)
     if "--debug" in words:
         words.remove("--debug")
@@ -54,7 +55,7 @@ def _run(words: list[str]) -> int:
             code = _detached(words)
         if code is None:
             code = _dispatch(_app(words), words)
-        _flush()
+        sys.stdout.flush()
     except KeyboardInterrupt:
         _say("interrupted")
         return Exit.INTERRUPTED
@@ -144,9 +145,19 @@ def _say(text: str) -> None:
     print(f"handrail: {' '.join(shown(text).split())}", file=sys.stderr)
 
 
-def _flush() -> None:
-    if sys.stdout is not None:  # a process may be started without one
-        sys.stdout.flush()
+def _open_what_is_closed() -> None:
+    """A process may be started without a stdin, stdout or stderr: then these lead nowhere.
+
+    Else the next file that is opened, the journal for example, would get the number of one.
+    """
+    for descriptor, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, name) is None:
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            if nowhere != descriptor:
+                os.dup2(nowhere, descriptor)
+                os.close(nowhere)
+            os.set_inheritable(descriptor, True)  # noqa: FBT003  # as the system calls it
+            setattr(sys, name, open(descriptor, mode, closefd=False))  # noqa: SIM115
 
 
 def _end_with(code: int) -> None:

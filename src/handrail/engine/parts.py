@@ -214,6 +214,11 @@ def definition_of(
                 if is_other or not _written_in(one) & _written_in(definition):
                     raise _of_one_name(one, definition)
         return definition
+    if isinstance(workflow, str):
+        raise WrongUse(
+            f"{short_repr(workflow)} is a text, not a workflow: pass the function decorated with "
+            f"@workflow itself. A run id comes before it: resume(run_id, workflow)"
+        )
     name = getattr(workflow, "__name__", None) or short_repr(workflow)
     raise WrongUse(
         f"{name} is not a workflow: decorate the generator function with @workflow, and pass the "

@@ -13,6 +13,8 @@ from handrail.typed.jsonsafe import short_repr
 
 REQUIRED: Any = inspect.Parameter.empty
 _NAMED = frozenset({_ParameterKind.POSITIONAL_OR_KEYWORD, _ParameterKind.KEYWORD_ONLY})
+_OF_THE_RUN = frozenset({"run_id", "labels", "existing"})
+"""What ``Executor.options`` takes, and users try to give to ``run``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,8 @@ class WorkflowDefinition:
 
                 near = get_close_matches(name, named, n=1)
                 meant = f". Did you mean {near[0]!r}?" if near else ""
+                if name in _OF_THE_RUN:
+                    meant = f". That is an option of the run: executor.options({name}=...).run(...)"
                 raise TypeError(f"got an unexpected keyword argument {name!r}{meant}")
 
     def _shown(self) -> inspect.Signature:

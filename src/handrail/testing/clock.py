@@ -110,8 +110,8 @@ class JumpClock:
         await self._sleep(seconds, CURRENT.get(None) or object())
 
     async def elapse(self, seconds: float | timedelta) -> None:
-        """Wait that long outside of any run: a test that has others go on meanwhile."""
-        await self._sleep(seconds_of(seconds, "elapse"), None)
+        """Wait that long: a test while others go on, or an attempt that takes so long."""
+        await self._sleep(seconds_of(seconds, "elapse"), CURRENT.get(None))
 
     async def _sleep(self, seconds: float, attempt: object) -> None:
         if seconds <= 0:

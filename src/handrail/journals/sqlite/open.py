@@ -618,5 +618,10 @@ def _tell_what_was_cut(
 
 
 def _cut(connection: sqlite3.Connection, found: WalScan) -> str:
-    busy, believed, _ = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+    try:
+        busy, believed, _ = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+    except sqlite3.Error as error:
+        if cause_of(error) != "full":
+            raise
+        return ""  # the log stays as it is, and can be read; who writes is told
     return "" if busy or believed < 0 else cut_off(found, believed)
