@@ -336,7 +336,7 @@ def _print_waits(info: RunInfo, view: RunView, place: Place) -> None:
         print(shown(f"waits for an answer: {clean(gate.question)}{until}"))
         print(f"  {answers_to(info.run_id, gate, place)}")
     for wait in view.signals:
-        payload = " PAYLOAD" if wait.typed else ""
+        payload = " PAYLOAD" if wait.accepts is not None else ""
         print(f"waits for a signal:\n  {signals_to(info.run_id, wait.name, place)}{payload}")
     for time_ in view.times[:MOST_MEMBERS]:
         until = "" if time_.until is None else f" until {format_time(time_.until)}"

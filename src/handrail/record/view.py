@@ -165,10 +165,10 @@ class IncidentView:
 
 @dataclass(frozen=True, slots=True)
 class SignalWait:
-    """A signal that has not come, and whether the step that waits says which payload it takes."""
+    """A signal that has not come, and the type of its payload, if it is to have one."""
 
     name: str
-    typed: bool
+    accepts: Any
     path: str = ""
 
 
@@ -515,9 +515,9 @@ class Reading:
         come |= {event.name for event in inbox if isinstance(event, ev.SignalReceived)}
         records = ((recorded.at(path), path) for path in recorded.paths_below(""))
         names = {one.signal: path for one, path in records if one.signal and not one.ended()}
-        typed = {name for name, accepts in self._accepts.values() if accepts is not None}
+        accepts = dict(one for one in self._accepts.values() if one[1] is not None)
         return tuple(
-            SignalWait(name, name in typed, path)
+            SignalWait(name, accepts.get(name), path)
             for name, path in names.items()
             if name not in come
         )

@@ -78,11 +78,6 @@ def detail_of(told: RecordedRun, *, steps: bool = True) -> dict[str, Json]:
     """
     view, end = told.view, told.view.end
     gates = [_gate(one) for one in view.gates]
-    accepts = {
-        one.path: one.accepts
-        for one in told.history
-        if isinstance(one, ev.StepStarted) and one.signal
-    }
     return {
         "run": row_of(told.info, view),
         "seq": told.history[-1].seq,
@@ -91,7 +86,7 @@ def detail_of(told: RecordedRun, *, steps: bool = True) -> dict[str, Json]:
         "error": None if end is None else end.error,
         "failed_step": None if end is None else end.failed_step,
         "gates": cast("Json", gates),
-        "signals": [_signal(one, accepts.get(one.path)) for one in view.signals],
+        "signals": [_signal(one) for one in view.signals],
         "needs": list(view.needs),
         "acts": acts_of((*told.history, *view.inbox)),
         "drives": json_safe(drives_of(told.history, _last(told))),
@@ -184,8 +179,9 @@ def _gate(gate: OpenGate) -> dict[str, Json]:
     }
 
 
-def _signal(wait: SignalWait, accepts: Any) -> Json:
-    return {"name": wait.name, "path": wait.path, "schema": accepts and _schema(accepts)}
+def _signal(wait: SignalWait) -> Json:
+    schema = None if wait.accepts is None else _schema(wait.accepts)
+    return {"name": wait.name, "path": wait.path, "schema": schema}
 
 
 def _schema(type_: Any) -> Json:
