@@ -13,6 +13,7 @@ from handrail import (
     Executor,
     FakeBackend,
     Limits,
+    MemoryJournal,
     MemorySink,
     Steps,
     step,
@@ -414,6 +415,24 @@ async def test_a_launch_that_waits_is_cancelled_with_its_group() -> None:
     assert (result.step("all").status, result.status) == ("defaulted", "succeeded")
     assert len(agent.backend.turns) == 2
     assert sum(type(event) is ev.BudgetReserved for event in sink.events) == 2
+
+
+async def test_what_a_failed_attempt_used_counts_when_the_next_is_made_by_another_drive() -> None:
+    """The step has used all that its attempts did, in whichever drives they were made."""
+    failure = AgentError("worker", "no", kind="bad_request", usage=Usage(7, 0))
+    agent = agent_of(failure, reply(10), reply(10))
+    flow = just(step("work").agent(agent).retry(2, backoff=0))
+    journal = MemoryJournal()
+    whole = await Executor(journal=journal, clock=JumpClock()).options(run_id="r").run(flow)
+    events = journal.events("r")
+    failed = next(at for at, one in enumerate(events) if isinstance(one, ev.AttemptFailed))
+    left = MemoryJournal()
+    left.append_run(events[: failed + 1])
+    resumed = await Executor(journal=left, clock=JumpClock()).resume("r", flow)
+    for result in (whole, resumed):
+        assert result.success, result
+        assert result.usage is not None
+        assert result.usage.input_tokens == 17
 
 
 @pytest.mark.parametrize("budget", [Budget(usd=2), Budget(tokens=20)])
