@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import anyio
 import pytest
 
 from handrail import (
@@ -12,6 +13,7 @@ from handrail import (
     Executor,
     FakeBackend,
     Limits,
+    MemoryJournal,
     MemorySink,
     Steps,
     step,
@@ -395,15 +397,42 @@ async def test_who_has_to_ask_gives_its_place_back() -> None:
 
 
 async def test_a_launch_that_waits_is_cancelled_with_its_group() -> None:
-    """Two wait for the place of one that fails: none of them is launched, and no share stays."""
+    """Two wait for the place of one that fails: none of them is launched, and neither a share nor
+    the place stays taken.
+    """
     agent = agent_of(AgentError("worker", "no", kind="bad_request"), reply(10))
     sink = MemorySink()
-    flow = just(step("all").for_each(range(3), lambda _: step("work").agent(agent)))
+
+    @workflow
+    def flow() -> Steps[Any]:
+        group = step("all").for_each(range(3), lambda _: step("work").agent(agent))
+        yield from group.default(None)
+        return (yield from step("after").agent(agent))
+
     limits = Limits(max_concurrency=1, budget=Budget(launches=9))
-    result = await Executor(limits=limits, sinks=[sink], clock=JumpClock()).run(flow)
-    assert result.status == "failed", result
-    assert len(agent.backend.turns) == 1
-    assert sum(type(event) is ev.BudgetReserved for event in sink.events) == 1
+    with anyio.fail_after(10):
+        result = await Executor(limits=limits, sinks=[sink], clock=JumpClock()).run(flow)
+    assert (result.step("all").status, result.status) == ("defaulted", "succeeded")
+    assert len(agent.backend.turns) == 2
+    assert sum(type(event) is ev.BudgetReserved for event in sink.events) == 2
+
+
+async def test_what_a_failed_attempt_used_counts_when_the_next_is_made_by_another_drive() -> None:
+    """The step has used all that its attempts did, in whichever drives they were made."""
+    failure = AgentError("worker", "no", kind="bad_request", usage=Usage(7, 0))
+    agent = agent_of(failure, reply(10), reply(10))
+    flow = just(step("work").agent(agent).retry(2, backoff=0))
+    journal = MemoryJournal()
+    whole = await Executor(journal=journal, clock=JumpClock()).options(run_id="r").run(flow)
+    events = journal.events("r")
+    failed = next(at for at, one in enumerate(events) if isinstance(one, ev.AttemptFailed))
+    left = MemoryJournal()
+    left.append_run(events[: failed + 1])
+    resumed = await Executor(journal=left, clock=JumpClock()).resume("r", flow)
+    for result in (whole, resumed):
+        assert result.success, result
+        assert result.usage is not None
+        assert result.usage.input_tokens == 17
 
 
 @pytest.mark.parametrize("budget", [Budget(usd=2), Budget(tokens=20)])

@@ -138,6 +138,23 @@ async def test_leaving_the_block_suspends_and_the_next_one_goes_on() -> None:
     assert done == ["tea"]
 
 
+async def test_a_step_is_at_work_for_as_long_as_somebody_drives_its_run() -> None:
+    """Whoever looks from a process that is none of the run's is told if it was interrupted."""
+    journal, found = TextJournal(stop_at=2), []
+
+    async def look() -> None:
+        found.append((await Executor(journal=journal).get("r")).step("look").status)
+
+    @workflow
+    def looks() -> Steps[None]:
+        yield from step("look").call(look)
+
+    with pytest.raises(ProcessGone):
+        await Executor(journal=journal).options(run_id="r").run(looks)
+    later = await Executor(journal=journal.reopened()).get("r")
+    assert (found, later.step("look").status) == (["running"], "interrupted")
+
+
 async def test_a_run_that_cannot_be_driven_is_not_tried_again_and_again() -> None:
     """Its code is another one now: who serves says so once, and drives the others."""
 

@@ -327,7 +327,7 @@ class Pulled(msgspec.Struct, frozen=True):
 class Rehearsed(msgspec.Struct, frozen=True):
     """All that is on record has been gone through: what is beyond it may be carried out."""
 
-    at: float = 0.0
+    at: float
 
 
 class CloseRun(msgspec.Struct, frozen=True):
