@@ -46,7 +46,7 @@ every_program = pytest.mark.parametrize("name", [*PROGRAMS, "command"])
 SIGNS: dict[str, type[Any]] = {
     "command": ev.StepOutput,
     "opencode-run": ev.AgentSessionStarted,
-    "api": ev.AgentTurnStarted,
+    "api": ev.AgentSessionStarted,
     "fake": ev.AgentTurnStarted,
 }
 """That an agent is at work, where that is not told by a tool that begins."""

@@ -138,7 +138,7 @@ _NAMES: dict[str, AgentErrorKind] = {
 }
 _ROWS = (
     *rows(
-        VAGUE | {"auth"},
+        {*VAGUE, "auth"},
         (
             "context_overflow",
             r"prompt is too long|context (?:length|window|limit)|maximum context",
@@ -150,7 +150,7 @@ _ROWS = (
         ("rate_limit", r"retry in \d"),  # Google speaks of billing then too
     ),
     *rows(
-        VAGUE | {"auth"},
+        {*VAGUE, "auth"},
         (
             "spending_cap",
             r"\bcredits?\b|billing|quota exceeded|insufficient[_ ](?:quota|balance|funds)",

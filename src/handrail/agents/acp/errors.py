@@ -162,7 +162,7 @@ _NAMES: dict[str, AgentErrorKind] = {  # of opencode
 }
 _ROWS = (
     *rows(
-        VAGUE | {"auth", "spending_cap", "context_overflow"},
+        {*VAGUE, "auth", "spending_cap", "context_overflow"},
         (
             "context_overflow",
             r"context (?:window|length|limit)|context_length|maximum context|too many tokens",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 import attrs
@@ -137,6 +138,7 @@ def _as_told(item: Object) -> Object:
     return {**{_camel(name): value for name, value in item.items()}, "type": kind}
 
 
+@lru_cache(maxsize=256)
 def _camel(name: str) -> str:
     first, *more = name.split("_")
     return first + "".join(map(str.capitalize, more))

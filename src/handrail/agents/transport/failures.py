@@ -99,7 +99,7 @@ _UNEXPLAINED: frozenset[AgentErrorKind | None] = frozenset({"config", "crashed"}
 # What it is taken for, what it is, and the words that say so.
 _TABLE: Rows = (
     *rows(
-        _UNEXPLAINED | {"bad_request", "transient"},
+        {*_UNEXPLAINED, "bad_request", "transient"},
         (
             "refusal",
             r"content[_ -]?(?:filter|management policy)|responsible ai|prohibited[_ ]content",
@@ -115,7 +115,7 @@ _TABLE: Rows = (
         ),
     ),
     *rows(
-        _UNEXPLAINED | {"transient"},
+        {*_UNEXPLAINED, "transient"},
         (
             "bad_request",
             r"unknown model|model not found|invalid model (?:name|id)",
@@ -133,7 +133,7 @@ _TABLE: Rows = (
         ("rate_limit", r"rate.?limit|too many requests|too many tokens, please wait"),
     ),
     *rows(
-        _UNEXPLAINED | {"auth", "bad_request"},
+        {*_UNEXPLAINED, "auth", "bad_request"},
         (
             "transient",
             r"\be(?:ai_again|ai_fail|connreset|connrefused|connaborted|hostunreach)\b",
@@ -148,7 +148,7 @@ _TABLE: Rows = (
         ),
     ),
     *rows(
-        _UNEXPLAINED | {"bad_request"},
+        {*_UNEXPLAINED, "bad_request"},
         (
             "transient",
             r"\be(?:nospc|mfile|nfile|nomem|txtbsy|dquot)\b|no space left on device",

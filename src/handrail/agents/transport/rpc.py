@@ -190,10 +190,8 @@ class RpcTurn(TurnState, ABC):
         received = self.peer.received(as_object(message))
         self.is_alive = self.is_alive or received is not None
         match received:
-            case Reply(error=None):
-                yield from self.answered(received)
-            case Reply(error=RpcError() as error):
-                yield from self.refused(received.method, error)
+            case Reply(method=method, error=error):
+                yield from self.answered(received) if error is None else self.refused(method, error)
             case Request():
                 yield from self.asked(received)
             case Notification():

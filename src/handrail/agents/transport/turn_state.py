@@ -126,7 +126,7 @@ class TurnState:
 
     def reply(self, **more: Any) -> AgentReply:
         """The answer, with what is known and what else is said of it."""
-        known = {
+        known: dict[str, Any] = {
             "text": self.text,
             "model": self.model,
             "session": self.known_session,
