@@ -307,7 +307,7 @@ def test_a_letter_that_was_changed_is_not_believed(
     with sqlite3.connect(path) as connection:
         connection.execute("UPDATE letters SET value = '\"no\"'")
     connection.close()
-    with pytest.raises(Exception, match="letter 1 to run r is not as it was written"):
+    with pytest.raises(Exception, match="message 1 to run r is not as it was written"):
         read(journal)
     journal.close()
 

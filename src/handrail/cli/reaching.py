@@ -69,7 +69,7 @@ class Reached:
             tell(f"nobody drives the run; go on with: {self.place.command('resume', self.run_id)}")
 
     async def taken_in(self) -> RunInfo:
-        """The run once it has read its letters, or is driven no more, or after ``PATIENCE_S``."""
+        """The run once it has read its messages, or is driven no more, or after ``PATIENCE_S``."""
         journal, run_id = self.journal, self.run_id
         info = line_of(journal, run_id) or self.info
         with anyio.move_on_after(PATIENCE_S):

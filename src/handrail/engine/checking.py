@@ -79,7 +79,7 @@ class CheckingJournal(JournalBefore):
         self._behind.append_run(events, letters=letters, secrets=secrets)
 
     def post(self, letter: Letter, /, *, secrets: Mapping[str, str] | None = None) -> Letter:
-        """Keep a letter that could be written.
+        """Keep a message that could be written.
 
         Raises:
             OutputNotSerializable: it could not; nothing is kept.

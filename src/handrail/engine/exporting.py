@@ -102,7 +102,7 @@ def _letter(
     file: str, line: Line, event: ev.Event, codec: Codec, secrets: Mapping[str, str]
 ) -> Letter:
     if not isinstance(event, get_args(Message)) or unsound([event]) is not None:
-        raise DamagedExport(file, line.line, "it is no letter to a run")
+        raise DamagedExport(file, line.line, "it is no message to a run")
     try:
         to_record(event, codec, secrets)
     except OutputNotSerializable as error:

@@ -24,7 +24,7 @@ from handrail.steps.verbs import SignalWait, launches_agent
 
 
 class Inbox:
-    """The letters of one drive. Mutable: it knows which ones it has read."""
+    """The messages of one drive. Mutable: it knows which ones it has read."""
 
     def __init__(self, journal: Journal, machine: Machine) -> None:
         self._journal = journal

@@ -144,7 +144,7 @@ class MemoryJournal:
             return lease
 
     def post(self, letter: Letter, /, *, secrets: Mapping[str, str] | None = None) -> Letter:
-        """Keep a letter for its run, and give the one that counts."""
+        """Keep a message for its run, and give the one that counts."""
         del secrets
         with self._lock:
             kept = self._letters.setdefault(letter.event.run_id, [])
@@ -156,7 +156,7 @@ class MemoryJournal:
             return numbered
 
     def letters(self, run_id: str, after: int, /) -> list[Letter]:
-        """The letters of a run whose number is greater than ``after``, in order."""
+        """The messages of a run whose number is greater than ``after``, in order."""
         return self._letters.get(run_id, [])[max(0, after) :]
 
     def close(self) -> None:

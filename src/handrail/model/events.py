@@ -128,7 +128,7 @@ class RunResumed(Stamped):
 
 @dataclass(frozen=True, slots=True)
 class CancelRequested(Stamped):
-    """Somebody asked for the run to be cancelled; ``letter`` is its number if it came by letter."""
+    """Somebody asked for the run to be cancelled; ``letter`` is its message's number, if any."""
 
     reason: str = "cancelled"
     letter: int = 0
@@ -406,7 +406,7 @@ class GateOpened(Stamped):
 
 @dataclass(frozen=True, slots=True)
 class GateAnswered(Stamped):
-    """A gate got the one answer that counts; ``letter`` is its number if it came by letter."""
+    """A gate got the one answer that counts; ``letter`` is its number if it came as a message."""
 
     path: str
     answer: Any
@@ -427,7 +427,7 @@ class TimerSet(Stamped):
 @dataclass(frozen=True, slots=True)
 class SignalReceived(Stamped):
     """A signal arrived; it is kept until a ``wait_for`` takes it. ``letter`` is its number if it
-    came by letter.
+    came as a message.
     """
 
     name: str

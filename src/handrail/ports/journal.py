@@ -77,9 +77,9 @@ class RunInfo:
 class Letter:
     """What somebody outside a drive has to say to a run: an answer, a signal, a cancellation.
 
-    ``event`` carries run id and time, and no number of its own in the run yet. Of the letters of
+    ``event`` carries run id and time, and no number of its own in the run yet. Of the messages of
     one run with the same ``key`` only the first is kept; an empty key is no key. ``number`` counts
-    the letters of a run from 1, and is given by the journal.
+    the messages of a run from 1, and is given by the journal.
     """
 
     event: Message
@@ -250,7 +250,7 @@ def _besides(journal: Journal, name: str, plain: str) -> object:
 
 
 class Journal(Protocol):
-    """The append-only store of the events of runs, and the letters to them.
+    """The append-only store of the events of runs, and the messages to them.
 
     Events of a run are numbered by ``seq`` from 1 without a hole; ``append`` of any other number
     is refused. What ``append`` returned from (or whose awaitable completed) survives whatever the
@@ -329,17 +329,17 @@ class Journal(Protocol):
         ...
 
     def post(self, letter: Letter, /, *, secrets: Mapping[str, str] | None = None) -> Letter:
-        """Keep a letter for its run; the one that counts: itself numbered, or the first of its key.
+        """Keep a message for its run; the one that counts: itself numbered, or its key's first.
 
-        What comes back for a letter that counts holds the very event that was posted. ``secrets``
+        What comes back for a message that counts holds the very event that was posted. ``secrets``
         as in ``acquire``, for who holds no lease.
-        When it returns, the letter survives what the journal promises. Any process may post, to a
+        When it returns, the message survives what the journal promises. Any process may post, to a
         run that is alive, suspended or dead.
         """
         ...
 
     def letters(self, run_id: str, after: int, /) -> Sequence[Letter]:
-        """The letters of a run whose number is greater than ``after``, in order."""
+        """The messages of a run whose number is greater than ``after``, in order."""
         ...
 
     def close(self) -> None:

@@ -1,9 +1,9 @@
 """A run as a file of JSON lines, from which it can be put into any journal.
 
-The first line says what the file is. Then comes a line for each event, for each letter that the run
-has not read, and, once each, for each large value, before the line that names it. Every line ends
-in a checksum over itself and the one before; the last one has the number of events and the SHA-256
-of all that stands before it::
+The first line says what the file is. Then comes a line for each event, for each message that the
+run has not read, and, once each, for each large value, before the line that names it. Every line
+ends in a checksum over itself and the one before; the last one has the number of events and the
+SHA-256 of all that stands before it::
 
     {"handrail": "run", "version": 1, "run_id": "ship-1", "workflow": "ship", "crc": 1}
     {"blob": "9f86d081", "data": "...", "crc": 2}
@@ -31,7 +31,7 @@ _MAKE_ONE = "`handrail export RUN` writes one"
 
 
 class Line(NamedTuple):
-    """An event or a letter: its number and time, its key if it is a letter, and what it says.
+    """An event or a message: its number and time, its key if it is a message, and what it says.
 
     ``line`` is where it stands in the file.
     """

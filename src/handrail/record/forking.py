@@ -203,7 +203,7 @@ _NUMBERED = frozenset({*_TAKERS, *WITH_LETTER})
 
 
 def _names_a_number(event: Any) -> bool:
-    """True if it names a letter, or a signal, by its number."""
+    """True if it names a message, or a signal, by its number."""
     return bool(event.took if type(event) in _TAKERS else event.letter)
 
 

@@ -86,17 +86,17 @@ def _was_for_a_drive_before(
 
 
 def unread_letters(journal: Journal, history: Sequence[ev.Event]) -> Sequence[Letter]:
-    """The letters that came since the run was last driven."""
+    """The messages that came since the run was last driven."""
     return journal.letters(history[0].run_id, last_message(history))
 
 
 def runs_of(journal: Journal) -> list[RunInfo]:
-    """The runs of a journal, oldest first, as their letters say."""
+    """The runs of a journal, oldest first, as their messages say."""
     return [with_letters(journal, info) for info in journal.runs()]
 
 
 def with_letters(journal: Journal, info: RunInfo) -> RunInfo:
-    """The same run as its letters say: it waits no more for what was sent to it since it was
+    """The same run as its messages say: it waits no more for what was sent to it since it was
     suspended, and it waits for an unpause if it is paused, also while it is driven.
     """
     if info.damaged or info.status in {"succeeded", "failed", "cancelled"}:
@@ -151,14 +151,14 @@ def heard_by(history: Sequence[ev.Event], text: str, by: str) -> list[str]:
 
 
 def last_message(history: Sequence[ev.Event]) -> int:
-    """The number of the last letter that a run has read."""
+    """The number of the last message that a run has read."""
     if set(map(type, history)).isdisjoint(WITH_LETTER):
         return 0  # nearly always, and quicker than to look at each
     return max((one.letter for one in history if isinstance(one, WITH_LETTER)), default=0)
 
 
 def event_of(letter: Letter) -> Message:
-    """The event of a letter as the run is to record it, not numbered yet; its time is when it was
+    """The event of a message as the run is to record it, not numbered yet; its time is when it was
     posted.
     """
     event = letter.event
@@ -176,7 +176,7 @@ def event_of(letter: Letter) -> Message:
 
 
 def elsewhere(event: ev.Event) -> ev.Event:
-    """The event as another run, or journal, has it: no letter to this one is one to that."""
+    """The event as another run, or journal, has it: no message to this one is one to that."""
     return replace(event, letter=0) if isinstance(event, WITH_LETTER) and event.letter else event
 
 

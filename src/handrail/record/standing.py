@@ -85,7 +85,7 @@ class RunState:
 
 
 def info_of(journal: Journal, run_id: str) -> RunInfo:
-    """A run's line in the journal, as its letters say.
+    """A run's line in the journal, as its messages say.
 
     Raises:
         RunNotFound: there is no such run.

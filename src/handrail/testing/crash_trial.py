@@ -208,7 +208,7 @@ def repeated(story: Iterable[Chapter]) -> list[str]:
 class CrashingJournal(JournalBefore):
     """Passes everything on, and dies at ``point``, before the record is written or after.
 
-    Records are counted from 1 as they are written; letters are records too. ``tell`` is told of
+    Records are counted from 1 as they are written; messages are records too. ``tell`` is told of
     each before it is written. Mutable.
     """
 
@@ -248,7 +248,7 @@ class CrashingJournal(JournalBefore):
         return _die_after(stored)
 
     def post(self, letter: Letter, /, *, secrets: Mapping[str, str] | None = None) -> Letter:
-        """Keep the letter, or die."""
+        """Keep the message, or die."""
         dies = self._begin(f"letter {record_name(letter.event)}")
         kept = self._behind.post(letter, secrets=secrets)
         if dies:

@@ -42,7 +42,7 @@ def disk_full() -> Exception:
 class TextJournal:
     """Keeps records as text until the process ends, and can fail or die at a given write.
 
-    A write is an event or a letter. ``fail_at=n``: the n-th write keeps nothing and raises
+    A write is an event or a message. ``fail_at=n``: the n-th write keeps nothing and raises
     ``error``. ``stop_at=n``: n writes are kept, then the process is dead and each call raises
     ``ProcessGone``; with ``abrupt`` the n-th write is kept and does not return. ``reopened`` is
     the same store as another process finds it. Mutable.
@@ -194,7 +194,7 @@ class TextJournal:
             del self._store.leases[lease.run_id]
 
     def post(self, letter: Letter, /, *, secrets: Mapping[str, str] | None = None) -> Letter:
-        """Keep a letter, as text; the one that counts: itself numbered, or the first of its key."""
+        """Keep a message, as text; the one that counts: itself numbered, or its key's first."""
         self._check_alive()
         event = letter.event
         kept = self._store.letters.setdefault(event.run_id, [])
@@ -208,7 +208,7 @@ class TextJournal:
         return replace(letter, number=len(kept))
 
     def letters(self, run_id: str, after: int, /) -> list[Letter]:
-        """The letters of a run whose number is greater than ``after``, in order."""
+        """The messages of a run whose number is greater than ``after``, in order."""
         self._check_alive()
         kept = self._store.letters.get(run_id, [])
         return [

@@ -47,7 +47,7 @@ def faults(connection: sqlite3.Connection, codec: Codec, run_id: str | None) -> 
                 yield from _of_run(connection, codec, row)
         for row in connection.execute(_LETTERS).fetchall():
             if run_id in {None, row[0]} and letter_checksum(row[0], row[1:-1]) != row[-1]:
-                yield Fault(str(row[0]), 0, f"letter {row[1]} is not as it was written")
+                yield Fault(str(row[0]), 0, f"message {row[1]} is not as it was written")
         if run_id is None:
             yield from _of_blobs(connection)
             yield from _of_nobody(connection)

@@ -1,4 +1,4 @@
-"""Letters to runs: kept in order, and of one key only the first."""
+"""Messages to runs: kept in order, and of one key only the first."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ROW = "SELECT number, key, at, kind, path, body, value, crc FROM letters WHERE 
 
 
 class Post:
-    """The letters of one journal; ``journal`` is what errors call it."""
+    """The messages of one journal; ``journal`` is what errors call it."""
 
     def __init__(self, journal: str, codec: Codec) -> None:
         self.journal = journal
@@ -26,7 +26,7 @@ class Post:
     def keep(
         self, connection: sqlite3.Connection, letter: Letter, secrets: Mapping[str, str] | None
     ) -> Letter:
-        """Store the letter, unless there is one of its key; the one that counts."""
+        """Store the message, unless there is one of its key; the one that counts."""
         event, key = letter.event, letter.key
         run_id = event.run_id
         record = to_record(event, self.codec, secrets)
@@ -49,7 +49,7 @@ class Post:
         number: int,
         secrets: Mapping[str, str] | None,
     ) -> list[Letter]:
-        """The letters of a run with a higher number, in order."""
+        """The messages of a run with a higher number, in order."""
         rows = connection.execute(f"{_ROW} AND number > ? ORDER BY number", (run_id, number))
         return [self._letter(run_id, row, secrets) for row in rows.fetchall()]
 
@@ -73,13 +73,13 @@ class Post:
     ) -> Letter:
         number, key, at, kind, path, body, value, crc = row
         if letter_checksum(run_id, row[:-1]) != crc:
-            why = f"letter {number} to run {run_id} is not as it was written"
-            raise damaged(self.journal, f"reading the letters of run {run_id}", why)
+            why = f"message {number} to run {run_id} is not as it was written"
+            raise damaged(self.journal, f"reading the messages of run {run_id}", why)
         record = Record(kind, path, body, value)
         event = from_record(run_id, 0, at, record, self.codec, secrets)
         return Letter(cast("Message", event), key, number)
 
 
 def letter_checksum(run_id: str, row: tuple[Any, ...]) -> int:
-    """The checksum of a letter's row, given all of it before the checksum."""
+    """The checksum of a message's row, given all of it before the checksum."""
     return crc32("\n".join(map(repr, row)).encode("utf-8", "surrogatepass"), crc32(run_id.encode()))

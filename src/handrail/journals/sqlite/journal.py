@@ -234,18 +234,18 @@ class SqliteJournal:
         return SqliteLease(self._store, run_id, epoch, token)
 
     def post(self, letter: Letter, /, *, secrets: Mapping[str, str] | None = None) -> Letter:
-        """Keep a letter for its run, and give the one that counts; see the port."""
+        """Keep a message for its run, and give the one that counts; see the port."""
         run_id = letter.event.run_id
-        with self._store.desk(f"storing a letter to run {run_id}", to_write=True) as connection:
+        with self._store.desk(f"storing a message to run {run_id}", to_write=True) as connection:
             kept = self._post.keep(connection, letter, secrets or self._secrets(run_id))
         if self._power:
             self._store.wal.sync()
         return kept
 
     def letters(self, run_id: str, after: int, /) -> list[Letter]:
-        """The letters of a run whose number is greater than ``after``, in order."""
+        """The messages of a run whose number is greater than ``after``, in order."""
         return self._store.read(
-            f"reading the letters of run {run_id}",
+            f"reading the messages of run {run_id}",
             lambda desk: self._post.after(desk, run_id, after, self._secrets(run_id)),
         )
 

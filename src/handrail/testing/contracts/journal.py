@@ -333,7 +333,7 @@ class JournalContract:
         assert list(journal.events("r")) == [started, step]
 
     def test_letters_are_numbered_in_the_order_they_came(self, journal: Journal) -> None:
-        """Letters of one run are counted from 1, whatever they say, and come back equal."""
+        """Messages of one run are counted from 1, whatever they say, and come back equal."""
         events: list[Message] = [
             stamp(SignalReceived("go", {"n": 1}, "ann"), "r", 0, 1.0),
             stamp(GateAnswered("merge?", "yes", "bob"), "r", 0, 2.0),
@@ -346,14 +346,14 @@ class JournalContract:
         assert [letter.event for letter in found] == events
 
     def test_letters_are_read_from_any_number_on(self, journal: Journal) -> None:
-        """Who has read some letters is given only those that came later."""
+        """Who has read some messages is given only those that came later."""
         for at in (1.0, 2.0, 3.0):
             journal.post(Letter(stamp(SignalReceived("go"), "r", 0, at)))
         found = [[letter.number for letter in journal.letters("r", after)] for after in range(5)]
         assert found == [[1, 2, 3], [2, 3], [3], [], []]
 
     def test_of_one_key_only_the_first_letter_counts(self, journal: Journal) -> None:
-        """Who comes second with a key is given the letter that came first; nothing is added."""
+        """Who comes second with a key is given the message that came first; nothing is added."""
         first = journal.post(Letter(stamp(GateAnswered("g", "yes"), "r", 0, 1.0), "g"))
         second = journal.post(Letter(stamp(GateAnswered("g", "no"), "r", 0, 2.0), "g"))
         third = journal.post(Letter(stamp(GateAnswered("g", "no"), "r", 0, 3.0), "g 2"))
@@ -362,7 +362,7 @@ class JournalContract:
         assert found == [first, third]
 
     def test_an_empty_key_is_no_key(self, journal: Journal) -> None:
-        """Letters without a key do not stand in one another's way."""
+        """Messages without a key do not stand in one another's way."""
         for at in (1.0, 2.0):
             journal.post(Letter(stamp(SignalReceived("go"), "r", 0, at)))
         assert len(journal.letters("r", 0)) == 2
@@ -378,7 +378,7 @@ class JournalContract:
 
     @pytest.mark.anyio
     async def test_a_letter_is_no_event(self, journal: Journal) -> None:
-        """Letters move no numbers, may come before a run or while it is driven, and list none."""
+        """Messages move no numbers, may come before a run or while it is driven, and list none."""
         letter = journal.post(Letter(stamp(SignalReceived("go"), "r", 0, 1.0)))
         before = list(journal.runs())
         lease = journal.acquire("r")
@@ -389,7 +389,7 @@ class JournalContract:
         assert (before, found) == ([], (1, 1))
 
     def test_a_durable_one_keeps_its_letters(self, make_journal: MakeJournal) -> None:
-        """Another journal of the same store has the letters, if the journal says it is durable."""
+        """Another journal of the same store has the messages, if the journal says it is durable."""
         journal = make_journal()
         posted = journal.post(Letter(stamp(GateAnswered("g", "yes", "ann"), "r", 0, 1.0), "g"))
         journal.close()
