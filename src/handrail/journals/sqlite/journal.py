@@ -50,7 +50,7 @@ from typing import Any, Literal
 from handrail.codec.codec import Codec
 from handrail.errors import DefinitionError, RunNotFound, WrongUse
 from handrail.journals.sqlite.care import PruneStatus, faults, may_go, remove, size_of
-from handrail.journals.sqlite.inbox import Post
+from handrail.journals.sqlite.inbox import Inbox
 from handrail.journals.sqlite.leases import holders
 from handrail.journals.sqlite.rows import (
     Numbered,
@@ -111,7 +111,7 @@ class SqliteJournal:
         self.durability = durability
         self._power = durability == "power"
         self._store = Store(_resolved(path), lease_s)
-        self._post = Post(self._store.name, codec)
+        self._inbox = Inbox(self._store.name, codec)
         weakref.finalize(self, _close, self._store)
 
     @property
@@ -190,7 +190,7 @@ class SqliteJournal:
         with self._store.desk(task, to_write=True) as connection, transaction(connection):
             put_run(connection, events, encoded)
             for letter in letters:
-                self._post.keep(connection, letter, secrets)
+                self._inbox.keep(connection, letter, secrets)
         if self._power:
             self._store.wal.sync()
 
@@ -237,7 +237,7 @@ class SqliteJournal:
         """Keep a message for its run, and give the one that counts; see the port."""
         run_id = letter.event.run_id
         with self._store.desk(f"storing a message to run {run_id}", to_write=True) as connection:
-            kept = self._post.keep(connection, letter, secrets or self._secrets(run_id))
+            kept = self._inbox.keep(connection, letter, secrets or self._secrets(run_id))
         if self._power:
             self._store.wal.sync()
         return kept
@@ -246,7 +246,7 @@ class SqliteJournal:
         """The messages of a run whose number is greater than ``after``, in order."""
         return self._store.read(
             f"reading the messages of run {run_id}",
-            lambda desk: self._post.after(desk, run_id, after, self._secrets(run_id)),
+            lambda desk: self._inbox.after(desk, run_id, after, self._secrets(run_id)),
         )
 
     def verify(self, run_id: str | None = None) -> tuple[Fault, ...]:
