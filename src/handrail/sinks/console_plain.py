@@ -94,6 +94,14 @@ def _path(event: Any) -> str:
     return path_text(event.path)
 
 
+def _path_or_run(event: Any) -> str:
+    return _path(event) or "the run"
+
+
+def _run_id(event: Any) -> str:
+    return f"run {clean(event.run_id)}"
+
+
 class _Said(NamedTuple):
     """How an event is told that says the same wherever it comes."""
 
@@ -104,8 +112,8 @@ class _Said(NamedTuple):
 
 
 _SAID: Mapping[type, _Said] = {
-    ev.RunResumed: _Said("started", subject=lambda one: f"run {clean(one.run_id)}"),
-    ev.LimitReached: _Said("failed", subject=lambda one: _path(one) or "the run"),
+    ev.RunResumed: _Said("started", subject=_run_id),
+    ev.LimitReached: _Said("failed", subject=_path_or_run),
     ev.StepInterrupted: _Said("interrupted"),
     ev.WorkEdited: _Said("started", kind="work"),
     ev.GateAnswered: _Said("started"),
