@@ -31,9 +31,7 @@ from handrail.model.results import (
     WaitsFor,
 )
 from handrail.model.work import Task
-from handrail.record import rows
 from handrail.record.rows import (
-    LAYOUTS,
     Record,
     UnreadableRecord,
     from_record,
@@ -257,12 +255,6 @@ def test_an_event_comes_back_equal(kind: type[Any], data: st.DataObject) -> None
     assert type(event) is type(back)
     assert event == back
     assert to_record(event, CODEC) == to_record(back, CODEC)
-
-
-@given(_events_of(ev.StepStarted))
-def test_a_start_has_the_same_record_by_its_quick_road(event: ev.Event) -> None:
-    """What is written without a look at each field is what the look at each would write."""
-    assert LAYOUTS[ev.StepStarted].write(event) == rows._STARTED.write(event)
 
 
 @given(any_event)
