@@ -247,7 +247,7 @@ class Conductor:
             self._rehearsal = rehearse_on(
                 self.machine, report, self._seq, self._stamp, shows=self._tell is not None
             )
-        elif self._gone(question.path, "evaluation") is None:
+        elif self._remove_flight(question.path, "evaluation") is None:
             return
         elif self._ends is None or error is None:  # else it was broken off: it is asked again
             self.receive(cmd.Evaluated(question.path, value, error, self.now()))
@@ -402,7 +402,7 @@ class Conductor:
             case cmd.Cancel() | cmd.BreakOff():
                 self._stop(command.path, again=isinstance(command, cmd.BreakOff))
             case cmd.Queue() | cmd.Release() | cmd.Hold():
-                self._of_line(command)
+                self._carry_out_in_line(command)
             case cmd.AskPredicate() | cmd.AskFallback() | cmd.FindStages() | cmd.Ask():
                 self._ask(command)
             case cmd.Undo():
@@ -417,7 +417,7 @@ class Conductor:
             case cmd.Record() | cmd.Tell() | cmd.Pull() | cmd.Unclaim():
                 pass  # the loop's own
 
-    def _of_line(self, command: cmd.Queue | cmd.Release | cmd.Hold) -> None:
+    def _carry_out_in_line(self, command: cmd.Queue | cmd.Release | cmd.Hold) -> None:
         if isinstance(command, cmd.Hold):
             self._held = command.on
             self._line.hold(on=command.on or self._drains is not None)
@@ -464,16 +464,16 @@ class Conductor:
 
     # -- how things end -------------------------------------------------------------------------
 
-    def _gone(self, path: str, kind: Kind) -> InFlight | None:
+    def _remove_flight(self, path: str, kind: Kind) -> InFlight | None:
         flight = self.flights.pop((path, kind), None)
         if flight is not None:
             self._inbox.append(self._go_on)
             if self._ends is not None:
-                self._close_when_gone()
+                self._close_when_idle()
         return flight
 
     def _finished(self, path: str, end: End) -> None:
-        flight = self._gone(path, "attempt")
+        flight = self._remove_flight(path, "attempt")
         if flight is None:
             return
         self._line.release(path)
@@ -505,7 +505,7 @@ class Conductor:
                 self.record(end, sync=modifiers.checkpoint or modifiers.once)
 
     def _interrupted(self, path: str, reason: str, usage: Usage | None) -> None:
-        flight = self._gone(path, "attempt")
+        flight = self._remove_flight(path, "attempt")
         if flight is not None:
             self._line.release(path)
             self.record(ev.StepInterrupted(path, reason, usage))
@@ -517,7 +517,7 @@ class Conductor:
             self.record(event)
 
     def _undone(self, path: str, end: ev.RollbackCompleted) -> None:
-        flight = self._gone(path, "rollback")
+        flight = self._remove_flight(path, "rollback")
         if flight is None or (self._ends is not None and end.error is not None):
             return  # it was broken off, and the next drive runs it again
         command = flight.command
@@ -528,7 +528,7 @@ class Conductor:
 
     def _answered(self, question: cmd.Ask, value: Any, error: BaseException | None) -> None:
         path, run = question.path, self.machine.run
-        if self._gone(path, "gate") is None or path in run.answered:
+        if self._remove_flight(path, "gate") is None or path in run.answered:
             return
         gate = run.gates.get(path)
         if gate is None:
@@ -599,9 +599,9 @@ class Conductor:
     def _end_drive(self, reason: str) -> None:
         if self._ends is None and self.result is None:
             self._ends = reason
-            self._close_when_gone()
+            self._close_when_idle()
 
-    def _close_when_gone(self) -> None:
+    def _close_when_idle(self) -> None:
         """Stop what is at work, what began meanwhile too; once there is nothing, close."""
         for path in list(self._line.waiting):
             self._line.leave(path)

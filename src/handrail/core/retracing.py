@@ -169,7 +169,7 @@ class Retracing:
 
         ``kept``: the items of a group that is not over.
         """
-        record, made = self.recorded.at(path), self._made(path)
+        record, made = self.recorded.at(path), self._attempts_made(path)
         if kept is None and isinstance(step.verb, ForEachGroup):
             kept = Items(step.verb.items, again=made > 1)
         for attempt in range(1, made + 1):
@@ -180,7 +180,7 @@ class Retracing:
         if step.modifiers.on_error is not None and (record.end is not None or self.counts_open):
             yield self._fallback(path, made, step, inputs, record)
 
-    def _made(self, path: str) -> int:
+    def _attempts_made(self, path: str) -> int:
         """How many attempts a step has made, with the one that it is at."""
         record = self.recorded.at(path)
         if record.end is not None:
@@ -197,15 +197,15 @@ class Retracing:
         except Exception:  # noqa: BLE001  # its record stands, whatever its body does now
             return
         end = self.recorded.at(path).member_end
-        outcome: Outcome = "open" if end is None else _of_end(end)
+        outcome: Outcome = "open" if end is None else _outcome_of_end(end)
         place = Place(path, path, 1, outcome, None if end is None else end.output)
         if _is_step(made):
             take(made)
-            yield self._only(place, made, inputs)
+            yield self._only_step(place, made, inputs)
         elif is_body(made):
             yield self.body(place, made, inputs)
 
-    def _only(self, place: Place, step: Step[Any], inputs: Inputs) -> Walk:
+    def _only_step(self, place: Place, step: Step[Any], inputs: Inputs) -> Walk:
         """The only step of a member."""
         path = f"{place.path}/{step.name}"
         if self.recorded.knows(path):
@@ -247,7 +247,7 @@ class Retracing:
             place.value = None if end is None else end.output
             yield self.body(place, verb.body, inputs)
         elif isinstance(verb, (HeldBody, TreeBody)):
-            yield self._called(place, verb, inputs)
+            yield self._called_body(place, verb, inputs)
         self._concurrent.add(base)
         for one in held:
             below = f"{base}/{one.name}"
@@ -316,7 +316,7 @@ class Retracing:
         place.value = self.recorded.at(place.path).value
         yield self.body(place, generator, inputs)
 
-    def _called(self, place: Place, verb: HeldBody | TreeBody, inputs: Inputs) -> Walk:
+    def _called_body(self, place: Place, verb: HeldBody | TreeBody, inputs: Inputs) -> Walk:
         """The steps of a function that is called with its arguments."""
         try:
             made = verb.body(*verb.args)
@@ -325,7 +325,7 @@ class Retracing:
         end = self.recorded.at(place.path).end
         place.value = None if end is None else end.output
         if isinstance(verb, TreeBody):
-            yield self._around(place, verb, inputs)
+            yield self._steps_around_body(place, verb, inputs)
         if place.outcome == "failed" and not self._comes_to(place, verb):
             return
         if _is_step(made):
@@ -334,7 +334,7 @@ class Retracing:
         elif is_body(made):
             yield self.body(place, made, inputs)
 
-    def _around(self, place: Place, verb: TreeBody, inputs: Inputs) -> Walk:
+    def _steps_around_body(self, place: Place, verb: TreeBody, inputs: Inputs) -> Walk:
         """The steps that stand around the body of a worktree."""
         setup = verb.setup
         for path in self.in_place(place):
@@ -369,7 +369,7 @@ class Retracing:
 
     def body(self, place: Place, generator: Generator[Any, Any, Any], inputs: Inputs) -> Walk:
         """Run a body against the record, as far as that leads."""
-        last = self._told_to_end_after(self.in_place(place))
+        last = self._last_step_before_cleanup(self.in_place(place))
         line, stopped = self.line, False
         place.line = line_of(generator) if place.path else ""
         given: Any
@@ -386,7 +386,7 @@ class Retracing:
                     self.strayed(place, path, step, stopped=stopped)
                     return
                 place.seen.add(path)
-                end = self._made_good(path, step)
+                end = self._resolve_end(path, step)
                 if self.enters(path) and (end is not None or self.counts_open):
                     yield self.step(path, step, inputs)
                 if end is None:
@@ -403,7 +403,7 @@ class Retracing:
         if what == RAISED and isinstance(given, (KeyboardInterrupt, SystemExit)):
             self.run.escaped = given
 
-    def _told_to_end_after(self, known: Iterable[str]) -> int:
+    def _last_step_before_cleanup(self, known: Iterable[str]) -> int:
         """The place of the step at whose end the body was told to end: the last one that was not
         yielded to clean up, if one was; else -1.
         """
@@ -411,7 +411,7 @@ class Retracing:
         first = min((one.index for one in records if one.cleanup), default=-1)
         return max((one.index for one in records if one.index < first), default=-1)
 
-    def _made_good(self, path: str, step: Step[Any]) -> StepResult[Any] | None:
+    def _resolve_end(self, path: str, step: Step[Any]) -> StepResult[Any] | None:
         """The recorded end of a step that the code comes to, made good; None if there is none."""
         recorded = self.recorded
         resolve(recorded, path, step, self.run.codec)
@@ -475,10 +475,10 @@ def _outcome(record: PathRecord, attempt: int) -> Outcome:
         last = failure is not None and failure.attempt == attempt
         timely = failure is not None and failure.error_type != _STOPPED_BY_TIME
         return "failed" if last and timely else "stopped"
-    return "open" if record.end is None else _of_end(record.end)
+    return "open" if record.end is None else _outcome_of_end(record.end)
 
 
-def _of_end(end: StepResult[Any]) -> Outcome:
+def _outcome_of_end(end: StepResult[Any]) -> Outcome:
     if end.status == "cancelled":
         return "stopped"
     return "succeeded" if end.success else "failed"
