@@ -165,7 +165,7 @@ class Driver:
         self.closing = False
         self._linger_until: float | None = None
         append_all = group_append(journal)
-        self._append_all: GroupAppend = append_all or _not_together
+        self._append_all: GroupAppend = append_all or _cannot_append_several
         self._gathers = TOGETHER if append_all is not None else 0
         """So many ends that have come are recorded as one."""
         self._alone = 0
@@ -453,7 +453,7 @@ class Driver:
                 await self._on_disk(command.event, command.pending)
                 continue
             else:
-                self._other(command)
+                self._carry_out_other(command)
                 continue
             self._seq = seq = self._seq + 1
             _set(event, "run_id", run_id)
@@ -538,7 +538,7 @@ class Driver:
         finally:
             self._syncing = False
 
-    def _other(self, command: cmd.Command) -> None:
+    def _carry_out_other(self, command: cmd.Command) -> None:
         match command:
             case cmd.Wait():
                 self.timers.wait(command.due, command.token)
@@ -706,7 +706,7 @@ class Driver:
             fired = self._fire(what) or fired
         return fired
 
-    def _stale(self, what: Due) -> bool:
+    def _is_stale(self, what: Due) -> bool:
         """True for what nobody waits for any more."""
         if isinstance(what, int):
             return what not in self.machine.run.timers
@@ -740,7 +740,7 @@ class Driver:
 
     async def _wait(self) -> None:
         self._callbacks.dismiss()
-        due = self.timers.next_due(self._stale)
+        due = self.timers.next_due(self._is_stale)
         if self._nothing_is_at_work() and not self._goes_on_by_itself():
             if not self.machine.waits and due is None:
                 raise CoreStalled
@@ -801,9 +801,9 @@ class Driver:
         """Stop what is in flight, and close the drive when all has landed."""
         self.interrupted = self.interrupted or reason
         self.closing = True
-        self._close_when_landed()
+        self._close_when_idle()
 
-    def _close_when_landed(self) -> None:
+    def _close_when_idle(self) -> None:
         """Stop what is at work, what began meanwhile too; once there is nothing, close."""
         for path in list(self._line.waiting):
             self._line.leave(path)
@@ -816,7 +816,7 @@ class Driver:
             else:
                 self._halt(flight)
         if self.flights:
-            self.timers.at(self.now() + 0.02, partial(self._inbox.append, self._close_when_landed))
+            self.timers.at(self.now() + 0.02, partial(self._inbox.append, self._close_when_idle))
         else:
             self._inbox.append(partial(self._suspend, self.interrupted or "interrupted"))
 
@@ -825,5 +825,5 @@ def _raise(error: Exception) -> None:
     raise error
 
 
-def _not_together(*_: Any, **__: Any) -> Awaitable[None] | None:
+def _cannot_append_several(*_: Any, **__: Any) -> Awaitable[None] | None:
     raise AssertionError("this journal stores events one by one")

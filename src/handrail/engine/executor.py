@@ -336,7 +336,7 @@ class Engine:
             DefinitionError: a backend cannot honour what a step tells it, or the run was begun
                 without an input that the workflow requires now; nothing was run.
         """
-        given = self._given(workflow)
+        given = self._resolve_workflow(workflow)
         return await self._resume(run_id, given, reuse, rerun, None)
 
     def stream_resume(
@@ -348,7 +348,7 @@ class Engine:
         rerun: Sequence[str] = (),
     ) -> Run[Any]:
         """``resume`` as ``stream``: an async context manager that gives the drive's events."""
-        given = self._given(workflow)
+        given = self._resolve_workflow(workflow)
 
         async def drive(run: Run[Any]) -> WorkflowResult[Any]:
             return await self._resume(run_id, given, reuse, rerun, run)
@@ -357,7 +357,9 @@ class Engine:
 
     resume_sync = sync_twin(resume)
 
-    def _given(self, workflow: WorkflowLike[..., Any] | None) -> WorkflowDefinition | None:
+    def _resolve_workflow(
+        self, workflow: WorkflowLike[..., Any] | None
+    ) -> WorkflowDefinition | None:
         return None if workflow is None else definition_of(workflow, self._parts.workflows)
 
     async def _resume(
@@ -537,10 +539,10 @@ class Engine:
         self, history: Sequence[ev.Event], definition: WorkflowDefinition, now: float
     ) -> dict[str, Step[Any]]:
         """The steps without an end that the code comes to, by path."""
-        nodes = (await self._gone_through(history, definition, now)).nodes.items()
+        nodes = (await self._retrace(history, definition, now)).nodes.items()
         return {path: node.step for path, node in nodes if isinstance(node, StepNode)}
 
-    async def _gone_through(
+    async def _retrace(
         self, history: Sequence[ev.Event], definition: WorkflowDefinition, now: float
     ) -> RunState:
         """A run as far as its record goes, by the code of now; nothing is performed."""
@@ -612,7 +614,7 @@ class Engine:
                 ``resume``.
         """
         check_paths(reuse=reuse, rerun=rerun)
-        given = self._given(workflow)
+        given = self._resolve_workflow(workflow)
         with self._users.using():
             history = history_of(self._journal, run_id, self._secrets())
             definition = workflow_for(history, given, self._parts.workflows)
@@ -721,7 +723,7 @@ class Engine:
         if driver is not None:
             driver.cancel(reason)
             return None
-        given = self._given(workflow)
+        given = self._resolve_workflow(workflow)
         try:
             with self._leased(run_id) as held:
                 history = history_of(self._journal, run_id, held.secrets)

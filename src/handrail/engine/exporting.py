@@ -85,7 +85,7 @@ def import_from(file: Path, journal: Journal, run_id: str | None, secrets: Secre
     try:
         journal.append_run(run, letters=letters, secrets=secrets)
     except OutputNotSerializable as error:
-        raise DamagedExport(str(file), found.lines[-1].line, _never_so(error)) from None
+        raise DamagedExport(str(file), found.lines[-1].line, _unrecordable_text(error)) from None
     return run_id
 
 
@@ -106,11 +106,11 @@ def _letter(
     try:
         to_record(event, codec, secrets)
     except OutputNotSerializable as error:
-        raise DamagedExport(file, line.line, _never_so(error)) from None
+        raise DamagedExport(file, line.line, _unrecordable_text(error)) from None
     return Letter(cast("Message", event), line.letter or "")
 
 
-def _never_so(error: OutputNotSerializable) -> str:
+def _unrecordable_text(error: OutputNotSerializable) -> str:
     return f"a value up to here was never recorded so: {error.why}"
 
 

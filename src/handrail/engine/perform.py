@@ -125,9 +125,9 @@ class Performer:
         began, since = self.clock.now(), self._elapsed()
         try:
             if self.crossing is not None:
-                command = await self._crossed(command, self.crossing)
+                command = await self._as_portable(command, self.crossing)
             if self.around:
-                output, usage = await self._surrounded(command, current, claims_of)
+                output, usage = await self._run_in_contexts(command, current, claims_of)
             else:
                 output, usage = await self._output(command, current, claims_of)
         except (KeyboardInterrupt, SystemExit, Abandoned, anyio.get_cancelled_exc_class()):
@@ -140,7 +140,7 @@ class Performer:
         """The clock's time, as far as that is never set."""
         return float(getattr(self.clock, "elapsed", self.clock.now)())
 
-    async def _crossed(self, command: Perform, crossing: Crossing) -> Perform:
+    async def _as_portable(self, command: Perform, crossing: Crossing) -> Perform:
         """The attempt as another process would have it: all of it that is no data, by its name.
 
         Raises:
@@ -171,7 +171,7 @@ class Performer:
             return ended
         return LaunchFailed(command.path, fault, ended, max(0.0, took_s), self.clock.now())
 
-    async def _surrounded(
+    async def _run_in_contexts(
         self, command: Perform, current: Current, claims_of: ClaimsOf | None
     ) -> tuple[Any, Usage | None]:
         """The output, with the executor's context managers round the attempt."""
@@ -273,7 +273,7 @@ class Performer:
             on_output=self._listener(command),
         )
         if verb.check and done.exit_code != 0:
-            raise CommandFailed(_shown(verb.argv), done.exit_code, done.stdout, done.stderr)
+            raise CommandFailed(_format_argv(verb.argv), done.exit_code, done.stdout, done.stderr)
         if verb.parse is None:
             return CommandResult(done.exit_code, done.stdout, done.stderr)
         try:
@@ -317,7 +317,7 @@ class Performer:
         assert command.view is not None
         workflow = self.contexts.of(command.view)
         chosen = self.agents.instead_of(agent)
-        heard = _Heard(command.launch, self._elapsed())
+        heard = _LaunchReport(command.launch, self._elapsed())
 
         def hears(notice: Notice) -> None:
             heard.take(notice)
@@ -432,7 +432,7 @@ class Performer:
         return stage_result(name, value)
 
 
-class _Heard:
+class _LaunchReport:
     """What an agent tells of itself in one launch. Mutable."""
 
     def __init__(self, launch: Launch, since: float) -> None:
@@ -486,7 +486,7 @@ def _parsed(text: str, type_: Any) -> Any:
         raise DoesNotFit(said) from None
 
 
-def _shown(argv: str | tuple[str, ...]) -> str:
+def _format_argv(argv: str | tuple[str, ...]) -> str:
     if isinstance(argv, str):
         return repr(argv)
     import shlex

@@ -127,14 +127,14 @@ def _refuse(
     function: FunctionType, link: Link, parts: Parts, check: AgentCheck, *, certain: bool
 ) -> None:
     """Do nothing, or raise what the step would be refused for."""
-    found = _told(function, link)
+    found = _resolve_link(function, link)
     if found is None:
         return
     agent, settings = found
     chosen = parts.agents.get(agent.name, agent)
     if certain:
         check(chosen, settings, parts.agent_defaults)
-    elif _all_said(link):
+    elif _names_all_options(link):
         check(chosen, settings, None)
 
 
@@ -228,7 +228,7 @@ def _read(function: FunctionType) -> tuple[Link, ...]:
         return ()
 
 
-def _told(function: FunctionType, link: Link) -> tuple[Any, AgentSettings] | None:
+def _resolve_link(function: FunctionType, link: Link) -> tuple[Any, AgentSettings] | None:
     """The agent of a step and what it is told there; None if that is not known, or not sound."""
     agent = valued(link.given, function)
     said = {name: valued(node, function) for name, node in link.settings.items()}
@@ -244,7 +244,7 @@ def _told(function: FunctionType, link: Link) -> tuple[Any, AgentSettings] | Non
     return agent, AgentSettings(backend, options)
 
 
-def _all_said(link: Link) -> bool:
+def _names_all_options(link: Link) -> bool:
     """True if the step itself names its backend, and says the rest, in literals.
 
     Then it cannot work in any run, so no condition can be what makes it right.

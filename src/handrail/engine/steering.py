@@ -161,7 +161,7 @@ class SteeredEngine(Steering, Engine):
             if last is not None and last.status == "succeeded":
                 raise CannotSteer(run_id, *over(last))
             definition = workflow_for(history, None, self._parts.workflows)
-            run = await self._gone_through(history, definition, self._parts.clock.now())
+            run = await self._retrace(history, definition, self._parts.clock.now())
             self._post(run_id, check_edit(run, event, driven=False))
 
     async def _steer(self, run_id: str, event: ev.RunSteered) -> None:
@@ -191,7 +191,7 @@ class SteeredEngine(Steering, Engine):
             if last is not None and (last.status != "failed" or needs_work):
                 raise CannotSteer(run_id, *over(last))
             definition = workflow_for(history, None, self._parts.workflows)
-            run = await self._gone_through(history, definition, self._parts.clock.now())
+            run = await self._retrace(history, definition, self._parts.clock.now())
             if event.path not in run.nodes and event.path not in run.results:
                 refuse_unknown(run_id, definition, event.path)
             self._post(run_id, check_steering(run, event))
