@@ -146,7 +146,7 @@ class Cluster:
         """
         policy = WorkflowIDReusePolicy
         try:
-            await self._reached(
+            await self._call_cluster(
                 self.client.start_workflow(
                     name,
                     args=[raw(start), *map(raw_bytes, chunks)],
@@ -168,12 +168,12 @@ class Cluster:
             RunNotFound: there is none.
         """
         try:
-            found = await self._reached(self._handle(run_id).describe())
+            found = await self._call_cluster(self._handle(run_id).describe())
         except RPCError as error:
             if error.status is not RPCStatusCode.NOT_FOUND:
                 raise
             raise RunNotFound(run_id, [one.run_id async for one in self.runs()]) from None
-        return await _standing(found, found)
+        return await _read_execution(found, found)
 
     async def runs(self) -> AsyncIterator[Standing]:
         """The last execution of every run, the newest first."""
@@ -183,7 +183,7 @@ class Cluster:
             if found.id in seen or found.status is WorkflowExecutionStatus.CONTINUED_AS_NEW:
                 continue
             seen.add(found.id)
-            yield await _standing(found)
+            yield await _read_execution(found)
 
     async def infos(self) -> list[RunInfo]:
         """Every run as a journal lists it, oldest first. Of those that are open the newest say for
@@ -223,7 +223,7 @@ class Cluster:
             found = await self._ended_rows(run_id, standing)
             if found is not None:
                 return found[after:]
-        return await self._asked_rows(run_id, after)
+        return await self._query_rows(run_id, after)
 
     async def _ended_rows(self, run_id: str, standing: Standing) -> list[Row] | None:
         try:
@@ -234,7 +234,7 @@ class Cluster:
             return None
         return list(unpacked(map(decode_chunk, ended.record)))
 
-    async def _asked_rows(self, run_id: str, after: int) -> list[Row]:
+    async def _query_rows(self, run_id: str, after: int) -> list[Row]:
         rows: list[Row] = []
         while True:
             chunk = bytes((await self._query(run_id, RECORD, after)).payload.data)
@@ -255,26 +255,26 @@ class Cluster:
 
     async def _query(self, run_id: str, name: str, *args: Any) -> RawValue:
         try:
-            answer: RawValue = await self._if_served(
+            answer: RawValue = await self._ask_worker(
                 self._handle(run_id).query(
                     name, args=args, result_type=RawValue, rpc_timeout=timedelta(seconds=PATIENCE_S)
                 )
             )
         except (TimeoutError, WorkflowQueryFailedError) as error:
-            raise NoWorker(run_id, self.task_queue, await self._why_nobody(error)) from None
+            raise NoWorker(run_id, self.task_queue, await self._no_answer_reason(error)) from None
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND:
                 raise RunNotFound(run_id) from None
-            raise NoWorker(run_id, self.task_queue, await self._why_nobody(error)) from None
+            raise NoWorker(run_id, self.task_queue, await self._no_answer_reason(error)) from None
         return answer
 
-    async def _if_served(self, call: Awaitable[T]) -> T:
+    async def _ask_worker(self, call: Awaitable[T]) -> T:
         """What a worker says.
 
         Raises:
             TimeoutError: there is none.
         """
-        asked = asyncio.ensure_future(self._reached(call))
+        asked = asyncio.ensure_future(self._call_cluster(call))
         try:
             if not (await asyncio.wait({asked}, timeout=SOON_S))[0] and not await self.workers():
                 raise TimeoutError("no worker")
@@ -282,7 +282,7 @@ class Cluster:
         finally:
             asked.cancel()
 
-    async def _why_nobody(self, error: Exception) -> str:
+    async def _no_answer_reason(self, error: Exception) -> str:
         if not await self.workers():
             return "no worker serves it"
         return f"its workers do not answer ({error})"
@@ -296,7 +296,7 @@ class Cluster:
         """
         handle = self.client.get_workflow_handle(run_id, run_id=execution, result_type=RawValue)
         try:
-            result = await self._reached(handle.result())
+            result = await self._call_cluster(handle.result())
         except WorkflowFailureError as error:
             cause = error.cause
             if isinstance(cause, ApplicationError) and cause.type in {FAILED, CANCELLED}:
@@ -315,7 +315,9 @@ class Cluster:
             task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
         )
         try:
-            answer = await self._reached(self.client.workflow_service.describe_task_queue(request))
+            answer = await self._call_cluster(
+                self.client.workflow_service.describe_task_queue(request)
+            )
         except RPCError as error:
             if error.status is not RPCStatusCode.UNIMPLEMENTED:
                 raise
@@ -334,7 +336,7 @@ class Cluster:
             return found
         raw_description = described.raw_description
         if raw_description.pending_workflow_task.attempt > 1:
-            found.append(await self._why_stuck(run_id))
+            found.append(await self._stuck_reason(run_id))
         found += [
             f"step {one.activity_id!r} is made again (attempt {one.attempt} of the cluster): "
             f"{one.last_failure.message}"
@@ -345,14 +347,14 @@ class Cluster:
             found.append(f"no worker serves task queue {self.task_queue!r} at {self.address}")
         return found
 
-    async def _why_stuck(self, run_id: str) -> str:
+    async def _stuck_reason(self, run_id: str) -> str:
         request = GetWorkflowExecutionHistoryReverseRequest(
             namespace=self.client.namespace,
             execution=Execution(workflow_id=run_id),
             maximum_page_size=10,
         )
         service = self.client.workflow_service
-        answer = await self._reached(service.get_workflow_execution_history_reverse(request))
+        answer = await self._call_cluster(service.get_workflow_execution_history_reverse(request))
         for event in answer.history.events:
             if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED:
                 failure = event.workflow_task_failed_event_attributes.failure
@@ -378,8 +380,8 @@ class Cluster:
         await self._signal(run_id, DRIVE, raw(how))
 
     async def _signal(self, run_id: str, name: str, value: RawValue) -> None:
-        with _found(run_id):
-            await self._reached(self._handle(run_id).signal(name, value))
+        with _translate_not_found(run_id):
+            await self._call_cluster(self._handle(run_id).signal(name, value))
 
     async def refuse(self, run_id: str, path: str, error: BaseException) -> None:
         """Tell a run that whoever was to answer a question could not.
@@ -399,15 +401,15 @@ class Cluster:
         handle = self._handle(run_id)
         asked = cast("Any", handle).execute_update(MESSAGE, raw(row), result_type=RawValue)
         try:
-            with _found(run_id):
-                answer: RawValue = await asyncio.wait_for(self._if_served(asked), PATIENCE_S)
+            with _translate_not_found(run_id):
+                answer: RawValue = await asyncio.wait_for(self._ask_worker(asked), PATIENCE_S)
         except WorkflowUpdateFailedError as error:
             cause = error.cause
             if isinstance(cause, ApplicationError) and cause.details:
                 raise error_of_data(cause.details[0]) from None
             raise
         except (TimeoutError, WorkflowUpdateRPCTimeoutOrCancelledError) as error:
-            why = await self._why_nobody(error)
+            why = await self._no_answer_reason(error)
             raise NoWorker(run_id, self.task_queue, why) from None
         found: Row = read(answer, Row)
         return found
@@ -417,7 +419,7 @@ class Cluster:
     def _handle(self, run_id: str) -> WorkflowHandle[Any, Any]:
         return self.client.get_workflow_handle(run_id)
 
-    async def _reached(self, call: Awaitable[T]) -> T:
+    async def _call_cluster(self, call: Awaitable[T]) -> T:
         """What a call gives.
 
         Raises:
@@ -434,7 +436,7 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def _found(run_id: str) -> Generator[None]:
+def _translate_not_found(run_id: str) -> Generator[None]:
     """Say of a run that is asked for that there is none, or that it has ended.
 
     Raises:
@@ -448,7 +450,7 @@ def _found(run_id: str) -> Generator[None]:
         raise RunNotFound(run_id) from None
 
 
-async def _standing(
+async def _read_execution(
     found: WorkflowExecution, description: WorkflowExecutionDescription | None = None
 ) -> Standing:
     assert found.status is not None

@@ -191,7 +191,7 @@ class Execution:
         self._held = False
         workflow.upsert_memo({HELD: None, WAITS: None})
         go = self._go or Drive(cancel=workflow.cancellation_reason() or "cancelled")
-        return _by(start, go, held=False)
+        return _with_drive(start, go, held=False)
 
     async def _read(self, recorded: Recorded) -> list[ev.Event]:
         """The record so far, a slice in each task: one must be answered within two seconds."""
@@ -201,10 +201,10 @@ class Execution:
             recorded.take(events)
             found += events
             if len(events) == SLICE:
-                await self._breathe()
+                await self._next_task()
         return found
 
-    async def _breathe(self) -> None:
+    async def _next_task(self) -> None:
         """End this task, and go on in the next."""
         try:
             await asyncio.sleep(0.001)
@@ -238,14 +238,14 @@ class Execution:
         host.changed = False
         host.send_what_waits()
         if not host.conductor.pump(host.bounds.pump):
-            await self._breathe()
+            await self._next_task()
             host.changed = True
             return
         self._result = host.conductor.result
         if self._result is not None:
             return
         self._look_at_history(host)
-        self._say_what_it_waits_for(host)
+        self._publish_waits(host)
         await self._until(lambda: host.changed or self._is_cancelled)
         if self._is_cancelled:
             self._is_cancelled = False
@@ -262,7 +262,7 @@ class Execution:
             self._is_cancelled = True
             await workflow.wait_condition(lambda: True)
 
-    def _say_what_it_waits_for(self, host: RunHost) -> None:
+    def _publish_waits(self, host: RunHost) -> None:
         """Have lists of runs say for whom this one waits; of very many only the first."""
         suspended = host.suspension()
         waits = () if suspended is None else suspended.waits_for[:LISTED]
@@ -290,7 +290,7 @@ class Execution:
         """Go on in another execution; in one that waits, if the drive was to end."""
         go = self._go or Drive()
         held = self._go is None and CONTINUED not in host.rows[-1].body
-        following = _by(start, go, inputs={}, resumed=True, held=held, homes=host.homes)
+        following = _with_drive(start, go, inputs={}, resumed=True, held=held, homes=host.homes)
         chunks = [*self._chunks, *packed(host.rows)]
         if host.blobs:
             chunks = merged(chunks, LARGE_BYTES)
@@ -477,7 +477,7 @@ class Execution:
         return State(suspended, paused is not None, events=host.events, updated_at=host.updated_at)
 
 
-def _by(start: Start, go: Drive, **more: Any) -> Start:
+def _with_drive(start: Start, go: Drive, **more: Any) -> Start:
     """How the run is driven, once somebody has said how it goes on."""
     return msgspec.structs.replace(
         start,

@@ -197,21 +197,23 @@ class TemporalExecutor(ReadsRuns):
             OutputNotSerializable, TooLarge: an input cannot be recorded.
             ClusterUnreachable: the cluster does not answer. Nothing was begun.
         """
-        return await self._driven(self._prepare(workflow, args, kwargs), None)
+        return await self._begin_and_wait(self._prepare(workflow, args, kwargs), None)
 
     def run_sync(
         self, workflow: WorkflowLike[P, R], /, *args: P.args, **kwargs: P.kwargs
     ) -> WorkflowResult[R]:
         """``run`` for callers without an event loop."""
         begin = self._prepare(workflow, args, kwargs)
-        return run_outside("run_sync()", "await executor.run(...)", self._driven, begin, None)
+        return run_outside(
+            "run_sync()", "await executor.run(...)", self._begin_and_wait, begin, None
+        )
 
     def stream(
         self, workflow: WorkflowLike[P, R], /, *args: P.args, **kwargs: P.kwargs
     ) -> ClusterRun[R]:
         """The run as an async context manager that gives its events; see ``ClusterRun``."""
         begin = self._prepare(workflow, args, kwargs)
-        return ClusterRun(begin.run_id, self, lambda show: self._driven(begin, show))
+        return ClusterRun(begin.run_id, self, lambda show: self._begin_and_wait(begin, show))
 
     def start(
         self,
@@ -302,21 +304,21 @@ class TemporalExecutor(ReadsRuns):
         await self._resume(definition, history, (), ())
         return len(history)
 
-    async def _driven(self, begin: _Begin, show: Show | None) -> WorkflowResult[Any]:
+    async def _begin_and_wait(self, begin: _Begin, show: Show | None) -> WorkflowResult[Any]:
         after = await self._begin(begin)
         if after is None:
             return await self._recorded(begin.run_id, begin.definition)
-        return await self._settled(begin.run_id, begin.definition, after, show)
+        return await self._wait_for_result(begin.run_id, begin.definition, after, show)
 
     # -- waiting --------------------------------------------------------------------------------
 
-    async def _settled(
+    async def _wait_for_result(
         self, run_id: str, definition: WorkflowDefinition, after: int, show: Show | None
     ) -> WorkflowResult[Any]:
         """The result of a run once it has ended, or has waited for somebody for ``linger_s``."""
         caller, cluster = self._caller, await self._caller.cluster()
         watch = Watch(caller, cluster, run_id, after=after, answer=self.answer, show=show)
-        over = asyncio.ensure_future(self._over(cluster, run_id))
+        over = asyncio.ensure_future(self._wait_until_ended(cluster, run_id))
         pause, most = LOOK_S
         since: float | None = None
         suspended: ev.RunSuspended | None = None
@@ -339,7 +341,7 @@ class TemporalExecutor(ReadsRuns):
             run_id, definition, history, caller.codec, after=after, suspended=suspended
         )
 
-    async def _over(self, cluster: Cluster, run_id: str) -> None:
+    async def _wait_until_ended(self, cluster: Cluster, run_id: str) -> None:
         """Wait for the run's end, also while the cluster is away.
 
         Raises:
@@ -371,7 +373,7 @@ class TemporalExecutor(ReadsRuns):
         cluster = await self._caller.cluster()
         standing = await cluster.standing(run_id)
         definition = self._caller.definition(standing)
-        await self._over(cluster, run_id)
+        await self._wait_until_ended(cluster, run_id)
         return await self._recorded(run_id, definition)
 
     # -- resuming -------------------------------------------------------------------------------
@@ -421,7 +423,7 @@ class TemporalExecutor(ReadsRuns):
         if last is not None and last.status == "succeeded" and not rerun:
             return result_of(run_id, definition, history, self._caller.codec, after=len(history))
         await self._resume(definition, history, reuse, rerun)
-        return await self._settled(run_id, definition, len(history), show)
+        return await self._wait_for_result(run_id, definition, len(history), show)
 
     async def _resume(
         self,
@@ -497,7 +499,7 @@ class TemporalExecutor(ReadsRuns):
                 definition = self._caller.definition(standing, workflow)
                 history = await self._caller.history(run_id)
                 await cluster.drive(run_id, Drive(cancel=reason))
-                return await self._settled(run_id, definition, len(history), None)
+                return await self._wait_for_result(run_id, definition, len(history), None)
         await self.tell(run_id, ev.CancelRequested(reason))
         return None
 

@@ -420,7 +420,7 @@ class RunHost:
             self._activity, path, kind, name, text, start_to_close=start_to_close, once=once
         )
         self._handles[path, kind] = handle
-        handle.add_done_callback(partial(self._landed, path, kind, again))
+        handle.add_done_callback(partial(self._activity_finished, path, kind, again))
 
     def _has_room(self, size: int) -> bool:
         """True if the answer to this workflow task may have so many more bytes in it."""
@@ -437,7 +437,7 @@ class RunHost:
         for _ in range(len(self._unsent)):
             self._unsent.popleft()()
 
-    def _landed(
+    def _activity_finished(
         self,
         path: str,
         kind: Kind,
@@ -595,7 +595,7 @@ class RunHost:
             if "error" in answer:
                 self._evaluated(question, error=error_of_data(answer["error"]))
             else:
-                self._evaluated(question, answer.get("value", _Shown(answer.get("shown", ""))))
+                self._evaluated(question, answer.get("value", _NotABool(answer.get("shown", ""))))
 
         self._local(question.path, "evaluation", verdict, told)
 
@@ -632,7 +632,7 @@ class RunHost:
 
         def told(handle: asyncio.Task[RawValue]) -> None:
             self._handles[path, kind] = handle
-            self._landed(path, kind, None, handle)
+            self._activity_finished(path, kind, None, handle)
 
         self._local(path, kind, work, told, _LONG)
 
@@ -642,7 +642,7 @@ class RunHost:
         return await perform_here(self._serving, self._ends, command)
 
 
-class _Shown:
+class _NotABool:
     """Stands for a verdict that is no bool."""
 
     def __init__(self, words: str) -> None:

@@ -36,7 +36,7 @@ class PinnedGenerators:
             if self.count <= MOST:
                 ctypes.pythonapi.Py_IncRef(ctypes.py_object(body))
             else:
-                _say_closed(run_id, body)
+                _warn_closed(run_id, body)
 
 
 def would_do_something(body: Any) -> bool:
@@ -69,7 +69,7 @@ def _is_guarded(code: CodeType, offset: int) -> bool:
     return False
 
 
-def _say_closed(run_id: str, body: Any) -> None:
+def _warn_closed(run_id: str, body: Any) -> None:
     import structlog
 
     where = f"{body.gi_code.co_filename}:{body.gi_frame.f_lineno if body.gi_frame else 0}"

@@ -114,7 +114,7 @@ class Steps:
         if kept is None:
             kept = await Attempt(self._serving, args).made()
             self._kept.keep(name, *kept)
-        return _said(*kept)
+        return _to_payload(*kept)
 
     @activity.defn(name=LOCAL)
     async def local(self, name: str) -> RawValue:
@@ -158,11 +158,11 @@ class Attempt:
             await asyncio.to_thread(kill_marked, f"{self._mark()}/{command.path}")
         if isinstance(command, cmd.Undo):
             work = _undoing(self._serving, self._contexts(), command)
-            return self._told(await self._at_work(command, work), command)
+            return self._encode_end(await self._at_work(command, work), command)
         refused = self._must_not_run(command)
         if refused is not None:
-            return self._told(refused, command)
-        return self._told(await self._at_work(command, self._performing(command)), command)
+            return self._encode_end(refused, command)
+        return self._encode_end(await self._at_work(command, self._performing(command)), command)
 
     def _read(self) -> Perform | cmd.Undo:
         crossing = Crossing(self._serving.codec)
@@ -183,7 +183,7 @@ class Attempt:
             if isinstance(notice, ev.AgentSessionStarted):
                 at_home = self._before.queue == self._serving.home
                 launch = (
-                    _going_on(launch, notice)
+                    _resumed_launch(launch, notice)
                     if at_home
                     else replace(launch, number=launch.number + 1)
                 )
@@ -207,21 +207,21 @@ class Attempt:
     async def _at_work(self, command: Perform | cmd.Undo, work: Awaitable[Any]) -> Outcome:
         """What the work comes to, within its time, while the server hears that it goes on."""
         current = _current(self._serving, self._ends.run_id, command)
-        task = _begun(work, current)
+        task = _start_work(work, current)
         beating = asyncio.create_task(self._beating())
         try:
             done, _ = await asyncio.wait({task}, timeout=left_s(self._text))
             if not done:
-                await self._left(task, current)
+                await self._cancel_work(task, current)
                 return End(overdue=True, launch=self._broken_off(command.path))
         except asyncio.CancelledError:
-            abandoned = await self._left(task, current)
+            abandoned = await self._cancel_work(task, current)
             return self._cancelled(command.path, abandoned=abandoned)
         finally:
             beating.cancel()
         return _outcome(command, task)
 
-    async def _left(self, task: asyncio.Task[Any], current: Current) -> bool:
+    async def _cancel_work(self, task: asyncio.Task[Any], current: Current) -> bool:
         """Cancel the work, and wait for its end; True if it is left behind."""
         current.cancelled = True
         task.cancel()
@@ -282,7 +282,7 @@ class Attempt:
 
     # -- its end --------------------------------------------------------------------------------
 
-    def _told(self, end: Outcome, command: Perform | cmd.Undo) -> tuple[bytes, str]:
+    def _encode_end(self, end: Outcome, command: Perform | cmd.Undo) -> tuple[bytes, str]:
         said = _written(self._ends, command, end)
         said.notices = self._beat.notices
         said.queue = self._serving.home
@@ -297,7 +297,7 @@ class Attempt:
         return data, ""
 
 
-def _said(data: bytes, failure: str) -> RawValue:
+def _to_payload(data: bytes, failure: str) -> RawValue:
     """An end as the server is told of it.
 
     Raises:
@@ -349,7 +349,7 @@ def _performer(
     )
 
 
-def _begun(work: Awaitable[Any], current: Current) -> asyncio.Task[Any]:
+def _start_work(work: Awaitable[Any], current: Current) -> asyncio.Task[Any]:
     """The work in a task, in whose context ``current`` is what it is asked for."""
     context = copy_context()
     context.run(CURRENT.set, current)
@@ -399,7 +399,7 @@ class _WantsToEnd(Exception):
         return f"it raised {self.args[0]!r}: a step cannot end the worker that performs it"
 
 
-def _going_on(launch: Launch, session: ev.AgentSessionStarted) -> Launch:
+def _resumed_launch(launch: Launch, session: ev.AgentSessionStarted) -> Launch:
     """The launch that goes on in the session of one that was broken off."""
     return replace(
         launch,
@@ -441,7 +441,7 @@ async def perform_here(serving: Serving, ends: Ends, command: Perform | cmd.Undo
         command = msgspec.structs.replace(command, started_at=serving.parts.clock.now())
         left = command.step.modifiers.timeout_s
         work = _performer(serving, contexts, tell).perform(command, current)
-    task = _begun(work, current)
+    task = _start_work(work, current)
     try:
         done, _ = await asyncio.wait({task}, timeout=left)
     except asyncio.CancelledError:

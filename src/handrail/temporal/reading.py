@@ -118,7 +118,9 @@ class ReadsRuns(ReachesRuns):
         rerun: Sequence[str],
     ) -> Plan:
         engine = self._engine(history)
-        return await engine.plan(history[0].run_id, _Known(definition), reuse=reuse, rerun=rerun)
+        return await engine.plan(
+            history[0].run_id, _WorkflowRef(definition), reuse=reuse, rerun=rerun
+        )
 
     def _engine(self, *histories: Sequence[ev.Event]) -> Executor:
         """An executor of the records alone, for what is asked of them."""
@@ -187,7 +189,7 @@ class ReadsRuns(ReachesRuns):
 
 
 @attrs.frozen
-class _Known:
+class _WorkflowRef:
     """A workflow by its definition."""
 
     definition: WorkflowDefinition
