@@ -62,8 +62,10 @@ def given_output(path: str, step: Step[Any], value: Any) -> Any:
         if isinstance(verb, Question) and verb.choices:
             return choice_of(path, verb.choices, value)
         if isinstance(verb, AgentCall) and not verb.answers and not isinstance(value, AgentResult):
-            return AgentResult(_given(path, value, getattr(verb.agent, "output", None) or str))
-        return _given(path, value, declared_output(step))
+            return AgentResult(
+                _convert_answer(path, value, getattr(verb.agent, "output", None) or str)
+            )
+        return _convert_answer(path, value, declared_output(step))
 
 
 @contextlib.contextmanager
@@ -75,7 +77,7 @@ def _given_as(what: str) -> Generator[None]:
         raise InvalidInput(error.parameter, error.got, error.expected, what) from None
 
 
-def _given(name: str, value: Any, declared: Any) -> Any:
+def _convert_answer(name: str, value: Any, declared: Any) -> Any:
     from handrail.typed.convert import convert, from_text
 
     is_text = isinstance(value, str) and declared not in {str, Any}

@@ -623,15 +623,15 @@ class _Account:
     def take(self, event: Any) -> None:
         self._TAKE[type(event)](self, event)
 
-    def _known(self, event: ev.AgentSessionStarted | ev.BudgetReserved) -> None:
+    def _launch_opened(self, event: ev.AgentSessionStarted | ev.BudgetReserved) -> None:
         self._next = event.launch
         self._used.setdefault(event.launch, None)
         self._over = False
 
-    def _settled(self, event: ev.BudgetSettled) -> None:
+    def _budget_settled(self, event: ev.BudgetSettled) -> None:
         self._used[event.launch] = event.usage or self._used.get(event.launch)
 
-    def _climbed(self, event: ev.LadderStep) -> None:
+    def _ladder_step(self, event: ev.LadderStep) -> None:
         if event.kind != "budget":  # then no launch was made
             self._ended(event.next.number - 1, event.next.spent)
         self._next = event.next.number
@@ -680,10 +680,10 @@ class _Account:
         return found
 
     _TAKE: ClassVar[dict[type, Callable[[Any, Any], None]]] = {
-        ev.AgentSessionStarted: _known,
-        ev.BudgetReserved: _known,
-        ev.BudgetSettled: _settled,
-        ev.LadderStep: _climbed,
+        ev.AgentSessionStarted: _launch_opened,
+        ev.BudgetReserved: _launch_opened,
+        ev.BudgetSettled: _budget_settled,
+        ev.LadderStep: _ladder_step,
         ev.AgentGuided: _guided,
         ev.AttemptFailed: _failed,
         ev.StepCompleted: _completed,

@@ -121,25 +121,25 @@ class CodeNames:
         known = self._known.get(id(value))
         if known is not None and known[0] is value:
             return known[1]
-        name = self._found(value)
+        name = self._find_name(value)
         if name is not None:
             if len(self._known) >= _KEPT:
                 self._known.clear()
             self._known[id(value)] = value, name
         return name
 
-    def _found(self, value: object) -> str | None:
+    def _find_name(self, value: object) -> str | None:
         module: object = getattr(value, "__module__", None) or "builtins"
         path: object = getattr(value, "__qualname__", None)
         if isinstance(module, str) and isinstance(path, str):
             loaded = sys.modules.get(module)
             if loaded is not None and _at(loaded, path) is value:
-                return f"{_shown(module)}:{path}"
+                return f"{_recorded_module(module)}:{path}"
         first = (self._home, module, type(value).__module__)
         for name, loaded in _modules(first):
             for key, held in list(vars(loaded).items()):
                 if held is value:
-                    return f"{_shown(name)}:{key}"
+                    return f"{_recorded_module(name)}:{key}"
         return None
 
 
@@ -152,7 +152,7 @@ def _modules(first: tuple[object, ...]) -> Iterator[tuple[str, ModuleType]]:
             yield name, loaded
 
 
-def _shown(module: str) -> str:
+def _recorded_module(module: str) -> str:
     return main_name() if module == _MAIN else module
 
 
