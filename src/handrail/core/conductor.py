@@ -38,14 +38,14 @@ import attrs
 
 from handrail.core import commands as cmd
 from handrail.core.admission import Admission
-from handrail.core.attempt_ends import bound, failed, undone
+from handrail.core.attempt_ends import failure_event, rollback_event, time_bound
 from handrail.core.command_loop import CommandLoop
 from handrail.core.line import Line
 from handrail.core.machine import Machine
 from handrail.core.nodes import Phase
 from handrail.core.rehearsal import Rehearsal, questions, rehearse, rehearse_on, to_carry_out
 from handrail.core.timers import Timers
-from handrail.core.value_texts import Types, declared_in, kept_otherwise
+from handrail.core.value_texts import Types, declared_in, event_in_its_place
 from handrail.core.waits import ends_by_itself
 from handrail.errors import (
     CancelledFromWithin,
@@ -59,7 +59,7 @@ from handrail.errors import (
 from handrail.model import events as ev
 from handrail.model.policy import Limits
 from handrail.model.results import Usage, WorkflowResult
-from handrail.record.answers import accepted
+from handrail.record.answers import accept_answer
 
 Kind: TypeAlias = Literal["attempt", "evaluation", "gate", "rollback"]
 Question: TypeAlias = cmd.AskPredicate | cmd.AskFallback | cmd.FindStages | cmd.Ask
@@ -386,7 +386,7 @@ class Conductor:
             self._keep(event)
         except OutputNotSerializable as error:
             types = declared or declared_in(self.machine, event)
-            event, _ = kept_otherwise(event, self.machine, types, error, self._keep)
+            event, _ = event_in_its_place(event, self.machine, types, error, self._keep)
         return event
 
     def _show(self, progress: ev.Progress) -> None:
@@ -481,7 +481,7 @@ class Conductor:
         assert isinstance(command, cmd.Perform)
         known = end.launch if isinstance(end, cmd.Stopped) else cmd.NOTHING_KNOWN
         if flight.timed_out:
-            self.record(failed(command, bound(command, self.now())[1], known.total))
+            self.record(failure_event(command, time_bound(command, self.now())[1], known.total))
         elif flight.stopping:
             abandoned = isinstance(end, cmd.Stopped) and end.abandoned
             self._stopped(path, command.attempt, known, abandoned=abandoned)
@@ -499,7 +499,9 @@ class Conductor:
             case cmd.LaunchFailed():
                 self.receive(end)
             case cmd.Stopped():
-                self.record(failed(command, CancelledFromWithin(command.path), end.launch.total))
+                self.record(
+                    failure_event(command, CancelledFromWithin(command.path), end.launch.total)
+                )
             case ev.StepCompleted() | ev.AttemptFailed():
                 modifiers = command.step.modifiers
                 self.record(end, sync=modifiers.checkpoint or modifiers.once)
@@ -523,7 +525,7 @@ class Conductor:
         command = flight.command
         assert isinstance(command, cmd.Undo)
         if flight.timed_out:
-            end = undone(path, StepTimeout(path, command.rollback.timeout_s))
+            end = rollback_event(path, StepTimeout(path, command.rollback.timeout_s))
         self.record(end)
 
     def _answered(self, question: cmd.Ask, value: Any, error: BaseException | None) -> None:
@@ -536,7 +538,7 @@ class Conductor:
         if error is None:
             try:
                 answer, by = value
-                self._happened(ev.GateAnswered(path, accepted(gate, answer), by))
+                self._happened(ev.GateAnswered(path, accept_answer(gate, answer), by))
             except HandrailError as refused:
                 error = refused
         if error is not None:

@@ -192,7 +192,7 @@ def _agents_at_work(run: RunState) -> list[AgentNode]:
     ]
 
 
-def guidance(run_id: str, text: str, path: str | None, by: str | None) -> ev.RunSteered:
+def guidance_event(run_id: str, text: str, path: str | None, by: str | None) -> ev.RunSteered:
     """What somebody says to the agents at and below a path, or to any.
 
     Raises:

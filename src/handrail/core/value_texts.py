@@ -64,7 +64,7 @@ def with_text(
             raise error
 
 
-def kept_otherwise(
+def event_in_its_place(
     event: ev.Event,
     machine: Machine,
     types: Callable[[], Types],

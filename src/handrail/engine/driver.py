@@ -56,7 +56,7 @@ from handrail.core.machine import Machine
 from handrail.core.nodes import Phase
 from handrail.core.rehearsal import Rehearsal, rehearse, rehearse_on, to_carry_out
 from handrail.core.timers import Timers
-from handrail.core.value_texts import declared_in, kept_otherwise
+from handrail.core.value_texts import declared_in, event_in_its_place
 from handrail.core.waits import clock_was_set, counts_running_time, ends_by_itself
 from handrail.engine.attempt_tasks import (
     ATTEMPT,
@@ -85,7 +85,7 @@ from handrail.errors import (
 from handrail.model import events as ev
 from handrail.model.results import OpenGate, WorkflowResult
 from handrail.ports.journal import GroupAppend, Journal, group_append
-from handrail.record.answers import accepted
+from handrail.record.answers import accept_answer
 from handrail.steps.verbs import PLAIN
 from handrail.system.running_loop import running_loop
 
@@ -229,7 +229,7 @@ class Driver:
             InvalidAnswer: this is not an answer to it; the gate stays open.
         """
         gate = self._open_gate(path)
-        value = accepted(gate, answer)
+        value = accept_answer(gate, answer)
         self._messages.answer(gate, value, by, self.now())
         self._look_for_messages()
         return value
@@ -466,7 +466,7 @@ class Driver:
                 pending = append(event, sync=sync)
             except OutputNotSerializable as error:
                 types, keep = declared_in(machine, event), partial(append, sync=sync)
-                event, pending = kept_otherwise(event, machine, types, error, keep)
+                event, pending = event_in_its_place(event, machine, types, error, keep)
             if pending is not None:
                 await self._on_disk(event, pending)
                 continue

@@ -49,7 +49,7 @@ from handrail.model.policy import Limits
 from handrail.model.results import StepResult, WorkflowResult
 from handrail.model.shapes import WorkflowLike
 from handrail.ports.journal import Journal, Letter, Message
-from handrail.record.answers import accepted
+from handrail.record.answers import accept_answer
 from handrail.record.inbox import check_signal, gate_in, sort_messages
 from handrail.record.reading import (
     began_since,
@@ -483,7 +483,7 @@ class Engine:
                 of its type. WorkflowNotFound: of ``outputs`` and ``inputs``, if nobody knows its
                 workflow. RunIdTaken: ``fork_id`` is. Nothing was made.
         """
-        from handrail.record.forking import cut_of, died_by, forked
+        from handrail.record.forking import cut_of, died_by, fork_events
 
         check_paths(rerun=rerun)
         now, journal = self._parts.clock.now(), self._journal
@@ -502,12 +502,12 @@ class Engine:
                 changed = with_inputs(definition, recorded, inputs)
             if outputs:
                 definition = workflow_for(history, None, self._parts.workflows)
-                run = forked(kept, name, at, {}, changed, (), now)
+                run = fork_events(kept, name, at, {}, changed, (), now)
                 steps = await self._steps_in(run, definition, now)
                 for path, value in outputs.items():
                     given[path] = result_given(path, steps.get(path), value)
             died = None if at or given else died_by(history, kept)
-            made = forked(kept, name, at, given, changed, rerun, now, died)
+            made = fork_events(kept, name, at, given, changed, rerun, now, died)
             journal.append_run(made, secrets=secrets)
         return name
 
@@ -681,7 +681,7 @@ class Engine:
         journal = self._journal
         with self._users.using():
             opened = gate_in(run_id, history_of(journal, run_id, self._secrets()), gate)
-            value = accepted(opened, answer)
+            value = accept_answer(opened, answer)
             event = ev.GateAnswered(gate, value, by)
             ev.stamp(event, run_id, 0, self._parts.clock.now())
             post_answer(journal, opened, event, self._secrets())

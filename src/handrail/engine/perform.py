@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, assert_never
 import attrs
 import msgspec
 
-from handrail.core.attempt_ends import failed, succeeded
+from handrail.core.attempt_ends import failure_event, success_event
 from handrail.core.commands import BrokenOff, LaunchFailed, Perform, Queue
 from handrail.engine.calls import Abandoned, ActionRaised, call
 from handrail.engine.current import Contexts, Current, built_context, idempotency_key
@@ -134,7 +134,7 @@ class Performer:
             raise
         except BaseException as error:  # noqa: BLE001  # whatever an action raises fails its step
             return self._failed(command, error, self._elapsed() - since)
-        return succeeded(command, output, usage, began + self._elapsed() - since)
+        return success_event(command, output, usage, began + self._elapsed() - since)
 
     def _elapsed(self) -> float:
         """The clock's time, as far as that is never set."""
@@ -509,9 +509,9 @@ class _NotParsed(Exception):
 def attempt_failed(
     command: Perform, error: BaseException, spent: Usage | None = None
 ) -> AttemptFailed:
-    """The event of an attempt that raised, here where the exception is alive; see ``failed``."""
+    """The event of an attempt that raised, while the exception is alive; see ``failure_event``."""
     if isinstance(error, ActionRaised):
-        return failed(command, error.error, spent)
+        return failure_event(command, error.error, spent)
     if isinstance(error, _NotParsed):
-        return failed(command, error.error, spent, error.result)
-    return failed(command, error, spent)
+        return failure_event(command, error.error, spent, error.result)
+    return failure_event(command, error, spent)

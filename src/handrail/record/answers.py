@@ -14,7 +14,7 @@ from handrail.steps.verbs import AgentCall, Question, Step
 from handrail.typed.jsonsafe import short_repr
 
 
-def accepted(gate: OpenGate, answer: Any) -> Any:
+def accept_answer(gate: OpenGate, answer: Any) -> Any:
     """The answer as the step will give it: one of the choices, or converted to the type, or the
     default, which may be of another type.
 
@@ -84,7 +84,7 @@ def _convert_answer(name: str, value: Any, declared: Any) -> Any:
     return (from_text if is_text else convert)(value, declared, name=name)
 
 
-def by_policy(policy: str, gate: OpenGate) -> Any:
+def policy_answer(policy: str, gate: OpenGate) -> Any:
     """What a fixed policy answers.
 
     ``approve``: the first choice; without choices True, or where that is no answer the default,
@@ -99,7 +99,7 @@ def by_policy(policy: str, gate: OpenGate) -> Any:
             return gate.choices[0]
         for answer in (True, gate.default) if gate.has_default else (True, "yes"):
             with contextlib.suppress(InvalidAnswer):
-                return accepted(gate, answer)
+                return accept_answer(gate, answer)
         return True
     if policy == "default" and gate.has_default:
         return gate.default

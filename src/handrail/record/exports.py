@@ -51,7 +51,7 @@ class Exported(NamedTuple):
     lines: list[Line]
 
 
-def written(run_id: str, workflow: str, lines: Iterable[Line]) -> Iterator[bytes]:
+def export_lines(run_id: str, workflow: str, lines: Iterable[Line]) -> Iterator[bytes]:
     """The file, line by line."""
     crc, whole, count = 0, hashlib.sha256(), 0
     for fields in _objects(run_id, workflow, lines):
@@ -117,7 +117,7 @@ class _Fields(msgspec.Struct):
 _decoder = msgspec.json.Decoder(_Fields)
 
 
-def read(file: str, lines: Sequence[bytes]) -> Exported:
+def read_export(file: str, lines: Sequence[bytes]) -> Exported:
     """What a file says, all of whose lines are as they were written.
 
     Raises:

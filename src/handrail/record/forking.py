@@ -149,7 +149,7 @@ def _without(
             yield event
 
 
-def forked(  # noqa: PLR0917  # what one fork is told
+def fork_events(  # noqa: PLR0917  # what one fork is told
     kept: Sequence[ev.Event],
     fork_id: str,
     at: str | None,

@@ -54,7 +54,7 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
 
-def sealed(
+def seal_text(
     text: str, secrets: Mapping[str, str] | None, *, record: bool = False
 ) -> tuple[str, bool]:
     """The JSON text without secrets, and whether a token in it was cut for good.
@@ -77,7 +77,7 @@ def sealed(
     return (_encode(tree[0]).decode(), seal.cut) if seal.changed else (text, False)
 
 
-def unsealed(text: str, secrets: Mapping[str, str] | None) -> str:
+def unseal_text(text: str, secrets: Mapping[str, str] | None) -> str:
     """The JSON text with its secrets again; ``${NAME}`` for a variable that is not there, which
     ``SecretValues`` remember.
     """

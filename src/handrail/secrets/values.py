@@ -125,7 +125,7 @@ def secret_values(secrets: Secrets, environ: Mapping[str, str]) -> SecretValues:
     )
 
 
-def masked(text: str, values: Mapping[str, str]) -> str:
+def mask_text(text: str, values: Mapping[str, str]) -> str:
     """``text`` for people: values as ``${THEIR_NAME}``, tokens as their ends: ``ghp_***a1b2``.
 
     ``values`` are those of ``secret_values``; they are found as they are, and as JSON and URLs

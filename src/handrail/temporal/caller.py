@@ -37,7 +37,7 @@ from handrail.temporal.wire import (
     Row,
     Start,
     event_of,
-    packed,
+    pack_rows,
     row_of,
 )
 from handrail.typed.reference import reference
@@ -126,7 +126,7 @@ class Caller:
         start = self.start(where, labels=labels_of(history))
         start.resumed = start.held = True
         values = self.values() if secrets is None else secrets
-        record = packed([row_of(one, self.codec, values) for one in history])
+        record = pack_rows([row_of(one, self.codec, values) for one in history])
         size = sum(map(len, record))
         if size > MOST_BYTES and self.blobs is None:
             raise TooLarge(f"the record of run {run_id}", size, MOST_BYTES)

@@ -67,7 +67,7 @@ from handrail.temporal.wire import (
     raw,
     raw_bytes,
     read,
-    unpacked,
+    unpack_rows,
 )
 
 T = TypeVar("T")
@@ -232,13 +232,13 @@ class Cluster:
             return None
         if ended is None or not ended.record:
             return None
-        return list(unpacked(map(decode_chunk, ended.record)))
+        return list(unpack_rows(map(decode_chunk, ended.record)))
 
     async def _query_rows(self, run_id: str, after: int) -> list[Row]:
         rows: list[Row] = []
         while True:
             chunk = bytes((await self._query(run_id, RECORD, after)).payload.data)
-            found = list(unpacked([chunk])) if chunk else []
+            found = list(unpack_rows([chunk])) if chunk else []
             rows += found
             if not found:
                 return rows

@@ -20,7 +20,7 @@ from handrail.engine.steering import refuse_unknown
 from handrail.errors import CannotSteer, GateClosed, GateNotFound, HandrailError
 from handrail.model import events as ev
 from handrail.model.results import WaitsFor, WorkflowResult
-from handrail.record.answers import accepted, check_payload
+from handrail.record.answers import accept_answer, check_payload
 from handrail.record.inbox import gate_in, waited_for
 from handrail.record.run_record import Recorded
 from handrail.steps.verbs import SignalWait
@@ -52,13 +52,13 @@ from handrail.temporal.wire import (
     State,
     encode_chunk,
     event_of,
-    merged,
-    packed,
+    merge_chunks,
+    pack_rows,
     raw,
     raw_bytes,
     read,
     row_of,
-    unpacked,
+    unpack_rows,
 )
 
 PAGE_BYTES = 1 << 20
@@ -196,7 +196,7 @@ class Execution:
     async def _read(self, recorded: Recorded) -> list[ev.Event]:
         """The record so far, a slice in each task: one must be answered within two seconds."""
         found: list[ev.Event] = []
-        rows = unpacked(self._chunks)
+        rows = unpack_rows(self._chunks)
         while events := [self._event(row) for row in islice(rows, SLICE)]:
             recorded.take(events)
             found += events
@@ -291,9 +291,9 @@ class Execution:
         go = self._go or Drive()
         held = self._go is None and CONTINUED not in host.rows[-1].body
         following = _with_drive(start, go, inputs={}, resumed=True, held=held, homes=host.homes)
-        chunks = [*self._chunks, *packed(host.rows)]
+        chunks = [*self._chunks, *pack_rows(host.rows)]
         if host.blobs:
-            chunks = merged(chunks, LARGE_BYTES)
+            chunks = merge_chunks(chunks, LARGE_BYTES)
         elif (size := sum(map(len, chunks))) > MOST_BYTES:
             error = TooLarge("the record of the run", size, MOST_BYTES)
             raise ApplicationError(str(error), type=TOO_LARGE, non_retryable=True)
@@ -312,7 +312,7 @@ class Execution:
 
     def _ended(self, host: RunHost, result: WorkflowResult[Any]) -> RawValue:
         """What the execution gives; of a run that did not succeed, what it fails with."""
-        chunks = [*self._chunks, *packed(host.rows)]
+        chunks = [*self._chunks, *pack_rows(host.rows)]
         last = host.rows[-1]
         value = None if last.value is None else msgspec.Raw(last.value.encode())
         record = [encode_chunk(one) for one in chunks]
@@ -408,7 +408,7 @@ class Execution:
                 gate = run.gates.get(path)
                 if gate is None:
                     raise GateNotFound(run_id, path, tuple(run.gates))
-                return ev.GateAnswered(path, accepted(gate, event.answer), event.by)
+                return ev.GateAnswered(path, accept_answer(gate, event.answer), event.by)
             case ev.SignalReceived(name=name):
                 verbs = [node.step.verb for node in run.listeners.get(name, {}).values()]
                 types = [verb.type for verb in verbs if isinstance(verb, SignalWait)]
@@ -425,11 +425,11 @@ class Execution:
     def _checked_held(self, event: ev.Event) -> ev.Event:
         """By the record alone; what becomes of a step is seen when the run goes on."""
         run_id = workflow.info().workflow_id
-        history = [self._event(row) for row in unpacked(self._chunks)] + self._early
+        history = [self._event(row) for row in unpack_rows(self._chunks)] + self._early
         match event:
             case ev.GateAnswered(path=path):
                 gate = gate_in(run_id, history, path)
-                return ev.GateAnswered(path, accepted(gate, event.answer), event.by)
+                return ev.GateAnswered(path, accept_answer(gate, event.answer), event.by)
             case ev.SignalReceived(name=name):
                 types = waited_for(history, name)
                 if types:
@@ -453,12 +453,12 @@ class Execution:
             found.append(row)
             if size > PAGE_BYTES:
                 break
-        chunks = packed(found)
+        chunks = pack_rows(found)
         return chunks[0] if chunks else b""
 
     def _rows_after(self, after: int) -> list[Row]:
         if self._before is None:
-            self._before = list(unpacked(self._chunks))
+            self._before = list(unpack_rows(self._chunks))
         before = len(self._before)
         rows = [] if self._host is None else self._host.rows
         if after >= before:

@@ -41,7 +41,7 @@ from handrail.ports.sink import Sink
 from handrail.record.outputs import recordable
 from handrail.record.reading import ended, inputs_of, refuse_other_workflow
 from handrail.record.run_record import Recorded
-from handrail.secrets.sealing import sealed
+from handrail.secrets.sealing import seal_text
 from handrail.secrets.values import Secrets
 from handrail.temporal.blobs import blobs_at
 from handrail.temporal.caller import Caller, where_is
@@ -51,7 +51,7 @@ from handrail.temporal.reading import LOOK_S, ReadsRuns
 from handrail.temporal.record import labels_of, result_of
 from handrail.temporal.run import ClusterHandle, ClusterRun
 from handrail.temporal.watch import Show, Watch
-from handrail.temporal.wire import MOST_BYTES, SINCE, Drive, Start, packed
+from handrail.temporal.wire import MOST_BYTES, SINCE, Drive, Start, pack_rows
 from handrail.typed.schema import hints_of
 
 P = ParamSpec("P")
@@ -276,7 +276,7 @@ class TemporalExecutor(ReadsRuns):
             declared: tuple[Any, ...] = (hints.get(name, Any),)
             root = f"inputs[{name!r}]"
             text = recordable(value, caller.codec, lambda: declared, where, root)  # noqa: B023  # called at once
-            texts[name] = msgspec.Raw(sealed(text, secrets)[0].encode())
+            texts[name] = msgspec.Raw(seal_text(text, secrets)[0].encode())
         size = sum(len(bytes(one)) for one in texts.values())
         if size > MOST_BYTES and caller.blobs is None:
             raise TooLarge(f"the inputs of {where}", size, MOST_BYTES)
@@ -447,7 +447,7 @@ class TemporalExecutor(ReadsRuns):
             return
         start = self._caller.start(where_is(definition), labels=labels_of(history))
         start.resumed, start.reuse, start.rerun = True, tuple(reuse), tuple(rerun)
-        chunks = packed(self._caller.rows(history))
+        chunks = pack_rows(self._caller.rows(history))
         said = {SINCE: history[0].at}
         await cluster.begin(run_id, definition.name, start, chunks, again=True, said=said)
 

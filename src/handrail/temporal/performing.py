@@ -23,7 +23,7 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from handrail.cluster_errors import TooLarge
 from handrail.core import commands as cmd
-from handrail.core.attempt_ends import failed, undone
+from handrail.core.attempt_ends import failure_event, rollback_event
 from handrail.core.commands import Perform
 from handrail.engine.callbacks import Evaluator
 from handrail.engine.calls import Abandoned
@@ -40,7 +40,7 @@ from handrail.errors import (
 from handrail.model import events as ev
 from handrail.model.launch import Launch
 from handrail.secrets.masking import Mask
-from handrail.secrets.sealing import unsealed
+from handrail.secrets.sealing import unseal_text
 from handrail.system.marker import kill_marked
 from handrail.temporal.ends import Ends
 from handrail.temporal.serving import Serving
@@ -131,7 +131,7 @@ class Attempt:
     def __init__(self, serving: Serving, args: Sequence[RawValue]) -> None:
         self._serving = serving
         self._info = info = activity.info()
-        self._text = unsealed(bytes(args[0].payload.data).decode(), serving.secrets)
+        self._text = unseal_text(bytes(args[0].payload.data).decode(), serving.secrets)
         self._settings: Settings = read(args[1], Settings)
         assert info.workflow_id is not None
         self._ends = Ends(info.workflow_id, serving.codec, serving.secrets)
@@ -200,7 +200,7 @@ class Attempt:
             error = StepWasInterrupted(command.path)
         elif crashes >= self._settings.max_crashes:
             error = StepIsPoisonous(command.path, crashes)
-        return None if error is None else replace(failed(command, error), retryable=False)
+        return None if error is None else replace(failure_event(command, error), retryable=False)
 
     # -- at work --------------------------------------------------------------------------------
 
@@ -289,7 +289,7 @@ class Attempt:
         data = msgspec.json.encode(said)
         if len(data) > MOST_BYTES and not self._settings.blobs and isinstance(command, Perform):
             error = TooLarge(f"the output of step {command.path!r}", len(data), MOST_BYTES)
-            end = replace(failed(command, error), retryable=False)
+            end = replace(failure_event(command, error), retryable=False)
             said = End(self._ends.row(end))
             data = msgspec.json.encode(said)
         if isinstance(end, ev.AttemptFailed):
@@ -358,7 +358,7 @@ def _start_work(work: Awaitable[Any], current: Current) -> asyncio.Task[Any]:
 
 async def _undoing(serving: Serving, contexts: Contexts, rollback: cmd.Undo) -> Any:
     await Evaluator(contexts, serving.parts.stages, None).undo(rollback, CURRENT.get())
-    return undone(rollback.path)
+    return rollback_event(rollback.path)
 
 
 def _outcome(command: Perform | cmd.Undo, task: asyncio.Task[Outcome]) -> Outcome:
@@ -370,8 +370,8 @@ def _outcome(command: Perform | cmd.Undo, task: asyncio.Task[Outcome]) -> Outcom
     else:
         return task.result()
     if isinstance(command, cmd.Undo):
-        return undone(command.path, error)
-    return failed(command, error)
+        return rollback_event(command.path, error)
+    return failure_event(command, error)
 
 
 def _written(ends: Ends, command: Perform | cmd.Undo, end: Outcome) -> End:

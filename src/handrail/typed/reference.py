@@ -57,7 +57,7 @@ def recorded_name(name: str) -> str:
     return _RECORDED_AS.get(name, name)
 
 
-def name_now(recorded: str) -> str:
+def current_name(recorded: str) -> str:
     """``module:qualname`` of the class that a record names."""
     return _NOW.get(recorded, recorded)
 
@@ -117,7 +117,7 @@ class CodeNames:
         self._known: dict[int, tuple[object, str]] = {}
 
     def name_of(self, value: object) -> str | None:
-        """The name by which ``resolved`` gives this very object; None if it has none."""
+        """The name by which ``resolve_name`` gives this very object; None if it has none."""
         known = self._known.get(id(value))
         if known is not None and known[0] is value:
             return known[1]
@@ -156,7 +156,7 @@ def _recorded_module(module: str) -> str:
     return main_name() if module == _MAIN else module
 
 
-def resolved(name: str) -> Any:
+def resolve_name(name: str) -> Any:
     """The object of a name; its module is imported if it is not loaded.
 
     Raises:
