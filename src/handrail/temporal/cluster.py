@@ -40,7 +40,7 @@ from handrail.errors import HandrailError, RunIdTaken, RunNotFound
 from handrail.model.results import RunStatus, WaitsFor
 from handrail.ports.journal import Holder, RunInfo
 from handrail.temporal.blobs import LARGE_BYTES
-from handrail.temporal.connecting import said_of
+from handrail.temporal.connecting import connection_error_text
 from handrail.temporal.errors_as_data import error_as_data, error_of_data
 from handrail.temporal.wire import (
     CANCELLED,
@@ -95,17 +95,17 @@ def with_blobs(client: Client, blobs: StorageDriver | None) -> Client:
 
 
 @attrs.frozen
-class Standing:
-    """How an execution stands: open or how it ended, and since when; ``said`` is its memo."""
+class ExecutionInfo:
+    """The state of an execution: open or how it ended, and since when, with its memo."""
 
     run_id: str
     workflow: str
     status: WorkflowExecutionStatus
-    execution: str
+    execution_id: str
     events: int
     started_at: datetime
     ended_at: datetime | None
-    said: Mapping[str, Any]
+    memo: Mapping[str, Any]
     description: WorkflowExecutionDescription | None = None
 
     @property
@@ -161,8 +161,8 @@ class Cluster:
 
     # -- looking --------------------------------------------------------------------------------
 
-    async def standing(self, run_id: str) -> Standing:
-        """How the last execution of a run stands.
+    async def execution_info(self, run_id: str) -> ExecutionInfo:
+        """The state of the last execution of a run.
 
         Raises:
             RunNotFound: there is none.
@@ -175,7 +175,7 @@ class Cluster:
             raise RunNotFound(run_id, [one.run_id async for one in self.runs()]) from None
         return await _read_execution(found, found)
 
-    async def runs(self) -> AsyncIterator[Standing]:
+    async def runs(self) -> AsyncIterator[ExecutionInfo]:
         """The last execution of every run, the newest first."""
         seen: set[str] = set()
         query = f"TaskQueue = '{self.task_queue}'"
@@ -189,11 +189,11 @@ class Cluster:
         """Every run as a journal lists it, oldest first. Of those that are open the newest say for
         themselves how many events they have.
         """
-        standings = [one async for one in self.runs()]
-        asked = [one for one in standings if one.is_open][:ASKED] if await self.workers() else []
+        executions = [one async for one in self.runs()]
+        asked = [one for one in executions if one.is_open][:ASKED] if await self.workers() else []
         said = await asyncio.gather(*(self._state_soon(one.run_id) for one in asked))
         states = {one.run_id: state for one, state in zip(asked, said, strict=True)}
-        return [info_of(one, self.address, states.get(one.run_id)) for one in reversed(standings)]
+        return [info_of(one, self.address, states.get(one.run_id)) for one in reversed(executions)]
 
     async def info(self, run_id: str) -> RunInfo:
         """One run as a journal lists it.
@@ -201,10 +201,10 @@ class Cluster:
         Raises:
             RunNotFound: there is no such run.
         """
-        standing = await self.standing(run_id)
-        is_served = standing.is_open and await self.workers()
+        execution = await self.execution_info(run_id)
+        is_served = execution.is_open and await self.workers()
         state = await self._state_soon(run_id) if is_served else None
-        return info_of(standing, self.address, state)
+        return info_of(execution, self.address, state)
 
     async def _state_soon(self, run_id: str) -> State | None:
         try:
@@ -218,16 +218,16 @@ class Cluster:
         Raises:
             RunNotFound: there is no such run. NoWorker: it is open, and nobody answers for it.
         """
-        standing = await self.standing(run_id)
-        if not standing.is_open:
-            found = await self._ended_rows(run_id, standing)
+        execution = await self.execution_info(run_id)
+        if not execution.is_open:
+            found = await self._ended_rows(run_id, execution)
             if found is not None:
                 return found[after:]
         return await self._query_rows(run_id, after)
 
-    async def _ended_rows(self, run_id: str, standing: Standing) -> list[Row] | None:
+    async def _ended_rows(self, run_id: str, execution: ExecutionInfo) -> list[Row] | None:
         try:
-            ended = await self.ended(run_id, standing.execution)
+            ended = await self.ended(run_id, execution.execution_id)
         except RunTerminated:
             return None
         if ended is None or not ended.record:
@@ -328,7 +328,7 @@ class Cluster:
     async def troubles(self, run_id: str) -> list[str]:
         """What keeps a run from going on, in words: of its code, of its steps, of its workers."""
         try:
-            described = (await self.standing(run_id)).description
+            described = (await self.execution_info(run_id)).description
         except RPCError as error:
             return [f"the cluster at {self.address} does not answer ({error})"]
         found: list[str] = []
@@ -429,9 +429,9 @@ class Cluster:
             return await call
         except RPCError as error:
             if error.status is RPCStatusCode.UNAVAILABLE:
-                raise ClusterUnreachable(self.address, said_of(error)) from None
+                raise ClusterUnreachable(self.address, connection_error_text(error)) from None
             if "amespace" in str(error) and error.status is RPCStatusCode.NOT_FOUND:
-                raise ClusterUnreachable(self.address, said_of(error)) from None
+                raise ClusterUnreachable(self.address, connection_error_text(error)) from None
             raise
 
 
@@ -452,10 +452,10 @@ def _translate_not_found(run_id: str) -> Generator[None]:
 
 async def _read_execution(
     found: WorkflowExecution, description: WorkflowExecutionDescription | None = None
-) -> Standing:
+) -> ExecutionInfo:
     assert found.status is not None
-    said = await found.memo()
-    return Standing(
+    memo = await found.memo()
+    return ExecutionInfo(
         found.id,
         found.workflow_type,
         found.status,
@@ -463,38 +463,38 @@ async def _read_execution(
         found.history_length,
         found.start_time,
         found.close_time,
-        said,
+        memo,
         description,
     )
 
 
-def info_of(standing: Standing, address: str, state: State | None = None) -> RunInfo:
+def info_of(execution: ExecutionInfo, address: str, state: State | None = None) -> RunInfo:
     """A run as a journal lists it, as far as the cluster's list says, and its worker."""
-    said = standing.said
-    since = said.get(SINCE) or standing.started_at.timestamp()
-    updated_at = (standing.ended_at or standing.started_at).timestamp()
-    is_driven = standing.is_open and HELD not in said
-    status = _status_of(standing)
+    memo = execution.memo
+    since = memo.get(SINCE) or execution.started_at.timestamp()
+    updated_at = (execution.ended_at or execution.started_at).timestamp()
+    is_driven = execution.is_open and HELD not in memo
+    status = _status_of(execution)
     is_over = status in {"succeeded", "failed", "cancelled"}
-    waits = () if is_over else said.get(WAITS, ())
+    waits = () if is_over else memo.get(WAITS, ())
     return RunInfo(
-        standing.run_id,
-        standing.workflow,
+        execution.run_id,
+        execution.workflow,
         status,
         since,
-        standing.events if state is None else state.events,
+        execution.events if state is None else state.events,
         updated_at if state is None else state.updated_at,
-        said.get(LABELS, {}),
+        memo.get(LABELS, {}),
         Holder(0, address, since) if is_driven else None,
         waits_for=msgspec.convert(waits, tuple[WaitsFor, ...]),
     )
 
 
-def _status_of(standing: Standing) -> RunStatus | None:
-    said = standing.said
-    if standing.is_open:
-        held = said.get(HELD)
+def _status_of(execution: ExecutionInfo) -> RunStatus | None:
+    memo = execution.memo
+    if execution.is_open:
+        held = memo.get(HELD)
         return None if held == DEAD else held
-    if standing.status is WorkflowExecutionStatus.COMPLETED:
+    if execution.status is WorkflowExecutionStatus.COMPLETED:
         return "succeeded"
-    return "cancelled" if said.get(STATUS) == "cancelled" else "failed"
+    return "cancelled" if memo.get(STATUS) == "cancelled" else "failed"

@@ -44,7 +44,7 @@ from handrail.record.run_record import Recorded
 from handrail.secrets.sealing import seal_text
 from handrail.secrets.values import Secrets
 from handrail.temporal.blobs import blobs_at
-from handrail.temporal.caller import Caller, where_is
+from handrail.temporal.caller import Caller, workflow_reference
 from handrail.temporal.cluster import Cluster
 from handrail.temporal.determinism import refuse_nondeterministic
 from handrail.temporal.reading import LOOK_S, ReadsRuns
@@ -255,7 +255,7 @@ class TemporalExecutor(ReadsRuns):
         return _Begin(
             definition,
             run_id,
-            caller.start(where_is(definition), texts, options.labels),
+            caller.start(workflow_reference(definition), texts, options.labels),
             {name: inputs[name] for name in named},
             options.existing,
             options.run_id is not None,
@@ -351,13 +351,13 @@ class TemporalExecutor(ReadsRuns):
             try:
                 if await cluster.ended(run_id) is not None:
                     return
-                standing = await cluster.standing(run_id)
+                execution = await cluster.execution_info(run_id)
             except RunTerminated:
                 raise
             except (OSError, RuntimeError, HandrailError):
                 await asyncio.sleep(LOOK_S[1])
                 continue
-            raise RunTerminated(run_id, standing.status.name.lower().replace("_", " "))
+            raise RunTerminated(run_id, execution.status.name.lower().replace("_", " "))
 
     async def _recorded(self, run_id: str, definition: WorkflowDefinition) -> WorkflowResult[Any]:
         history = await self._caller.history(run_id)
@@ -371,8 +371,8 @@ class TemporalExecutor(ReadsRuns):
             RunTerminated: it was ended by the cluster's own means.
         """
         cluster = await self._caller.cluster()
-        standing = await cluster.standing(run_id)
-        definition = self._caller.definition(standing)
+        execution = await cluster.execution_info(run_id)
+        definition = self._caller.definition(execution)
         await self._wait_until_ended(cluster, run_id)
         return await self._recorded(run_id, definition)
 
@@ -416,8 +416,8 @@ class TemporalExecutor(ReadsRuns):
         show: Show | None,
     ) -> WorkflowResult[Any]:
         check_paths(reuse=reuse, rerun=rerun)
-        standing = await (await self._caller.cluster()).standing(run_id)
-        definition = self._caller.definition(standing, workflow)
+        execution = await (await self._caller.cluster()).execution_info(run_id)
+        definition = self._caller.definition(execution, workflow)
         history = await self._caller.history(run_id)
         last = ended(history)
         if last is not None and last.status == "succeeded" and not rerun:
@@ -434,7 +434,7 @@ class TemporalExecutor(ReadsRuns):
     ) -> None:
         """Have the run driven on, unless it goes on by itself."""
         run_id, cluster = history[0].run_id, await self._caller.cluster()
-        is_open = (await cluster.standing(run_id)).is_open
+        is_open = (await cluster.execution_info(run_id)).is_open
         if is_open:
             state = await cluster.state(run_id)
             waits = state.suspended is not None and '"person"' in state.suspended.body
@@ -442,10 +442,10 @@ class TemporalExecutor(ReadsRuns):
                 return
         reuse, rerun = await self._checked(definition, history, reuse, rerun)
         if is_open:
-            where = where_is(definition)
+            where = workflow_reference(definition)
             await cluster.drive(run_id, Drive(tuple(reuse), tuple(rerun), workflow=where))
             return
-        start = self._caller.start(where_is(definition), labels=labels_of(history))
+        start = self._caller.start(workflow_reference(definition), labels=labels_of(history))
         start.resumed, start.reuse, start.rerun = True, tuple(reuse), tuple(rerun)
         chunks = pack_rows(self._caller.rows(history))
         said = {SINCE: history[0].at}
@@ -491,12 +491,12 @@ class TemporalExecutor(ReadsRuns):
             RunNotFound: there is no such run. WorkflowNotFound: nobody knows its workflow.
         """
         cluster = await self._caller.cluster()
-        standing = await cluster.standing(run_id)
-        if not standing.is_open:
-            return await self._recorded(run_id, self._caller.definition(standing, workflow))
+        execution = await cluster.execution_info(run_id)
+        if not execution.is_open:
+            return await self._recorded(run_id, self._caller.definition(execution, workflow))
         with contextlib.suppress(NoWorker):
             if (await cluster.state(run_id)).held:
-                definition = self._caller.definition(standing, workflow)
+                definition = self._caller.definition(execution, workflow)
                 history = await self._caller.history(run_id)
                 await cluster.drive(run_id, Drive(cancel=reason))
                 return await self._wait_for_result(run_id, definition, len(history), None)

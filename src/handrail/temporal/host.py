@@ -584,7 +584,7 @@ class RunHost:
                 return msgspec.json.encode({"shown": repr(value)})
             return msgspec.json.encode({"value": value})
 
-        def told(handle: asyncio.Task[RawValue]) -> None:
+        def on_done(handle: asyncio.Task[RawValue]) -> None:
             if handle.cancelled() or handle.exception() is not None:
                 error = None if handle.cancelled() else handle.exception()
                 if error is not None and not isinstance(error, ActivityError):
@@ -597,14 +597,14 @@ class RunHost:
             else:
                 self._evaluated(question, answer.get("value", _NotABool(answer.get("shown", ""))))
 
-        self._local(question.path, "evaluation", verdict, told)
+        self._local(question.path, "evaluation", verdict, on_done)
 
     def _local(
         self,
         path: str,
         kind: Kind,
         work: Callable[[], Any],
-        told: Callable[[asyncio.Task[RawValue]], None],
+        on_done: Callable[[asyncio.Task[RawValue]], None],
         limit: timedelta = timedelta(minutes=5),
     ) -> None:
         """Have something done by this worker, outside of the workflow's code, and recorded."""
@@ -623,18 +623,18 @@ class RunHost:
             self._serving.local.take(name)
             if self._handles.get((path, kind)) is task:
                 del self._handles[path, kind]
-                told(task)
+                on_done(task)
 
         handle.add_done_callback(over)
 
     def _here(self, path: str, kind: Kind, work: Callable[[], Any]) -> None:
         """Make an attempt, or run a rollback, that cannot leave this process."""
 
-        def told(handle: asyncio.Task[RawValue]) -> None:
+        def on_done(handle: asyncio.Task[RawValue]) -> None:
             self._handles[path, kind] = handle
             self._activity_finished(path, kind, None, handle)
 
-        self._local(path, kind, work, told, _LONG)
+        self._local(path, kind, work, on_done, _LONG)
 
     async def _perform_here(self, command: cmd.Perform | cmd.Undo) -> bytes:
         from handrail.temporal.performing import perform_here

@@ -30,7 +30,7 @@ class PinnedGenerators:
     def keep(self, run_id: str, bodies: Iterator[Any]) -> None:
         """Keep what would do something if it was collected."""
         for body in bodies:
-            if not would_do_something(body):
+            if not closing_runs_code(body):
                 continue
             self.count += 1
             if self.count <= MOST:
@@ -39,7 +39,7 @@ class PinnedGenerators:
                 _warn_closed(run_id, body)
 
 
-def would_do_something(body: Any) -> bool:
+def closing_runs_code(body: Any) -> bool:
     """True if closing the generator may run code of its own: it stands in a ``try`` or ``with``."""
     while isinstance(body, GeneratorType):
         suspended = cast("Any", body)

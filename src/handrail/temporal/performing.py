@@ -112,7 +112,7 @@ class Steps:
         name = f"{info.workflow_run_id} {info.activity_id} {digest}"
         kept = self._kept.get(name) if info.attempt > 1 else None
         if kept is None:
-            kept = await Attempt(self._serving, args).made()
+            kept = await Attempt(self._serving, args).perform()
             self._kept.keep(name, *kept)
         return _to_payload(*kept)
 
@@ -140,8 +140,8 @@ class Attempt:
         self._beat = Beat(self._before.missing, self._before.stopped, queue=serving.home)
         self._parts: Any = msgspec.json.decode(self._text)
 
-    async def made(self) -> tuple[bytes, str]:
-        """The end of it, as data; and the words of what it failed by ("" if it did not).
+    async def perform(self) -> tuple[bytes, str]:
+        """The end of the attempt, as data, and the text of its failure ("" if it did not fail).
 
         Raises:
             ApplicationError: it is to be made again, elsewhere.

@@ -20,7 +20,7 @@ from handrail.model.shapes import WorkflowLike
 from handrail.secrets.values import secret_values
 from handrail.temporal.blobs import blobs_at
 from handrail.temporal.cluster import with_blobs
-from handrail.temporal.connecting import connect, say_while_away
+from handrail.temporal.connecting import connect, log_outages
 from handrail.temporal.execution import HandrailRun, WithServing
 from handrail.temporal.performing import BEAT_S, Steps, home_queue
 from handrail.temporal.serving import Serving
@@ -79,7 +79,7 @@ class TemporalWorker:
         self._workers = self._build_workers(with_blobs(client, self._blobs))
         for worker in self._workers:
             await worker.__aenter__()
-        self._says = asyncio.create_task(say_while_away(client))
+        self._says = asyncio.create_task(log_outages(client))
         return self
 
     async def __aexit__(
