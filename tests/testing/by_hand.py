@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from handrail.core import commands as cmd
-from handrail.core.attempt_ends import failure_event, success_event, rollback_event
+from handrail.core.attempt_ends import failure_event, rollback_event, success_event
 from handrail.core.machine import Machine
 from handrail.core.run_state import Setting
 from handrail.engine.callbacks import Evaluator

@@ -10,7 +10,7 @@ from handrail.core import commands as cmd
 from handrail.core.failures import body_error_text
 from handrail.core.generators import call
 from handrail.core.mistakes import not_a_step
-from handrail.core.retracing import Outcome, Place, Retracing, Walk
+from handrail.core.retracing import Outcome, Place, Retracing, Traversal
 from handrail.core.run_state import RunState
 from handrail.errors import LimitExceeded
 from handrail.model import events as ev
@@ -50,7 +50,7 @@ class Comparison(Retracing):
         super().__init__(run)
         self._begun, self._end = begun, end
 
-    def of_run(self) -> Walk:
+    def of_run(self) -> Traversal:
         """The whole run."""
         run, end = self.run, self._end
         value = None if end is None else end.value
@@ -131,7 +131,7 @@ class Comparison(Retracing):
             known = self.recorded.at(path)
             self._diverge(path, known.fingerprint or "a member", _NO_STEP, place.line)
 
-    def stages(self, place: Place, verb: Validation) -> Walk:
+    def stages(self, place: Place, verb: Validation) -> Traversal:
         """Part where a stage is another. Of one that is known by name to an executor alone, no more
         can be said.
         """

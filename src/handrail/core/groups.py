@@ -17,7 +17,7 @@ from handrail.core import commands as cmd
 from handrail.core.ending import partially_compensated, undo
 from handrail.core.failing import fail
 from handrail.core.failures import AttemptFailure, failure_from, failure_of
-from handrail.core.items import Items, function_of, is_body, keyed, told_of
+from handrail.core.items import Items, compared_item, function_of, is_body, keyed
 from handrail.core.mistakes import no_body
 from handrail.core.nodes import MemberNode, Node, Phase, RollbackEntry, is_late
 from handrail.core.replaying import replay_member
@@ -185,13 +185,13 @@ class GroupNode(CompositeNode):
             return
         on_error = "fail_fast" if isinstance(verb, RaceGroup) else verb.on_error
         run.record(ev.GroupStarted(self.path, verb.kind, _size(verb), on_error, members.window))
-        self.opened(run)
+        self.record_start(run)
         if run.rehearses and is_late(self):
             self._begin_no_more(run)
         run.push(Pull(self))
 
-    def opened(self, run: RunState) -> None:
-        """Record more of the start, before any member is."""
+    def record_start(self, run: RunState) -> None:
+        """Record what belongs to the start of the group, before any member starts."""
 
     def _first_members(self, verb: GroupVerb) -> Members:
         match verb:
@@ -299,7 +299,7 @@ class GroupNode(CompositeNode):
         member.started_at = run.now
         assert self.live is not None
         self.live[path] = run.nodes[path] = member
-        told = told_of(verb, item)
+        told = compared_item(verb, item)
         if replay_member(run, member, verb, told, value):
             return
         digest = "" if run.codec is None else item_digest(told, run.codec, run.setting.secrets)

@@ -54,7 +54,7 @@ class GiveUp:
     """The attempt has failed."""
 
 
-Following: TypeAlias = Next | Park | GiveUp
+LadderDecision: TypeAlias = Next | Park | GiveUp
 _GIVE_UP = GiveUp()
 _RETRIED = {
     "crashed": "crash_retries",
@@ -76,7 +76,7 @@ _FIRST_PROBE_S = 60.0
 _FOR_A_PERSON = frozenset({"spending_cap", "auth"})
 
 
-def following(fault: Fault, past: Sequence[LadderStep], now: float, seed: str) -> Following:
+def next_launch(fault: Fault, past: Sequence[LadderStep], now: float, seed: str) -> LadderDecision:
     """What to do after a failed launch; ``past`` are the ladder steps of its attempt so far.
 
     ``seed`` names run and path: the same seed gives the same jitter.
@@ -87,7 +87,7 @@ def following(fault: Fault, past: Sequence[LadderStep], now: float, seed: str) -
         return probed or Park(_advice_text(fault), _in_same_session(fault, "retry"))
     if len(past) + 1 >= fault.ladder.max_launches:
         return _GIVE_UP
-    chosen: Following | None = None
+    chosen: LadderDecision | None = None
     if _session_is_gone(fault):
         return Next(_in_new_session(fault, "retry"), now)
     if fault.kind in _PAUSED:
@@ -130,7 +130,7 @@ def _retry(fault: Fault, here: Sequence[LadderStep], now: float, seed: str) -> N
 
 def _wait_for_outage(
     fault: Fault, here: Sequence[LadderStep], now: float, seed: str
-) -> Following | None:
+) -> LadderDecision | None:
     """Retry until the outage is over; ``since`` is when it was first met."""
     ladder = fault.ladder
     outage = _last_of(here, now, _PAUSED, max(ladder.backoff.max_s, _LONG_LAUNCH_S))
@@ -151,7 +151,7 @@ def _wait_for_outage(
 
 
 def _probe_login(fault: Fault, here: Sequence[LadderStep], now: float) -> Next | None:
-    """Look whether the login is back, as often as for the end of a cap."""
+    """Probe whether the login is back, as often as for the end of a cap."""
     ladder = fault.ladder
     waits = _last_of(here, now, _LOGGED_OUT, ladder.cap_wait_s)
     due = now + (ladder.cap_wait_s if waits else min(_FIRST_PROBE_S, ladder.cap_wait_s))
@@ -166,7 +166,7 @@ def _count(here: Sequence[LadderStep], kinds: frozenset[str]) -> int:
     return sum(1 for step in here if step.kind in kinds)
 
 
-def _wait_for_cap(fault: Fault, here: Sequence[LadderStep], now: float) -> Following:
+def _wait_for_cap(fault: Fault, here: Sequence[LadderStep], now: float) -> LadderDecision:
     """Wait for the end of the cap; ``since`` is when this cap was first met."""
     ladder = fault.ladder
     waits = _last_of(here, now, _CAPPED, ladder.cap_wait_s)
@@ -222,7 +222,7 @@ def _reask(fault: Fault, now: float) -> Next | None:
     return Next(_in_same_session(fault, "reask", reasks=done + 1), now)
 
 
-def _fall_back(fault: Fault, now: float) -> Following:
+def _fall_back(fault: Fault, now: float) -> LadderDecision:
     if not _has_fallback(fault):
         return _GIVE_UP
     return Next(_in_new_session(fault, "fallback", route=fault.launch.route + 1), now)
@@ -233,7 +233,7 @@ def _has_fallback(fault: Fault) -> bool:
 
 
 def _in_same_session(fault: Fault, rung: Rung, *, reasks: int | None = None) -> Launch:
-    """The next launch, in the session of the one that failed if the backend can go on in it."""
+    """The next launch, in the session of the failed one if its backend can resume that."""
     session = fault.session if fault.can_resume else None
     return _launch(fault, rung, session=session, reasks=reasks)
 
@@ -241,7 +241,7 @@ def _in_same_session(fault: Fault, rung: Rung, *, reasks: int | None = None) -> 
 def _in_new_session(
     fault: Fault, rung: Rung, *, reasks: int | None = None, route: int | None = None
 ) -> Launch:
-    """The next launch, in a session of its own."""
+    """The next launch, in a new session."""
     return _launch(fault, rung, session=None, reasks=reasks, route=route)
 
 

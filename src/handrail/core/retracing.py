@@ -48,9 +48,9 @@ from handrail.steps.verbs import (
 )
 
 Inputs: TypeAlias = Mapping[str, Any]
-Walk: TypeAlias = Generator[Any, Any, None]
-"""Yields a walk to be taken first, or a question (``AskFallback``, ``FindStages``) that is answered
-by ``Evaluated``."""
+Traversal: TypeAlias = Generator[Any, Any, None]
+"""Yields a traversal to be taken first, or a question (``AskFallback``, ``FindStages``) that is
+answered by ``Evaluated``."""
 Outcome: TypeAlias = Literal["succeeded", "failed", "stopped", "open"]
 """How a body, or an attempt, ended. One that was stopped may have been left anywhere."""
 _STOPPED_BY_TIME = qualified(StepTimeout)
@@ -83,7 +83,7 @@ class Retracing:
         self.recorded = run.recorded
         self.line = ""
         """Where the code stands that is gone through."""
-        self._walks: list[Walk] = []
+        self._traversals: list[Traversal] = []
         self._results: dict[str, StepResult[Any]] = {}
         """Of the steps that have been reached: what a handler may have seen."""
         self._concurrent = set[str]()
@@ -128,43 +128,45 @@ class Retracing:
     def group_ended(self, place: Place) -> None:
         """All members were gone through that the code has for an attempt."""
 
-    def stages(self, place: Place, verb: Validation) -> Walk:
+    def stages(self, place: Place, verb: Validation) -> Traversal:
         """The stages of a validation."""
         del place, verb
         yield from ()
 
     # -- how ------------------------------------------------------------------------------------
 
-    def begin(self, walk: Walk) -> None:
+    def begin(self, traversal: Traversal) -> None:
         """Have this gone through by ``next_question``."""
-        self._walks.append(walk)
+        self._traversals.append(traversal)
 
     def next_question(
         self, report: cmd.Evaluated | None
     ) -> cmd.AskFallback | cmd.FindStages | None:
         """Go on, with the answer to the last question, to the next one; None if all is done."""
         given = report
-        while self._walks:
+        while self._traversals:
             try:
-                wanted = self._walks[-1].send(given)
+                wanted = self._traversals[-1].send(given)
             except StopIteration:
-                self._walks.pop()
+                self._traversals.pop()
                 given = None
                 continue
             given = None
             if isinstance(wanted, (cmd.AskFallback, cmd.FindStages)):
                 return wanted
-            self._walks.append(wanted)
+            self._traversals.append(wanted)
         return None
 
     def close(self) -> None:
         """Close the bodies that it stands in."""
-        while self._walks:
-            self._walks.pop().close()
+        while self._traversals:
+            self._traversals.pop().close()
 
     # -- walks ----------------------------------------------------------------------------------
 
-    def below(self, path: str, step: Step[Any], inputs: Inputs, kept: Items | None = None) -> Walk:
+    def below(
+        self, path: str, step: Step[Any], inputs: Inputs, kept: Items | None = None
+    ) -> Traversal:
         """What the attempts of a step left; if it has ended, with that of its fallback.
 
         ``kept``: the items of a group that is not over.
@@ -190,7 +192,9 @@ class Retracing:
     counts_open = 0
     """1 if an attempt that has no end is to be gone through, too."""
 
-    def member(self, path: str, verb: ForEachGroup | WorkGroup, value: Any, inputs: Inputs) -> Walk:
+    def member(
+        self, path: str, verb: ForEachGroup | WorkGroup, value: Any, inputs: Inputs
+    ) -> Traversal:
         """What a member of a group left."""
         try:
             made = function_of(verb)(value)
@@ -205,7 +209,7 @@ class Retracing:
         elif is_body(made):
             yield self.body(place, made, inputs)
 
-    def _only_step(self, place: Place, step: Step[Any], inputs: Inputs) -> Walk:
+    def _only_step(self, place: Place, step: Step[Any], inputs: Inputs) -> Traversal:
         """The only step of a member."""
         path = f"{place.path}/{step.name}"
         if self.recorded.knows(path):
@@ -217,14 +221,14 @@ class Retracing:
             self.strayed(place, path, step, stopped=False)
         self.group_ended(place)
 
-    def step(self, path: str, step: Step[Any], inputs: Inputs) -> Walk:
+    def step(self, path: str, step: Step[Any], inputs: Inputs) -> Traversal:
         """What stands below a step, then its own."""
         yield self.below(path, step, inputs)
         self.passed(path, step, inputs)
 
     def _attempt(
         self, place: Place, made: int, step: Step[Any], inputs: Inputs, items: Items | None
-    ) -> Walk:
+    ) -> Traversal:
         verb, base = step.verb, place.base
         held: Iterable[Step[Any]] = ()
         if isinstance(verb, (ParallelGroup, RaceGroup)):
@@ -256,14 +260,14 @@ class Retracing:
                 yield self.step(below, one, inputs)
         self._concurrent.discard(base)
 
-    def _fixes(self, place: Place, fix: Step[Any], inputs: Inputs) -> Walk:
+    def _fixes(self, place: Place, fix: Step[Any], inputs: Inputs) -> Traversal:
         for known in self.recorded.children(place.path):
             number, _, name = known.removeprefix(f"{place.base}/").partition("/")
             if name == fix.name and number.isdigit() and self.enters(known):
                 self.met(known, fix, yielded=False)
                 yield self.step(known, fix, inputs)
 
-    def _members(self, place: Place, verb: ForEachGroup, inputs: Inputs, items: Items) -> Walk:
+    def _members(self, place: Place, verb: ForEachGroup, inputs: Inputs, items: Items) -> Traversal:
         begun = self.in_place(place)
         left = {one for one in begun if self.enters(one)}
         last = max((self.recorded.at(one).index for one in begun), default=-1)
@@ -283,7 +287,7 @@ class Retracing:
         self._concurrent.discard(place.base)
         self.group_ended(place)
 
-    def _tasks(self, place: Place, verb: WorkGroup, inputs: Inputs) -> Walk:
+    def _tasks(self, place: Place, verb: WorkGroup, inputs: Inputs) -> Traversal:
         """The tasks that began, in the order of their tree, as the record has that."""
         recorded = self.recorded
         derive(recorded, place.path, self.run.setting.run_id)
@@ -304,7 +308,7 @@ class Retracing:
         self._concurrent.discard(place.base)
         self.group_ended(place)
 
-    def _child(self, place: Place, verb: ChildWorkflow) -> Walk:
+    def _child(self, place: Place, verb: ChildWorkflow) -> Traversal:
         definition = verb.workflow.definition
         try:
             inputs = bind_inputs(definition, verb.args, verb.kwargs)
@@ -316,7 +320,7 @@ class Retracing:
         place.value = self.recorded.at(place.path).value
         yield self.body(place, generator, inputs)
 
-    def _called_body(self, place: Place, verb: HeldBody | TreeBody, inputs: Inputs) -> Walk:
+    def _called_body(self, place: Place, verb: HeldBody | TreeBody, inputs: Inputs) -> Traversal:
         """The steps of a function that is called with its arguments."""
         try:
             made = verb.body(*verb.args)
@@ -334,7 +338,7 @@ class Retracing:
         elif is_body(made):
             yield self.body(place, made, inputs)
 
-    def _steps_around_body(self, place: Place, verb: TreeBody, inputs: Inputs) -> Walk:
+    def _steps_around_body(self, place: Place, verb: TreeBody, inputs: Inputs) -> Traversal:
         """The steps that stand around the body of a worktree."""
         setup = verb.setup
         for path in self.in_place(place):
@@ -367,7 +371,7 @@ class Retracing:
             and (not place.path or self.recorded.at(one).attempt == place.attempt)
         ]
 
-    def body(self, place: Place, generator: Generator[Any, Any, Any], inputs: Inputs) -> Walk:
+    def body(self, place: Place, generator: Generator[Any, Any, Any], inputs: Inputs) -> Traversal:
         """Run a body against the record, as far as that leads."""
         last = self._last_step_before_cleanup(self.in_place(place))
         line, stopped = self.line, False
@@ -412,7 +416,7 @@ class Retracing:
         return max((one.index for one in records if one.index < first), default=-1)
 
     def _resolve_end(self, path: str, step: Step[Any]) -> StepResult[Any] | None:
-        """The recorded end of a step that the code comes to, made good; None if there is none."""
+        """The recorded end of a step that the code comes to, with its output; None without one."""
         recorded = self.recorded
         resolve(recorded, path, step, self.run.codec)
         if recorded.at(path).end is not None:
@@ -422,7 +426,7 @@ class Retracing:
 
     def _fallback(  # one thing: a fallback
         self, path: str, made: int, step: Step[Any], inputs: Inputs, record: PathRecord
-    ) -> Walk:
+    ) -> Traversal:
         """The step that its handler gave, if what that left is to be gone through."""
         handler, failure = step.modifiers.on_error, record.failure
         recorded, place = self.recorded, Place(path, path, record.attempts + 1, "open")

@@ -93,8 +93,8 @@ ABANDON_AFTER_S = 10.0
 """How long a cancelled flight may take to end before it is left behind."""
 
 
-class Landed:
-    """The message that a flight has come to an outcome."""
+class FlightFinished:
+    """The message that a flight has finished, with its outcome."""
 
     __slots__ = ("_driver", "_flight", "_outcome")
 
@@ -383,7 +383,7 @@ class Driver:
             elif self._inbox:
                 self._inbox.popleft()()
                 for _ in range(self._gathers if len(self.flights) > FEW else 0):
-                    if not self._inbox or type(self._inbox[0]) is not Landed:
+                    if not self._inbox or type(self._inbox[0]) is not FlightFinished:
                         break
                     self._inbox.popleft()()
             elif not self._fire_timers():
@@ -632,7 +632,7 @@ class Driver:
 
     def _deliver(self, flight: InFlight, outcome: Any) -> None:
         if not flight.over:
-            self._inbox.append(Landed(self, flight, outcome))
+            self._inbox.append(FlightFinished(self, flight, outcome))
             self._wake.set()
 
     def finished_flight(self, flight: InFlight, outcome: Any) -> None:
@@ -798,7 +798,7 @@ class Driver:
         self._end_drive(reason)
 
     def _end_drive(self, reason: str) -> None:
-        """Stop what is in flight, and close the drive when all has landed."""
+        """Stop what is in flight, and close the drive when all has ended."""
         self.interrupted = self.interrupted or reason
         self.closing = True
         self._close_when_idle()

@@ -105,7 +105,7 @@ class Engine:
         return self._parts.workflows
 
     async def __aenter__(self) -> Self:
-        self._users.come()
+        self._users.register()
         return self
 
     async def __aexit__(
@@ -114,7 +114,7 @@ class Engine:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._users.go()
+        self._users.release()
 
     def options(
         self,
@@ -285,7 +285,7 @@ class Engine:
             return await driver.drive(start.first, start.letters, start.cancel)
         finally:
             del drivers[run_id]
-            agents.tell(run_id)
+            agents.warn_of_unused(run_id)
 
     def _limits(self, start: Start) -> Limits:
         return self._parts.limits.over(start.definition.limits)

@@ -16,7 +16,7 @@ from handrail.model import events as ev
 from handrail.model.results import StepResult
 from handrail.ports.journal import Journal, Letter, Message
 from handrail.record.exports import Line, export_lines, read_export
-from handrail.record.inbox import elsewhere, unread_letters
+from handrail.record.inbox import unread_messages, without_message_number
 from handrail.record.outputs import derive
 from handrail.record.reading import workflow_named
 from handrail.record.results import tree_order
@@ -55,7 +55,7 @@ def _lines(
 ) -> Iterator[Line]:
     for event in history:
         yield Line(event.seq, event.at, to_record(event, journal.codec, secrets))
-    for letter in unread_letters(journal, history):
+    for letter in unread_messages(journal, history):
         record = to_record(letter.event, journal.codec, secrets)
         yield Line(letter.number, letter.event.at, record, letter.key)
 
@@ -95,7 +95,9 @@ def _event(
     file: str, run_id: str, line: Line, codec: Codec, secrets: Mapping[str, str]
 ) -> ev.Event:
     try:
-        return elsewhere(from_record(run_id, line.seq, line.at, line.record, codec, secrets))
+        return without_message_number(
+            from_record(run_id, line.seq, line.at, line.record, codec, secrets)
+        )
     except (UnreadableRecord, RecursionError) as error:
         raise DamagedExport(file, line.line, str(error)) from None
 

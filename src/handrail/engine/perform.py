@@ -291,10 +291,10 @@ class Performer:
     def _listener(self, command: Perform) -> Callable[[Any, str], None]:
         tell, path = self.tell, command.path
 
-        def heard(stream: Any, text: str) -> None:
+        def on_output(stream: Any, text: str) -> None:
             tell(StepOutput(path, stream, text))
 
-        return heard
+        return on_output
 
     # -- agents ---------------------------------------------------------------------------------
 
@@ -303,7 +303,7 @@ class Performer:
         verb = command.step.verb
         if not isinstance(verb, AgentCall) or self.folder_of_agent is None:
             return None
-        agent = self.agents.instead_of(verb.agent)
+        agent = self.agents.replacement_for(verb.agent)
         return self.folder_of_agent(agent, verb.settings, self.defaults(), command.launch)
 
     async def _agent(
@@ -316,11 +316,11 @@ class Performer:
     ) -> AgentResult[Any]:
         assert command.view is not None
         workflow = self.contexts.of(command.view)
-        chosen = self.agents.instead_of(agent)
-        heard = _LaunchReport(command.launch, self._elapsed())
+        chosen = self.agents.replacement_for(agent)
+        report = _LaunchReport(command.launch, self._elapsed())
 
-        def hears(notice: Notice) -> None:
-            heard.take(notice)
+        def on_notice(notice: Notice) -> None:
+            report.take(notice)
             self.tell(notice)
 
         request = AgentRequest(
@@ -331,7 +331,7 @@ class Performer:
             workflow,
             idempotency_key(self.contexts.run_id, command.path),
             current.interrupted,
-            hears,
+            on_notice,
             self.clock.sleep,
             self._launch(command.launch),
             self._with_total(verb.settings),
@@ -349,7 +349,7 @@ class Performer:
         except AgentError:
             raise
         except BaseException:
-            self.broken_off[command.path] = heard.broken_off(self._elapsed())
+            self.broken_off[command.path] = report.broken_off(self._elapsed())
             raise
         if not isinstance(result, AgentResult):
             raise WrongUse(

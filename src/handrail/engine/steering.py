@@ -200,7 +200,7 @@ class SteeredEngine(Steering, Engine):
 
 
 def ended_run_hint(last: ev.WorkflowCompleted) -> tuple[str, str]:
-    """Why a run that has ended takes nothing, and what can be done."""
+    """The reason why a run that has ended takes nothing, and what can be done."""
     if last.status == "succeeded":
         return "it has succeeded, nothing of it is at work", "fork() tries something else from it."
     what = "was cancelled" if last.status == "cancelled" else "has failed"

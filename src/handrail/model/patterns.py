@@ -94,8 +94,8 @@ def escaped(text: str) -> str:
     return re.sub(r"([\\*?\[]|^!)", r"\\\1", text)
 
 
-def shown(pattern: str) -> str:
-    """The pattern for people: one that ``literal`` made is the path."""
+def display_pattern(pattern: str) -> str:
+    """The pattern as people read it: one that ``literal`` made is the path."""
     path = _only_path(pattern) if "[" in pattern else None
     return pattern if path is None else path
 

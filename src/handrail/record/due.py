@@ -62,11 +62,11 @@ class Due:
         self._seen: dict[str, _SuspendedRecord] = {}
         self._begun: dict[str, _BegunDrive] = {}
 
-    def among(self, infos: Iterable[RunInfo], now: float) -> list[RunInfo]:
-        """Those of the runs that can go on."""
+    def select_due(self, infos: Iterable[RunInfo], now: float) -> list[RunInfo]:
+        """The runs that can go on, of these."""
         return [info for info in infos if self._is_due(info, now)]
 
-    def begun(self, info: RunInfo, now: float) -> None:
+    def note_begun(self, info: RunInfo, now: float) -> None:
         """Note that a drive of this run is begun: what it was begun for is no reason again."""
         letters = self._journal.letters(info.run_id, 0)
         number = max((one.number for one in letters), default=0)

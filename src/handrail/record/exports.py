@@ -52,7 +52,7 @@ class Exported(NamedTuple):
 
 
 def export_lines(run_id: str, workflow: str, lines: Iterable[Line]) -> Iterator[bytes]:
-    """The file, line by line."""
+    """The lines of the file of an exported run."""
     crc, whole, count = 0, hashlib.sha256(), 0
     for fields in _objects(run_id, workflow, lines):
         if fields is None:

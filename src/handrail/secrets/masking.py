@@ -56,8 +56,8 @@ def context_of(text: str) -> str:
     return text[-_CONTEXT:] if text and (text[-1].isalnum() or text[-1] in _OF_TOKENS) else ""
 
 
-def settled(text: str, finder: SecretFinder | None) -> int:
-    """Up to where the text can be masked now; the rest goes before what comes next."""
+def maskable_end(text: str, finder: SecretFinder | None) -> int:
+    """The index up to which the text can be masked now; the rest goes before what comes next."""
     end = min(_value_start(text, finder), _token_start(text))
     before = -1
     while end != before:
@@ -300,7 +300,7 @@ class Mask:
         third of the last time. However a text is cut, what is shown of its parts is what is shown
         of the whole.
         """
-        end = settled(text, self.values.finder)
+        end = maskable_end(text, self.values.finder)
         shown = self.after(before, text[:end])
         return shown, text[end:], context_of(before + shown)
 
