@@ -22,7 +22,7 @@ from handrail.errors import AgentError, CommandFailed, DefinitionError, Validati
 from handrail.model.events import AgentMessage
 from handrail.model.results import StageResult, ValidationResult, ValidationRoundResult
 from handrail.ports.agent import AgentTurn
-from handrail.secrets.values import masked
+from handrail.secrets.values import mask_text
 from handrail.shortening import LONGEST_WORD, shortened
 from handrail.system.run import Capture, Tail
 from handrail.system.spawn import spawn
@@ -37,7 +37,7 @@ AROUND = st.text("abc \n\"'`.,=é😀", max_size=120)
 
 def pieces(secret: str, text: str) -> list[str]:
     """What of a secret can be read in a text without what is masked, five characters at a time."""
-    shown = masked(text, {"API_KEY": secret})
+    shown = mask_text(text, {"API_KEY": secret})
     parts = {secret[start : start + 5] for start in range(len(secret) - 4)}
     return sorted(part for part in parts if part in shown)
 
@@ -68,7 +68,7 @@ def test_a_token_is_whole_or_absent(token: str, keep: End) -> None:
     """At no cut more is left of a token than is shown of it anyway: its first and last 4."""
     text = f"Bearer {token} was refused"
     for characters in range(len(text)):
-        shown = masked(shortened(text, characters, keep), {})
+        shown = mask_text(shortened(text, characters, keep), {})
         assert not any(token[at : at + 5] in shown for at in range(len(token) - 4))
 
 

@@ -161,15 +161,15 @@ def workflow(
     if name is not None:
         check_name(name, "workflow")
     if function is not None:
-        return _made(function, name, description, limits)
+        return _make_workflow(function, name, description, limits)
 
     def decorate(decorated: Any) -> Workflow[..., Any]:
-        return _made(decorated, name, description, limits)
+        return _make_workflow(decorated, name, description, limits)
 
     return decorate
 
 
-def _made(
+def _make_workflow(
     function: Any, name: str | None, description: str | None, limits: Limits | None
 ) -> Workflow[..., Any]:
     _check_function(function)

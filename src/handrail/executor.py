@@ -199,7 +199,7 @@ def agent_defaults(
     whose = "Executor(backend=)"
     asks_for_model = model is None and options.model is None
     if backend is None or asks_for_model:
-        for where, said_backend, said_model in _said_around():
+        for where, said_backend, said_model in _surrounding_settings():
             if backend is None and said_backend:
                 backend, whose = said_backend, where
             if asks_for_model and model is None and _is_for(said_backend, backend):
@@ -213,7 +213,7 @@ def agent_defaults(
     return AgentSettings(backend, options)
 
 
-def _said_around() -> Iterator[tuple[str, str | None, str | None]]:
+def _surrounding_settings() -> Iterator[tuple[str, str | None, str | None]]:
     """Where, backend and model: of the environment, then of the project."""
     variables = os.environ
     yield (

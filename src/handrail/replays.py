@@ -53,7 +53,7 @@ def replay(
     """
     history, definition = _history(source, run_id), definition_of(workflow)
     engine = Executor(durable=True)  # which compares what steps are with what they were
-    return run_outside("replay()", _IN_A_THREAD, replayed, engine, history, definition)
+    return run_outside("replay()", _IN_A_THREAD, replay_code, engine, history, definition)
 
 
 def _history(source: Source, run_id: str | None) -> Sequence[ev.Event]:
@@ -76,7 +76,7 @@ def _history(source: Source, run_id: str | None) -> Sequence[ev.Event]:
     return history_of(source, run_id)
 
 
-async def replayed(
+async def replay_code(
     engine: Engine, history: Sequence[ev.Event], definition: WorkflowDefinition
 ) -> ReplayReport:
     """The code of a workflow against a recorded run of it.

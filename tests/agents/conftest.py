@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from handrail.core.ladder import Next, following
+from handrail.core.ladder import Next, next_launch
 from handrail.errors import AgentError
 from handrail.model.context import WorkflowContext
 from handrail.model.events import LadderStep
@@ -73,7 +73,7 @@ def climb() -> Callable[..., Any]:
             try:
                 return await agent.run(replace(request, launch=past[-1].next if past else FIRST))
             except AgentError as error:
-                after = error.fault and following(error.fault, past, 0.0, "seed")
+                after = error.fault and next_launch(error.fault, past, 0.0, "seed")
                 if not isinstance(after, Next):
                     raise
                 past.append(LadderStep("work/plan", 1, error.kind, error.reason, after.launch))

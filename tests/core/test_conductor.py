@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from handrail import Limits, ReplayMismatch, Steps, step, workflow
 from handrail.codec.codec import Codec
 from handrail.core import commands as cmd
-from handrail.core.attempt_ends import succeeded
+from handrail.core.attempt_ends import success_event
 from handrail.core.conductor import Conductor, InFlight, Question
 from handrail.core.machine import Machine
 from handrail.core.run_state import Setting
@@ -182,7 +182,7 @@ class Told:
 
     def end(self, path: str, output: Any = None) -> None:
         """The attempt at this path gave this."""
-        self.conductor.finished(path, succeeded(self.commands[path], output, None, self.time))
+        self.conductor.finished(path, success_event(self.commands[path], output, None, self.time))
         self.conductor.pump()
 
     def status(self) -> str | None:

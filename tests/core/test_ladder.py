@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handrail.core.ladder import Following, GiveUp, Next, Park, following
+from handrail.core.ladder import GiveUp, LadderDecision, Next, Park, next_launch
 from handrail.errors import AgentErrorKind
 from handrail.model.events import LadderStep, stamp
 from handrail.model.launch import FIRST, Fault, Launch
@@ -34,14 +34,16 @@ def fault(kind: AgentErrorKind, launch: Launch = FIRST, **more: Any) -> Fault:
     return Fault(launch, kind, "it failed", **known)
 
 
-def climbed(failure: Fault, *, at: float = NOW, most: int = 1_000) -> list[tuple[float, Following]]:
+def climbed(
+    failure: Fault, *, at: float = NOW, most: int = 1_000
+) -> list[tuple[float, LadderDecision]]:
     """What follows when the same failure comes each time, until nothing more does; with times."""
     past: list[LadderStep] = []
-    told: list[tuple[float, Following]] = []
+    told: list[tuple[float, LadderDecision]] = []
     now = at
     while len(told) < most:
         launch = past[-1].next if past else failure.launch
-        after = following(replace(failure, launch=launch), past, now, "seed")
+        after = next_launch(replace(failure, launch=launch), past, now, "seed")
         told.append((now, after))
         if not isinstance(after, Next):
             break
@@ -75,15 +77,15 @@ def test_a_transient_failure_is_retried_with_backoff_in_its_session() -> None:
 
 def test_a_backend_without_sessions_begins_anew() -> None:
     """A session that the backend cannot go on in is not handed on."""
-    after = following(fault("transient", can_resume=False), (), NOW, "seed")
+    after = next_launch(fault("transient", can_resume=False), (), NOW, "seed")
     assert isinstance(after, Next)
     assert after.launch.session is None
 
 
 def test_a_rate_limit_waits_for_the_time_it_names() -> None:
     """The next launch is not before retry_at, and not before the backoff."""
-    late = following(fault("rate_limit", retry_at=NOW + 90), (), NOW, "seed")
-    soon = following(fault("rate_limit", retry_at=NOW + 1), (), NOW, "seed")
+    late = next_launch(fault("rate_limit", retry_at=NOW + 90), (), NOW, "seed")
+    soon = next_launch(fault("rate_limit", retry_at=NOW + 1), (), NOW, "seed")
     assert isinstance(late, Next)
     assert isinstance(soon, Next)
     assert (late.due, soon.due) == (NOW + 90, NOW + 5)
@@ -92,10 +94,10 @@ def test_a_rate_limit_waits_for_the_time_it_names() -> None:
 def test_a_rate_limit_that_ends_too_late_is_not_waited_for() -> None:
     """Longer than the bound: the next of the chain is asked at once, and without one it is over."""
     far = fault("rate_limit", retry_at=NOW + 2 * HOUR, ladder=Ladder(cap_max_wait_s=HOUR))
-    after = following(replace(far, routes=2), (), NOW, "seed")
+    after = next_launch(replace(far, routes=2), (), NOW, "seed")
     assert isinstance(after, Next)
     assert (after.launch.rung, after.due) == ("fallback", NOW)
-    assert following(far, (), NOW, "seed") == GiveUp()
+    assert next_launch(far, (), NOW, "seed") == GiveUp()
 
 
 def test_a_cap_is_probed_once_and_then_waited_for() -> None:
@@ -116,7 +118,7 @@ def test_a_new_cap_is_probed_again() -> None:
         stamp(LadderStep("p", 1, kind, "", Launch(number)), "r", number, NOW - HOUR)
         for number, kind in enumerate(["usage_cap", "usage_cap", "transient"], 1)
     ]
-    after = following(failure, past, NOW, "seed")
+    after = next_launch(failure, past, NOW, "seed")
     assert isinstance(after, Next)
     assert after.due == NOW + 1800
 
@@ -138,7 +140,7 @@ def test_a_cap_of_unknown_end_is_probed_until_the_bound() -> None:
 def test_a_cap_that_ends_too_late_parks_at_once(most_s: float, told: str) -> None:
     """An end in nine days is nothing to wait for in a process; the advice says how long is."""
     ladder = Ladder(cap_max_wait_s=most_s)
-    after = following(fault("usage_cap", retry_at=NOW + 9 * DAY, ladder=ladder), (), NOW, "seed")
+    after = next_launch(fault("usage_cap", retry_at=NOW + 9 * DAY, ladder=ladder), (), NOW, "seed")
     assert isinstance(after, Park)
     assert f"more than {told} away" in after.advice
 
@@ -146,7 +148,7 @@ def test_a_cap_that_ends_too_late_parks_at_once(most_s: float, told: str) -> Non
 @pytest.mark.parametrize("kind", ["spending_cap", "auth"])
 def test_what_only_a_person_can_mend_parks(kind: AgentErrorKind) -> None:
     """No launch is made, however long the chain, and the advice is the backend's hint."""
-    after = following(fault(kind, hint="Run `x login`.", routes=3), (), NOW, "seed")
+    after = next_launch(fault(kind, hint="Run `x login`.", routes=3), (), NOW, "seed")
     assert isinstance(after, Park)
     assert after.advice.endswith("it failed. Run `x login`.")
 
@@ -174,7 +176,7 @@ def test_a_session_that_is_full_is_compacted_and_then_left() -> None:
 
 def test_a_summary_is_of_what_was_said_last() -> None:
     """The next launch has the end of what the agent said, and no session."""
-    after = following(fault("context_overflow", text="I did a and b"), (), NOW, "seed")
+    after = next_launch(fault("context_overflow", text="I did a and b"), (), NOW, "seed")
     assert isinstance(after, Next)
     assert (after.launch.session, after.launch.answer) == (None, "I did a and b")
 
@@ -197,24 +199,24 @@ def test_an_answer_that_does_not_fit_is_asked_for_again(most: int, expected: lis
 def test_a_session_that_is_gone_is_left(kind: AgentErrorKind) -> None:
     """A launch that could not go on in its session is made again in a new one, once."""
     gone = fault(kind, Launch(2, rung="resume", session="s"), session=None)
-    after = following(gone, (), NOW, "seed")
+    after = next_launch(gone, (), NOW, "seed")
     assert isinstance(after, Next)
     assert (after.launch.session, after.due) == (None, NOW)
-    again = following(fault("bad_request", after.launch, session=None), (), NOW, "seed")
+    again = next_launch(fault("bad_request", after.launch, session=None), (), NOW, "seed")
     assert again == GiveUp()
 
 
 def test_re_asks_are_not_multiplied_by_retries() -> None:
     """What an earlier attempt of the step used up is used up."""
     used = Launch(5, reasks=2)
-    assert following(fault("invalid_output", used, max_reasks=2), (), NOW, "s") == GiveUp()
+    assert next_launch(fault("invalid_output", used, max_reasks=2), (), NOW, "s") == GiveUp()
 
 
 def test_the_chain_is_gone_down_once() -> None:
     """When a route's ladder is used up the next begins, clean, with an allowance of its own."""
     told = rungs(fault("crashed", routes=3))
     assert told == ["retry", "retry", "fallback"] * 2 + ["retry", "retry", "GiveUp"]
-    after = following(fault("bad_request", routes=2), (), NOW, "seed")
+    after = next_launch(fault("bad_request", routes=2), (), NOW, "seed")
     assert isinstance(after, Next)
     assert (after.launch.route, after.launch.session) == (1, None)
 
@@ -229,7 +231,7 @@ def test_an_attempt_makes_no_more_launches_than_the_ladder_says() -> None:
 def test_spending_is_carried_along() -> None:
     """Each launch knows what those before it used."""
     spent = Launch(2, spent=Usage(10, 1))
-    after = following(fault("transient", spent, usage=Usage(5, 2)), (), NOW, "seed")
+    after = next_launch(fault("transient", spent, usage=Usage(5, 2)), (), NOW, "seed")
     assert isinstance(after, Next)
     assert after.launch.spent == Usage(15, 3)
 
@@ -265,7 +267,7 @@ def test_any_sequence_of_failures_keeps_the_rules(failures: list[Fault]) -> None
     now = NOW
     for drawn in failures:
         failure = replace(drawn, launch=past[-1].next if past else FIRST, routes=3, max_reasks=2)
-        after = following(failure, past, now, "seed")
+        after = next_launch(failure, past, now, "seed")
         if not isinstance(after, Next):
             break
         launch = after.launch

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handrail.core.ladder import Following, GiveUp, Next, Park, following
+from handrail.core.ladder import GiveUp, LadderDecision, Next, Park, next_launch
 from handrail.errors import AgentErrorKind, DefinitionError
 from handrail.model.events import LadderStep, stamp
 from handrail.model.launch import FIRST, Fault, Launch
@@ -43,13 +43,13 @@ def test_a_cap_is_left_exactly_while_the_chain_goes_on(
     """
     route = data.draw(st.integers(0, routes - 1))
     failure = capped(route, routes=routes, retry_at=retry_at)
-    after = following(failure, (), NOW, "seed")
+    after = next_launch(failure, (), NOW, "seed")
     if route + 1 < routes:
         assert isinstance(after, Next)
         assert (after.due, after.launch.rung, after.launch.route) == (NOW, "fallback", route + 1)
         assert after.launch.session is None
     else:
-        assert after == following(replace(failure, ladder=WAITS), (), NOW, "seed")
+        assert after == next_launch(replace(failure, ladder=WAITS), (), NOW, "seed")
 
 
 @given(kind=st.sampled_from(OTHERS), route=st.integers(0, 2), retry_at=ENDS)
@@ -59,13 +59,13 @@ def test_no_other_failure_is_dealt_with_otherwise(
     """Money and logins are a person's affair with either setting."""
     failure = replace(capped(route, retry_at=retry_at), kind=kind, max_reasks=2)
     waiting = replace(failure, ladder=WAITS)
-    assert following(failure, (), NOW, "s") == following(waiting, (), NOW, "s")
+    assert next_launch(failure, (), NOW, "s") == next_launch(waiting, (), NOW, "s")
 
 
 def test_without_the_setting_a_cap_never_goes_to_the_fallback() -> None:
     """It is waited for, or a person is asked for, however long the chain."""
     for retry_at in (None, NOW + HOUR, NOW + 9 * DAY):
-        after = following(capped(0, retry_at=retry_at, ladder=WAITS), (), NOW, "seed")
+        after = next_launch(capped(0, retry_at=retry_at, ladder=WAITS), (), NOW, "seed")
         assert isinstance(after, Park) or (isinstance(after, Next) and after.launch.rung == "wait")
 
 
@@ -78,7 +78,7 @@ def test_a_cap_of_a_backend_that_keeps_no_session_is_waited_for_as_long() -> Non
         session = "s" if kind == "usage_cap" else None
         ladder = Ladder(max_launches=2_000)
         failure = Fault(launch, kind, "no", None, session, can_resume=True, ladder=ladder)
-        after = following(failure, past, now, "seed")
+        after = next_launch(failure, past, now, "seed")
         if not isinstance(after, Next):
             break
         step = LadderStep("p", 1, kind, "no", after.launch, after.due, "b", session)
@@ -95,17 +95,17 @@ def test_a_launch_that_worked_for_long_before_it_failed_met_a_new_cap() -> None:
     first = LadderStep("p", 1, "usage_cap", "no", replace(again, session="s"), NOW, "b", "s")
     past = [stamp(first, "r", 1, NOW - 7.9 * DAY), gone]
     met = Fault(again, "usage_cap", "no", None, "s", can_resume=True, ladder=Ladder())
-    assert isinstance(following(met, past, NOW + 2 * HOUR, "seed"), Next)
+    assert isinstance(next_launch(met, past, NOW + 2 * HOUR, "seed"), Next)
 
 
 def test_caps_all_the_way_end_in_a_wait() -> None:
     """Down the chain once, then probes of the last one, until a person is asked for."""
     past: list[LadderStep] = []
     launch, now, told = FIRST, NOW, list[str]()
-    after: Following = GiveUp()
+    after: LadderDecision = GiveUp()
     while True:
         failure = replace(capped(0), launch=launch)
-        after = following(failure, past, now, "seed")
+        after = next_launch(failure, past, now, "seed")
         if not isinstance(after, Next):
             break
         launch, now = after.launch, max(now, after.due)
@@ -120,7 +120,7 @@ def test_caps_all_the_way_end_in_a_wait() -> None:
 def test_the_bound_on_launches_holds_for_it_too() -> None:
     """No fallback is one launch too many."""
     ladder = Ladder(cap="fallback", max_launches=1)
-    assert following(capped(0, ladder=ladder), (), NOW, "seed") == GiveUp()
+    assert next_launch(capped(0, ladder=ladder), (), NOW, "seed") == GiveUp()
 
 
 def test_a_setting_that_there_is_not_is_refused() -> None:
@@ -131,7 +131,7 @@ def test_a_setting_that_there_is_not_is_refused() -> None:
 
 def test_a_launch_on_the_next_route_begins_as_the_first_did() -> None:
     """It is told of no answer of the one before it."""
-    after = following(capped(0, text="half done"), (), NOW, "seed")
+    after = next_launch(capped(0, text="half done"), (), NOW, "seed")
     assert isinstance(after, Next)
     assert isinstance(after.launch, Launch)
     assert (after.launch.number, after.launch.reasks, after.launch.fresh) == (2, 0, True)

@@ -13,11 +13,11 @@ def test_a_launch_is_counted_once_however_often_it_is_read() -> None:
     """A second reading of what was set aside changes nothing, nor one after it was settled."""
     ledger = Ledger()
     for event in (RESERVED, RESERVED):
-        ledger.reserved(event)
+        ledger.reserve(event)
     for scope in ("", "all", "all/work"):
         spent = ledger.of(scope)
         assert (spent.launches, spent.tokens, spent.usd) == (1, 100, 0.5)
-    ledger.settled(BudgetSettled("all/work", 1, Usage(30, cost_usd=0.2)))
-    ledger.reserved(RESERVED)
+    ledger.settle(BudgetSettled("all/work", 1, Usage(30, cost_usd=0.2)))
+    ledger.reserve(RESERVED)
     spent = ledger.of("")
     assert (spent.launches, spent.tokens, spent.usd) == (1, 30, 0.2)

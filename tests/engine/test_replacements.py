@@ -72,7 +72,7 @@ def test_who_shares_an_executor_is_looked_at_alone() -> None:
     """Two drives with the same agents do not know of one another."""
     agents = fakes("planner")
     used, other = Replacements(agents), Replacements(agents)
-    assert used.instead_of(PLANNER) is agents["planner"]
-    assert other.instead_of(REVIEWER) is REVIEWER
-    assert used.mistaken() == ""
-    assert "'planner'" in other.mistaken()
+    assert used.replacement_for(PLANNER) is agents["planner"]
+    assert other.replacement_for(REVIEWER) is REVIEWER
+    assert used.warning_text() == ""
+    assert "'planner'" in other.warning_text()

@@ -216,11 +216,11 @@ async def test_which_runs_are_due(case: str) -> None:
     history, letters, now, is_due = DUE[case]
     journal = journal_of(history, letters)
     due = Due(journal)
-    found = due.among(journal.runs(), now)
+    found = due.select_due(journal.runs(), now)
     assert bool(found) == is_due
     for info in found:
-        due.begun(info, now)
-        assert due.among(journal.runs(), now + AGAIN_S - 1) == []
+        due.note_begun(info, now)
+        assert due.select_due(journal.runs(), now + AGAIN_S - 1) == []
 
 
 async def test_a_drive_in_vain_is_tried_less_and_less_often() -> None:
@@ -230,22 +230,22 @@ async def test_a_drive_in_vain_is_tried_less_and_less_often() -> None:
     journal = journal_of(suspended(WANTS), [ev.GateAnswered("q", "yes")])
     due, now = Due(journal), 1.0
     for wait_s in (60, 120, 240, 480, 960, 1920, *[3600] * 1_100):  # for more than a month
-        (info,) = due.among(journal.runs(), now)
-        due.begun(info, now)
-        assert due.among(journal.runs(), now + wait_s - 1) == []
+        (info,) = due.select_due(journal.runs(), now)
+        due.note_begun(info, now)
+        assert due.select_due(journal.runs(), now + wait_s - 1) == []
         now += wait_s
-    due.begun(journal.runs()[0], now)
-    assert not due.among(journal.runs(), now + 1)
+    due.note_begun(journal.runs()[0], now)
+    assert not due.select_due(journal.runs(), now + 1)
     journal.post(Letter(ev.stamp(ev.SignalReceived("go"), "r", 0, now)))
-    assert due.among(journal.runs(), now + 1)
+    assert due.select_due(journal.runs(), now + 1)
 
     journal = journal_of([ev.WorkflowStarted("w", {})], [])
     due = Due(journal)
     for number, wait_s in enumerate((1, 2, 4, 8, 16, 32, 64, 128), 2):
-        (info,) = due.among(journal.runs(), now)
-        due.begun(info, now)
+        (info,) = due.select_due(journal.runs(), now)
+        due.note_begun(info, now)
         journal.append(ev.stamp(ev.RunResumed(), "r", number, now))
-        assert due.among(journal.runs(), now + wait_s - 0.5) == []
+        assert due.select_due(journal.runs(), now + wait_s - 0.5) == []
         now += wait_s
 
 
@@ -284,4 +284,4 @@ async def test_a_run_that_a_person_stopped_waits_for_a_person() -> None:
         ev.RunSuspended((), (), "stopped by ann"),
     ]
     journal = journal_of(history, [])
-    assert Due(journal).among(journal.runs(), 1) == []
+    assert Due(journal).select_due(journal.runs(), 1) == []

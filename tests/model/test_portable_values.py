@@ -19,7 +19,7 @@ import pytest
 
 from handrail import Agent, Codec, CodeNotFound, FakeBackend, OutputNotSerializable, TypeCodec
 from handrail.codec.portable import PortableCodec
-from handrail.typed.reference import resolved
+from handrail.typed.reference import resolve_name
 
 
 class Lock:
@@ -197,7 +197,7 @@ def test_a_script_is_named_by_its_file(monkeypatch: pytest.MonkeyPatch) -> None:
     act = vars(script)["act"]
     text = PortableCodec(Codec(), "__main__").dump(act, where="w", root="action")
     assert json.loads(text)["$v"] == "flow:act"
-    assert resolved("flow:act") is act
+    assert resolve_name("flow:act") is act
 
 
 def test_a_type_codec_of_the_users_counts() -> None:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from handrail.codec.codec import Codec
 from handrail.secrets.needles import SOON, TOGETHER, Needles
-from handrail.secrets.sealing import sealed, unsealed, variables_in
-from handrail.secrets.values import SPELLINGS, Secrets, masked, secret_values
+from handrail.secrets.sealing import seal_text, unseal_text, variables_in
+from handrail.secrets.values import SPELLINGS, Secrets, mask_text, secret_values
 
 # -- which values are secret -----------------------------------------------------------------------
 
@@ -92,8 +92,8 @@ NO_TOKENS = [
 )
 def test_a_token_is_cut_to_its_ends(token: str, shown: str, around: str) -> None:
     """A known token keeps its first and last 4 characters, wherever it stands."""
-    assert around.format(shown) == masked(around.format(token), {})
-    assert around.format(shown) == masked(masked(around.format(token), {}), {})
+    assert around.format(shown) == mask_text(around.format(token), {})
+    assert around.format(shown) == mask_text(mask_text(around.format(token), {}), {})
 
 
 @pytest.mark.parametrize(
@@ -102,28 +102,28 @@ def test_a_token_is_cut_to_its_ends(token: str, shown: str, around: str) -> None
 def test_no_text_takes_long_to_mask(piece: str) -> None:
     """The time for a text of 300,000 characters is not that of its square, which would be hours."""
     for text in (piece * (300_000 // len(piece)), f"{piece}{'a' * 300_000}"):
-        assert len(masked(text, VALUES)) <= len(text)
+        assert len(mask_text(text, VALUES)) <= len(text)
 
 
 def test_an_unmistakable_token_is_cut_inside_a_word() -> None:
     """A beginning that no word has is found wherever it stands."""
-    assert masked("token%3Dghp_" + "a1B2" * 9, {}) == "token%3Dghp_***a1B2"
+    assert mask_text("token%3Dghp_" + "a1B2" * 9, {}) == "token%3Dghp_***a1B2"
 
 
 @pytest.mark.parametrize("text", NO_TOKENS)
 def test_what_only_looks_like_a_token_stays(text: str) -> None:
     """Ordinary words that begin like a token are left alone."""
-    assert text == masked(text, {})
+    assert text == mask_text(text, {})
 
 
 def test_values_are_shown_as_their_variables() -> None:
     """A value is replaced by its variable's name, the longer one first, also as JSON writes it."""
-    assert masked("a hunter2! b hunter2!hunter3!", VALUES) == "a ${API_KEY} b ${LONG_KEY}"
-    assert masked(f"[{VALUES['DB_PASSWORD']}]", VALUES) == "[${DB_PASSWORD}]"
+    assert mask_text("a hunter2! b hunter2!hunter3!", VALUES) == "a ${API_KEY} b ${LONG_KEY}"
+    assert mask_text(f"[{VALUES['DB_PASSWORD']}]", VALUES) == "[${DB_PASSWORD}]"
     line = json.dumps({"p": VALUES["DB_PASSWORD"]}, ensure_ascii=False)
-    assert masked(line, VALUES) == '{"p": "${DB_PASSWORD}"}'
-    assert masked("nothing here", VALUES) == "nothing here"
-    assert masked("12345", {"A_KEY": "12345"}) == "12345"
+    assert mask_text(line, VALUES) == '{"p": "${DB_PASSWORD}"}'
+    assert mask_text("nothing here", VALUES) == "nothing here"
+    assert mask_text("12345", {"A_KEY": "12345"}) == "12345"
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
@@ -131,12 +131,12 @@ def test_a_value_is_found_however_it_is_spelled(spelling: str) -> None:
     """In URLs, forms, and JSON of any sort a value is masked, and a record brings it back so."""
     value = VALUES["DB_PASSWORD"]
     spelled = f"a {SPELLINGS[spelling](value)} b"
-    assert masked(spelled, VALUES) == "a ${DB_PASSWORD} b"
+    assert mask_text(spelled, VALUES) == "a ${DB_PASSWORD} b"
     text = json.dumps(spelled, ensure_ascii=False)
-    closed, cut = sealed(text, VALUES)
+    closed, cut = seal_text(text, VALUES)
     assert SPELLINGS[spelling](value) not in json.loads(closed)["v"]
     assert variables_in(closed) == {"DB_PASSWORD"}
-    assert (json.loads(unsealed(closed, VALUES)), cut) == (spelled, False)
+    assert (json.loads(unseal_text(closed, VALUES)), cut) == (spelled, False)
 
 
 def in_json(text: str) -> str:
@@ -161,7 +161,7 @@ def test_the_spellings_are_those_of_the_standard_library() -> None:
 
 def test_of_two_variables_with_one_value_the_first_is_shown() -> None:
     """One value of two variables is shown as the first of them."""
-    assert masked("value-1", {"A_KEY": "value-1", "B_KEY": "value-1"}) == "${A_KEY}"
+    assert mask_text("value-1", {"A_KEY": "value-1", "B_KEY": "value-1"}) == "${A_KEY}"
 
 
 pieces = st.lists(st.text(max_size=4) | st.sampled_from([*VALUES.values(), *TOKENS]), max_size=6)
@@ -170,17 +170,17 @@ pieces = st.lists(st.text(max_size=4) | st.sampled_from([*VALUES.values(), *TOKE
 @given(pieces.map("".join))
 def test_masking_twice_is_masking_once(text: str) -> None:
     """What was masked has no secret in it, and is not masked again."""
-    once = masked(text, VALUES)
+    once = mask_text(text, VALUES)
     assert not any(value in once for value in VALUES.values())
-    assert once == masked(once, VALUES)
+    assert once == mask_text(once, VALUES)
 
 
 @given(st.text(min_size=6), st.text(max_size=20))
 def test_any_text_can_be_a_secret(secret: str, around: str) -> None:
     """No value is taken for a pattern."""
     assume(secret not in f"{around}${{A_KEY}}{around}")
-    assume(masked(around + secret + around, {}) == around + secret + around)
-    shown = masked(around + secret + around, {"A_KEY": secret})
+    assume(mask_text(around + secret + around, {}) == around + secret + around)
+    shown = mask_text(around + secret + around, {"A_KEY": secret})
     assert "${A_KEY}" in shown
 
 
@@ -201,30 +201,30 @@ def test_a_sealed_text_is_unsealed_to_the_same(tree: Any) -> None:
     """Taking secrets out of JSON text and putting them back gives the same text."""
     text = Codec().dump(tree)
     known = VALUES | {f"T{n}_KEY": token for n, token in enumerate(TOKENS)}
-    closed, cut = sealed(text, known)
-    assert (text, False) == (unsealed(closed, known), cut)
+    closed, cut = seal_text(text, known)
+    assert (text, False) == (unseal_text(closed, known), cut)
     assert variables_in(closed) <= set(known)
     assert (closed == text) == (not variables_in(closed))
     for value in known.values():
         assert value not in str(json.loads(closed))
-    assert (closed, False) == sealed(closed, known)
+    assert (closed, False) == seal_text(closed, known)
 
 
 @given(trees)
 def test_a_sealed_text_has_no_tokens(tree: Any) -> None:
     """Tokens that are no known values are cut, in any string, and sealing says so."""
     text = Codec().dump(tree)
-    closed, cut = sealed(text, None)
+    closed, cut = seal_text(text, None)
     assert not any(token in closed for token in TOKENS)
     assert (closed != text) == cut
-    assert (closed, False) == sealed(closed, None)
+    assert (closed, False) == seal_text(closed, None)
 
 
 def test_text_without_secrets_is_left_as_it_is() -> None:
     """What needs no sealing is returned itself, not written anew."""
     text = '{ "a" : "task-1 is high up in the sky, and so on" }'
-    assert sealed(text, VALUES) == (text, False)
-    assert unsealed(text, VALUES) == text
+    assert seal_text(text, VALUES) == (text, False)
+    assert unseal_text(text, VALUES) == text
 
 
 @given(

@@ -13,7 +13,7 @@ from temporalio.client import Client
 from handrail import Budget, Executor, Limits, RunTerminated
 from handrail.model import events as ev
 from handrail.temporal import TemporalExecutor, TemporalWorker
-from handrail.temporal.wire import Bounds, Row, merged, packed, unpacked
+from handrail.temporal.wire import Bounds, Row, merge_chunks, pack_rows, unpack_rows
 from handrail.testing.conformance import CASES, Case, by_path, costly, differences, essence
 from handrail.testing.conformance import FLOWS as CONFORMANCE
 from handrail.testing.contracts.host import compared, history_of
@@ -105,9 +105,11 @@ def test_merged_chunks_have_the_rows_in_their_order(sizes: Sequence[int]) -> Non
     rows = iter(range(1_000))
     random = Random(1)  # no secret
     chunks = [
-        packed([Row(next(rows), 0.0, "x", random.randbytes(20).hex(), "") for _ in range(size)])[0]
+        pack_rows([Row(next(rows), 0.0, "x", random.randbytes(20).hex(), "") for _ in range(size)])[
+            0
+        ]
         for size in sizes
     ]
-    made = merged(chunks, 200)
-    assert [row.seq for row in unpacked(made)] == list(range(sum(sizes)))
+    made = merge_chunks(chunks, 200)
+    assert [row.seq for row in unpack_rows(made)] == list(range(sum(sizes)))
     assert sum(len(one) < 150 for one in made) <= 3

@@ -12,7 +12,7 @@ from temporalio.client import Client
 
 from handrail import Executor
 from handrail.temporal import TemporalExecutor, TemporalWorker
-from handrail.temporal.kept_bodies import PinnedGenerators, would_do_something
+from handrail.temporal.kept_bodies import PinnedGenerators, closing_runs_code
 from handrail.testing.conformance import CASES, Case
 from handrail.testing.conformance import FLOWS as CONFORMANCE
 from handrail.testing.contracts.host import compared
@@ -95,11 +95,11 @@ def plain() -> Generator[int]:
     ("make", "does"),
     [(guarded, True), (within, True), (managed, True), (passed_by, False), (plain, False)],
 )
-def test_it_is_seen_whether_a_generator_would_do_something(make: Any, *, does: bool) -> None:
+def test_it_is_seen_whether_closing_a_generator_runs_code(make: Any, *, does: bool) -> None:
     """Only one that stands in a ``try`` or a ``with`` is kept; all others may be collected."""
     body = make()
     next(body)
-    assert would_do_something(body) is does
+    assert closing_runs_code(body) is does
     body.close()
 
 

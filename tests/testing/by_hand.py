@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from handrail.core import commands as cmd
-from handrail.core.attempt_ends import failed, succeeded, undone
+from handrail.core.attempt_ends import failure_event, rollback_event, success_event
 from handrail.core.machine import Machine
 from handrail.core.run_state import Setting
 from handrail.engine.callbacks import Evaluator
@@ -120,7 +120,7 @@ class Hand(Drive):
         if isinstance(command, cmd.Undo):
             action = command.rollback.action
             assert isinstance(action, Undoing)
-            self.land(path, undone(path, Broken("rollback") if action.fails else None))
+            self.land(path, rollback_event(path, Broken("rollback") if action.fails else None))
             return
         self.performed.append((path, command.attempt))
         verb: Any = command.step.verb
@@ -131,18 +131,18 @@ class Hand(Drive):
         if stage is not None:
             error = StageFailed(StageResult(stage.name, False, "", str(error)))
         if action.fails(path, command.attempt):
-            self.land(path, failed(command, error))
+            self.land(path, failure_event(command, error))
         else:
             value = action.value(command.attempt)
             output = value if stage is None else StageResult(stage.name, True)
-            self.land(path, succeeded(command, output, None, self.now()))
+            self.land(path, success_event(command, output, None, self.now()))
 
     def end_with(self, path: str, output: Any) -> None:
         """End the attempt in flight at this path with this output."""
         command = self.flights[path].command
         assert isinstance(command, cmd.Perform)
         self.performed.append((path, command.attempt))
-        self.land(path, succeeded(command, output, None, self.now()))
+        self.land(path, success_event(command, output, None, self.now()))
 
     def run(
         self,

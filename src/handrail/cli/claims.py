@@ -24,8 +24,7 @@ from handrail.cli.options import Json
 from handrail.cli.report import columns
 from handrail.cli.who import claimant_around, marker, myself, whoever
 from handrail.errors import ClaimLost, DefinitionError
-from handrail.model.patterns import escaped, literal
-from handrail.model.patterns import shown as as_typed
+from handrail.model.patterns import display_pattern, escaped, literal
 from handrail.ports.claims import (
     Claim,
     Claimant,
@@ -148,7 +147,7 @@ def _data(one: Claim | ClaimWait) -> dict[str, Any]:
         "path": one.claimant.path,
         "what": text_of(one.resources),
         "names": [its.name for its in one.resources if its.name],
-        "patterns": [as_typed(it) for its in one.resources for it in its.patterns],
+        "patterns": [display_pattern(it) for its in one.resources for it in its.patterns],
         "trees": sorted({its.tree for its in one.resources if its.tree}),
         "since": one.since,
     }

@@ -128,8 +128,8 @@ def require() -> None:
 def _journal(address: str, task_queue: str, blobs: str | None) -> Any:
     from handrail.temporal.blobs import blobs_at
     from handrail.temporal.caller import Caller
-    from handrail.temporal.connecting import parted
+    from handrail.temporal.connecting import split_address
     from handrail.temporal.journal import ClusterJournal
 
-    parted(address)
+    split_address(address)
     return ClusterJournal(Caller(address, task_queue, blobs_at(blobs)))

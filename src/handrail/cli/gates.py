@@ -20,7 +20,7 @@ from rich.text import Text
 from handrail.cli.masking import shown
 from handrail.errors import GateRefusal, InvalidAnswer
 from handrail.model.results import OpenGate
-from handrail.record.answers import accepted
+from handrail.record.answers import accept_answer
 from handrail.typed.schema import describe_type
 
 if TYPE_CHECKING:
@@ -291,7 +291,7 @@ class Prompt:
             if text is None:
                 return self.gate.default
             try:
-                answer = accepted(self.gate, text)
+                answer = accept_answer(self.gate, text)
             except InvalidAnswer as error:
                 self.console.print(Text(f"  {shown(_said(error))}", "red"), soft_wrap=True)
                 continue

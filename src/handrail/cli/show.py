@@ -41,7 +41,7 @@ from handrail.model.paths import decode_key
 from handrail.model.results import A_PERSON, WaitsFor
 from handrail.ports.journal import Journal, RunInfo
 from handrail.record.dropped import stuck_step
-from handrail.record.inbox import runs_of, with_letters
+from handrail.record.inbox import runs_of, with_messages
 from handrail.record.view import (
     Cause,
     IncidentKind,
@@ -164,7 +164,7 @@ def _show_run(info: RunInfo, journal: Journal, place: Place, data: TextIO | None
     view = found.view
     if step:
         return show_step(step, found, data)
-    info = with_letters(journal, info)
+    info = with_messages(journal, info)
     if data is not None:
         write_json({**info_data(info), **view.to_dict()}, data)
         return Exit.SUCCEEDED
@@ -290,7 +290,7 @@ def _print_end(view: RunView, *, alive: bool) -> None:
     end = view.end
     if end is not None and end.error:
         failed = next((one.cause for one in view.steps if one.path == end.failed_step), None)
-        if failed is not None and failed.brings(end.error):
+        if failed is not None and failed.is_named_in(end.error):
             print(shown(f"failed: {cause_in_short(_masked(failed))}"))
         else:
             print("\n".join(map(printable, in_lines(f"error: {shown(end.error)}"))))

@@ -16,7 +16,7 @@ from handrail.errors import NotRecorded
 from handrail.model import events as ev
 from handrail.model.results import AgentResult, Failure, StepResult
 from handrail.record.outputs import derive
-from handrail.record.reading import near
+from handrail.record.reading import closest_paths
 from handrail.record.run_record import Recorded
 from handrail.record.standing import RecordedRun
 from handrail.record.view import StepView, exit_code_of
@@ -34,7 +34,7 @@ def show_step(path: str, run: RecordedRun, data: TextIO | None) -> int:
     run_id, history, steps = run.info.run_id, run.history, run.view.steps
     step = next((one for one in steps if path in {one.path, path_text(one.path)}), None)
     if step is None:
-        raise NotRecorded(run_id, path, near(path, [one.path for one in steps]))
+        raise NotRecorded(run_id, path, closest_paths(path, [one.path for one in steps]))
     events = [event for event in history if getattr(event, "path", None) == step.path]
     ends = [one.result for one in events if isinstance(one, (ev.StepCompleted, ev.MemberCompleted))]
     end = ends[-1] if ends and step.duration_ms is not None else None

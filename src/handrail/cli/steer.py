@@ -17,7 +17,7 @@ from handrail.cli.reaching import Reached, reached
 from handrail.cli.run import once_over
 from handrail.cli.who import whoever
 from handrail.ports.journal import Journal, RunInfo
-from handrail.record.inbox import heard_by, runs_of
+from handrail.record.inbox import guided_agents, runs_of
 from handrail.record.view import state_of
 
 PATIENCE_S = 12.0
@@ -121,7 +121,7 @@ def guide(
         known = [] if path is None else [it.workflow(target)]
         it.executor(*known).guide_sync(it.run_id, text, path=path, by=it.who)
         anyio.run(it.taken_in)
-        to = heard_by(it.journal.events(it.run_id), text, it.who)
+        to = guided_agents(it.journal.events(it.run_id), text, it.who)
         named = ", ".join(map(repr, to))
         where = "" if path is None else f" in {path!r}"
         said = f"said to {named}" if to else f"kept for the next agent{where}"

@@ -217,10 +217,10 @@ class _Worker:
         infos = runs_of(self._journal)
         for instant in self._timetable.due(infos, now):
             self._begin(instant)
-        due = self._due.among(infos, now)
+        due = self._due.select_due(infos, now)
         room = self._max_runs - len(self._at_work)
         for info in [one for one in due if one.run_id not in self._at_work][: max(0, room)]:
-            self._due.begun(info, now)
+            self._due.note_begun(info, now)
             process, log = resumed_apart(self._place, info, self._here, self._more)
             self._at_work[info.run_id] = _AtWork(process, log, info.events)
             tell(f"run {info.run_id}: goes on, in process {process.pid}")

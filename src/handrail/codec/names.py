@@ -17,7 +17,7 @@ from handrail.codec.classes import (
 )
 from handrail.codec.reading import Unreadable, data_classes, one_data_class
 from handrail.codec.shapes import Shape
-from handrail.codec.types import found_by_name, still_loaded, tag_of, type_by_name
+from handrail.codec.types import find_by_name, still_loaded, tag_of, type_by_name
 from handrail.codec.writing import WITH_TEXT, Refused, Writer, Writing
 from handrail.typed.schema import shape_of
 
@@ -139,7 +139,7 @@ class Resolution:
         known = self._classes.loaded.get(tag)
         if known is not None and still_loaded(known.cls):
             return known
-        found = found_by_name(tag)
+        found = find_by_name(tag)
         if found is None:
             return None
         shape = self._classes.loaded[tag] = self._of(found, tag)
@@ -172,7 +172,7 @@ class Resolution:
         lost: list[str] = []
         for tag, cls in met.items():
             declared = self._declared.get(tag)
-            if (declared or found_by_name(tag)) is not cls:
+            if (declared or find_by_name(tag)) is not cls:
                 lost.append(tag)
             elif declared is None and self._classes.shape(cls) is not None:
                 self._loaded(tag)  # known from now on

@@ -23,7 +23,7 @@ from handrail.codec.unresolved import Unresolvable
 from handrail.codec.writing import TAG, TOO_DEEP, Refused, Writer, Writing, of_cycle
 from handrail.errors import CodeNotFound, OutputNotSerializable
 from handrail.typed.jsonsafe import short_repr
-from handrail.typed.reference import CodeNames, resolved
+from handrail.typed.reference import CodeNames, resolve_name
 
 REF = "handrail:ref"
 PARTIAL = "handrail:partial"
@@ -47,7 +47,7 @@ class PortableCodec:
             **{kind: one.write for kind, one in own.items()},
         }
         decoders: dict[str, Callable[[Any], Any]] = {
-            REF: resolved,
+            REF: resolve_name,
             PARTIAL: lambda made: functools.partial(made[0], *made[1], **made[2]),
             METHOD: lambda made: getattr(made[0], made[1]),
             **{one.tag: one.decode for one in codec.types},

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from handrail.codec.writing import class_of
 from handrail.model import results, work
-from handrail.typed.reference import name_now, recorded_name, reference
+from handrail.typed.reference import current_name, recorded_name, reference
 
 _RESULTS: tuple[type, ...] = (
     results.AgentResult,
@@ -62,14 +62,14 @@ def tag_of(cls: Any) -> str:
     return OWN_TAGS.get(cls) or recorded_name(reference(cls))
 
 
-def found_by_name(name: str) -> Any:
+def find_by_name(name: str) -> Any:
     """What a tag or the name of a type means among what is loaded already, or None.
 
     Only dictionaries are looked into: a module's ``__getattr__`` might import.
     """
     if name in OWN_CLASSES:
         return OWN_CLASSES[name]
-    module, colon, path = name_now(name).partition(":")
+    module, colon, path = current_name(name).partition(":")
     if not colon:
         return _SHORT.get(name) or vars(builtins).get(name)
     in_main = _walk(sys.modules.get("__main__"), path)
@@ -80,7 +80,7 @@ def found_by_name(name: str) -> Any:
 
 def type_by_name(name: str) -> Any:
     """The class, or form of ``typing``, that a name means among what is loaded already, or None."""
-    found = found_by_name(name)
+    found = find_by_name(name)
     kind = class_of(found)
     is_type = isinstance(found, type) or found is ... or kind.__module__ == "typing"
     return found if is_type else None

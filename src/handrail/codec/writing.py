@@ -115,7 +115,7 @@ class Writing:
                 self.hashed(key)
                 written.append([self.write(key, depth + 1), self.write(item, depth + 1)])
         except Refused as refused:
-            raise refused.inside(holder, f"[{_shown(key)}]") from refused.__cause__
+            raise refused.inside(holder, f"[{_short_key(key)}]") from refused.__cause__
         return written
 
     def unordered(self, pairs: list[Any]) -> list[Any]:
@@ -230,7 +230,7 @@ def write_dict(writing: Writing, value: dict[Any, Any], depth: int) -> Any:
         else:
             return value if written is None else written
     except Refused as refused:
-        raise refused.inside(value, f"[{_shown(key)}]") from refused.__cause__
+        raise refused.inside(value, f"[{_short_key(key)}]") from refused.__cause__
     pairs = writing.pairs(value, value.items(), depth)
     return {TAG: "dict", "v": writing.unordered(pairs)}
 
@@ -243,7 +243,7 @@ def _encodable(text: str) -> bool:
     return True
 
 
-def _shown(key: Any) -> str:
+def _short_key(key: Any) -> str:
     from handrail.typed.jsonsafe import short_repr
 
     return short_repr(key, 40)

@@ -34,7 +34,7 @@ _step_result: Callable[..., StepResult[Any]] = assembler(StepResult)
 _step_completed = assembler(StepCompleted)
 
 
-def bound(command: Perform, now: float) -> tuple[float, Exception]:
+def time_bound(command: Perform, now: float) -> tuple[float, Exception]:
     """How long an attempt may go on that begins now and is bounded, by its step or a budget; and
     what it fails with then.
     """
@@ -45,7 +45,7 @@ def bound(command: Perform, now: float) -> tuple[float, Exception]:
     return left_s, StepTimeout(command.path, timeout_s or 0.0)
 
 
-def succeeded(command: Perform, output: Any, usage: Usage | None, now: float) -> StepCompleted:
+def success_event(command: Perform, output: Any, usage: Usage | None, now: float) -> StepCompleted:
     """The event of an attempt that gave an output."""
     step = command.step
     took_ms = (now - command.started_at) * 1000
@@ -80,7 +80,7 @@ def _is_in_vain(command: Perform | Queue, error: BaseException) -> bool:
     return wrong or isinstance(error, (BudgetExceeded, NotPortable, OutputChanged))
 
 
-def failed(
+def failure_event(
     command: Perform | Queue,
     error: BaseException,
     spent: Usage | None = None,
@@ -121,7 +121,7 @@ def failed(
     )
 
 
-def undone(path: str, error: BaseException | None = None) -> RollbackCompleted:
+def rollback_event(path: str, error: BaseException | None = None) -> RollbackCompleted:
     """The event of a rollback that ended, or failed with this."""
     if error is None:
         return RollbackCompleted(path)

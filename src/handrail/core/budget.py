@@ -86,7 +86,7 @@ def hold(
 
 def _is_unmeasured(run: RunState, scope: Scope) -> bool:
     budget, spent = scope.budget, run.budgets.ledger.of(scope.path)
-    if spent.settled:
+    if spent.ended_launches:
         return False
     return (budget.tokens is not None and budget.reserve_tokens is None) or (
         budget.usd is not None and budget.reserve_usd is None
@@ -103,7 +103,7 @@ def reserve(run: RunState, node: AgentNode, launch: Launch, scopes: tuple[Scope,
     node.reserved = launch.number
     node.launch_spent = launch.spent
     event = ev.BudgetReserved(node.path, launch.number, tokens or None, usd or None)
-    run.budgets.ledger.reserved(event)
+    run.budgets.ledger.reserve(event)
     run.record(event)
 
 
@@ -255,7 +255,7 @@ def settle(run: RunState, node: AgentNode, usage: Usage | None, took_s: float = 
     """Put what the launch used in the place of what was reserved, and warn if it is much."""
     event = ev.BudgetSettled(node.path, node.reserved, usage, took_s)
     node.reserved = 0
-    run.budgets.ledger.settled(event)
+    run.budgets.ledger.settle(event)
     run.record(event)
     for scope in scopes_above(run, node):
         run.budgets.at_work.get(scope.path, set()).discard(node.path)

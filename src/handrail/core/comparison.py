@@ -10,7 +10,7 @@ from handrail.core import commands as cmd
 from handrail.core.failures import body_error_text
 from handrail.core.generators import call
 from handrail.core.mistakes import not_a_step
-from handrail.core.retracing import Outcome, Place, Retracing, Walk
+from handrail.core.retracing import Outcome, Place, Retracing, Traversal
 from handrail.core.run_state import RunState
 from handrail.errors import LimitExceeded
 from handrail.model import events as ev
@@ -50,7 +50,7 @@ class Comparison(Retracing):
         super().__init__(run)
         self._begun, self._end = begun, end
 
-    def of_run(self) -> Walk:
+    def of_run(self) -> Traversal:
         """The whole run."""
         run, end = self.run, self._end
         value = None if end is None else end.value
@@ -85,7 +85,7 @@ class Comparison(Retracing):
         run, recorded = self.run, self.recorded
         was = recorded.fingerprint_of(path)
         if was and not run.matches(was, step) and not recorded.is_reused(path):
-            self._part(path, was, run.fingerprint(step))
+            self._diverge(path, was, run.fingerprint(step))
 
     def met_item(self, path: str, item: Any) -> None:
         """Part where the item is another."""
@@ -94,16 +94,16 @@ class Comparison(Retracing):
         if not was or codec is None or item_matches(was, item, codec, secrets):
             return
         if not self.recorded.is_reused(path):
-            self._part(path, f"item {was}", f"item {item_digest(item, codec, secrets)}")
+            self._diverge(path, f"item {was}", f"item {item_digest(item, codec, secrets)}")
 
     def strayed(self, place: Place, path: str, step: Step[Any] | None, *, stopped: bool) -> None:
         """Part if the run cannot have been broken off before this step, or member."""
         if path in self._begun:
             return
         past = place.outcome == "succeeded" or (place.outcome == "failed" and step is not None)
-        if (past and not stopped) or (step is not None and self._left(place)):
+        if (past and not stopped) or (step is not None and self._unreached(place)):
             now = "a member" if step is None else self.run.fingerprint(step)
-            self._part(path, _NO_STEP, now or "a step")
+            self._diverge(path, _NO_STEP, now or "a step")
 
     def body_ended(self, place: Place, what: int, given: Any, *, stopped: bool) -> None:
         """Part if the body left something out, or came to another end than was recorded."""
@@ -122,16 +122,16 @@ class Comparison(Retracing):
         same = place.outcome == status
         if same and (error is not None or equal(given, place.value, identity)):
             return
-        now = _said(status, given) if error is None else f"failed: {body_error_text(error)}"
-        self._part(place.path, self._was(place), now, place.line)
+        now = _describe_end(status, given) if error is None else f"failed: {body_error_text(error)}"
+        self._diverge(place.path, self._recorded_end_text(place), now, place.line)
 
     def group_ended(self, place: Place) -> None:
         """Part if something is recorded that the code did not come to."""
-        for path in self._left(place):
+        for path in self._unreached(place):
             known = self.recorded.at(path)
-            self._part(path, known.fingerprint or "a member", _NO_STEP, place.line)
+            self._diverge(path, known.fingerprint or "a member", _NO_STEP, place.line)
 
-    def stages(self, place: Place, verb: Validation) -> Walk:
+    def stages(self, place: Place, verb: Validation) -> Traversal:
         """Part where a stage is another. Of one that is known by name to an executor alone, no more
         can be said.
         """
@@ -144,7 +144,7 @@ class Comparison(Retracing):
 
     # -- how ------------------------------------------------------------------------------------
 
-    def _left(self, place: Place) -> list[str]:
+    def _unreached(self, place: Place) -> list[str]:
         """What is recorded there and was not come to; without what the run itself left out."""
         record = self.recorded.at(place.path)
         out = set(record.unreached_children)
@@ -158,18 +158,18 @@ class Comparison(Retracing):
             and (self.recorded.at(path).started_at is not None or self.recorded.at(path).ended())
         ]
 
-    def _was(self, place: Place) -> str:
+    def _recorded_end_text(self, place: Place) -> str:
         if place.outcome == "succeeded":
-            return _said("succeeded", place.value)
+            return _describe_end("succeeded", place.value)
         record = self.recorded.at(place.path)
         end = record.member_end or record.end or record.failure if place.path else self._end
         return f"failed: {'' if end is None else end.error}"
 
-    def _part(self, path: str, was: str, now: str, line: str | None = None) -> None:
+    def _diverge(self, path: str, was: str, now: str, line: str | None = None) -> None:
         raise Diverged(Divergence(path, was, now, self.line if line is None else line))
 
 
-def _said(status: str, value: Any) -> str:
+def _describe_end(status: str, value: Any) -> str:
     return f"{status} with {short_repr(value)}"
 
 

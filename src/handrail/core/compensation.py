@@ -12,7 +12,7 @@ from typing import Any
 from handrail.core import commands as cmd
 from handrail.core.changes import item_changed, step_changed
 from handrail.core.nodes import Node, Phase, RollbackEntry
-from handrail.core.retracing import Inputs, Place, Retracing, Walk
+from handrail.core.retracing import Inputs, Place, Retracing, Traversal
 from handrail.core.run_state import RunState
 from handrail.steps.verbs import Step
 
@@ -20,17 +20,17 @@ from handrail.steps.verbs import Step
 def find_compensations(
     run: RunState,
     node: Node,
-    walk: Callable[[CompensationSearch], Walk],
+    traversal: Callable[[CompensationSearch], Traversal],
     then: Callable[[], None],
 ) -> None:
-    """Give the node the rollbacks that the walk finds below it, then go on."""
+    """Give the node the rollbacks that the traversal finds below it, then go on."""
     due = run.recorded.to_undo(node.path)
     if not due:
         then()
         return
     search = CompensationSearch(run, node, due, then)
     node.phase = Phase.SEARCHING
-    search.search(walk(search))
+    search.search(traversal(search))
 
 
 class CompensationSearch(Retracing):
@@ -64,9 +64,9 @@ class CompensationSearch(Retracing):
             self._leading_to.add(path)
             base = path.rpartition("/")[0]
 
-    def search(self, walk: Walk) -> None:
-        """Take the walk, as far as nobody needs to be asked."""
-        self.begin(walk)
+    def search(self, traversal: Traversal) -> None:
+        """Take the traversal as far as nobody needs to be asked."""
+        self.begin(traversal)
         self._advance(None)
 
     def answer(self, report: cmd.Evaluated) -> None:

@@ -38,14 +38,14 @@ import attrs
 
 from handrail.core import commands as cmd
 from handrail.core.admission import Admission
-from handrail.core.attempt_ends import bound, failed, undone
+from handrail.core.attempt_ends import failure_event, rollback_event, time_bound
 from handrail.core.command_loop import CommandLoop
 from handrail.core.line import Line
 from handrail.core.machine import Machine
 from handrail.core.nodes import Phase
 from handrail.core.rehearsal import Rehearsal, questions, rehearse, rehearse_on, to_carry_out
 from handrail.core.timers import Timers
-from handrail.core.value_texts import Types, declared_in, kept_otherwise
+from handrail.core.value_texts import Types, declared_in, event_in_its_place
 from handrail.core.waits import ends_by_itself
 from handrail.errors import (
     CancelledFromWithin,
@@ -59,7 +59,7 @@ from handrail.errors import (
 from handrail.model import events as ev
 from handrail.model.policy import Limits
 from handrail.model.results import Usage, WorkflowResult
-from handrail.record.answers import accepted
+from handrail.record.answers import accept_answer
 
 Kind: TypeAlias = Literal["attempt", "evaluation", "gate", "rollback"]
 Question: TypeAlias = cmd.AskPredicate | cmd.AskFallback | cmd.FindStages | cmd.Ask
@@ -247,7 +247,7 @@ class Conductor:
             self._rehearsal = rehearse_on(
                 self.machine, report, self._seq, self._stamp, shows=self._tell is not None
             )
-        elif self._gone(question.path, "evaluation") is None:
+        elif self._remove_flight(question.path, "evaluation") is None:
             return
         elif self._ends is None or error is None:  # else it was broken off: it is asked again
             self.receive(cmd.Evaluated(question.path, value, error, self.now()))
@@ -386,7 +386,7 @@ class Conductor:
             self._keep(event)
         except OutputNotSerializable as error:
             types = declared or declared_in(self.machine, event)
-            event, _ = kept_otherwise(event, self.machine, types, error, self._keep)
+            event, _ = event_in_its_place(event, self.machine, types, error, self._keep)
         return event
 
     def _show(self, progress: ev.Progress) -> None:
@@ -402,7 +402,7 @@ class Conductor:
             case cmd.Cancel() | cmd.BreakOff():
                 self._stop(command.path, again=isinstance(command, cmd.BreakOff))
             case cmd.Queue() | cmd.Release() | cmd.Hold():
-                self._of_line(command)
+                self._carry_out_in_line(command)
             case cmd.AskPredicate() | cmd.AskFallback() | cmd.FindStages() | cmd.Ask():
                 self._ask(command)
             case cmd.Undo():
@@ -417,7 +417,7 @@ class Conductor:
             case cmd.Record() | cmd.Tell() | cmd.Pull() | cmd.Unclaim():
                 pass  # the loop's own
 
-    def _of_line(self, command: cmd.Queue | cmd.Release | cmd.Hold) -> None:
+    def _carry_out_in_line(self, command: cmd.Queue | cmd.Release | cmd.Hold) -> None:
         if isinstance(command, cmd.Hold):
             self._held = command.on
             self._line.hold(on=command.on or self._drains is not None)
@@ -464,16 +464,16 @@ class Conductor:
 
     # -- how things end -------------------------------------------------------------------------
 
-    def _gone(self, path: str, kind: Kind) -> InFlight | None:
+    def _remove_flight(self, path: str, kind: Kind) -> InFlight | None:
         flight = self.flights.pop((path, kind), None)
         if flight is not None:
             self._inbox.append(self._go_on)
             if self._ends is not None:
-                self._close_when_gone()
+                self._close_when_idle()
         return flight
 
     def _finished(self, path: str, end: End) -> None:
-        flight = self._gone(path, "attempt")
+        flight = self._remove_flight(path, "attempt")
         if flight is None:
             return
         self._line.release(path)
@@ -481,7 +481,7 @@ class Conductor:
         assert isinstance(command, cmd.Perform)
         known = end.launch if isinstance(end, cmd.Stopped) else cmd.NOTHING_KNOWN
         if flight.timed_out:
-            self.record(failed(command, bound(command, self.now())[1], known.total))
+            self.record(failure_event(command, time_bound(command, self.now())[1], known.total))
         elif flight.stopping:
             abandoned = isinstance(end, cmd.Stopped) and end.abandoned
             self._stopped(path, command.attempt, known, abandoned=abandoned)
@@ -499,13 +499,15 @@ class Conductor:
             case cmd.LaunchFailed():
                 self.receive(end)
             case cmd.Stopped():
-                self.record(failed(command, CancelledFromWithin(command.path), end.launch.total))
+                self.record(
+                    failure_event(command, CancelledFromWithin(command.path), end.launch.total)
+                )
             case ev.StepCompleted() | ev.AttemptFailed():
                 modifiers = command.step.modifiers
                 self.record(end, sync=modifiers.checkpoint or modifiers.once)
 
     def _interrupted(self, path: str, reason: str, usage: Usage | None) -> None:
-        flight = self._gone(path, "attempt")
+        flight = self._remove_flight(path, "attempt")
         if flight is not None:
             self._line.release(path)
             self.record(ev.StepInterrupted(path, reason, usage))
@@ -517,18 +519,18 @@ class Conductor:
             self.record(event)
 
     def _undone(self, path: str, end: ev.RollbackCompleted) -> None:
-        flight = self._gone(path, "rollback")
+        flight = self._remove_flight(path, "rollback")
         if flight is None or (self._ends is not None and end.error is not None):
             return  # it was broken off, and the next drive runs it again
         command = flight.command
         assert isinstance(command, cmd.Undo)
         if flight.timed_out:
-            end = undone(path, StepTimeout(path, command.rollback.timeout_s))
+            end = rollback_event(path, StepTimeout(path, command.rollback.timeout_s))
         self.record(end)
 
     def _answered(self, question: cmd.Ask, value: Any, error: BaseException | None) -> None:
         path, run = question.path, self.machine.run
-        if self._gone(path, "gate") is None or path in run.answered:
+        if self._remove_flight(path, "gate") is None or path in run.answered:
             return
         gate = run.gates.get(path)
         if gate is None:
@@ -536,7 +538,7 @@ class Conductor:
         if error is None:
             try:
                 answer, by = value
-                self._happened(ev.GateAnswered(path, accepted(gate, answer), by))
+                self._happened(ev.GateAnswered(path, accept_answer(gate, answer), by))
             except HandrailError as refused:
                 error = refused
         if error is not None:
@@ -599,9 +601,9 @@ class Conductor:
     def _end_drive(self, reason: str) -> None:
         if self._ends is None and self.result is None:
             self._ends = reason
-            self._close_when_gone()
+            self._close_when_idle()
 
-    def _close_when_gone(self) -> None:
+    def _close_when_idle(self) -> None:
         """Stop what is at work, what began meanwhile too; once there is nothing, close."""
         for path in list(self._line.waiting):
             self._line.leave(path)

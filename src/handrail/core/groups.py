@@ -17,7 +17,7 @@ from handrail.core import commands as cmd
 from handrail.core.ending import partially_compensated, undo
 from handrail.core.failing import fail
 from handrail.core.failures import AttemptFailure, failure_from, failure_of
-from handrail.core.items import Items, function_of, is_body, keyed, told_of
+from handrail.core.items import Items, compared_item, function_of, is_body, keyed
 from handrail.core.mistakes import no_body
 from handrail.core.nodes import MemberNode, Node, Phase, RollbackEntry, is_late
 from handrail.core.replaying import replay_member
@@ -185,13 +185,13 @@ class GroupNode(CompositeNode):
             return
         on_error = "fail_fast" if isinstance(verb, RaceGroup) else verb.on_error
         run.record(ev.GroupStarted(self.path, verb.kind, _size(verb), on_error, members.window))
-        self.opened(run)
+        self.record_start(run)
         if run.rehearses and is_late(self):
             self._begin_no_more(run)
         run.push(Pull(self))
 
-    def opened(self, run: RunState) -> None:
-        """Record more of the start, before any member is."""
+    def record_start(self, run: RunState) -> None:
+        """Record what belongs to the start of the group, before any member starts."""
 
     def _first_members(self, verb: GroupVerb) -> Members:
         match verb:
@@ -299,7 +299,7 @@ class GroupNode(CompositeNode):
         member.started_at = run.now
         assert self.live is not None
         self.live[path] = run.nodes[path] = member
-        told = told_of(verb, item)
+        told = compared_item(verb, item)
         if replay_member(run, member, verb, told, value):
             return
         digest = "" if run.codec is None else item_digest(told, run.codec, run.setting.secrets)
@@ -502,17 +502,19 @@ def _failure(path: str, verb: GroupVerb, members: Members, not_begun: int) -> At
     """Why the group fails, or None if it does not."""
     match members.mode:
         case "race":
-            return None if _winner(members) is not None else _nobody_won(path, members)
+            return None if _winner(members) is not None else _no_winner_failure(path, members)
         case "continue":
-            return _too_few(path, members, getattr(verb, "min_success", None))
+            return _too_few_failure(path, members, getattr(verb, "min_success", None))
         case _:
             if members.first_failure is None:
                 return None
-            text = _what_failed(members, members.first_failure)
-            return failure_from(members.first_failure, text + _what_else(members, not_begun))
+            text = _failures_text(members, members.first_failure)
+            return failure_from(
+                members.first_failure, text + _other_members_text(members, not_begun)
+            )
 
 
-def _what_failed(members: Members, first: StepResult[Any] | None = None) -> str:
+def _failures_text(members: Members, first: StepResult[Any] | None = None) -> str:
     """Each failure by name, the first one first; if there are many, the others by reason."""
     failed = [result for _, result in sorted(members.results.items()) if result.status == "failed"]
     if first is not None:
@@ -523,22 +525,22 @@ def _what_failed(members: Members, first: StepResult[Any] | None = None) -> str:
     if others:
         reasons = Counter((one.error_type or "").rpartition(".")[2] for one in others)
         counted = ", ".join(f"{reason} × {number}" for reason, number in reasons.most_common())  # noqa: RUF001  # the sign is meant
-        names = _listed([one.name for one in others])
+        names = _join_names([one.name for one in others])
         text += f"; {len(others)} more failed, {counted}: {names}"
     return text
 
 
-def _what_else(members: Members, not_begun: int) -> str:
+def _other_members_text(members: Members, not_begun: int) -> str:
     stopped = [
         result.name for _, result in sorted(members.results.items()) if result.status == "cancelled"
     ]
-    text = f"; cancelled: {_listed(stopped)}" if stopped else ""
+    text = f"; cancelled: {_join_names(stopped)}" if stopped else ""
     if not_begun:
         text += f"; {not_begun} not begun"
     return text
 
 
-def _listed(names: list[str], most: int = 10) -> str:
+def _join_names(names: list[str], most: int = 10) -> str:
     shown = ", ".join(names[:most])
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
 
@@ -550,13 +552,13 @@ def _winner(members: Members) -> StepResult[Any] | None:
     return next((result for result in members.results.values() if result.success), None)
 
 
-def _nobody_won(path: str, members: Members) -> AttemptFailure:
-    why = f"all {len(members.results)} steps of the race failed: {_what_failed(members)}"
+def _no_winner_failure(path: str, members: Members) -> AttemptFailure:
+    why = f"all {len(members.results)} steps of the race failed: {_failures_text(members)}"
     first = members.results[min(members.results)]
     return failure_from(first, f"group {path!r}: {why}")
 
 
-def _too_few(path: str, members: Members, wanted: float | None) -> AttemptFailure | None:
+def _too_few_failure(path: str, members: Members, wanted: float | None) -> AttemptFailure | None:
     if wanted is None:
         return None
     good = sum(1 for result in members.results.values() if result.success)
@@ -566,7 +568,7 @@ def _too_few(path: str, members: Members, wanted: float | None) -> AttemptFailur
         return None
     why = f"{good} of {total} members succeeded, min_success={wanted} asks for more"
     if members.failed:
-        why += f": {_what_failed(members)}"
+        why += f": {_failures_text(members)}"
     return failure_of(GroupFailed(path, why))
 
 

@@ -65,8 +65,8 @@ def keyed(verb: ForEachGroup | WorkGroup, item: Any, index: int) -> tuple[Any, s
         raise DefinitionError(f"item {index} of {reference(verb.body)}: {error}") from None
 
 
-def told_of(verb: ForEachGroup | WorkGroup, item: Any) -> Any:
-    """What of a member's item must be as it was recorded: of a task its payload."""
+def compared_item(verb: ForEachGroup | WorkGroup, item: Any) -> Any:
+    """The part of a member's item that must be as it was recorded: of a task its payload."""
     return item.payload if isinstance(verb, WorkGroup) else item
 
 

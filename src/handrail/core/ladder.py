@@ -54,7 +54,7 @@ class GiveUp:
     """The attempt has failed."""
 
 
-Following: TypeAlias = Next | Park | GiveUp
+LadderDecision: TypeAlias = Next | Park | GiveUp
 _GIVE_UP = GiveUp()
 _RETRIED = {
     "crashed": "crash_retries",
@@ -76,32 +76,32 @@ _FIRST_PROBE_S = 60.0
 _FOR_A_PERSON = frozenset({"spending_cap", "auth"})
 
 
-def following(fault: Fault, past: Sequence[LadderStep], now: float, seed: str) -> Following:
+def next_launch(fault: Fault, past: Sequence[LadderStep], now: float, seed: str) -> LadderDecision:
     """What to do after a failed launch; ``past`` are the ladder steps of its attempt so far.
 
     ``seed`` names run and path: the same seed gives the same jitter.
     """
     here = _on_this_route(past)
     if fault.kind in _FOR_A_PERSON:
-        probed = _probed(fault, here, now) if fault.kind == "auth" else None
-        return probed or Park(_advice(fault), _again(fault, "retry"))
+        probed = _probe_login(fault, here, now) if fault.kind == "auth" else None
+        return probed or Park(_advice_text(fault), _in_same_session(fault, "retry"))
     if len(past) + 1 >= fault.ladder.max_launches:
         return _GIVE_UP
-    chosen: Following | None = None
+    chosen: LadderDecision | None = None
     if _session_is_gone(fault):
-        return Next(_anew(fault, "retry"), now)
+        return Next(_in_new_session(fault, "retry"), now)
     if fault.kind in _PAUSED:
-        chosen = _waited_out(fault, here, now, seed)
+        chosen = _wait_for_outage(fault, here, now, seed)
     elif fault.kind in _RETRIED:
-        chosen = _retried(fault, here, now, seed)
+        chosen = _retry(fault, here, now, seed)
     elif fault.kind == "usage_cap":
         leaves = fault.ladder.cap == "fallback" and _has_fallback(fault)
-        chosen = None if leaves else _capped(fault, here, now)
+        chosen = None if leaves else _wait_for_cap(fault, here, now)
     elif fault.kind == "context_overflow":
-        chosen = _overflowed(fault, here, now)
+        chosen = _shrink_context(fault, here, now)
     elif fault.kind == "invalid_output":
-        chosen = _misfit(fault, now)
-    return chosen or _fallback(fault, now)
+        chosen = _reask(fault, now)
+    return chosen or _fall_back(fault, now)
 
 
 def _session_is_gone(fault: Fault) -> bool:
@@ -117,7 +117,7 @@ def _on_this_route(past: Sequence[LadderStep]) -> list[LadderStep]:
     return list(past[changes[-1] + 1 :] if changes else past)
 
 
-def _retried(fault: Fault, here: Sequence[LadderStep], now: float, seed: str) -> Next | None:
+def _retry(fault: Fault, here: Sequence[LadderStep], now: float, seed: str) -> Next | None:
     allowance = _RETRIED[fault.kind]
     used = sum(1 for step in here if _RETRIED.get(step.kind) == allowance)
     if used >= getattr(fault.ladder, allowance):
@@ -125,12 +125,12 @@ def _retried(fault: Fault, here: Sequence[LadderStep], now: float, seed: str) ->
     pause_s = 0.0
     if fault.kind == "crashed":  # what it crashed of may need a moment
         pause_s = delay_s(fault.ladder.backoff, used + 1, f"{seed}/{fault.launch.number}")
-    return Next(_again(fault, "retry"), now + pause_s)
+    return Next(_in_same_session(fault, "retry"), now + pause_s)
 
 
-def _waited_out(
+def _wait_for_outage(
     fault: Fault, here: Sequence[LadderStep], now: float, seed: str
-) -> Following | None:
+) -> LadderDecision | None:
     """Retry until the outage is over; ``since`` is when it was first met."""
     ladder = fault.ladder
     outage = _last_of(here, now, _PAUSED, max(ladder.backoff.max_s, _LONG_LAUNCH_S))
@@ -146,12 +146,12 @@ def _waited_out(
         if due - now > ladder.cap_max_wait_s:
             return None
     elif due - (outage[0].at if outage else now) > ladder.transient_max_wait_s:
-        return Park(_still_out(fault), _again(fault, "retry"))
-    return Next(_again(fault, "retry"), due)
+        return Park(_outage_text(fault), _in_same_session(fault, "retry"))
+    return Next(_in_same_session(fault, "retry"), due)
 
 
-def _probed(fault: Fault, here: Sequence[LadderStep], now: float) -> Next | None:
-    """Look whether the login is back, as often as for the end of a cap."""
+def _probe_login(fault: Fault, here: Sequence[LadderStep], now: float) -> Next | None:
+    """Probe whether the login is back, as often as for the end of a cap."""
     ladder = fault.ladder
     waits = _last_of(here, now, _LOGGED_OUT, ladder.cap_wait_s)
     due = now + (ladder.cap_wait_s if waits else min(_FIRST_PROBE_S, ladder.cap_wait_s))
@@ -159,14 +159,14 @@ def _probed(fault: Fault, here: Sequence[LadderStep], now: float) -> Next | None
         return None
     if len(here) + 1 >= ladder.max_launches:
         return None
-    return Next(_again(fault, "wait"), due)
+    return Next(_in_same_session(fault, "wait"), due)
 
 
 def _count(here: Sequence[LadderStep], kinds: frozenset[str]) -> int:
     return sum(1 for step in here if step.kind in kinds)
 
 
-def _capped(fault: Fault, here: Sequence[LadderStep], now: float) -> Following:
+def _wait_for_cap(fault: Fault, here: Sequence[LadderStep], now: float) -> LadderDecision:
     """Wait for the end of the cap; ``since`` is when this cap was first met."""
     ladder = fault.ladder
     waits = _last_of(here, now, _CAPPED, ladder.cap_wait_s)
@@ -174,13 +174,13 @@ def _capped(fault: Fault, here: Sequence[LadderStep], now: float) -> Following:
     if fault.retry_at is not None and fault.retry_at > now:
         due = fault.retry_at + ladder.cap_margin_s
         if due - now > ladder.cap_max_wait_s:
-            return Park(_too_long(fault), _again(fault, "wait"))
+            return Park(_cap_text(fault), _in_same_session(fault, "wait"))
         if not waits and ladder.cap_probe_s is not None:
             due = min(due, now + ladder.cap_probe_s)
-        return Next(_again(fault, "wait"), due)
+        return Next(_in_same_session(fault, "wait"), due)
     if now - since + ladder.cap_wait_s > ladder.cap_max_wait_s:
-        return Park(_too_long(fault), _again(fault, "wait"))
-    return Next(_again(fault, "wait"), now + ladder.cap_wait_s)
+        return Park(_cap_text(fault), _in_same_session(fault, "wait"))
+    return Next(_in_same_session(fault, "wait"), now + ladder.cap_wait_s)
 
 
 def _last_of(
@@ -202,46 +202,46 @@ def _last_of(
     return found[first:]
 
 
-def _overflowed(fault: Fault, here: Sequence[LadderStep], now: float) -> Next | None:
+def _shrink_context(fault: Fault, here: Sequence[LadderStep], now: float) -> Next | None:
     used = sum(1 for step in here if step.kind == "context_overflow")
     if used >= fault.ladder.overflow_retries:
         return None
     compacted = any(step.next.rung == "compact" for step in here)
     if fault.can_compact and fault.session is not None and not compacted:
-        return Next(_again(fault, "compact"), now)
-    return Next(_anew(fault, "summarise"), now)
+        return Next(_in_same_session(fault, "compact"), now)
+    return Next(_in_new_session(fault, "summarise"), now)
 
 
-def _misfit(fault: Fault, now: float) -> Next | None:
+def _reask(fault: Fault, now: float) -> Next | None:
     done = fault.launch.reasks
     if done >= fault.max_reasks:
         return None
     last_of_several = fault.max_reasks > 1 and done + 1 == fault.max_reasks
     if last_of_several:
-        return Next(_anew(fault, "reframe", reasks=done + 1), now)
-    return Next(_again(fault, "reask", reasks=done + 1), now)
+        return Next(_in_new_session(fault, "reframe", reasks=done + 1), now)
+    return Next(_in_same_session(fault, "reask", reasks=done + 1), now)
 
 
-def _fallback(fault: Fault, now: float) -> Following:
+def _fall_back(fault: Fault, now: float) -> LadderDecision:
     if not _has_fallback(fault):
         return _GIVE_UP
-    return Next(_anew(fault, "fallback", route=fault.launch.route + 1), now)
+    return Next(_in_new_session(fault, "fallback", route=fault.launch.route + 1), now)
 
 
 def _has_fallback(fault: Fault) -> bool:
     return fault.launch.route + 1 < fault.routes
 
 
-def _again(fault: Fault, rung: Rung, *, reasks: int | None = None) -> Launch:
-    """The next launch, in the session of the one that failed if the backend can go on in it."""
+def _in_same_session(fault: Fault, rung: Rung, *, reasks: int | None = None) -> Launch:
+    """The next launch, in the session of the failed one if its backend can resume that."""
     session = fault.session if fault.can_resume else None
     return _launch(fault, rung, session=session, reasks=reasks)
 
 
-def _anew(
+def _in_new_session(
     fault: Fault, rung: Rung, *, reasks: int | None = None, route: int | None = None
 ) -> Launch:
-    """The next launch, in a session of its own."""
+    """The next launch, in a new session."""
     return _launch(fault, rung, session=None, reasks=reasks, route=route)
 
 
@@ -283,7 +283,7 @@ def _what_failed(fault: Fault) -> str:
     return f"{of}{fault.reason.rstrip('.')}."
 
 
-def _advice(fault: Fault) -> str:
+def _advice_text(fault: Fault) -> str:
     what = fault.hint or (
         "Log the program in, then resume the run."
         if fault.kind == "auth"
@@ -292,23 +292,23 @@ def _advice(fault: Fault) -> str:
     return f"{_what_failed(fault)} {what}"
 
 
-def _still_out(fault: Fault) -> str:
+def _outage_text(fault: Fault) -> str:
     return (
         f"{_what_failed(fault)} It was tried again for "
-        f"{_span(fault.ladder.transient_max_wait_s)}, as long as "
+        f"{_format_duration(fault.ladder.transient_max_wait_s)}, as long as "
         f"Ladder(transient_max_wait_s=) allows. Resume the run when it is over."
     )
 
 
-def _too_long(fault: Fault) -> str:
+def _cap_text(fault: Fault) -> str:
     return (
         f"{_what_failed(fault)} Its end is unknown or more than "
-        f"{_span(fault.ladder.cap_max_wait_s)} away, "
+        f"{_format_duration(fault.ladder.cap_max_wait_s)} away, "
         f"longer than Ladder(cap_max_wait_s=) allows. Resume the run when it is over."
     )
 
 
-def _span(seconds: float) -> str:
+def _format_duration(seconds: float) -> str:
     """A length of time: ``90 s``, ``24 hours``, ``8 days``."""
     for size, unit in ((86_400, "days"), (3_600, "hours"), (60, "minutes")):
         if seconds >= 2 * size:

@@ -22,7 +22,7 @@ from handrail.core.budget import (
     settle_total,
 )
 from handrail.core.failing import must_not_run_again
-from handrail.core.ladder import IN_A_NEW_SESSION, GiveUp, Next, Park, following
+from handrail.core.ladder import IN_A_NEW_SESSION, GiveUp, Next, Park, next_launch
 from handrail.core.ledger import Scope
 from handrail.core.nodes import Node, Phase
 from handrail.core.run_state import AgentNode, MakeLaunch, RunState, StepNode
@@ -125,7 +125,7 @@ def _with_guidance(run: RunState, node: AgentNode, which: Launch) -> Launch:
     by = tuple([one.event.by or A_PERSON for one in sayings])
     numbers = tuple([one.number for one in sayings])
     event = ev.AgentGuided(node.path, node.attempt, which, numbers, by)
-    run.guidance.gave(event)
+    run.guidance.on_guided(event)
     node.ladder = (*node.ladder, event)
     node.said = (*which.said, *which.guidance)
     run.record(event)
@@ -168,7 +168,7 @@ def launch_failed(run: RunState, report: cmd.LaunchFailed) -> None:
     chosen = (
         GiveUp()
         if node.step.modifiers.once  # it may have taken effect
-        else following(fault, node.rungs, run.now, seed)
+        else next_launch(fault, node.rungs, run.now, seed)
     )
     match chosen:
         case Next(which, due):

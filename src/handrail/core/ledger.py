@@ -30,7 +30,7 @@ class Spent:
     usd: float = 0.0
     most_tokens: int = 0
     most_usd: float = 0.0
-    settled: int = 0
+    ended_launches: int = 0
     """Launches that ended, whether they said what they used or not."""
     unknown_tokens: int = 0
     unknown_usd: int = 0
@@ -54,8 +54,8 @@ class Ledger:
         """The sums of everything at and below a path; ``""`` is the run."""
         return self._scopes.get(scope) or Spent()
 
-    def reserved(self, event: BudgetReserved) -> None:
-        """A launch is about to be made."""
+    def reserve(self, event: BudgetReserved) -> None:
+        """Count what is set aside for a launch that is about to be made."""
         key = (event.path, event.launch)
         if key in self._entries:
             return
@@ -66,8 +66,8 @@ class Ledger:
             spent.tokens += entry.tokens
             spent.usd += entry.usd
 
-    def settled(self, event: BudgetSettled) -> None:
-        """A launch ended: what it used takes the place of what was set aside, if it is known."""
+    def settle(self, event: BudgetSettled) -> None:
+        """Put what a launch used in the place of what was set aside for it, if that is known."""
         entry = self._entries.get((event.path, event.launch))
         if entry is None:
             return
@@ -76,7 +76,7 @@ class Ledger:
         usd = usage.cost_usd if usage is not None else None
         for scope in scopes_of(event.path):
             spent = self._scopes[scope]
-            spent.settled += 1
+            spent.ended_launches += 1
             if tokens is None:
                 spent.unknown_tokens += 1
             else:
@@ -145,9 +145,9 @@ class BudgetState:
         """Count what is recorded, of this drive or of an earlier one."""
         match event:
             case BudgetReserved():
-                self.ledger.reserved(event)
+                self.ledger.reserve(event)
             case BudgetSettled():
-                self.ledger.settled(event)
+                self.ledger.settle(event)
             case BudgetRaised():
                 raised = (event.scope, event.name)
                 self.raised[raised] = self.raised.get(raised, 0) + 1

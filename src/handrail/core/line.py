@@ -10,7 +10,7 @@ import msgspec
 
 from handrail.core import commands as cmd
 from handrail.core.admission import Admission
-from handrail.core.attempt_ends import failed
+from handrail.core.attempt_ends import failure_event
 from handrail.core.timers import Timers
 from handrail.errors import DefinitionError
 from handrail.model.events import Event
@@ -118,7 +118,7 @@ class Line:
         try:
             self._admission.request(command.path, uses, process=starts_process(command))
         except DefinitionError as error:
-            self._loop.record(failed(command, error))
+            self._loop.record(failure_event(command, error))
             return
         self.waiting[command.path] = command
         self.admit()

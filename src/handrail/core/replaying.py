@@ -44,7 +44,7 @@ def replay_plain(run: RunState, parent: Node, step: Step[Any], path: str) -> Ste
     None if there is none or something speaks against it; then ``replay`` decides.
     """
     setting = run.setting
-    record = run.recorded.known(path)
+    record = run.recorded.get(path)
     end = None if record is None else record.end
     if record is None or end is None or end.status != "succeeded":
         return None
@@ -231,7 +231,7 @@ def replay_member(
     if item_changed(run, path, item):
         member.phase = Phase.HALTED
         return True
-    record = recorded.known(path)
+    record = recorded.get(path)
     if record is None:
         return False
     if record.member_end is None:

@@ -48,9 +48,9 @@ from handrail.steps.verbs import (
 )
 
 Inputs: TypeAlias = Mapping[str, Any]
-Walk: TypeAlias = Generator[Any, Any, None]
-"""Yields a walk to be taken first, or a question (``AskFallback``, ``FindStages``) that is answered
-by ``Evaluated``."""
+Traversal: TypeAlias = Generator[Any, Any, None]
+"""Yields a traversal to be taken first, or a question (``AskFallback``, ``FindStages``) that is
+answered by ``Evaluated``."""
 Outcome: TypeAlias = Literal["succeeded", "failed", "stopped", "open"]
 """How a body, or an attempt, ended. One that was stopped may have been left anywhere."""
 _STOPPED_BY_TIME = qualified(StepTimeout)
@@ -83,7 +83,7 @@ class Retracing:
         self.recorded = run.recorded
         self.line = ""
         """Where the code stands that is gone through."""
-        self._walks: list[Walk] = []
+        self._traversals: list[Traversal] = []
         self._results: dict[str, StepResult[Any]] = {}
         """Of the steps that have been reached: what a handler may have seen."""
         self._concurrent = set[str]()
@@ -128,48 +128,50 @@ class Retracing:
     def group_ended(self, place: Place) -> None:
         """All members were gone through that the code has for an attempt."""
 
-    def stages(self, place: Place, verb: Validation) -> Walk:
+    def stages(self, place: Place, verb: Validation) -> Traversal:
         """The stages of a validation."""
         del place, verb
         yield from ()
 
     # -- how ------------------------------------------------------------------------------------
 
-    def begin(self, walk: Walk) -> None:
+    def begin(self, traversal: Traversal) -> None:
         """Have this gone through by ``next_question``."""
-        self._walks.append(walk)
+        self._traversals.append(traversal)
 
     def next_question(
         self, report: cmd.Evaluated | None
     ) -> cmd.AskFallback | cmd.FindStages | None:
         """Go on, with the answer to the last question, to the next one; None if all is done."""
         given = report
-        while self._walks:
+        while self._traversals:
             try:
-                wanted = self._walks[-1].send(given)
+                wanted = self._traversals[-1].send(given)
             except StopIteration:
-                self._walks.pop()
+                self._traversals.pop()
                 given = None
                 continue
             given = None
             if isinstance(wanted, (cmd.AskFallback, cmd.FindStages)):
                 return wanted
-            self._walks.append(wanted)
+            self._traversals.append(wanted)
         return None
 
     def close(self) -> None:
         """Close the bodies that it stands in."""
-        while self._walks:
-            self._walks.pop().close()
+        while self._traversals:
+            self._traversals.pop().close()
 
     # -- walks ----------------------------------------------------------------------------------
 
-    def below(self, path: str, step: Step[Any], inputs: Inputs, kept: Items | None = None) -> Walk:
+    def below(
+        self, path: str, step: Step[Any], inputs: Inputs, kept: Items | None = None
+    ) -> Traversal:
         """What the attempts of a step left; if it has ended, with that of its fallback.
 
         ``kept``: the items of a group that is not over.
         """
-        record, made = self.recorded.at(path), self._made(path)
+        record, made = self.recorded.at(path), self._attempts_made(path)
         if kept is None and isinstance(step.verb, ForEachGroup):
             kept = Items(step.verb.items, again=made > 1)
         for attempt in range(1, made + 1):
@@ -180,7 +182,7 @@ class Retracing:
         if step.modifiers.on_error is not None and (record.end is not None or self.counts_open):
             yield self._fallback(path, made, step, inputs, record)
 
-    def _made(self, path: str) -> int:
+    def _attempts_made(self, path: str) -> int:
         """How many attempts a step has made, with the one that it is at."""
         record = self.recorded.at(path)
         if record.end is not None:
@@ -190,22 +192,24 @@ class Retracing:
     counts_open = 0
     """1 if an attempt that has no end is to be gone through, too."""
 
-    def member(self, path: str, verb: ForEachGroup | WorkGroup, value: Any, inputs: Inputs) -> Walk:
+    def member(
+        self, path: str, verb: ForEachGroup | WorkGroup, value: Any, inputs: Inputs
+    ) -> Traversal:
         """What a member of a group left."""
         try:
             made = function_of(verb)(value)
         except Exception:  # noqa: BLE001  # its record stands, whatever its body does now
             return
         end = self.recorded.at(path).member_end
-        outcome: Outcome = "open" if end is None else _of_end(end)
+        outcome: Outcome = "open" if end is None else _outcome_of_end(end)
         place = Place(path, path, 1, outcome, None if end is None else end.output)
         if _is_step(made):
             take(made)
-            yield self._only(place, made, inputs)
+            yield self._only_step(place, made, inputs)
         elif is_body(made):
             yield self.body(place, made, inputs)
 
-    def _only(self, place: Place, step: Step[Any], inputs: Inputs) -> Walk:
+    def _only_step(self, place: Place, step: Step[Any], inputs: Inputs) -> Traversal:
         """The only step of a member."""
         path = f"{place.path}/{step.name}"
         if self.recorded.knows(path):
@@ -217,14 +221,14 @@ class Retracing:
             self.strayed(place, path, step, stopped=False)
         self.group_ended(place)
 
-    def step(self, path: str, step: Step[Any], inputs: Inputs) -> Walk:
+    def step(self, path: str, step: Step[Any], inputs: Inputs) -> Traversal:
         """What stands below a step, then its own."""
         yield self.below(path, step, inputs)
         self.passed(path, step, inputs)
 
     def _attempt(
         self, place: Place, made: int, step: Step[Any], inputs: Inputs, items: Items | None
-    ) -> Walk:
+    ) -> Traversal:
         verb, base = step.verb, place.base
         held: Iterable[Step[Any]] = ()
         if isinstance(verb, (ParallelGroup, RaceGroup)):
@@ -247,7 +251,7 @@ class Retracing:
             place.value = None if end is None else end.output
             yield self.body(place, verb.body, inputs)
         elif isinstance(verb, (HeldBody, TreeBody)):
-            yield self._called(place, verb, inputs)
+            yield self._called_body(place, verb, inputs)
         self._concurrent.add(base)
         for one in held:
             below = f"{base}/{one.name}"
@@ -256,14 +260,14 @@ class Retracing:
                 yield self.step(below, one, inputs)
         self._concurrent.discard(base)
 
-    def _fixes(self, place: Place, fix: Step[Any], inputs: Inputs) -> Walk:
+    def _fixes(self, place: Place, fix: Step[Any], inputs: Inputs) -> Traversal:
         for known in self.recorded.children(place.path):
             number, _, name = known.removeprefix(f"{place.base}/").partition("/")
             if name == fix.name and number.isdigit() and self.enters(known):
                 self.met(known, fix, yielded=False)
                 yield self.step(known, fix, inputs)
 
-    def _members(self, place: Place, verb: ForEachGroup, inputs: Inputs, items: Items) -> Walk:
+    def _members(self, place: Place, verb: ForEachGroup, inputs: Inputs, items: Items) -> Traversal:
         begun = self.in_place(place)
         left = {one for one in begun if self.enters(one)}
         last = max((self.recorded.at(one).index for one in begun), default=-1)
@@ -283,7 +287,7 @@ class Retracing:
         self._concurrent.discard(place.base)
         self.group_ended(place)
 
-    def _tasks(self, place: Place, verb: WorkGroup, inputs: Inputs) -> Walk:
+    def _tasks(self, place: Place, verb: WorkGroup, inputs: Inputs) -> Traversal:
         """The tasks that began, in the order of their tree, as the record has that."""
         recorded = self.recorded
         derive(recorded, place.path, self.run.setting.run_id)
@@ -304,7 +308,7 @@ class Retracing:
         self._concurrent.discard(place.base)
         self.group_ended(place)
 
-    def _child(self, place: Place, verb: ChildWorkflow) -> Walk:
+    def _child(self, place: Place, verb: ChildWorkflow) -> Traversal:
         definition = verb.workflow.definition
         try:
             inputs = bind_inputs(definition, verb.args, verb.kwargs)
@@ -316,7 +320,7 @@ class Retracing:
         place.value = self.recorded.at(place.path).value
         yield self.body(place, generator, inputs)
 
-    def _called(self, place: Place, verb: HeldBody | TreeBody, inputs: Inputs) -> Walk:
+    def _called_body(self, place: Place, verb: HeldBody | TreeBody, inputs: Inputs) -> Traversal:
         """The steps of a function that is called with its arguments."""
         try:
             made = verb.body(*verb.args)
@@ -325,7 +329,7 @@ class Retracing:
         end = self.recorded.at(place.path).end
         place.value = None if end is None else end.output
         if isinstance(verb, TreeBody):
-            yield self._around(place, verb, inputs)
+            yield self._steps_around_body(place, verb, inputs)
         if place.outcome == "failed" and not self._comes_to(place, verb):
             return
         if _is_step(made):
@@ -334,7 +338,7 @@ class Retracing:
         elif is_body(made):
             yield self.body(place, made, inputs)
 
-    def _around(self, place: Place, verb: TreeBody, inputs: Inputs) -> Walk:
+    def _steps_around_body(self, place: Place, verb: TreeBody, inputs: Inputs) -> Traversal:
         """The steps that stand around the body of a worktree."""
         setup = verb.setup
         for path in self.in_place(place):
@@ -367,9 +371,9 @@ class Retracing:
             and (not place.path or self.recorded.at(one).attempt == place.attempt)
         ]
 
-    def body(self, place: Place, generator: Generator[Any, Any, Any], inputs: Inputs) -> Walk:
+    def body(self, place: Place, generator: Generator[Any, Any, Any], inputs: Inputs) -> Traversal:
         """Run a body against the record, as far as that leads."""
-        last = self._told_to_end_after(self.in_place(place))
+        last = self._last_step_before_cleanup(self.in_place(place))
         line, stopped = self.line, False
         place.line = line_of(generator) if place.path else ""
         given: Any
@@ -386,7 +390,7 @@ class Retracing:
                     self.strayed(place, path, step, stopped=stopped)
                     return
                 place.seen.add(path)
-                end = self._made_good(path, step)
+                end = self._resolve_end(path, step)
                 if self.enters(path) and (end is not None or self.counts_open):
                     yield self.step(path, step, inputs)
                 if end is None:
@@ -403,7 +407,7 @@ class Retracing:
         if what == RAISED and isinstance(given, (KeyboardInterrupt, SystemExit)):
             self.run.escaped = given
 
-    def _told_to_end_after(self, known: Iterable[str]) -> int:
+    def _last_step_before_cleanup(self, known: Iterable[str]) -> int:
         """The place of the step at whose end the body was told to end: the last one that was not
         yielded to clean up, if one was; else -1.
         """
@@ -411,8 +415,8 @@ class Retracing:
         first = min((one.index for one in records if one.cleanup), default=-1)
         return max((one.index for one in records if one.index < first), default=-1)
 
-    def _made_good(self, path: str, step: Step[Any]) -> StepResult[Any] | None:
-        """The recorded end of a step that the code comes to, made good; None if there is none."""
+    def _resolve_end(self, path: str, step: Step[Any]) -> StepResult[Any] | None:
+        """The recorded end of a step that the code comes to, with its output; None without one."""
         recorded = self.recorded
         resolve(recorded, path, step, self.run.codec)
         if recorded.at(path).end is not None:
@@ -422,7 +426,7 @@ class Retracing:
 
     def _fallback(  # one thing: a fallback
         self, path: str, made: int, step: Step[Any], inputs: Inputs, record: PathRecord
-    ) -> Walk:
+    ) -> Traversal:
         """The step that its handler gave, if what that left is to be gone through."""
         handler, failure = step.modifiers.on_error, record.failure
         recorded, place = self.recorded, Place(path, path, record.attempts + 1, "open")
@@ -475,10 +479,10 @@ def _outcome(record: PathRecord, attempt: int) -> Outcome:
         last = failure is not None and failure.attempt == attempt
         timely = failure is not None and failure.error_type != _STOPPED_BY_TIME
         return "failed" if last and timely else "stopped"
-    return "open" if record.end is None else _of_end(record.end)
+    return "open" if record.end is None else _outcome_of_end(record.end)
 
 
-def _of_end(end: StepResult[Any]) -> Outcome:
+def _outcome_of_end(end: StepResult[Any]) -> Outcome:
     if end.status == "cancelled":
         return "stopped"
     return "succeeded" if end.success else "failed"

@@ -173,7 +173,7 @@ def _at_work(run: RunState) -> str:
 def _guide(run: RunState, event: ev.RunSteered) -> None:
     """Break off the launches of the agents that it is for, so that they are made again with it."""
     at_work = {node.path: node for node in _agents_at_work(run)}
-    run.guidance.heard(event, at_work)
+    run.guidance.on_steered(event, at_work)
     for path, node in at_work.items():
         if is_within(path, event.path) and not node.guided:
             node.guided = True
@@ -192,7 +192,7 @@ def _agents_at_work(run: RunState) -> list[AgentNode]:
     ]
 
 
-def guidance(run_id: str, text: str, path: str | None, by: str | None) -> ev.RunSteered:
+def guidance_event(run_id: str, text: str, path: str | None, by: str | None) -> ev.RunSteered:
     """What somebody says to the agents at and below a path, or to any.
 
     Raises:

@@ -64,7 +64,7 @@ def with_text(
             raise error
 
 
-def kept_otherwise(
+def event_in_its_place(
     event: ev.Event,
     machine: Machine,
     types: Callable[[], Types],
@@ -81,8 +81,8 @@ def kept_otherwise(
         return event, keep(with_text(event, machine, types, error))
     except OutputNotSerializable as still:
         node = machine.run.nodes.get(getattr(event, "path", ""))
-        settled = node is not None and node.phase is Phase.ENDING
-        failure = failure_for_unserializable(event, still, settled=settled)
+        attempts_over = node is not None and node.phase is Phase.ENDING
+        failure = failure_for_unserializable(event, still, attempts_over=attempts_over)
         return failure, keep(ev.stamp(failure, event.run_id, event.seq, event.at))
 
 
@@ -103,10 +103,10 @@ def _inputs(
 
 
 def failure_for_unserializable(
-    event: ev.Event, error: OutputNotSerializable, *, settled: bool
+    event: ev.Event, error: OutputNotSerializable, *, attempts_over: bool
 ) -> ev.Event:
-    """The failure to record instead of this end; ``settled``: it is no longer an attempt that ends,
-    but the step, with the output of a fallback, say.
+    """The failure to record instead of this end; ``attempts_over``: it is no longer an attempt
+    that ends, but the step, with the output of a fallback, say.
 
     Raises:
         OutputNotSerializable: the event is no end of a step; nobody can go on from it.
@@ -114,7 +114,7 @@ def failure_for_unserializable(
     kind, bases, said = qualified(type(error)), bases_of(error), str(error)
     match event:
         case ev.StepCompleted(result=result) if (
-            not settled and result.status == "succeeded" and result.step_type in LEAF_KINDS
+            not attempts_over and result.status == "succeeded" and result.step_type in LEAF_KINDS
         ):
             return ev.AttemptFailed(event.path, result.attempts, said, kind, bases, retryable=False)
         case ev.StepCompleted() | ev.MemberCompleted():

@@ -31,12 +31,12 @@ class VisibleResults(Mapping[str, StepResult[Any]]):
 
     def __getitem__(self, path: str) -> StepResult[Any]:
         result = self._results[path]
-        if not self._shown(path):
+        if not self._is_visible(path):
             raise KeyError(path)
         return result
 
     def __iter__(self) -> Iterator[str]:
-        return (path for path in list(self._results) if self._shown(path))
+        return (path for path in list(self._results) if self._is_visible(path))
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -53,7 +53,7 @@ class VisibleResults(Mapping[str, StepResult[Any]]):
                 return found
         return None
 
-    def _shown(self, path: str) -> bool:
+    def _is_visible(self, path: str) -> bool:
         scope = common_scope(self._viewer, path)
         return scope == self._viewer or scope not in self._concurrent
 

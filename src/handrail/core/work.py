@@ -275,7 +275,7 @@ class WorkNode(GroupNode):
         self._reset()
         return TaskMembers(self.verb, self.queue)
 
-    def opened(self, run: RunState) -> None:
+    def record_start(self, run: RunState) -> None:
         """Record the tasks of the start, unless the record has just these."""
         recorded, tasks = run.recorded, self.verb.tasks
         if not _same(run, recorded.tasks.get(self.path), tasks):
@@ -335,7 +335,7 @@ class WorkNode(GroupNode):
 
     def _bring_known(self, run: RunState, key: str, task: Task) -> None:
         """Let a task join of which something may be recorded already."""
-        queue, record = self.queue, run.recorded.known(f"{self.base}/{key}")
+        queue, record = self.queue, run.recorded.get(f"{self.base}/{key}")
         if record is None and task.id in self._unwelcome:
             self._dropped[task.id] = self._unwelcome[task.id]
         elif record is None:
@@ -427,7 +427,7 @@ class WorkNode(GroupNode):
             self._next_index += 1
             return self._next_index - 1
         path = f"{self.base}/{encode_key(item.id)}"
-        record = run.recorded.known(path)
+        record = run.recorded.get(path)
         index = self._next_index if record is None else record.index
         self._indices[path] = index
         self._next_index = max(index + 1, self._next_index)

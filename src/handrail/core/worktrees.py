@@ -65,7 +65,7 @@ class WorktreeNode(BodyStepNode):
         elif name == MERGE:
             self._git(run, REMOVE)
         elif name == MAKE:
-            self._made(run, cast("OwnTree", result.output))
+            self._tree_created(run, cast("OwnTree", result.output))
         else:
             self._enter(run)
 
@@ -84,7 +84,7 @@ class WorktreeNode(BodyStepNode):
         else:
             self._git(run, MERGE)
 
-    def _made(self, run: RunState, tree: OwnTree) -> None:
+    def _tree_created(self, run: RunState, tree: OwnTree) -> None:
         self.tree = run.trees[self.path] = tree
         run.look_at_each()
         setup = self.verb.setup

@@ -12,9 +12,9 @@ import anyio.lowlevel
 import msgspec
 
 from handrail.core import commands as cmd
-from handrail.core.attempt_ends import bound, failed, succeeded
+from handrail.core.attempt_ends import failure_event, success_event, time_bound
 from handrail.core.run_state import RunState
-from handrail.engine.calls import UNBEGUN, InContext, awaited, is_async
+from handrail.engine.calls import UNBEGUN, InContext, await_value, is_async
 from handrail.engine.claiming import Claiming
 from handrail.engine.current import CURRENT, Current
 from handrail.engine.loop import Loop, Skew
@@ -108,8 +108,8 @@ class Attempts:
             elif command.step.modifiers.inline:
                 value = context.run(verb.action, *verb.args, **(verb.kwargs or _NOTHING))
                 if not hasattr(value, "__await__"):
-                    return succeeded(command, value, None, self._loop.now())
-                coroutine = awaited(value)
+                    return success_event(command, value, None, self._loop.now())
+                coroutine = await_value(value)
             else:
                 coroutine = self._performed(command, current)
             if self._by_hand:
@@ -137,7 +137,9 @@ class Attempts:
                 self._loop.receive(ended)
                 return None
             return ended
-        return succeeded(command, outcome, None, self._loop.now() - (self._skew.total_s - before_s))
+        return success_event(
+            command, outcome, None, self._loop.now() - (self._skew.total_s - before_s)
+        )
 
     async def _performed(self, command: cmd.Perform, current: Current) -> _Ended:
         claims_of = None if self.claiming is None else self.claiming.of_launch
@@ -202,7 +204,7 @@ class Attempts:
         context.run(CURRENT.set, current)
         self._loop.start(flight, lambda: self._at_work(command, current), context)
         if command.deadline is not None or command.step.modifiers.timeout_s is not None:
-            left_s, _ = bound(command, self._loop.now())
+            left_s, _ = time_bound(command, self._loop.now())
             self._loop.timers.at(self._loop.now() + max(0.0, left_s), flight)
 
     async def _at_work(self, command: cmd.Perform, current: Current) -> Any:
@@ -220,12 +222,12 @@ class Attempts:
         if isinstance(outcome, (KeyboardInterrupt, SystemExit)):
             self.interrupted(flight.path, outcome)
         elif flight.timed_out:
-            error = bound(command, self._loop.now())[1]
-            self._loop.record(failed(command, error, self._broken_off(flight.path).total))
+            error = time_bound(command, self._loop.now())[1]
+            self._loop.record(failure_event(command, error, self._broken_off(flight.path).total))
         elif flight.stopping:
             self.report_stop(flight.path, command.attempt, abandoned=outcome is ABANDONED)
         elif outcome is STOPPED or outcome is ABANDONED:
-            self._loop.record(failed(command, CancelledFromWithin(flight.path)))
+            self._loop.record(failure_event(command, CancelledFromWithin(flight.path)))
         elif isinstance(outcome, BaseException):
             self._loop.record(attempt_failed(command, outcome))
         elif type(outcome) is cmd.LaunchFailed:

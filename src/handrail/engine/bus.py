@@ -52,7 +52,7 @@ _ENDS = frozenset({
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _HeldPiece:
     """The end of a stream's last piece, and of what was shown before it."""
 
     piece: Piece
@@ -66,7 +66,7 @@ class Bus:
     run_id: str
     sinks: list[Sink]
     mask: Mask
-    kept: dict[Stream, _Kept] = field(default_factory=dict[Stream, "_Kept"])
+    kept: dict[Stream, _HeldPiece] = field(default_factory=dict[Stream, "_HeldPiece"])
 
     def emit(self, event: Event | Progress) -> None:
         """Show the event to every sink, in order; never raises an ``Exception``."""
@@ -114,7 +114,7 @@ class Bus:
         ends = [self._end(self.kept.pop(stream)) for stream in over]
         return [*(end for end in ends if end.text), masked_event(self.mask, event)]
 
-    def _end(self, kept: _Kept) -> Piece:
+    def _end(self, kept: _HeldPiece) -> Piece:
         return masked_event(
             self.mask, replace(kept.piece, text=self.mask.after(kept.before, kept.piece.text))
         )
@@ -127,7 +127,7 @@ class Bus:
         text = piece.text if kept is None else kept.piece.text + piece.text
         shown, rest, before = self.mask.split(text, "" if kept is None else kept.before)
         if rest or before:
-            self.kept[stream] = _Kept(replace(piece, text=rest), before)
+            self.kept[stream] = _HeldPiece(replace(piece, text=rest), before)
         if not shown and text:
             return None
         return masked_event(self.mask, piece if shown == piece.text else replace(piece, text=shown))

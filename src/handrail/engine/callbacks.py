@@ -11,9 +11,9 @@ import anyio
 import anyio.to_thread
 
 from handrail.core import commands as cmd
-from handrail.core.attempt_ends import undone
+from handrail.core.attempt_ends import rollback_event
 from handrail.core.commands import AskFallback, AskPredicate, Evaluated, FindStages, Undo
-from handrail.engine.calls import ActionRaised, awaited, call
+from handrail.engine.calls import ActionRaised, await_value, call
 from handrail.engine.current import CURRENT, Contexts, Current
 from handrail.engine.loop import Loop
 from handrail.engine.tasks import ABANDONED, STOPPED, InFlight
@@ -29,7 +29,7 @@ from handrail.errors import (
 )
 from handrail.model.dataclass import dataclass
 from handrail.model.results import OpenGate
-from handrail.record.answers import accepted, by_policy
+from handrail.record.answers import accept_answer, policy_answer
 from handrail.shortening import clean
 from handrail.steps.verbs import Stage
 
@@ -95,9 +95,9 @@ class Evaluator:
             Exception: it has no answer; the step fails.
         """
         if self.gates == "ask":
-            return await asked(gate), "console"
+            return await ask_on_stdin(gate), "console"
         if isinstance(self.gates, str):
-            return by_policy(self.gates, gate), f"policy {self.gates}"
+            return policy_answer(self.gates, gate), f"policy {self.gates}"
         value = self.gates(gate)
         if hasattr(value, "__await__"):
             value = await value
@@ -171,7 +171,7 @@ class Callbacks:
             return
         if hasattr(value, "__await__"):
             flight = InFlight(command.path, EVALUATION, command, None)
-            loop.start(flight, lambda: awaited(value), loop.context())
+            loop.start(flight, lambda: await_value(value), loop.context())
         else:
             loop.receive(cmd.Evaluated(command.path, value, at=loop.now()))
 
@@ -255,7 +255,7 @@ class Callbacks:
         elif outcome is STOPPED or outcome is ABANDONED:
             outcome = CancelledFromWithin(flight.path)
         error = outcome if isinstance(outcome, BaseException) else None
-        self._loop.record(undone(flight.path, error))
+        self._loop.record(rollback_event(flight.path, error))
 
 
 def _is_broken_off(outcome: Any) -> bool:
@@ -271,7 +271,7 @@ _ENDED = (
 )
 
 
-async def asked(gate: OpenGate) -> Any:
+async def ask_on_stdin(gate: OpenGate) -> Any:
     """The answer to a gate, read from stdin; one that does not fit is asked for again.
 
     The question is on stderr, so that it never gets among data. A wait that is cancelled leaves its
@@ -293,7 +293,7 @@ async def asked(gate: OpenGate) -> Any:
             if not text and gate.has_default:
                 return gate.default
             try:
-                return accepted(gate, text)
+                return accept_answer(gate, text)
             except InvalidAnswer as error:
                 sys.stderr.write(f"{error}\n")
     finally:

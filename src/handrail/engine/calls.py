@@ -175,7 +175,7 @@ class InContext:
                 return stop.value
 
 
-async def awaited(value: Any) -> Any:
+async def await_value(value: Any) -> Any:
     """What an awaitable gives.
 
     Raises:

@@ -24,7 +24,7 @@ import anyio
 import msgspec
 
 from handrail.core import commands as cmd
-from handrail.core.attempt_ends import failed
+from handrail.core.attempt_ends import failure_event
 from handrail.engine.calls import Abandoned
 from handrail.engine.loop import Loop
 from handrail.engine.tasks import ABANDONED, STOPPED, InFlight
@@ -236,7 +236,7 @@ class Claiming:
         if isinstance(command, cmd.Claim):
             loop.receive(cmd.Evaluated(path, error=outcome, at=loop.now()))
         elif outcome is not None and not renewed:
-            loop.record(failed(command, outcome))
+            loop.record(failure_event(command, outcome))
 
     def _begin_granted(self, path: str) -> None:
         command = self._granted.pop(path, None)
@@ -272,7 +272,7 @@ class Claiming:
         try:
             gone = await self._lost(path, needed)
             if gone is not None:
-                return failed(command, gone)
+                return failure_event(command, gone)
             ended = await work()
             if not isinstance(ended, ev.StepCompleted):
                 return ended
@@ -291,7 +291,7 @@ class Claiming:
                     self.give_back(path)  # what is left: it was stopped while it gave back
         if gone is not None:
             gone.usage = ended.result.usage
-            return failed(command, gone)
+            return failure_event(command, gone)
         return ended
 
     async def _lost(self, path: str, needed: list[Claim]) -> ClaimLost | None:

@@ -56,7 +56,7 @@ from handrail.core.machine import Machine
 from handrail.core.nodes import Phase
 from handrail.core.rehearsal import Rehearsal, rehearse, rehearse_on, to_carry_out
 from handrail.core.timers import Timers
-from handrail.core.value_texts import declared_in, kept_otherwise
+from handrail.core.value_texts import declared_in, event_in_its_place
 from handrail.core.waits import clock_was_set, counts_running_time, ends_by_itself
 from handrail.engine.attempt_tasks import (
     ATTEMPT,
@@ -85,7 +85,7 @@ from handrail.errors import (
 from handrail.model import events as ev
 from handrail.model.results import OpenGate, WorkflowResult
 from handrail.ports.journal import GroupAppend, Journal, group_append
-from handrail.record.answers import accepted
+from handrail.record.answers import accept_answer
 from handrail.steps.verbs import PLAIN
 from handrail.system.running_loop import running_loop
 
@@ -93,8 +93,8 @@ ABANDON_AFTER_S = 10.0
 """How long a cancelled flight may take to end before it is left behind."""
 
 
-class Landed:
-    """The message that a flight has come to an outcome."""
+class FlightFinished:
+    """The message that a flight has finished, with its outcome."""
 
     __slots__ = ("_driver", "_flight", "_outcome")
 
@@ -165,7 +165,7 @@ class Driver:
         self.closing = False
         self._linger_until: float | None = None
         append_all = group_append(journal)
-        self._append_all: GroupAppend = append_all or _not_together
+        self._append_all: GroupAppend = append_all or _cannot_append_several
         self._gathers = TOGETHER if append_all is not None else 0
         """So many ends that have come are recorded as one."""
         self._alone = 0
@@ -229,7 +229,7 @@ class Driver:
             InvalidAnswer: this is not an answer to it; the gate stays open.
         """
         gate = self._open_gate(path)
-        value = accepted(gate, answer)
+        value = accept_answer(gate, answer)
         self._messages.answer(gate, value, by, self.now())
         self._look_for_messages()
         return value
@@ -383,7 +383,7 @@ class Driver:
             elif self._inbox:
                 self._inbox.popleft()()
                 for _ in range(self._gathers if len(self.flights) > FEW else 0):
-                    if not self._inbox or type(self._inbox[0]) is not Landed:
+                    if not self._inbox or type(self._inbox[0]) is not FlightFinished:
                         break
                     self._inbox.popleft()()
             elif not self._fire_timers():
@@ -453,7 +453,7 @@ class Driver:
                 await self._on_disk(command.event, command.pending)
                 continue
             else:
-                self._other(command)
+                self._carry_out_other(command)
                 continue
             self._seq = seq = self._seq + 1
             _set(event, "run_id", run_id)
@@ -466,7 +466,7 @@ class Driver:
                 pending = append(event, sync=sync)
             except OutputNotSerializable as error:
                 types, keep = declared_in(machine, event), partial(append, sync=sync)
-                event, pending = kept_otherwise(event, machine, types, error, keep)
+                event, pending = event_in_its_place(event, machine, types, error, keep)
             if pending is not None:
                 await self._on_disk(event, pending)
                 continue
@@ -538,7 +538,7 @@ class Driver:
         finally:
             self._syncing = False
 
-    def _other(self, command: cmd.Command) -> None:
+    def _carry_out_other(self, command: cmd.Command) -> None:
         match command:
             case cmd.Wait():
                 self.timers.wait(command.due, command.token)
@@ -632,7 +632,7 @@ class Driver:
 
     def _deliver(self, flight: InFlight, outcome: Any) -> None:
         if not flight.over:
-            self._inbox.append(Landed(self, flight, outcome))
+            self._inbox.append(FlightFinished(self, flight, outcome))
             self._wake.set()
 
     def finished_flight(self, flight: InFlight, outcome: Any) -> None:
@@ -706,7 +706,7 @@ class Driver:
             fired = self._fire(what) or fired
         return fired
 
-    def _stale(self, what: Due) -> bool:
+    def _is_stale(self, what: Due) -> bool:
         """True for what nobody waits for any more."""
         if isinstance(what, int):
             return what not in self.machine.run.timers
@@ -740,7 +740,7 @@ class Driver:
 
     async def _wait(self) -> None:
         self._callbacks.dismiss()
-        due = self.timers.next_due(self._stale)
+        due = self.timers.next_due(self._is_stale)
         if self._nothing_is_at_work() and not self._goes_on_by_itself():
             if not self.machine.waits and due is None:
                 raise CoreStalled
@@ -798,12 +798,12 @@ class Driver:
         self._end_drive(reason)
 
     def _end_drive(self, reason: str) -> None:
-        """Stop what is in flight, and close the drive when all has landed."""
+        """Stop what is in flight, and close the drive when all has ended."""
         self.interrupted = self.interrupted or reason
         self.closing = True
-        self._close_when_landed()
+        self._close_when_idle()
 
-    def _close_when_landed(self) -> None:
+    def _close_when_idle(self) -> None:
         """Stop what is at work, what began meanwhile too; once there is nothing, close."""
         for path in list(self._line.waiting):
             self._line.leave(path)
@@ -816,7 +816,7 @@ class Driver:
             else:
                 self._halt(flight)
         if self.flights:
-            self.timers.at(self.now() + 0.02, partial(self._inbox.append, self._close_when_landed))
+            self.timers.at(self.now() + 0.02, partial(self._inbox.append, self._close_when_idle))
         else:
             self._inbox.append(partial(self._suspend, self.interrupted or "interrupted"))
 
@@ -825,5 +825,5 @@ def _raise(error: Exception) -> None:
     raise error
 
 
-def _not_together(*_: Any, **__: Any) -> Awaitable[None] | None:
+def _cannot_append_several(*_: Any, **__: Any) -> Awaitable[None] | None:
     raise AssertionError("this journal stores events one by one")

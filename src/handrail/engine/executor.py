@@ -49,7 +49,7 @@ from handrail.model.policy import Limits
 from handrail.model.results import StepResult, WorkflowResult
 from handrail.model.shapes import WorkflowLike
 from handrail.ports.journal import Journal, Letter, Message
-from handrail.record.answers import accepted
+from handrail.record.answers import accept_answer
 from handrail.record.inbox import check_signal, gate_in, sort_messages
 from handrail.record.reading import (
     began_since,
@@ -105,7 +105,7 @@ class Engine:
         return self._parts.workflows
 
     async def __aenter__(self) -> Self:
-        self._users.come()
+        self._users.register()
         return self
 
     async def __aexit__(
@@ -114,7 +114,7 @@ class Engine:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._users.go()
+        self._users.release()
 
     def options(
         self,
@@ -285,7 +285,7 @@ class Engine:
             return await driver.drive(start.first, start.letters, start.cancel)
         finally:
             del drivers[run_id]
-            agents.tell(run_id)
+            agents.warn_of_unused(run_id)
 
     def _limits(self, start: Start) -> Limits:
         return self._parts.limits.over(start.definition.limits)
@@ -336,7 +336,7 @@ class Engine:
             DefinitionError: a backend cannot honour what a step tells it, or the run was begun
                 without an input that the workflow requires now; nothing was run.
         """
-        given = self._given(workflow)
+        given = self._resolve_workflow(workflow)
         return await self._resume(run_id, given, reuse, rerun, None)
 
     def stream_resume(
@@ -348,7 +348,7 @@ class Engine:
         rerun: Sequence[str] = (),
     ) -> Run[Any]:
         """``resume`` as ``stream``: an async context manager that gives the drive's events."""
-        given = self._given(workflow)
+        given = self._resolve_workflow(workflow)
 
         async def drive(run: Run[Any]) -> WorkflowResult[Any]:
             return await self._resume(run_id, given, reuse, rerun, run)
@@ -357,7 +357,9 @@ class Engine:
 
     resume_sync = sync_twin(resume)
 
-    def _given(self, workflow: WorkflowLike[..., Any] | None) -> WorkflowDefinition | None:
+    def _resolve_workflow(
+        self, workflow: WorkflowLike[..., Any] | None
+    ) -> WorkflowDefinition | None:
         return None if workflow is None else definition_of(workflow, self._parts.workflows)
 
     async def _resume(
@@ -481,7 +483,7 @@ class Engine:
                 of its type. WorkflowNotFound: of ``outputs`` and ``inputs``, if nobody knows its
                 workflow. RunIdTaken: ``fork_id`` is. Nothing was made.
         """
-        from handrail.record.forking import cut_of, died_by, forked
+        from handrail.record.forking import cut_of, died_by, fork_events
 
         check_paths(rerun=rerun)
         now, journal = self._parts.clock.now(), self._journal
@@ -500,12 +502,12 @@ class Engine:
                 changed = with_inputs(definition, recorded, inputs)
             if outputs:
                 definition = workflow_for(history, None, self._parts.workflows)
-                run = forked(kept, name, at, {}, changed, (), now)
+                run = fork_events(kept, name, at, {}, changed, (), now)
                 steps = await self._steps_in(run, definition, now)
                 for path, value in outputs.items():
                     given[path] = result_given(path, steps.get(path), value)
             died = None if at or given else died_by(history, kept)
-            made = forked(kept, name, at, given, changed, rerun, now, died)
+            made = fork_events(kept, name, at, given, changed, rerun, now, died)
             journal.append_run(made, secrets=secrets)
         return name
 
@@ -537,10 +539,10 @@ class Engine:
         self, history: Sequence[ev.Event], definition: WorkflowDefinition, now: float
     ) -> dict[str, Step[Any]]:
         """The steps without an end that the code comes to, by path."""
-        nodes = (await self._gone_through(history, definition, now)).nodes.items()
+        nodes = (await self._retrace(history, definition, now)).nodes.items()
         return {path: node.step for path, node in nodes if isinstance(node, StepNode)}
 
-    async def _gone_through(
+    async def _retrace(
         self, history: Sequence[ev.Event], definition: WorkflowDefinition, now: float
     ) -> RunState:
         """A run as far as its record goes, by the code of now; nothing is performed."""
@@ -612,7 +614,7 @@ class Engine:
                 ``resume``.
         """
         check_paths(reuse=reuse, rerun=rerun)
-        given = self._given(workflow)
+        given = self._resolve_workflow(workflow)
         with self._users.using():
             history = history_of(self._journal, run_id, self._secrets())
             definition = workflow_for(history, given, self._parts.workflows)
@@ -679,7 +681,7 @@ class Engine:
         journal = self._journal
         with self._users.using():
             opened = gate_in(run_id, history_of(journal, run_id, self._secrets()), gate)
-            value = accepted(opened, answer)
+            value = accept_answer(opened, answer)
             event = ev.GateAnswered(gate, value, by)
             ev.stamp(event, run_id, 0, self._parts.clock.now())
             post_answer(journal, opened, event, self._secrets())
@@ -721,7 +723,7 @@ class Engine:
         if driver is not None:
             driver.cancel(reason)
             return None
-        given = self._given(workflow)
+        given = self._resolve_workflow(workflow)
         try:
             with self._leased(run_id) as held:
                 history = history_of(self._journal, run_id, held.secrets)

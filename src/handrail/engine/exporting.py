@@ -15,8 +15,8 @@ from handrail.errors import DamagedExport, OutputNotSerializable
 from handrail.model import events as ev
 from handrail.model.results import StepResult
 from handrail.ports.journal import Journal, Letter, Message
-from handrail.record.exports import Line, read, written
-from handrail.record.inbox import elsewhere, unread_letters
+from handrail.record.exports import Line, export_lines, read_export
+from handrail.record.inbox import unread_messages, without_message_number
 from handrail.record.outputs import derive
 from handrail.record.reading import workflow_named
 from handrail.record.results import tree_order
@@ -42,7 +42,9 @@ def export_to(
     beside = file.with_name(f".{file.name}.{os.getpid()}")
     try:
         with beside.open("wb") as stream:
-            stream.writelines(written(history[0].run_id, name, _lines(journal, history, secrets)))
+            stream.writelines(
+                export_lines(history[0].run_id, name, _lines(journal, history, secrets))
+            )
         beside.replace(file)
     finally:
         beside.unlink(missing_ok=True)
@@ -53,7 +55,7 @@ def _lines(
 ) -> Iterator[Line]:
     for event in history:
         yield Line(event.seq, event.at, to_record(event, journal.codec, secrets))
-    for letter in unread_letters(journal, history):
+    for letter in unread_messages(journal, history):
         record = to_record(letter.event, journal.codec, secrets)
         yield Line(letter.number, letter.event.at, record, letter.key)
 
@@ -65,7 +67,7 @@ def import_from(file: Path, journal: Journal, run_id: str | None, secrets: Secre
         DamagedExport: the file is not as it was written. RunIdTaken: the journal has such a run.
     """
     with file.open("rb") as stream:
-        found = read(str(file), stream.readlines())
+        found = read_export(str(file), stream.readlines())
     run_id = run_id or found.run_id
     missing = {name for line in found.lines for name in missing_secrets(line.record, secrets)}
     secrets = with_unset(secrets, sorted(missing))
@@ -73,7 +75,7 @@ def import_from(file: Path, journal: Journal, run_id: str | None, secrets: Secre
     run = [one for one, line in zip(events, found.lines, strict=True) if line.letter is None]
     if not run or not isinstance(run[0], ev.WorkflowStarted):
         raise DamagedExport(str(file), 2, "it holds no run")
-    wrong = unsound(run)
+    wrong = find_unsound(run)
     if wrong is not None:
         lines = [line.line for line in found.lines if line.letter is None]
         raise DamagedExport(str(file), lines[wrong[0]], wrong[1])
@@ -85,7 +87,7 @@ def import_from(file: Path, journal: Journal, run_id: str | None, secrets: Secre
     try:
         journal.append_run(run, letters=letters, secrets=secrets)
     except OutputNotSerializable as error:
-        raise DamagedExport(str(file), found.lines[-1].line, _never_so(error)) from None
+        raise DamagedExport(str(file), found.lines[-1].line, _unrecordable_text(error)) from None
     return run_id
 
 
@@ -93,7 +95,9 @@ def _event(
     file: str, run_id: str, line: Line, codec: Codec, secrets: Mapping[str, str]
 ) -> ev.Event:
     try:
-        return elsewhere(from_record(run_id, line.seq, line.at, line.record, codec, secrets))
+        return without_message_number(
+            from_record(run_id, line.seq, line.at, line.record, codec, secrets)
+        )
     except (UnreadableRecord, RecursionError) as error:
         raise DamagedExport(file, line.line, str(error)) from None
 
@@ -101,16 +105,16 @@ def _event(
 def _letter(
     file: str, line: Line, event: ev.Event, codec: Codec, secrets: Mapping[str, str]
 ) -> Letter:
-    if not isinstance(event, get_args(Message)) or unsound([event]) is not None:
+    if not isinstance(event, get_args(Message)) or find_unsound([event]) is not None:
         raise DamagedExport(file, line.line, "it is no message to a run")
     try:
         to_record(event, codec, secrets)
     except OutputNotSerializable as error:
-        raise DamagedExport(file, line.line, _never_so(error)) from None
+        raise DamagedExport(file, line.line, _unrecordable_text(error)) from None
     return Letter(cast("Message", event), line.letter or "")
 
 
-def _never_so(error: OutputNotSerializable) -> str:
+def _unrecordable_text(error: OutputNotSerializable) -> str:
     return f"a value up to here was never recorded so: {error.why}"
 
 
@@ -118,7 +122,7 @@ _OF_THE_RUN = (ev.LimitReached, ev.RunSteered)
 """What may have no path, for it is of the run itself."""
 
 
-def unsound(history: Sequence[ev.Event]) -> tuple[int, str] | None:
+def find_unsound(history: Sequence[ev.Event]) -> tuple[int, str] | None:
     """The place, from 0, of an event that cannot be one of a run, and why; None if all may be.
 
     A journal trusts what it wrote, by its checksums. Those of a file anybody can compute.

@@ -47,8 +47,8 @@ class InPlace:
         self._run = run
         self._journal = journal
         self._codec = codec
-        self._tops = _Known(run, _LOOKED_AT)
-        self._whole = _Known(run)
+        self._tops = _OutputIndex(run, _LOOKED_AT)
+        self._whole = _OutputIndex(run)
 
     def may_change(self, verb: PythonCall) -> bool:
         """True if the action is given anything that can change."""
@@ -129,7 +129,7 @@ class InPlace:
         return None
 
 
-class _Known:
+class _OutputIndex:
     """The paths of steps by the identities of what their outputs are made of, each of at most so
     many parts: to look at all of 1 MiB takes 35 ms. Mutable.
     """
@@ -257,14 +257,14 @@ def put_back(live: Any, recorded: Any) -> Any:
         live[:] = recorded
     elif kind is tuple:
         made = _items(live, recorded)
-        same = len(made) == len(live) and all(map(_is, made, live))
+        same = len(made) == len(live) and all(map(_is_same, made, live))
         return live if same else tuple(made)
     elif fields := record_fields(kind):
         for name in (field.argument for field in fields):
             one = getattr(live, name, _MISSING)
             made_one = put_back(one, getattr(recorded, name, _MISSING))
             if made_one is not one:
-                _set(live, name, made_one)
+                _set_attribute(live, name, made_one)
     else:
         return recorded
     return live
@@ -275,10 +275,10 @@ def _items(live: Any, recorded: Any) -> list[Any]:
     return [put_back(was, one) for was, one in pairs if one is not _MISSING]
 
 
-def _is(one: Any, other: Any) -> bool:
+def _is_same(one: Any, other: Any) -> bool:
     return one is other
 
 
-def _set(value: Any, name: str, made: Any) -> None:
+def _set_attribute(value: Any, name: str, made: Any) -> None:
     with contextlib.suppress(AttributeError, TypeError):  # it is frozen, so nobody has set it
         setattr(value, name, made)

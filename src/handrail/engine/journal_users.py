@@ -36,19 +36,19 @@ class JournalUsers:
     @contextlib.contextmanager
     def using(self) -> Generator[None]:
         """Keep the journal open for as long as this lasts."""
-        self.come()
+        self.register()
         try:
             yield
         finally:
-            self.go()
+            self.release()
 
-    def come(self) -> None:
+    def register(self) -> None:
         """Count one more."""
         with self._lock:
             self._count += 1
 
-    def go(self) -> None:
-        """Count one less; the last one closes the journal, before another can come."""
+    def release(self) -> None:
+        """Count one less; the last one closes the journal, before another registers."""
         with self._lock:
             self._count -= 1
             journal = self._journal()

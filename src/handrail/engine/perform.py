@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, assert_never
 import attrs
 import msgspec
 
-from handrail.core.attempt_ends import failed, succeeded
+from handrail.core.attempt_ends import failure_event, success_event
 from handrail.core.commands import BrokenOff, LaunchFailed, Perform, Queue
 from handrail.engine.calls import Abandoned, ActionRaised, call
 from handrail.engine.current import Contexts, Current, built_context, idempotency_key
@@ -125,22 +125,22 @@ class Performer:
         began, since = self.clock.now(), self._elapsed()
         try:
             if self.crossing is not None:
-                command = await self._crossed(command, self.crossing)
+                command = await self._as_portable(command, self.crossing)
             if self.around:
-                output, usage = await self._surrounded(command, current, claims_of)
+                output, usage = await self._run_in_contexts(command, current, claims_of)
             else:
                 output, usage = await self._output(command, current, claims_of)
         except (KeyboardInterrupt, SystemExit, Abandoned, anyio.get_cancelled_exc_class()):
             raise
         except BaseException as error:  # noqa: BLE001  # whatever an action raises fails its step
             return self._failed(command, error, self._elapsed() - since)
-        return succeeded(command, output, usage, began + self._elapsed() - since)
+        return success_event(command, output, usage, began + self._elapsed() - since)
 
     def _elapsed(self) -> float:
         """The clock's time, as far as that is never set."""
         return float(getattr(self.clock, "elapsed", self.clock.now)())
 
-    async def _crossed(self, command: Perform, crossing: Crossing) -> Perform:
+    async def _as_portable(self, command: Perform, crossing: Crossing) -> Perform:
         """The attempt as another process would have it: all of it that is no data, by its name.
 
         Raises:
@@ -171,7 +171,7 @@ class Performer:
             return ended
         return LaunchFailed(command.path, fault, ended, max(0.0, took_s), self.clock.now())
 
-    async def _surrounded(
+    async def _run_in_contexts(
         self, command: Perform, current: Current, claims_of: ClaimsOf | None
     ) -> tuple[Any, Usage | None]:
         """The output, with the executor's context managers round the attempt."""
@@ -273,7 +273,7 @@ class Performer:
             on_output=self._listener(command),
         )
         if verb.check and done.exit_code != 0:
-            raise CommandFailed(_shown(verb.argv), done.exit_code, done.stdout, done.stderr)
+            raise CommandFailed(_format_argv(verb.argv), done.exit_code, done.stdout, done.stderr)
         if verb.parse is None:
             return CommandResult(done.exit_code, done.stdout, done.stderr)
         try:
@@ -291,10 +291,10 @@ class Performer:
     def _listener(self, command: Perform) -> Callable[[Any, str], None]:
         tell, path = self.tell, command.path
 
-        def heard(stream: Any, text: str) -> None:
+        def on_output(stream: Any, text: str) -> None:
             tell(StepOutput(path, stream, text))
 
-        return heard
+        return on_output
 
     # -- agents ---------------------------------------------------------------------------------
 
@@ -303,7 +303,7 @@ class Performer:
         verb = command.step.verb
         if not isinstance(verb, AgentCall) or self.folder_of_agent is None:
             return None
-        agent = self.agents.instead_of(verb.agent)
+        agent = self.agents.replacement_for(verb.agent)
         return self.folder_of_agent(agent, verb.settings, self.defaults(), command.launch)
 
     async def _agent(
@@ -316,11 +316,11 @@ class Performer:
     ) -> AgentResult[Any]:
         assert command.view is not None
         workflow = self.contexts.of(command.view)
-        chosen = self.agents.instead_of(agent)
-        heard = _Heard(command.launch, self._elapsed())
+        chosen = self.agents.replacement_for(agent)
+        report = _LaunchReport(command.launch, self._elapsed())
 
-        def hears(notice: Notice) -> None:
-            heard.take(notice)
+        def on_notice(notice: Notice) -> None:
+            report.take(notice)
             self.tell(notice)
 
         request = AgentRequest(
@@ -331,7 +331,7 @@ class Performer:
             workflow,
             idempotency_key(self.contexts.run_id, command.path),
             current.interrupted,
-            hears,
+            on_notice,
             self.clock.sleep,
             self._launch(command.launch),
             self._with_total(verb.settings),
@@ -349,7 +349,7 @@ class Performer:
         except AgentError:
             raise
         except BaseException:
-            self.broken_off[command.path] = heard.broken_off(self._elapsed())
+            self.broken_off[command.path] = report.broken_off(self._elapsed())
             raise
         if not isinstance(result, AgentResult):
             raise WrongUse(
@@ -432,7 +432,7 @@ class Performer:
         return stage_result(name, value)
 
 
-class _Heard:
+class _LaunchReport:
     """What an agent tells of itself in one launch. Mutable."""
 
     def __init__(self, launch: Launch, since: float) -> None:
@@ -486,7 +486,7 @@ def _parsed(text: str, type_: Any) -> Any:
         raise DoesNotFit(said) from None
 
 
-def _shown(argv: str | tuple[str, ...]) -> str:
+def _format_argv(argv: str | tuple[str, ...]) -> str:
     if isinstance(argv, str):
         return repr(argv)
     import shlex
@@ -509,9 +509,9 @@ class _NotParsed(Exception):
 def attempt_failed(
     command: Perform, error: BaseException, spent: Usage | None = None
 ) -> AttemptFailed:
-    """The event of an attempt that raised, here where the exception is alive; see ``failed``."""
+    """The event of an attempt that raised, while the exception is alive; see ``failure_event``."""
     if isinstance(error, ActionRaised):
-        return failed(command, error.error, spent)
+        return failure_event(command, error.error, spent)
     if isinstance(error, _NotParsed):
-        return failed(command, error.error, spent, error.result)
-    return failed(command, error, spent)
+        return failure_event(command, error.error, spent, error.result)
+    return failure_event(command, error, spent)

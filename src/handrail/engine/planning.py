@@ -136,7 +136,7 @@ def _visited(machine: Machine) -> Iterator[PlannedStep]:
                 path, "will run", result.step_type, result.status, interrupted=interrupted
             )
         elif isinstance(node, StepNode) and _ended(machine, path):
-            yield _kept(machine, path)  # what it can undo is being asked for
+            yield _recorded_step(machine, path)  # what it can undo is being asked for
         elif isinstance(node, StepNode):
             interrupted = _was_interrupted(machine, path)
             yield PlannedStep(path, "will run", node.step.verb.kind, interrupted=interrupted)
@@ -165,10 +165,10 @@ def _left(machine: Machine, *, over: bool) -> Iterator[PlannedStep]:
     recorded = machine.run.recorded
     for path in recorded.ended_paths():
         if path not in machine.run.results:
-            yield _kept(machine, path, "orphaned" if over else "recorded", reached=over)
+            yield _recorded_step(machine, path, "orphaned" if over else "recorded", reached=over)
 
 
-def _kept(
+def _recorded_step(
     machine: Machine, path: str, state: PlanState = "recorded", *, reached: bool = True
 ) -> PlannedStep:
     end = machine.run.recorded.at(path).end

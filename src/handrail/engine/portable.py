@@ -20,7 +20,7 @@ import msgspec
 from handrail.codec.codec import Codec
 from handrail.codec.portable import PortableCodec
 from handrail.core import commands as cmd
-from handrail.core.attempt_ends import bound
+from handrail.core.attempt_ends import time_bound
 from handrail.core.conductor import ONE_MACHINE
 from handrail.core.visible import VisibleResults
 from handrail.engine.stage_calls import takes_one
@@ -69,7 +69,7 @@ class Crossing:
         parts: Parts = {"path": path, "step": step.name, "attempt": command.attempt}
         if command.wanted is not None and command.wanted.names:
             raise NotPortable(path, "claim", ONE_MACHINE)
-        left_s, _ = bound(command, now)
+        left_s, _ = time_bound(command, now)
         if left_s < math.inf:
             parts["left_s"] = max(0.0, left_s)
         if command.interrupted:

@@ -45,7 +45,7 @@ class _Unknown(Exception):
     """An expression of which the value is not known before the run."""
 
 
-def valued(node: ast.expr, function: FunctionType) -> Any:
+def evaluate_expression(node: ast.expr, function: FunctionType) -> Any:
     """The value of an expression in a function, or ``UNKNOWN``."""
     try:
         return _value(node, function)
@@ -66,7 +66,7 @@ def _value(node: ast.expr | None, function: FunctionType) -> Any:
         case ast.Dict(keys=keys, values=values):
             pairs = zip(keys, values, strict=True)
             return {_value(key, function): _value(value, function) for key, value in pairs}
-        case ast.Name(id=name) if (found := named(function, name)) is not UNKNOWN:
+        case ast.Name(id=name) if (found := look_up_name(function, name)) is not UNKNOWN:
             return found
         case ast.Attribute(value=base, attr=name):
             module = _value(base, function)
@@ -82,7 +82,7 @@ def _value(node: ast.expr | None, function: FunctionType) -> Any:
     raise _Unknown
 
 
-def named(function: FunctionType, name: str) -> Any:
+def look_up_name(function: FunctionType, name: str) -> Any:
     """What a name of a function's surroundings stands for; ``UNKNOWN`` if nothing (yet)."""
     free = function.__code__.co_freevars
     if name not in free:
@@ -127,14 +127,14 @@ def _refuse(
     function: FunctionType, link: Link, parts: Parts, check: AgentCheck, *, certain: bool
 ) -> None:
     """Do nothing, or raise what the step would be refused for."""
-    found = _told(function, link)
+    found = _resolve_link(function, link)
     if found is None:
         return
     agent, settings = found
     chosen = parts.agents.get(agent.name, agent)
     if certain:
         check(chosen, settings, parts.agent_defaults)
-    elif _all_said(link):
+    elif _names_all_options(link):
         check(chosen, settings, None)
 
 
@@ -148,7 +148,9 @@ def _reached(
     for link in _links_of(function):
         inside = certain and link.certain
         if link.child:
-            yield from _reached(function_of(valued(link.given, function)), seen, certain=inside)
+            yield from _reached(
+                function_of(evaluate_expression(link.given, function)), seen, certain=inside
+            )
         else:
             yield function, link, inside
 
@@ -180,7 +182,7 @@ def _names_of(function: FunctionType) -> Iterator[set[str]]:
         names = set(_names_in(one.__code__))
         yield names
         for name in names:
-            value = named(one, name)
+            value = look_up_name(one, name)
             helper = type(value) is FunctionType and value.__globals__ is one.__globals__
             follow = value if helper else function_of(value)
             if follow is not None:
@@ -228,10 +230,10 @@ def _read(function: FunctionType) -> tuple[Link, ...]:
         return ()
 
 
-def _told(function: FunctionType, link: Link) -> tuple[Any, AgentSettings] | None:
+def _resolve_link(function: FunctionType, link: Link) -> tuple[Any, AgentSettings] | None:
     """The agent of a step and what it is told there; None if that is not known, or not sound."""
-    agent = valued(link.given, function)
-    said = {name: valued(node, function) for name, node in link.settings.items()}
+    agent = evaluate_expression(link.given, function)
+    said = {name: evaluate_expression(node, function) for name, node in link.settings.items()}
     match agent, said.get("backend"), said.get("model"), said.get("options", NO_OPTIONS):
         case object(name=str()), backend, str() | None as model, AgentOptions() as options:
             pass
@@ -244,7 +246,7 @@ def _told(function: FunctionType, link: Link) -> tuple[Any, AgentSettings] | Non
     return agent, AgentSettings(backend, options)
 
 
-def _all_said(link: Link) -> bool:
+def _names_all_options(link: Link) -> bool:
     """True if the step itself names its backend, and says the rest, in literals.
 
     Then it cannot work in any run, so no condition can be what makes it right.
@@ -273,7 +275,7 @@ def _unportable(function: Any, seen: set[CodeType]) -> Iterator[tuple[FunctionTy
     names = CodeNames(function.__module__)
     for given in _given_in(function):
         if given.child:
-            yield from _unportable(function_of(valued(given.given, function)), seen)
+            yield from _unportable(function_of(evaluate_expression(given.given, function)), seen)
             continue
         why = _why_not(given, function, names)
         if why:
@@ -296,7 +298,7 @@ def _why_not(given: Given, function: FunctionType, names: CodeNames) -> str:
         return "a lambda has no name by which another process finds it"
     if given.local:
         return "it is a function of the workflow's own body, which no other process finds by name"
-    value = valued(given.given, function)
+    value = evaluate_expression(given.given, function)
     if value is UNKNOWN or not isinstance(value, FunctionType) or names.name_of(value) is not None:
         return ""
     return f"no module holds {value.__qualname__} under its name"

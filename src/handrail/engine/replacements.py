@@ -16,14 +16,14 @@ class Replacements:
         self._used: set[str] = set()
         self._launched: set[str] = set()
 
-    def instead_of(self, agent: Any) -> Any:
+    def replacement_for(self, agent: Any) -> Any:
         """The agent to launch: the one that is to replace this one, else itself."""
         name: str = agent.name
         replaced = name in self._agents
         (self._used if replaced else self._launched).add(name)
         return self._agents[name] if replaced else agent
 
-    def mistaken(self) -> str:
+    def warning_text(self) -> str:
         """What may be wrong with the names, or nothing.
 
         A name that no step used is nothing to speak of while all that was launched was replaced:
@@ -45,8 +45,8 @@ class Replacements:
             f"Launched as they are: {', '.join(map(repr, launched))}."
         )
 
-    def tell(self, run_id: str) -> None:
+    def warn_of_unused(self, run_id: str) -> None:
         """Log what may be wrong with the names, if anything."""
-        notice = self.mistaken()
+        notice = self.warning_text()
         if notice:
             warn("agents not replaced", run_id=run_id, notice=notice)

@@ -20,7 +20,7 @@ from handrail.model.events import Event
 from handrail.model.results import WorkflowResult
 from handrail.model.shapes import WorkflowLike
 from handrail.ports.journal import read_after
-from handrail.record.inbox import with_letters
+from handrail.record.inbox import with_messages
 from handrail.record.reading import ended, history_of, recorded_result, workflow_for
 from handrail.system.running_loop import AsyncioLoop, running_loop
 
@@ -189,10 +189,10 @@ class ServingEngine(SteeredEngine):
         Raises:
             RunNotFound: there is no such run.
         """
-        from handrail.record.standing import info_of, standing_of
+        from handrail.record.standing import info_of, run_state_of
 
         with self._users.using():
-            return standing_of(
+            return run_state_of(
                 self._journal, info_of(self._journal, run_id), self._parts.clock.now()
             )
 
@@ -269,17 +269,17 @@ class ServingEngine(SteeredEngine):
             began = time.monotonic()
             with contextlib.suppress(HandrailError):  # a journal that is busy: look again
                 infos = [
-                    with_letters(journal, info)
+                    with_messages(journal, info)
                     for info in journal.runs()
                     if info.workflow_name in known and info.run_id not in at_work
                 ]
                 now = self._parts.clock.now()
-                for info in due.among(infos, now):
+                for info in due.select_due(infos, now):
                     if max_runs is not None and len(at_work) >= max_runs:
                         break
                     if info.run_id in self._users.drivers:
                         continue
-                    due.begun(info, now)
+                    due.note_begun(info, now)
                     at_work.add(info.run_id)
                     block.start(functools.partial(self._drive_due, info.run_id, at_work))
             await anyio.sleep(max(EVERY_S, _SPARE * (time.monotonic() - began)))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from handrail.core import commands as cmd
 from handrail.core.admission import Admission
-from handrail.core.attempt_ends import failed
+from handrail.core.attempt_ends import failure_event
 from handrail.core.line import Line
 from handrail.errors import DefinitionError, WrongUse
 from handrail.model.policy import Limits
@@ -62,7 +62,7 @@ class SharedLine(Line):
             self._shared.request(self._seat, path, command.step.modifiers.uses)
         except DefinitionError as error:
             self.leave(path)
-            self._loop.record(failed(command, error))
+            self._loop.record(failure_event(command, error))
 
     def _granted_by_all(self, path: str) -> None:
         """Begin what is still there, in the turn of the run's own loop."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from handrail.core.steering import check_path, check_steering, guidance
+from handrail.core.steering import check_path, check_steering, guidance_event
 from handrail.core.work_edits import check_edit, edit_of
 from handrail.engine.executor import Engine
 from handrail.engine.outside import sync_twin
@@ -102,7 +102,7 @@ class Steering:
                 the run has ended, there is no such step, it has ended, or it launches no agent.
                 WorkflowNotFound: with a path, as ``complete``.
         """
-        event = guidance(run_id, text, path, by)
+        event = guidance_event(run_id, text, path, by)
         if event.path:
             await self._steer_step(run_id, event)
         else:
@@ -159,9 +159,9 @@ class SteeredEngine(Steering, Engine):
             history = history_of(self._journal, run_id, self._secrets())
             last = ended(history)
             if last is not None and last.status == "succeeded":
-                raise CannotSteer(run_id, *over(last))
+                raise CannotSteer(run_id, *ended_run_hint(last))
             definition = workflow_for(history, None, self._parts.workflows)
-            run = await self._gone_through(history, definition, self._parts.clock.now())
+            run = await self._retrace(history, definition, self._parts.clock.now())
             self._post(run_id, check_edit(run, event, driven=False))
 
     async def _steer(self, run_id: str, event: ev.RunSteered) -> None:
@@ -172,7 +172,7 @@ class SteeredEngine(Steering, Engine):
         with self._users.using():
             last = ended(history_of(self._journal, run_id, self._secrets()))
             if last is not None:
-                raise CannotSteer(run_id, *over(last))
+                raise CannotSteer(run_id, *ended_run_hint(last))
             self._post(run_id, event)
 
     async def _steer_step(self, run_id: str, event: ev.RunSteered) -> None:
@@ -189,9 +189,9 @@ class SteeredEngine(Steering, Engine):
             last = ended(history)
             needs_work = event.action in {"retry", "guide"}
             if last is not None and (last.status != "failed" or needs_work):
-                raise CannotSteer(run_id, *over(last))
+                raise CannotSteer(run_id, *ended_run_hint(last))
             definition = workflow_for(history, None, self._parts.workflows)
-            run = await self._gone_through(history, definition, self._parts.clock.now())
+            run = await self._retrace(history, definition, self._parts.clock.now())
             if event.path not in run.nodes and event.path not in run.results:
                 refuse_unknown(run_id, definition, event.path)
             self._post(run_id, check_steering(run, event))
@@ -199,8 +199,8 @@ class SteeredEngine(Steering, Engine):
     edit_work_sync = sync_twin(edit_work)
 
 
-def over(last: ev.WorkflowCompleted) -> tuple[str, str]:
-    """Why a run that has ended takes nothing, and what can be done."""
+def ended_run_hint(last: ev.WorkflowCompleted) -> tuple[str, str]:
+    """The reason why a run that has ended takes nothing, and what can be done."""
     if last.status == "succeeded":
         return "it has succeeded, nothing of it is at work", "fork() tries something else from it."
     what = "was cancelled" if last.status == "cancelled" else "has failed"

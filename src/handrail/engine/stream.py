@@ -11,7 +11,7 @@ import anyio
 import anyio.abc
 import anyio.lowlevel
 
-from handrail.core.steering import check_path, guidance
+from handrail.core.steering import check_path, guidance_event
 from handrail.core.work_edits import edit_of
 from handrail.engine.attempt_tasks import interruption
 from handrail.engine.driver import Driver
@@ -125,7 +125,7 @@ class Run(Generic[R_co]):
 
     def guide(self, text: str, *, path: str | None = None, by: str | None = None) -> None:
         """Say something to the agents at work, or that at ``path``; see ``Executor.guide``."""
-        self._steer(guidance(self.run_id, text, path, by))
+        self._steer(guidance_event(self.run_id, text, path, by))
 
     def edit_work(
         self,

@@ -26,7 +26,7 @@ else:
         """
         assert slots
 
-        def made(cls: type) -> type:
+        def decorate(cls: type) -> type:
             above = [one.__dataclass_params__ for one in cls.__mro__[1:] if _is_one(one)]
             were = [params.frozen for params in above]
             for params in above:
@@ -50,7 +50,7 @@ else:
                 cls.__init__ = _Init(frozen=frozen)
             return cls
 
-        return made
+        return decorate
 
 
 def _is_one(cls: type) -> bool:

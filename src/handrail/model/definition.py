@@ -63,7 +63,7 @@ class WorkflowDefinition:
             self._refuse_unknown(kwargs)
             bound = self.signature.bind(*args, **kwargs)
         except TypeError as error:
-            raise TypeError(f"workflow {self.name!r}{self._shown()}: {error}") from None
+            raise TypeError(f"workflow {self.name!r}{self._display_signature()}: {error}") from None
         bound.apply_defaults()
         return dict(bound.arguments)
 
@@ -83,7 +83,7 @@ class WorkflowDefinition:
                     meant = f". That is an option of the run: executor.options({name}=...).run(...)"
                 raise TypeError(f"got an unexpected keyword argument {name!r}{meant}")
 
-    def _shown(self) -> inspect.Signature:
+    def _display_signature(self) -> inspect.Signature:
         """The signature for people: types without their modules, and not what is returned."""
         shown = [
             self.signature.parameters[one.name].replace(

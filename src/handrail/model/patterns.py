@@ -94,8 +94,8 @@ def escaped(text: str) -> str:
     return re.sub(r"([\\*?\[]|^!)", r"\\\1", text)
 
 
-def shown(pattern: str) -> str:
-    """The pattern for people: one that ``literal`` made is the path."""
+def display_pattern(pattern: str) -> str:
+    """The pattern as people read it: one that ``literal`` made is the path."""
     path = _only_path(pattern) if "[" in pattern else None
     return pattern if path is None else path
 
@@ -177,22 +177,22 @@ def _class(inside: str) -> str:
 @lru_cache(maxsize=4096)
 def overlap(one: tuple[str, ...], other: tuple[str, ...], *, folds: bool = False) -> bool:
     """False only if no path is covered by both lists; see the module's text."""
-    for mine, against_me in _wanted(one):
+    for mine, against_me in _inclusions(one):
         path = _only_path(mine)
         if path is not None:
             if covers(other, path, folds=folds) and not _any_covers(against_me, path, folds=folds):
                 return True
             continue
-        for theirs, against_them in _wanted(other):
-            if _apart(mine, theirs, folds=folds):
+        for theirs, against_them in _inclusions(other):
+            if _prefixes_differ(mine, theirs, folds=folds):
                 continue
             against = (*against_me, *against_them)
-            if _walk((mine, theirs), against, folds=folds):
+            if _paths_overlap((mine, theirs), against, folds=folds):
                 return True
     return False
 
 
-def _wanted(patterns: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _inclusions(patterns: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Each pattern that is none with ``!``, and those with one behind it."""
     for at, pattern in enumerate(patterns):
         if not pattern.startswith("!"):
@@ -222,16 +222,16 @@ def _only_sign(token: str) -> str | None:
     return token[-1] if len(token.removeprefix("\\")) == 1 else None
 
 
-def _apart(one: str, other: str, *, folds: bool) -> bool:
+def _prefixes_differ(one: str, other: str, *, folds: bool) -> bool:
     """True if what both begin with differs: nothing more need be looked at."""
-    first, second = _begins(one), _begins(other)
+    first, second = _common_prefix(one), _common_prefix(other)
     if folds:
         first, second = first.lower(), second.lower()
     return not (first.startswith(second) or second.startswith(first))
 
 
 @lru_cache(maxsize=4096)
-def _begins(pattern: str) -> str:
+def _common_prefix(pattern: str) -> str:
     """The text that every path begins with which the pattern covers."""
     parts, _, _ = _split(pattern)
     text = ""
@@ -307,7 +307,7 @@ def _automaton(pattern: str) -> _Automaton:
 _Place = tuple[frozenset[int], ...]
 
 
-def _walk(both: tuple[str, str], against: tuple[str, ...], *, folds: bool) -> bool:
+def _paths_overlap(both: tuple[str, str], against: tuple[str, ...], *, folds: bool) -> bool:
     """True if a path is covered by both, and by none of the others; or if that takes too long."""
     machines = [_automaton(pattern) for pattern in (*both, *against)]
     signs = _signs(machines, folds=folds)
@@ -357,12 +357,12 @@ def _moved(machine: _Automaton, states: frozenset[int], sign: str, folds: bool) 
         target
         for one in states
         for expression, target in machine.moves[one]
-        if _is(expression, sign, folds)
+        if _matches_sign(expression, sign, folds)
     )
 
 
 @lru_cache(maxsize=1 << 16)
-def _is(expression: str, sign: str, folds: bool) -> bool:  # noqa: FBT001  # a part of the key
+def _matches_sign(expression: str, sign: str, folds: bool) -> bool:  # noqa: FBT001  # a part of the key
     flags = re.DOTALL | (re.IGNORECASE if folds else 0)
     return re.fullmatch(expression, sign, flags) is not None
 

@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
-from handrail.model.patterns import covers, overlap, shown
+from handrail.model.patterns import covers, display_pattern, overlap
 
 ClaimantKind: TypeAlias = Literal["step", "person", "command", "session"]
 _ATTEMPT = re.compile(r"~\d+(?=/|\Z)")
@@ -78,7 +78,7 @@ class Resource:
         return self.tree == tree and covers(self.patterns, path, folds=self.folds)
 
     def __str__(self) -> str:
-        return self.name or ", ".join(map(shown, self.patterns)) or "nothing"
+        return self.name or ", ".join(map(display_pattern, self.patterns)) or "nothing"
 
 
 def text_of(resources: Sequence[Resource]) -> str:

@@ -14,7 +14,7 @@ from handrail.steps.verbs import AgentCall, Question, Step
 from handrail.typed.jsonsafe import short_repr
 
 
-def accepted(gate: OpenGate, answer: Any) -> Any:
+def accept_answer(gate: OpenGate, answer: Any) -> Any:
     """The answer as the step will give it: one of the choices, or converted to the type, or the
     default, which may be of another type.
 
@@ -62,8 +62,10 @@ def given_output(path: str, step: Step[Any], value: Any) -> Any:
         if isinstance(verb, Question) and verb.choices:
             return choice_of(path, verb.choices, value)
         if isinstance(verb, AgentCall) and not verb.answers and not isinstance(value, AgentResult):
-            return AgentResult(_given(path, value, getattr(verb.agent, "output", None) or str))
-        return _given(path, value, declared_output(step))
+            return AgentResult(
+                _convert_answer(path, value, getattr(verb.agent, "output", None) or str)
+            )
+        return _convert_answer(path, value, declared_output(step))
 
 
 @contextlib.contextmanager
@@ -75,14 +77,14 @@ def _given_as(what: str) -> Generator[None]:
         raise InvalidInput(error.parameter, error.got, error.expected, what) from None
 
 
-def _given(name: str, value: Any, declared: Any) -> Any:
+def _convert_answer(name: str, value: Any, declared: Any) -> Any:
     from handrail.typed.convert import convert, from_text
 
     is_text = isinstance(value, str) and declared not in {str, Any}
     return (from_text if is_text else convert)(value, declared, name=name)
 
 
-def by_policy(policy: str, gate: OpenGate) -> Any:
+def policy_answer(policy: str, gate: OpenGate) -> Any:
     """What a fixed policy answers.
 
     ``approve``: the first choice; without choices True, or where that is no answer the default,
@@ -97,7 +99,7 @@ def by_policy(policy: str, gate: OpenGate) -> Any:
             return gate.choices[0]
         for answer in (True, gate.default) if gate.has_default else (True, "yes"):
             with contextlib.suppress(InvalidAnswer):
-                return accepted(gate, answer)
+                return accept_answer(gate, answer)
         return True
     if policy == "default" and gate.has_default:
         return gate.default

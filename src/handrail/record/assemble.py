@@ -31,16 +31,16 @@ def copier(cls: type[T], **fixed: Any) -> Callable[[T], T]:
     """
     values = {field.name: f"old.{field.name}" for field in fields(cast("Any", cls))}
     values.update((name, repr(value)) for name, value in fixed.items())
-    return cast("Callable[[T], T]", _made("old", values, cast("Any", cls)))
+    return cast("Callable[[T], T]", _make_constructor("old", values, cast("Any", cls)))
 
 
 @cache  # on first use: it costs about as much as the class itself did
 def _assembler(cls: Any) -> Callable[..., Any]:
     names = [field.name for field in fields(cls)]
-    return _made(", ".join(names), {name: name for name in names}, cls)
+    return _make_constructor(", ".join(names), {name: name for name in names}, cls)
 
 
-def _made(parameters: str, values: Mapping[str, str], cls: Any) -> Callable[..., Any]:
+def _make_constructor(parameters: str, values: Mapping[str, str], cls: Any) -> Callable[..., Any]:
     """A function of these parameters that makes an instance with these expressions as values."""
     body: dict[str, Any] = {
         "__slots__": cls.__dict__["__slots__"],

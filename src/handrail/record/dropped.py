@@ -321,7 +321,8 @@ def cancelled_half_way(history: Sequence[ev.Event]) -> tuple[str, ...]:
 def _outside(
     paths: Mapping[str, int], outcomes: Mapping[str, int], index: HistoryIndex
 ) -> set[str]:
-    """Those that did not happen inside something settled: the loser of a race that was won did.
+    """Those that did not happen inside something that had an outcome, as the loser of a race that
+    was won did.
 
     What is undone because the run failed is undone after all that it stands in has ended.
     """

@@ -26,7 +26,7 @@ _FOR_LATER = frozenset({"pause", "stop", "guide"})
 
 
 @attrs.frozen
-class _Seen:
+class _SuspendedRecord:
     """What a suspended run's record says, as long as it has so many events."""
 
     events: int
@@ -36,7 +36,7 @@ class _Seen:
 
 
 @attrs.frozen
-class _Begun:
+class _BegunDrive:
     """A drive that was begun: when, and how much was recorded and posted then."""
 
     at: float
@@ -59,14 +59,14 @@ class Due:
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self._seen: dict[str, _Seen] = {}
-        self._begun: dict[str, _Begun] = {}
+        self._seen: dict[str, _SuspendedRecord] = {}
+        self._begun: dict[str, _BegunDrive] = {}
 
-    def among(self, infos: Iterable[RunInfo], now: float) -> list[RunInfo]:
-        """Those of the runs that can go on."""
+    def select_due(self, infos: Iterable[RunInfo], now: float) -> list[RunInfo]:
+        """The runs that can go on, of these."""
         return [info for info in infos if self._is_due(info, now)]
 
-    def begun(self, info: RunInfo, now: float) -> None:
+    def note_begun(self, info: RunInfo, now: float) -> None:
         """Note that a drive of this run is begun: what it was begun for is no reason again."""
         letters = self._journal.letters(info.run_id, 0)
         number = max((one.number for one in letters), default=0)
@@ -76,7 +76,7 @@ class Due:
             in_vain = last.in_vain + 1
         elif last is not None and info.status is None and now < last.at + AT_MOST_S:
             died = last.died + 1
-        self._begun[info.run_id] = _Begun(now, info.events, number, in_vain, died)
+        self._begun[info.run_id] = _BegunDrive(now, info.events, number, in_vain, died)
 
     def _is_due(self, info: RunInfo, now: float) -> bool:
         if info.holder is not None or info.damaged or info.status in _OVER:
@@ -102,11 +102,11 @@ class Due:
             return now >= info.updated_at + PERSON_S
         return seen.broke_off
 
-    def _look(self, info: RunInfo) -> _Seen:
+    def _look(self, info: RunInfo) -> _SuspendedRecord:
         seen = self._seen.get(info.run_id)
         if seen is None or seen.events != info.events:
             history = self._journal.events(info.run_id)
-            seen = _Seen(info.events, _broke_off(history), last_message(history))
+            seen = _SuspendedRecord(info.events, _broke_off(history), last_message(history))
             self._seen[info.run_id] = seen
         return seen
 

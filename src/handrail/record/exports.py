@@ -51,8 +51,8 @@ class Exported(NamedTuple):
     lines: list[Line]
 
 
-def written(run_id: str, workflow: str, lines: Iterable[Line]) -> Iterator[bytes]:
-    """The file, line by line."""
+def export_lines(run_id: str, workflow: str, lines: Iterable[Line]) -> Iterator[bytes]:
+    """The lines of the file of an exported run."""
     crc, whole, count = 0, hashlib.sha256(), 0
     for fields in _objects(run_id, workflow, lines):
         if fields is None:
@@ -117,7 +117,7 @@ class _Fields(msgspec.Struct):
 _decoder = msgspec.json.Decoder(_Fields)
 
 
-def read(file: str, lines: Sequence[bytes]) -> Exported:
+def read_export(file: str, lines: Sequence[bytes]) -> Exported:
     """What a file says, all of whose lines are as they were written.
 
     Raises:

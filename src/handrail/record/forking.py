@@ -18,8 +18,8 @@ from handrail.model.paths import is_budget_gate
 from handrail.model.results import StepResult
 from handrail.record.assemble import copier
 from handrail.record.dropped import begun
-from handrail.record.inbox import WITH_LETTER, elsewhere
-from handrail.record.reading import dropped, ended, near
+from handrail.record.inbox import WITH_LETTER, without_message_number
+from handrail.record.reading import closest_paths, dropped, ended
 from handrail.record.run_record import FORKED, Recorded
 from handrail.steps.verbs import LEAF_KINDS
 
@@ -60,7 +60,7 @@ def _began(history: Sequence[ev.Event], path: str) -> int:
             found = None
     if found is None:
         known = begun(history)
-        raise NotRecorded(history[0].run_id, path, near(path, known))
+        raise NotRecorded(history[0].run_id, path, closest_paths(path, known))
     return found
 
 
@@ -149,7 +149,7 @@ def _without(
             yield event
 
 
-def forked(  # noqa: PLR0917  # what one fork is told
+def fork_events(  # noqa: PLR0917  # what one fork is told
     kept: Sequence[ev.Event],
     fork_id: str,
     at: str | None,
@@ -209,7 +209,7 @@ def _names_a_number(event: Any) -> bool:
 
 def _copied(event: ev.Event, fork_id: str, seq: int, signals: Mapping[int, int]) -> ev.Event:
     kind: Any = type(event)
-    made: Any = elsewhere(_copier(kind)(event))
+    made: Any = without_message_number(_copier(kind)(event))
     if kind in _TAKERS and made.took:
         made = replace(made, took=signals.get(made.took, 0))
     return cast("ev.Event", ev.stamp(made, fork_id, seq, event.at))

@@ -11,8 +11,8 @@ from handrail.model.paths import is_within
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What a person said to an agent, who it was, when it was given, and with which launch."""
+class GivenGuidance:
+    """Guidance that an agent was given: its text, its author, when, and with which launch."""
 
     text: str
     by: str
@@ -20,15 +20,15 @@ class Told:
     launch: int
 
 
-def told_by(event: AgentGuided) -> list[Told]:
-    """What a launch gave to its agent."""
+def given_guidance(event: AgentGuided) -> list[GivenGuidance]:
+    """The guidance that a launch gave to its agent."""
     said = zip(event.next.guidance[-len(event.said_by) :], event.said_by, strict=False)
-    return [Told(text, by, event.at, event.next.number) for text, by in said]
+    return [GivenGuidance(text, by, event.at, event.next.number) for text, by in said]
 
 
 @dataclass(slots=True)
-class Saying:
-    """Something that a person said, and has not been given to all whom it is for. Mutable.
+class PendingGuidance:
+    """Guidance that a person wrote, and that has not been given to all whom it is for. Mutable.
 
     ``number`` counts what was said in the run, from 1. ``waiting`` are the steps whose agents were
     at work then; without them it is for the next one that is launched.
@@ -54,22 +54,22 @@ class Guidance:
     for the next one that is launched. The live run and the record keep the same books.
     """
 
-    waiting: list[Saying] = field(default_factory=list[Saying])
+    waiting: list[PendingGuidance] = field(default_factory=list[PendingGuidance])
     count: int = 0
 
-    def heard(self, event: RunSteered, at_work: Iterable[str]) -> None:
+    def on_steered(self, event: RunSteered, at_work: Iterable[str]) -> None:
         """Keep what was said; of the agents ``at_work`` it is for those at and below its path."""
         self.count += 1
         chosen = {path for path in at_work if is_within(path, event.path)}
-        self.waiting.append(Saying(self.count, event, chosen))
+        self.waiting.append(PendingGuidance(self.count, event, chosen))
 
-    def for_launch(self, path: str) -> list[Saying]:
+    def for_launch(self, path: str) -> list[PendingGuidance]:
         """What the agent at this path is to be given with its next launch."""
         return [one for one in self.waiting if one.is_for(path)]
 
-    def gave(self, event: AgentGuided) -> None:
+    def on_guided(self, event: AgentGuided) -> None:
         """Take note of what a launch gave to its agent."""
-        left: list[Saying] = []
+        left: list[PendingGuidance] = []
         for one in self.waiting:
             if one.number in event.numbers:
                 one.given = True
@@ -86,5 +86,5 @@ class Guidance:
 
     def copy(self) -> Guidance:
         """The same books, for somebody else to keep."""
-        copies = [Saying(o.number, o.event, set(o.waiting), o.given) for o in self.waiting]
+        copies = [PendingGuidance(o.number, o.event, set(o.waiting), o.given) for o in self.waiting]
         return Guidance(copies, self.count)

@@ -85,17 +85,17 @@ def _was_for_a_drive_before(
     return isinstance(event, ev.CancelRequested) and over is not None
 
 
-def unread_letters(journal: Journal, history: Sequence[ev.Event]) -> Sequence[Letter]:
+def unread_messages(journal: Journal, history: Sequence[ev.Event]) -> Sequence[Letter]:
     """The messages that came since the run was last driven."""
     return journal.letters(history[0].run_id, last_message(history))
 
 
 def runs_of(journal: Journal) -> list[RunInfo]:
     """The runs of a journal, oldest first, as their messages say."""
-    return [with_letters(journal, info) for info in journal.runs()]
+    return [with_messages(journal, info) for info in journal.runs()]
 
 
-def with_letters(journal: Journal, info: RunInfo) -> RunInfo:
+def with_messages(journal: Journal, info: RunInfo) -> RunInfo:
     """The same run as its messages say: it waits no more for what was sent to it since it was
     suspended, and it waits for an unpause if it is paused, also while it is driven.
     """
@@ -137,7 +137,7 @@ def unpause_of(paused: ev.RunSteered) -> WaitsFor:
     return WaitsFor("unpause", "", paused.by or A_PERSON, A_PERSON)
 
 
-def heard_by(history: Sequence[ev.Event], text: str, by: str) -> list[str]:
+def guided_agents(history: Sequence[ev.Event], text: str, by: str) -> list[str]:
     """The agents that were given what a person said last in these words, or that are just being
     broken off for it; none if it waits for the next one.
     """
@@ -175,8 +175,8 @@ def event_of(letter: Letter) -> Message:
     return ev.stamp(made, event.run_id, 0, event.at)
 
 
-def elsewhere(event: ev.Event) -> ev.Event:
-    """The event as another run, or journal, has it: no message to this one is one to that."""
+def without_message_number(event: ev.Event) -> ev.Event:
+    """The event without the number of its message, as another run, or journal, has it."""
     return replace(event, letter=0) if isinstance(event, WITH_LETTER) and event.letter else event
 
 

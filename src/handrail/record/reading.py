@@ -130,7 +130,7 @@ def refuse_unknown(history: Sequence[ev.Event], paths: Collection[str]) -> None:
     known = begun(history) if paths else set[str]()
     for path in paths:
         if path not in known:
-            raise NotRecorded(history[0].run_id, path, near(path, known))
+            raise NotRecorded(history[0].run_id, path, closest_paths(path, known))
 
 
 def refuse_partially_compensated(recorded: Recorded, run_id: str, rerun: Sequence[str]) -> None:
@@ -148,7 +148,7 @@ def refuse_partially_compensated(recorded: Recorded, run_id: str, rerun: Sequenc
         )
 
 
-def near(path: str, known: Iterable[str]) -> tuple[str, ...]:
+def closest_paths(path: str, known: Iterable[str]) -> tuple[str, ...]:
     """The known paths that look most like this one, or are it, as people read it."""
     import difflib
 

@@ -28,7 +28,7 @@ from handrail.model.results import (
 )
 from handrail.model.work import Task
 from handrail.record.assemble import assembler
-from handrail.secrets.sealing import sealed, unsealed, variables_in
+from handrail.secrets.sealing import seal_text, unseal_text, variables_in
 
 T = TypeVar("T")
 Body: TypeAlias = dict[str, Any]
@@ -473,7 +473,7 @@ def to_record(event: Event, codec: Codec, secrets: Mapping[str, str] | None = No
     body, value, talks = layout.write(event)
     text = None
     if value is not None:
-        text, cut = sealed(_dumped(event, value, layout, codec), secrets)
+        text, cut = seal_text(_dumped(event, value, layout, codec), secrets)
         if cut:
             body["masked"] = True
     return Record(layout.kind, path, _body_text(body, codec, secrets, talks=talks), text)
@@ -557,7 +557,7 @@ def _body_text(body: Body, codec: Codec, secrets: Mapping[str, str] | None, *, t
     else:
         if ":null" in text or _TAG in text:
             text = codec.dump(_plain(body))
-    return sealed(text, secrets, record=True)[0] if talks else text
+    return seal_text(text, secrets, record=True)[0] if talks else text
 
 
 def _plain(item: Any) -> Any:
@@ -573,13 +573,13 @@ def _plain(item: Any) -> Any:
 
 
 def _tagged(text: str, codec: Codec, secrets: Mapping[str, str] | None) -> Body:
-    text = unsealed(text, secrets)
+    text = unseal_text(text, secrets)
     body: Body = codec.load_or_keep(text) if _TAG in text else _decode(text)
     return body
 
 
 def _value(text: str, layout: Layout, codec: Codec, secrets: Mapping[str, str] | None) -> Any:
-    text = unsealed(text, secrets)
+    text = unseal_text(text, secrets)
     return rebuilt(text, codec) if layout.own else codec.load_or_keep(text)
 
 

@@ -287,7 +287,7 @@ class Recorded:
     def _run_steered(self, event: ev.RunSteered) -> None:
         self.read_messages(event.letter)
         if event.action == "guide":
-            self.guidance.heard(event, self._agents & self._at_work.keys())
+            self.guidance.on_steered(event, self._agents & self._at_work.keys())
         elif event.path:  # whether a step can be skipped is not known before it begins
             if event.action != "skip" or event.path not in self.asked:
                 self.asked[event.path] = event
@@ -361,7 +361,7 @@ class Recorded:
         record.ladder = (*record.ladder, event)
         record.said = (*launch.said, *launch.guidance)
         record.session = record.spent = None
-        self.guidance.gave(event)
+        self.guidance.on_guided(event)
         self._at_work[path] = None
         self._note_launch(path, launch.number - 1)
 
@@ -586,8 +586,8 @@ class Recorded:
         """True if anything is recorded of this path."""
         return path in self._paths
 
-    def known(self, path: str) -> PathRecord | None:
-        """What is recorded of this path, if anything is."""
+    def get(self, path: str) -> PathRecord | None:
+        """The record of this path; None if nothing is recorded of it."""
         return self._paths.get(path)
 
     def at(self, path: str) -> PathRecord:

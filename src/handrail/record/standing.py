@@ -10,7 +10,7 @@ from handrail.errors import RunNotFound
 from handrail.model import events as ev
 from handrail.model.results import WaitsFor
 from handrail.ports.journal import Journal, RunInfo
-from handrail.record.inbox import unread, with_letters
+from handrail.record.inbox import unread, with_messages
 from handrail.record.view import RunView, ShownStatus, StepView, plain, state_of, view_of
 from handrail.typed.jsonsafe import json_safe
 
@@ -93,12 +93,12 @@ def info_of(journal: Journal, run_id: str) -> RunInfo:
     infos = journal.runs()
     for info in infos:
         if info.run_id == run_id:
-            return with_letters(journal, info)
+            return with_messages(journal, info)
     raise RunNotFound(run_id, [info.run_id for info in infos])
 
 
-def standing_of(journal: Journal, info: RunInfo, now: float) -> RunState:
-    """How a run stands, by its line and its record."""
+def run_state_of(journal: Journal, info: RunInfo, now: float) -> RunState:
+    """The state of a run, from its line in the journal and its record."""
     view = read_run(journal, info, now).view
     end = view.end
     return RunState(

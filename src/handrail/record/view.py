@@ -33,7 +33,7 @@ from handrail.model.results import (
     own_usage,
 )
 from handrail.ports.journal import RunInfo, wait_after
-from handrail.record.guidance import Told, told_by
+from handrail.record.guidance import GivenGuidance, given_guidance
 from handrail.record.inbox import paused_by, unpause_of
 from handrail.record.results import incident_of
 from handrail.record.run_record import Recorded
@@ -102,8 +102,8 @@ class Cause:
             found = found.inner
         return found
 
-    def brings(self, error: str) -> bool:
-        """True if this is what the error of a step around it speaks of."""
+    def is_named_in(self, error: str) -> bool:
+        """True if the error of a step around it names this failure."""
         before, found, _ = error.partition(self.error)
         return bool(found) and (
             f"{self.name!r} failed" in before or f"{self.path!r} failed" in before
@@ -111,7 +111,7 @@ class Cause:
 
     def with_inner(self, below: Iterable[Cause]) -> Cause:
         """The same with the first of the failures below that it speaks of, if it does."""
-        inner = next((one for one in below if one.brings(self.error)), None)
+        inner = next((one for one in below if one.is_named_in(self.error)), None)
         return self if inner is None else replace(self, inner=inner)
 
 
@@ -195,7 +195,7 @@ class StepView:
     spent: Spent | None = None
     handled: tuple[Failure, ...] = ()
     given_by: str | None = None
-    told: tuple[Told, ...] = ()
+    told: tuple[GivenGuidance, ...] = ()
 
     @property
     def status(self) -> StepState:
@@ -337,7 +337,7 @@ class Reading:
         self._waits: dict[str, WaitsFor] = {}
         """Of steps that wait for a time, for a claim, or for what a person must do first."""
         self._accounts: dict[str, _Account] = {}
-        self._told: dict[str, tuple[Told, ...]] = {}
+        self._told: dict[str, tuple[GivenGuidance, ...]] = {}
         """What people said to agents, by path."""
         self._failed: list[ev.LadderStep] = []
         self._followed: dict[int, float] = {}
@@ -441,7 +441,7 @@ class Reading:
         self._failed.append(event)
 
     def _guided(self, event: ev.AgentGuided) -> None:
-        self._told[event.path] = (*self._told.get(event.path, ()), *told_by(event))
+        self._told[event.path] = (*self._told.get(event.path, ()), *given_guidance(event))
 
     def _account(self, event: Any) -> None:
         account = self._accounts.get(event.path)
@@ -623,15 +623,15 @@ class _Account:
     def take(self, event: Any) -> None:
         self._TAKE[type(event)](self, event)
 
-    def _known(self, event: ev.AgentSessionStarted | ev.BudgetReserved) -> None:
+    def _launch_opened(self, event: ev.AgentSessionStarted | ev.BudgetReserved) -> None:
         self._next = event.launch
         self._used.setdefault(event.launch, None)
         self._over = False
 
-    def _settled(self, event: ev.BudgetSettled) -> None:
+    def _budget_settled(self, event: ev.BudgetSettled) -> None:
         self._used[event.launch] = event.usage or self._used.get(event.launch)
 
-    def _climbed(self, event: ev.LadderStep) -> None:
+    def _ladder_step(self, event: ev.LadderStep) -> None:
         if event.kind != "budget":  # then no launch was made
             self._ended(event.next.number - 1, event.next.spent)
         self._next = event.next.number
@@ -680,10 +680,10 @@ class _Account:
         return found
 
     _TAKE: ClassVar[dict[type, Callable[[Any, Any], None]]] = {
-        ev.AgentSessionStarted: _known,
-        ev.BudgetReserved: _known,
-        ev.BudgetSettled: _settled,
-        ev.LadderStep: _climbed,
+        ev.AgentSessionStarted: _launch_opened,
+        ev.BudgetReserved: _launch_opened,
+        ev.BudgetSettled: _budget_settled,
+        ev.LadderStep: _ladder_step,
         ev.AgentGuided: _guided,
         ev.AttemptFailed: _failed,
         ev.StepCompleted: _completed,

@@ -50,7 +50,7 @@ class WorkView:
 def works_of(recorded: Recorded) -> Iterator[WorkView]:
     """The queues that a record has, each as the last attempt of its step has it."""
     for path in recorded.tasks:
-        if recorded.known(path) is not None:
+        if recorded.get(path) is not None:
             yield _work(recorded, last_tasks(recorded, path), path)
 
 

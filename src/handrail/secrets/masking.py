@@ -26,7 +26,7 @@ from uuid import UUID
 import msgspec
 
 from handrail.secrets.needles import utf8
-from handrail.secrets.values import SHORTEST, SecretFinder, SecretValues, masked, may_hold_token
+from handrail.secrets.values import SHORTEST, SecretFinder, SecretValues, mask_text, may_hold_token
 from handrail.typed.jsonsafe import CUT, MAX_DEPTH, Json, json_safe, record_items
 
 # How much of a text that is still coming can be looked through for secrets.
@@ -56,8 +56,8 @@ def context_of(text: str) -> str:
     return text[-_CONTEXT:] if text and (text[-1].isalnum() or text[-1] in _OF_TOKENS) else ""
 
 
-def settled(text: str, finder: SecretFinder | None) -> int:
-    """Up to where the text can be masked now; the rest goes before what comes next."""
+def maskable_end(text: str, finder: SecretFinder | None) -> int:
+    """The index up to which the text can be masked now; the rest goes before what comes next."""
     end = min(_value_start(text, finder), _token_start(text))
     before = -1
     while end != before:
@@ -152,7 +152,7 @@ class Mask:
 
     def text(self, text: str) -> str:
         """The text with values as ``${THEIR_NAME}`` and tokens as their ends: ``ghp_***a1b2``."""
-        return text if len(text) < SHORTEST else masked(text, self.values)
+        return text if len(text) < SHORTEST else mask_text(text, self.values)
 
     def value(self, value: T) -> T:
         """Any value, of the same type as far as that can be."""
@@ -196,7 +196,7 @@ class Mask:
         return True
 
     def _name(self, name: str) -> str:
-        return name if len(name) < NAME_LEAST else masked(name, self._in_names)
+        return name if len(name) < NAME_LEAST else mask_text(name, self._in_names)
 
     # -- rebuilding -----------------------------------------------------------------------------
 
@@ -216,7 +216,7 @@ class Mask:
 
     def _masked_bytes(self, value: bytes | bytearray) -> bytes | bytearray:
         text = value.decode("latin-1")
-        shown = masked(text, self._latin)
+        shown = mask_text(text, self._latin)
         return value if shown == text else type(value)(shown.encode("latin-1", "replace"))
 
     def _composite(self, value: Any, above: tuple[int, ...]) -> Any:
@@ -300,7 +300,7 @@ class Mask:
         third of the last time. However a text is cut, what is shown of its parts is what is shown
         of the whole.
         """
-        end = settled(text, self.values.finder)
+        end = maskable_end(text, self.values.finder)
         shown = self.after(before, text[:end])
         return shown, text[end:], context_of(before + shown)
 

@@ -54,7 +54,7 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
 
-def sealed(
+def seal_text(
     text: str, secrets: Mapping[str, str] | None, *, record: bool = False
 ) -> tuple[str, bool]:
     """The JSON text without secrets, and whether a token in it was cut for good.
@@ -77,7 +77,7 @@ def sealed(
     return (_encode(tree[0]).decode(), seal.cut) if seal.changed else (text, False)
 
 
-def unsealed(text: str, secrets: Mapping[str, str] | None) -> str:
+def unseal_text(text: str, secrets: Mapping[str, str] | None) -> str:
     """The JSON text with its secrets again; ``${NAME}`` for a variable that is not there, which
     ``SecretValues`` remember.
     """
@@ -88,7 +88,7 @@ def unsealed(text: str, secrets: Mapping[str, str] | None) -> str:
     with_pairs: list[tuple[Any, Any]] = []
     for holder, key, reference in _references(tree):
         if "v" in reference:
-            holder[key] = "".join(_shown(part, values) for part in reference["v"])
+            holder[key] = "".join(_unsealed_part(part, values) for part in reference["v"])
         elif "base64" in reference:
             holder[key] = _base64_of(reference["base64"], values)
         else:
@@ -244,7 +244,7 @@ def _places(holder: Any) -> list[tuple[Any, Any]]:
     return list(enumerate(cast("Iterable[Any]", holder)))
 
 
-def _shown(part: Any, values: Mapping[str, str]) -> str:
+def _unsealed_part(part: Any, values: Mapping[str, str]) -> str:
     if type(part) is str:
         return part
     name = part["env"]
@@ -258,7 +258,8 @@ def _shown(part: Any, values: Mapping[str, str]) -> str:
 
 def _base64_of(parts: list[Any], values: Mapping[str, str]) -> str:
     pieces = [
-        b64decode(part) if type(part) is str else utf8(_shown(part, values)) for part in parts
+        b64decode(part) if type(part) is str else utf8(_unsealed_part(part, values))
+        for part in parts
     ]
     return b64encode(b"".join(pieces)).decode()
 

@@ -37,7 +37,7 @@ SHORTEST = 6
 _JWT_PART = "[A-Za-z0-9_-]{8,}+"
 
 
-def _as_a_word(start: str, rest: str) -> str:
+def _at_word_start(start: str, rest: str) -> str:
     """A pattern that begins a word, or follows a terminal's colour (``ESC[1;32m``).
 
     ``task-`` ends in ``sk-``, and base64 text may hold any four characters. The condition comes
@@ -60,21 +60,21 @@ _SLACK = r"[abeoprs]-(?=[A-Za-z-]{0,60}[0-9])[A-Za-z0-9-]{10,}"
 _GOOGLE = r"[A-Za-z0-9_-]{35}"
 _JWT_REST = rf"{_JWT_PART}\.{_JWT_PART}"
 _SHAPES = (
-    ("sk-", f"sk-{_SK}", _as_a_word("sk-", _SK)),
+    ("sk-", f"sk-{_SK}", _at_word_start("sk-", _SK)),
     ("gh", *[r"gh[pousr]_[A-Za-z0-9]{36,}"] * 2),
     ("github_pat_", *[r"github_pat_[A-Za-z0-9_]{22,}"] * 2),
     ("glpat-", *[r"glpat-[A-Za-z0-9_-]{20,}"] * 2),
-    ("xox", f"xox{_SLACK}", _as_a_word("xox", _SLACK)),
+    ("xox", f"xox{_SLACK}", _at_word_start("xox", _SLACK)),
     (
         "IA",
         "IA(?<=A[KS]IA)[A-Z0-9]{16}",
-        _as_a_word("A[KS]IA", "[A-Z0-9]{16}(?![A-Za-z0-9])"),
+        _at_word_start("A[KS]IA", "[A-Z0-9]{16}(?![A-Za-z0-9])"),
     ),
-    ("Iza", f"Iza(?<=AIza){_GOOGLE}", _as_a_word("AIza", _GOOGLE)),
+    ("Iza", f"Iza(?<=AIza){_GOOGLE}", _at_word_start("AIza", _GOOGLE)),
     (
         ".eyJ",
         rf"\.eyJ{_JWT_REST}",
-        _as_a_word("eyJ", rf"[A-Za-z0-9_-]{{8,2000}}+\.eyJ{_JWT_REST}"),
+        _at_word_start("eyJ", rf"[A-Za-z0-9_-]{{8,2000}}+\.eyJ{_JWT_REST}"),
     ),
 )
 _SHORTEST_TOKEN = 15
@@ -125,7 +125,7 @@ def secret_values(secrets: Secrets, environ: Mapping[str, str]) -> SecretValues:
     )
 
 
-def masked(text: str, values: Mapping[str, str]) -> str:
+def mask_text(text: str, values: Mapping[str, str]) -> str:
     """``text`` for people: values as ``${THEIR_NAME}``, tokens as their ends: ``ghp_***a1b2``.
 
     ``values`` are those of ``secret_values``; they are found as they are, and as JSON and URLs
@@ -159,12 +159,12 @@ def without_tokens(text: str) -> str:
     shown = text
     for part, _, token in _SHAPES:
         if part in shown:
-            shown = _compiled(token).sub(_cut, shown)
+            shown = _compiled(token).sub(_cut_token, shown)
     # Once more: of two without a gap, the pattern of the first took a bit of both.
     return shown if shown == text else without_tokens(shown)
 
 
-def _cut(match: re.Match[str]) -> str:
+def _cut_token(match: re.Match[str]) -> str:
     token = match[0]
     return f"{token[:4]}***{token[-4:]}"
 
@@ -236,14 +236,14 @@ def _in_ascii(text: str) -> str:
     return json.dumps(text)[1:-1]
 
 
-def _in_form(text: str) -> str:
+def _in_form_encoding(text: str) -> str:
     return _in_url(text, f"{_UNRESERVED} ").replace(" ", "+")
 
 
 _UNRESERVED = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-~"
 
 SPELLINGS: Mapping[str, Callable[[str], str]] = {
-    "form": _in_form,
+    "form": _in_form_encoding,
     "path": lambda text: _in_url(text, f"{_UNRESERVED}/"),
     "url": lambda text: _in_url(text, _UNRESERVED),
     "ascii in json": lambda text: json_inner(_in_ascii(text)),

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from handrail.secrets.values import masked, without_tokens
+from handrail.secrets.values import mask_text, without_tokens
 from handrail.steps.verbs import (
     AgentCall,
     Branching,
@@ -104,7 +104,7 @@ def item_digest(item: Any, codec: Codec, secrets: Mapping[str, str] | None = Non
 
 def short(text: str, secrets: Mapping[str, str] | None = None) -> str:
     """The text without secrets: all of it, or its beginning and a digest of the whole."""
-    text = masked(text, secrets) if secrets else without_tokens(text)
+    text = mask_text(text, secrets) if secrets else without_tokens(text)
     if len(text) <= _LONGEST:
         return text
     import hashlib  # 2 ms that most processes need not pay

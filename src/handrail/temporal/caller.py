@@ -23,7 +23,7 @@ from handrail.ports.journal import status_of, waits_of
 from handrail.ports.sink import Sink
 from handrail.record.reading import workflow_for
 from handrail.secrets.values import Secrets, SecretValues, secret_values
-from handrail.temporal.cluster import Cluster, Standing, with_blobs
+from handrail.temporal.cluster import Cluster, ExecutionInfo, with_blobs
 from handrail.temporal.connecting import connect
 from handrail.temporal.record import labels_of
 from handrail.temporal.wire import (
@@ -37,7 +37,7 @@ from handrail.temporal.wire import (
     Row,
     Start,
     event_of,
-    packed,
+    pack_rows,
     row_of,
 )
 from handrail.typed.reference import reference
@@ -122,11 +122,11 @@ class Caller:
             RunIdTaken: there is one of this id. TooLarge: its record needs a store.
         """
         known = {one.definition.name: one.definition for one in self.workflows}
-        where = where_is(known[name]) if name in known else f":{name}"
+        where = workflow_reference(known[name]) if name in known else f":{name}"
         start = self.start(where, labels=labels_of(history))
         start.resumed = start.held = True
         values = self.values() if secrets is None else secrets
-        record = packed([row_of(one, self.codec, values) for one in history])
+        record = pack_rows([row_of(one, self.codec, values) for one in history])
         size = sum(map(len, record))
         if size > MOST_BYTES and self.blobs is None:
             raise TooLarge(f"the record of run {run_id}", size, MOST_BYTES)
@@ -135,14 +135,14 @@ class Caller:
         await (await self.cluster()).begin(run_id, name, start, record, said=said)
 
     def definition(
-        self, standing: Standing, given: WorkflowLike[..., Any] | None = None
+        self, execution: ExecutionInfo, given: WorkflowLike[..., Any] | None = None
     ) -> WorkflowDefinition:
         """The workflow of a run: the given one, else the known one of its name.
 
         Raises:
             WorkflowNotFound: nobody knows it. WrongUse: ``given`` is another.
         """
-        begun = [ev.WorkflowStarted(standing.workflow)]
+        begun = [ev.WorkflowStarted(execution.workflow)]
         known = None if given is None else definition_of(given, self.workflows)
         return workflow_for(begun, known, self.workflows)
 
@@ -175,6 +175,6 @@ class Caller:
         return None if isinstance(self.gates, str) and self.gates != "ask" else self.gates
 
 
-def where_is(definition: WorkflowDefinition) -> str:
-    """Where another process finds a workflow."""
+def workflow_reference(definition: WorkflowDefinition) -> str:
+    """The ``module:name`` by which another process finds a workflow."""
     return reference(definition.function)

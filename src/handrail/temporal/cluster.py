@@ -40,7 +40,7 @@ from handrail.errors import HandrailError, RunIdTaken, RunNotFound
 from handrail.model.results import RunStatus, WaitsFor
 from handrail.ports.journal import Holder, RunInfo
 from handrail.temporal.blobs import LARGE_BYTES
-from handrail.temporal.connecting import said_of
+from handrail.temporal.connecting import connection_error_text
 from handrail.temporal.errors_as_data import error_as_data, error_of_data
 from handrail.temporal.wire import (
     CANCELLED,
@@ -67,7 +67,7 @@ from handrail.temporal.wire import (
     raw,
     raw_bytes,
     read,
-    unpacked,
+    unpack_rows,
 )
 
 T = TypeVar("T")
@@ -95,17 +95,17 @@ def with_blobs(client: Client, blobs: StorageDriver | None) -> Client:
 
 
 @attrs.frozen
-class Standing:
-    """How an execution stands: open or how it ended, and since when; ``said`` is its memo."""
+class ExecutionInfo:
+    """The state of an execution: open or how it ended, and since when, with its memo."""
 
     run_id: str
     workflow: str
     status: WorkflowExecutionStatus
-    execution: str
+    execution_id: str
     events: int
     started_at: datetime
     ended_at: datetime | None
-    said: Mapping[str, Any]
+    memo: Mapping[str, Any]
     description: WorkflowExecutionDescription | None = None
 
     @property
@@ -146,7 +146,7 @@ class Cluster:
         """
         policy = WorkflowIDReusePolicy
         try:
-            await self._reached(
+            await self._call_cluster(
                 self.client.start_workflow(
                     name,
                     args=[raw(start), *map(raw_bytes, chunks)],
@@ -161,21 +161,21 @@ class Cluster:
 
     # -- looking --------------------------------------------------------------------------------
 
-    async def standing(self, run_id: str) -> Standing:
-        """How the last execution of a run stands.
+    async def execution_info(self, run_id: str) -> ExecutionInfo:
+        """The state of the last execution of a run.
 
         Raises:
             RunNotFound: there is none.
         """
         try:
-            found = await self._reached(self._handle(run_id).describe())
+            found = await self._call_cluster(self._handle(run_id).describe())
         except RPCError as error:
             if error.status is not RPCStatusCode.NOT_FOUND:
                 raise
             raise RunNotFound(run_id, [one.run_id async for one in self.runs()]) from None
-        return await _standing(found, found)
+        return await _read_execution(found, found)
 
-    async def runs(self) -> AsyncIterator[Standing]:
+    async def runs(self) -> AsyncIterator[ExecutionInfo]:
         """The last execution of every run, the newest first."""
         seen: set[str] = set()
         query = f"TaskQueue = '{self.task_queue}'"
@@ -183,17 +183,17 @@ class Cluster:
             if found.id in seen or found.status is WorkflowExecutionStatus.CONTINUED_AS_NEW:
                 continue
             seen.add(found.id)
-            yield await _standing(found)
+            yield await _read_execution(found)
 
     async def infos(self) -> list[RunInfo]:
         """Every run as a journal lists it, oldest first. Of those that are open the newest say for
         themselves how many events they have.
         """
-        standings = [one async for one in self.runs()]
-        asked = [one for one in standings if one.is_open][:ASKED] if await self.workers() else []
+        executions = [one async for one in self.runs()]
+        asked = [one for one in executions if one.is_open][:ASKED] if await self.workers() else []
         said = await asyncio.gather(*(self._state_soon(one.run_id) for one in asked))
         states = {one.run_id: state for one, state in zip(asked, said, strict=True)}
-        return [info_of(one, self.address, states.get(one.run_id)) for one in reversed(standings)]
+        return [info_of(one, self.address, states.get(one.run_id)) for one in reversed(executions)]
 
     async def info(self, run_id: str) -> RunInfo:
         """One run as a journal lists it.
@@ -201,10 +201,10 @@ class Cluster:
         Raises:
             RunNotFound: there is no such run.
         """
-        standing = await self.standing(run_id)
-        is_served = standing.is_open and await self.workers()
+        execution = await self.execution_info(run_id)
+        is_served = execution.is_open and await self.workers()
         state = await self._state_soon(run_id) if is_served else None
-        return info_of(standing, self.address, state)
+        return info_of(execution, self.address, state)
 
     async def _state_soon(self, run_id: str) -> State | None:
         try:
@@ -218,27 +218,27 @@ class Cluster:
         Raises:
             RunNotFound: there is no such run. NoWorker: it is open, and nobody answers for it.
         """
-        standing = await self.standing(run_id)
-        if not standing.is_open:
-            found = await self._ended_rows(run_id, standing)
+        execution = await self.execution_info(run_id)
+        if not execution.is_open:
+            found = await self._ended_rows(run_id, execution)
             if found is not None:
                 return found[after:]
-        return await self._asked_rows(run_id, after)
+        return await self._query_rows(run_id, after)
 
-    async def _ended_rows(self, run_id: str, standing: Standing) -> list[Row] | None:
+    async def _ended_rows(self, run_id: str, execution: ExecutionInfo) -> list[Row] | None:
         try:
-            ended = await self.ended(run_id, standing.execution)
+            ended = await self.ended(run_id, execution.execution_id)
         except RunTerminated:
             return None
         if ended is None or not ended.record:
             return None
-        return list(unpacked(map(decode_chunk, ended.record)))
+        return list(unpack_rows(map(decode_chunk, ended.record)))
 
-    async def _asked_rows(self, run_id: str, after: int) -> list[Row]:
+    async def _query_rows(self, run_id: str, after: int) -> list[Row]:
         rows: list[Row] = []
         while True:
             chunk = bytes((await self._query(run_id, RECORD, after)).payload.data)
-            found = list(unpacked([chunk])) if chunk else []
+            found = list(unpack_rows([chunk])) if chunk else []
             rows += found
             if not found:
                 return rows
@@ -255,26 +255,26 @@ class Cluster:
 
     async def _query(self, run_id: str, name: str, *args: Any) -> RawValue:
         try:
-            answer: RawValue = await self._if_served(
+            answer: RawValue = await self._ask_worker(
                 self._handle(run_id).query(
                     name, args=args, result_type=RawValue, rpc_timeout=timedelta(seconds=PATIENCE_S)
                 )
             )
         except (TimeoutError, WorkflowQueryFailedError) as error:
-            raise NoWorker(run_id, self.task_queue, await self._why_nobody(error)) from None
+            raise NoWorker(run_id, self.task_queue, await self._no_answer_reason(error)) from None
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND:
                 raise RunNotFound(run_id) from None
-            raise NoWorker(run_id, self.task_queue, await self._why_nobody(error)) from None
+            raise NoWorker(run_id, self.task_queue, await self._no_answer_reason(error)) from None
         return answer
 
-    async def _if_served(self, call: Awaitable[T]) -> T:
+    async def _ask_worker(self, call: Awaitable[T]) -> T:
         """What a worker says.
 
         Raises:
             TimeoutError: there is none.
         """
-        asked = asyncio.ensure_future(self._reached(call))
+        asked = asyncio.ensure_future(self._call_cluster(call))
         try:
             if not (await asyncio.wait({asked}, timeout=SOON_S))[0] and not await self.workers():
                 raise TimeoutError("no worker")
@@ -282,7 +282,7 @@ class Cluster:
         finally:
             asked.cancel()
 
-    async def _why_nobody(self, error: Exception) -> str:
+    async def _no_answer_reason(self, error: Exception) -> str:
         if not await self.workers():
             return "no worker serves it"
         return f"its workers do not answer ({error})"
@@ -296,7 +296,7 @@ class Cluster:
         """
         handle = self.client.get_workflow_handle(run_id, run_id=execution, result_type=RawValue)
         try:
-            result = await self._reached(handle.result())
+            result = await self._call_cluster(handle.result())
         except WorkflowFailureError as error:
             cause = error.cause
             if isinstance(cause, ApplicationError) and cause.type in {FAILED, CANCELLED}:
@@ -315,7 +315,9 @@ class Cluster:
             task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
         )
         try:
-            answer = await self._reached(self.client.workflow_service.describe_task_queue(request))
+            answer = await self._call_cluster(
+                self.client.workflow_service.describe_task_queue(request)
+            )
         except RPCError as error:
             if error.status is not RPCStatusCode.UNIMPLEMENTED:
                 raise
@@ -326,7 +328,7 @@ class Cluster:
     async def troubles(self, run_id: str) -> list[str]:
         """What keeps a run from going on, in words: of its code, of its steps, of its workers."""
         try:
-            described = (await self.standing(run_id)).description
+            described = (await self.execution_info(run_id)).description
         except RPCError as error:
             return [f"the cluster at {self.address} does not answer ({error})"]
         found: list[str] = []
@@ -334,7 +336,7 @@ class Cluster:
             return found
         raw_description = described.raw_description
         if raw_description.pending_workflow_task.attempt > 1:
-            found.append(await self._why_stuck(run_id))
+            found.append(await self._stuck_reason(run_id))
         found += [
             f"step {one.activity_id!r} is made again (attempt {one.attempt} of the cluster): "
             f"{one.last_failure.message}"
@@ -345,14 +347,14 @@ class Cluster:
             found.append(f"no worker serves task queue {self.task_queue!r} at {self.address}")
         return found
 
-    async def _why_stuck(self, run_id: str) -> str:
+    async def _stuck_reason(self, run_id: str) -> str:
         request = GetWorkflowExecutionHistoryReverseRequest(
             namespace=self.client.namespace,
             execution=Execution(workflow_id=run_id),
             maximum_page_size=10,
         )
         service = self.client.workflow_service
-        answer = await self._reached(service.get_workflow_execution_history_reverse(request))
+        answer = await self._call_cluster(service.get_workflow_execution_history_reverse(request))
         for event in answer.history.events:
             if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED:
                 failure = event.workflow_task_failed_event_attributes.failure
@@ -378,8 +380,8 @@ class Cluster:
         await self._signal(run_id, DRIVE, raw(how))
 
     async def _signal(self, run_id: str, name: str, value: RawValue) -> None:
-        with _found(run_id):
-            await self._reached(self._handle(run_id).signal(name, value))
+        with _translate_not_found(run_id):
+            await self._call_cluster(self._handle(run_id).signal(name, value))
 
     async def refuse(self, run_id: str, path: str, error: BaseException) -> None:
         """Tell a run that whoever was to answer a question could not.
@@ -399,15 +401,15 @@ class Cluster:
         handle = self._handle(run_id)
         asked = cast("Any", handle).execute_update(MESSAGE, raw(row), result_type=RawValue)
         try:
-            with _found(run_id):
-                answer: RawValue = await asyncio.wait_for(self._if_served(asked), PATIENCE_S)
+            with _translate_not_found(run_id):
+                answer: RawValue = await asyncio.wait_for(self._ask_worker(asked), PATIENCE_S)
         except WorkflowUpdateFailedError as error:
             cause = error.cause
             if isinstance(cause, ApplicationError) and cause.details:
                 raise error_of_data(cause.details[0]) from None
             raise
         except (TimeoutError, WorkflowUpdateRPCTimeoutOrCancelledError) as error:
-            why = await self._why_nobody(error)
+            why = await self._no_answer_reason(error)
             raise NoWorker(run_id, self.task_queue, why) from None
         found: Row = read(answer, Row)
         return found
@@ -417,7 +419,7 @@ class Cluster:
     def _handle(self, run_id: str) -> WorkflowHandle[Any, Any]:
         return self.client.get_workflow_handle(run_id)
 
-    async def _reached(self, call: Awaitable[T]) -> T:
+    async def _call_cluster(self, call: Awaitable[T]) -> T:
         """What a call gives.
 
         Raises:
@@ -427,14 +429,14 @@ class Cluster:
             return await call
         except RPCError as error:
             if error.status is RPCStatusCode.UNAVAILABLE:
-                raise ClusterUnreachable(self.address, said_of(error)) from None
+                raise ClusterUnreachable(self.address, connection_error_text(error)) from None
             if "amespace" in str(error) and error.status is RPCStatusCode.NOT_FOUND:
-                raise ClusterUnreachable(self.address, said_of(error)) from None
+                raise ClusterUnreachable(self.address, connection_error_text(error)) from None
             raise
 
 
 @contextlib.contextmanager
-def _found(run_id: str) -> Generator[None]:
+def _translate_not_found(run_id: str) -> Generator[None]:
     """Say of a run that is asked for that there is none, or that it has ended.
 
     Raises:
@@ -448,12 +450,12 @@ def _found(run_id: str) -> Generator[None]:
         raise RunNotFound(run_id) from None
 
 
-async def _standing(
+async def _read_execution(
     found: WorkflowExecution, description: WorkflowExecutionDescription | None = None
-) -> Standing:
+) -> ExecutionInfo:
     assert found.status is not None
-    said = await found.memo()
-    return Standing(
+    memo = await found.memo()
+    return ExecutionInfo(
         found.id,
         found.workflow_type,
         found.status,
@@ -461,38 +463,38 @@ async def _standing(
         found.history_length,
         found.start_time,
         found.close_time,
-        said,
+        memo,
         description,
     )
 
 
-def info_of(standing: Standing, address: str, state: State | None = None) -> RunInfo:
+def info_of(execution: ExecutionInfo, address: str, state: State | None = None) -> RunInfo:
     """A run as a journal lists it, as far as the cluster's list says, and its worker."""
-    said = standing.said
-    since = said.get(SINCE) or standing.started_at.timestamp()
-    updated_at = (standing.ended_at or standing.started_at).timestamp()
-    is_driven = standing.is_open and HELD not in said
-    status = _status_of(standing)
+    memo = execution.memo
+    since = memo.get(SINCE) or execution.started_at.timestamp()
+    updated_at = (execution.ended_at or execution.started_at).timestamp()
+    is_driven = execution.is_open and HELD not in memo
+    status = _status_of(execution)
     is_over = status in {"succeeded", "failed", "cancelled"}
-    waits = () if is_over else said.get(WAITS, ())
+    waits = () if is_over else memo.get(WAITS, ())
     return RunInfo(
-        standing.run_id,
-        standing.workflow,
+        execution.run_id,
+        execution.workflow,
         status,
         since,
-        standing.events if state is None else state.events,
+        execution.events if state is None else state.events,
         updated_at if state is None else state.updated_at,
-        said.get(LABELS, {}),
+        memo.get(LABELS, {}),
         Holder(0, address, since) if is_driven else None,
         waits_for=msgspec.convert(waits, tuple[WaitsFor, ...]),
     )
 
 
-def _status_of(standing: Standing) -> RunStatus | None:
-    said = standing.said
-    if standing.is_open:
-        held = said.get(HELD)
+def _status_of(execution: ExecutionInfo) -> RunStatus | None:
+    memo = execution.memo
+    if execution.is_open:
+        held = memo.get(HELD)
         return None if held == DEAD else held
-    if standing.status is WorkflowExecutionStatus.COMPLETED:
+    if execution.status is WorkflowExecutionStatus.COMPLETED:
         return "succeeded"
-    return "cancelled" if said.get(STATUS) == "cancelled" else "failed"
+    return "cancelled" if memo.get(STATUS) == "cancelled" else "failed"

@@ -32,11 +32,11 @@ _LOGGED = (
     "temporalio_sdk_core::worker::heartbeat=error"
 )
 """While a cluster is away its library logs each call that it tries again, some hundred a minute.
-That is said once, by ``say_while_away``, and by whoever waits for a run.
+That is said once, by ``log_outages``, and by whoever waits for a run.
 """
 
 
-def parted(where: str) -> tuple[str, str]:
+def split_address(where: str) -> tuple[str, str]:
     """Address and namespace.
 
     Raises:
@@ -56,9 +56,10 @@ async def connect(where: str, *, patient: bool = False) -> Client:
     """A client of the cluster; ``patient``: what it says is said again while that is away.
 
     Raises:
-        ClusterUnreachable: it does not answer, or has no such namespace. WrongUse: as ``parted``.
+        ClusterUnreachable: it does not answer, or has no such namespace.
+        WrongUse: as ``split_address``.
     """
-    address, namespace = parted(where)
+    address, namespace = split_address(where)
     config: dict[str, Any] = {**ClientConfig.load_client_connect_config()}
     config.update(target_host=address, namespace=namespace, runtime=_runtime())
     if patient:
@@ -71,7 +72,7 @@ async def connect(where: str, *, patient: bool = False) -> Client:
         why = f"no answer within {_ANSWERS_WITHIN_S:g} s"
         raise ClusterUnreachable(f"{address}/{namespace}", why) from None
     except (RuntimeError, RPCError) as error:
-        raise ClusterUnreachable(f"{address}/{namespace}", said_of(error)) from None
+        raise ClusterUnreachable(f"{address}/{namespace}", connection_error_text(error)) from None
     return client
 
 
@@ -80,7 +81,7 @@ def _runtime() -> Runtime:
     return Runtime(telemetry=TelemetryConfig(logging=LoggingConfig(filter=_LOGGED)))
 
 
-async def say_while_away(client: Client) -> None:
+async def log_outages(client: Client) -> None:
     """Log that the cluster does not answer, once, and that it does again; never ends."""
     import structlog
 
@@ -98,7 +99,7 @@ async def say_while_away(client: Client) -> None:
                     "the cluster does not answer: steps at work go on, and what they came to is "
                     "said when it does",
                     cluster=where,
-                    trouble=said_of(error),
+                    trouble=connection_error_text(error),
                 )
         else:
             if away_since:
@@ -106,7 +107,7 @@ async def say_while_away(client: Client) -> None:
             away_since = 0.0
 
 
-def said_of(error: Exception) -> str:
+def connection_error_text(error: Exception) -> str:
     """Why a cluster was not reached, without the types of its library."""
     text = str(error)
     for found in _MESSAGES.finditer(text):

@@ -11,7 +11,7 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from handrail.cluster_errors import NotDeterministic
-from handrail.engine.preflight import function_of, valued
+from handrail.engine.preflight import evaluate_expression, function_of
 from handrail.model.definition import WorkflowDefinition
 
 _CODES = frozenset({"HR201", "HR202", "HR203", "HR204", "HR205"})
@@ -49,4 +49,4 @@ def _findings(function: Any, seen: set[CodeType]) -> Iterator[str]:
             yield f"{one.filename}:{one.line}: {one.message} ({one.code}).{hint}"
     for link in given:
         if link.child:
-            yield from _findings(function_of(valued(link.given, function)), seen)
+            yield from _findings(function_of(evaluate_expression(link.given, function)), seen)

@@ -108,6 +108,6 @@ def _with_text(
     except OutputNotSerializable as still:
         from handrail.core.value_texts import failure_for_unserializable
 
-        return failure_for_unserializable(end, still, settled=False)
+        return failure_for_unserializable(end, still, attempts_over=False)
     output = Unresolved(text, "")
     return dataclasses.replace(end, result=dataclasses.replace(end.result, output=output))

@@ -6,7 +6,7 @@ from typing import Any
 
 from handrail.errors import HandrailError
 from handrail.model.described import bases_of, text_of, traceback_of
-from handrail.typed.reference import resolved
+from handrail.typed.reference import resolve_name
 
 
 def error_as_data(error: BaseException) -> dict[str, Any]:
@@ -27,7 +27,7 @@ def error_of_data(data: dict[str, Any]) -> BaseException:
     text: str = data["text"]
     arguments = data.get("args")
     try:
-        kind = resolved(data["type"])
+        kind = resolve_name(data["type"])
         if isinstance(kind, type) and issubclass(kind, BaseException) and arguments is not None:
             made = kind(*arguments)
             if text_of(made) == text:

@@ -20,7 +20,7 @@ from handrail.engine.steering import refuse_unknown
 from handrail.errors import CannotSteer, GateClosed, GateNotFound, HandrailError
 from handrail.model import events as ev
 from handrail.model.results import WaitsFor, WorkflowResult
-from handrail.record.answers import accepted, check_payload
+from handrail.record.answers import accept_answer, check_payload
 from handrail.record.inbox import gate_in, waited_for
 from handrail.record.run_record import Recorded
 from handrail.steps.verbs import SignalWait
@@ -52,13 +52,13 @@ from handrail.temporal.wire import (
     State,
     encode_chunk,
     event_of,
-    merged,
-    packed,
+    merge_chunks,
+    pack_rows,
     raw,
     raw_bytes,
     read,
     row_of,
-    unpacked,
+    unpack_rows,
 )
 
 PAGE_BYTES = 1 << 20
@@ -191,20 +191,20 @@ class Execution:
         self._held = False
         workflow.upsert_memo({HELD: None, WAITS: None})
         go = self._go or Drive(cancel=workflow.cancellation_reason() or "cancelled")
-        return _by(start, go, held=False)
+        return _with_drive(start, go, held=False)
 
     async def _read(self, recorded: Recorded) -> list[ev.Event]:
         """The record so far, a slice in each task: one must be answered within two seconds."""
         found: list[ev.Event] = []
-        rows = unpacked(self._chunks)
+        rows = unpack_rows(self._chunks)
         while events := [self._event(row) for row in islice(rows, SLICE)]:
             recorded.take(events)
             found += events
             if len(events) == SLICE:
-                await self._breathe()
+                await self._next_task()
         return found
 
-    async def _breathe(self) -> None:
+    async def _next_task(self) -> None:
         """End this task, and go on in the next."""
         try:
             await asyncio.sleep(0.001)
@@ -238,14 +238,14 @@ class Execution:
         host.changed = False
         host.send_what_waits()
         if not host.conductor.pump(host.bounds.pump):
-            await self._breathe()
+            await self._next_task()
             host.changed = True
             return
         self._result = host.conductor.result
         if self._result is not None:
             return
         self._look_at_history(host)
-        self._say_what_it_waits_for(host)
+        self._publish_waits(host)
         await self._until(lambda: host.changed or self._is_cancelled)
         if self._is_cancelled:
             self._is_cancelled = False
@@ -262,7 +262,7 @@ class Execution:
             self._is_cancelled = True
             await workflow.wait_condition(lambda: True)
 
-    def _say_what_it_waits_for(self, host: RunHost) -> None:
+    def _publish_waits(self, host: RunHost) -> None:
         """Have lists of runs say for whom this one waits; of very many only the first."""
         suspended = host.suspension()
         waits = () if suspended is None else suspended.waits_for[:LISTED]
@@ -290,10 +290,10 @@ class Execution:
         """Go on in another execution; in one that waits, if the drive was to end."""
         go = self._go or Drive()
         held = self._go is None and CONTINUED not in host.rows[-1].body
-        following = _by(start, go, inputs={}, resumed=True, held=held, homes=host.homes)
-        chunks = [*self._chunks, *packed(host.rows)]
+        following = _with_drive(start, go, inputs={}, resumed=True, held=held, homes=host.homes)
+        chunks = [*self._chunks, *pack_rows(host.rows)]
         if host.blobs:
-            chunks = merged(chunks, LARGE_BYTES)
+            chunks = merge_chunks(chunks, LARGE_BYTES)
         elif (size := sum(map(len, chunks))) > MOST_BYTES:
             error = TooLarge("the record of the run", size, MOST_BYTES)
             raise ApplicationError(str(error), type=TOO_LARGE, non_retryable=True)
@@ -312,7 +312,7 @@ class Execution:
 
     def _ended(self, host: RunHost, result: WorkflowResult[Any]) -> RawValue:
         """What the execution gives; of a run that did not succeed, what it fails with."""
-        chunks = [*self._chunks, *packed(host.rows)]
+        chunks = [*self._chunks, *pack_rows(host.rows)]
         last = host.rows[-1]
         value = None if last.value is None else msgspec.Raw(last.value.encode())
         record = [encode_chunk(one) for one in chunks]
@@ -408,7 +408,7 @@ class Execution:
                 gate = run.gates.get(path)
                 if gate is None:
                     raise GateNotFound(run_id, path, tuple(run.gates))
-                return ev.GateAnswered(path, accepted(gate, event.answer), event.by)
+                return ev.GateAnswered(path, accept_answer(gate, event.answer), event.by)
             case ev.SignalReceived(name=name):
                 verbs = [node.step.verb for node in run.listeners.get(name, {}).values()]
                 types = [verb.type for verb in verbs if isinstance(verb, SignalWait)]
@@ -425,11 +425,11 @@ class Execution:
     def _checked_held(self, event: ev.Event) -> ev.Event:
         """By the record alone; what becomes of a step is seen when the run goes on."""
         run_id = workflow.info().workflow_id
-        history = [self._event(row) for row in unpacked(self._chunks)] + self._early
+        history = [self._event(row) for row in unpack_rows(self._chunks)] + self._early
         match event:
             case ev.GateAnswered(path=path):
                 gate = gate_in(run_id, history, path)
-                return ev.GateAnswered(path, accepted(gate, event.answer), event.by)
+                return ev.GateAnswered(path, accept_answer(gate, event.answer), event.by)
             case ev.SignalReceived(name=name):
                 types = waited_for(history, name)
                 if types:
@@ -453,12 +453,12 @@ class Execution:
             found.append(row)
             if size > PAGE_BYTES:
                 break
-        chunks = packed(found)
+        chunks = pack_rows(found)
         return chunks[0] if chunks else b""
 
     def _rows_after(self, after: int) -> list[Row]:
         if self._before is None:
-            self._before = list(unpacked(self._chunks))
+            self._before = list(unpack_rows(self._chunks))
         before = len(self._before)
         rows = [] if self._host is None else self._host.rows
         if after >= before:
@@ -477,7 +477,7 @@ class Execution:
         return State(suspended, paused is not None, events=host.events, updated_at=host.updated_at)
 
 
-def _by(start: Start, go: Drive, **more: Any) -> Start:
+def _with_drive(start: Start, go: Drive, **more: Any) -> Start:
     """How the run is driven, once somebody has said how it goes on."""
     return msgspec.structs.replace(
         start,

@@ -41,17 +41,17 @@ from handrail.ports.sink import Sink
 from handrail.record.outputs import recordable
 from handrail.record.reading import ended, inputs_of, refuse_other_workflow
 from handrail.record.run_record import Recorded
-from handrail.secrets.sealing import sealed
+from handrail.secrets.sealing import seal_text
 from handrail.secrets.values import Secrets
 from handrail.temporal.blobs import blobs_at
-from handrail.temporal.caller import Caller, where_is
+from handrail.temporal.caller import Caller, workflow_reference
 from handrail.temporal.cluster import Cluster
 from handrail.temporal.determinism import refuse_nondeterministic
 from handrail.temporal.reading import LOOK_S, ReadsRuns
 from handrail.temporal.record import labels_of, result_of
 from handrail.temporal.run import ClusterHandle, ClusterRun
 from handrail.temporal.watch import Show, Watch
-from handrail.temporal.wire import MOST_BYTES, SINCE, Drive, Start, packed
+from handrail.temporal.wire import MOST_BYTES, SINCE, Drive, Start, pack_rows
 from handrail.typed.schema import hints_of
 
 P = ParamSpec("P")
@@ -197,21 +197,23 @@ class TemporalExecutor(ReadsRuns):
             OutputNotSerializable, TooLarge: an input cannot be recorded.
             ClusterUnreachable: the cluster does not answer. Nothing was begun.
         """
-        return await self._driven(self._prepare(workflow, args, kwargs), None)
+        return await self._begin_and_wait(self._prepare(workflow, args, kwargs), None)
 
     def run_sync(
         self, workflow: WorkflowLike[P, R], /, *args: P.args, **kwargs: P.kwargs
     ) -> WorkflowResult[R]:
         """``run`` for callers without an event loop."""
         begin = self._prepare(workflow, args, kwargs)
-        return run_outside("run_sync()", "await executor.run(...)", self._driven, begin, None)
+        return run_outside(
+            "run_sync()", "await executor.run(...)", self._begin_and_wait, begin, None
+        )
 
     def stream(
         self, workflow: WorkflowLike[P, R], /, *args: P.args, **kwargs: P.kwargs
     ) -> ClusterRun[R]:
         """The run as an async context manager that gives its events; see ``ClusterRun``."""
         begin = self._prepare(workflow, args, kwargs)
-        return ClusterRun(begin.run_id, self, lambda show: self._driven(begin, show))
+        return ClusterRun(begin.run_id, self, lambda show: self._begin_and_wait(begin, show))
 
     def start(
         self,
@@ -253,7 +255,7 @@ class TemporalExecutor(ReadsRuns):
         return _Begin(
             definition,
             run_id,
-            caller.start(where_is(definition), texts, options.labels),
+            caller.start(workflow_reference(definition), texts, options.labels),
             {name: inputs[name] for name in named},
             options.existing,
             options.run_id is not None,
@@ -274,7 +276,7 @@ class TemporalExecutor(ReadsRuns):
             declared: tuple[Any, ...] = (hints.get(name, Any),)
             root = f"inputs[{name!r}]"
             text = recordable(value, caller.codec, lambda: declared, where, root)  # noqa: B023  # called at once
-            texts[name] = msgspec.Raw(sealed(text, secrets)[0].encode())
+            texts[name] = msgspec.Raw(seal_text(text, secrets)[0].encode())
         size = sum(len(bytes(one)) for one in texts.values())
         if size > MOST_BYTES and caller.blobs is None:
             raise TooLarge(f"the inputs of {where}", size, MOST_BYTES)
@@ -302,21 +304,21 @@ class TemporalExecutor(ReadsRuns):
         await self._resume(definition, history, (), ())
         return len(history)
 
-    async def _driven(self, begin: _Begin, show: Show | None) -> WorkflowResult[Any]:
+    async def _begin_and_wait(self, begin: _Begin, show: Show | None) -> WorkflowResult[Any]:
         after = await self._begin(begin)
         if after is None:
             return await self._recorded(begin.run_id, begin.definition)
-        return await self._settled(begin.run_id, begin.definition, after, show)
+        return await self._wait_for_result(begin.run_id, begin.definition, after, show)
 
     # -- waiting --------------------------------------------------------------------------------
 
-    async def _settled(
+    async def _wait_for_result(
         self, run_id: str, definition: WorkflowDefinition, after: int, show: Show | None
     ) -> WorkflowResult[Any]:
         """The result of a run once it has ended, or has waited for somebody for ``linger_s``."""
         caller, cluster = self._caller, await self._caller.cluster()
         watch = Watch(caller, cluster, run_id, after=after, answer=self.answer, show=show)
-        over = asyncio.ensure_future(self._over(cluster, run_id))
+        over = asyncio.ensure_future(self._wait_until_ended(cluster, run_id))
         pause, most = LOOK_S
         since: float | None = None
         suspended: ev.RunSuspended | None = None
@@ -339,7 +341,7 @@ class TemporalExecutor(ReadsRuns):
             run_id, definition, history, caller.codec, after=after, suspended=suspended
         )
 
-    async def _over(self, cluster: Cluster, run_id: str) -> None:
+    async def _wait_until_ended(self, cluster: Cluster, run_id: str) -> None:
         """Wait for the run's end, also while the cluster is away.
 
         Raises:
@@ -349,13 +351,13 @@ class TemporalExecutor(ReadsRuns):
             try:
                 if await cluster.ended(run_id) is not None:
                     return
-                standing = await cluster.standing(run_id)
+                execution = await cluster.execution_info(run_id)
             except RunTerminated:
                 raise
             except (OSError, RuntimeError, HandrailError):
                 await asyncio.sleep(LOOK_S[1])
                 continue
-            raise RunTerminated(run_id, standing.status.name.lower().replace("_", " "))
+            raise RunTerminated(run_id, execution.status.name.lower().replace("_", " "))
 
     async def _recorded(self, run_id: str, definition: WorkflowDefinition) -> WorkflowResult[Any]:
         history = await self._caller.history(run_id)
@@ -369,9 +371,9 @@ class TemporalExecutor(ReadsRuns):
             RunTerminated: it was ended by the cluster's own means.
         """
         cluster = await self._caller.cluster()
-        standing = await cluster.standing(run_id)
-        definition = self._caller.definition(standing)
-        await self._over(cluster, run_id)
+        execution = await cluster.execution_info(run_id)
+        definition = self._caller.definition(execution)
+        await self._wait_until_ended(cluster, run_id)
         return await self._recorded(run_id, definition)
 
     # -- resuming -------------------------------------------------------------------------------
@@ -414,14 +416,14 @@ class TemporalExecutor(ReadsRuns):
         show: Show | None,
     ) -> WorkflowResult[Any]:
         check_paths(reuse=reuse, rerun=rerun)
-        standing = await (await self._caller.cluster()).standing(run_id)
-        definition = self._caller.definition(standing, workflow)
+        execution = await (await self._caller.cluster()).execution_info(run_id)
+        definition = self._caller.definition(execution, workflow)
         history = await self._caller.history(run_id)
         last = ended(history)
         if last is not None and last.status == "succeeded" and not rerun:
             return result_of(run_id, definition, history, self._caller.codec, after=len(history))
         await self._resume(definition, history, reuse, rerun)
-        return await self._settled(run_id, definition, len(history), show)
+        return await self._wait_for_result(run_id, definition, len(history), show)
 
     async def _resume(
         self,
@@ -432,7 +434,7 @@ class TemporalExecutor(ReadsRuns):
     ) -> None:
         """Have the run driven on, unless it goes on by itself."""
         run_id, cluster = history[0].run_id, await self._caller.cluster()
-        is_open = (await cluster.standing(run_id)).is_open
+        is_open = (await cluster.execution_info(run_id)).is_open
         if is_open:
             state = await cluster.state(run_id)
             waits = state.suspended is not None and '"person"' in state.suspended.body
@@ -440,12 +442,12 @@ class TemporalExecutor(ReadsRuns):
                 return
         reuse, rerun = await self._checked(definition, history, reuse, rerun)
         if is_open:
-            where = where_is(definition)
+            where = workflow_reference(definition)
             await cluster.drive(run_id, Drive(tuple(reuse), tuple(rerun), workflow=where))
             return
-        start = self._caller.start(where_is(definition), labels=labels_of(history))
+        start = self._caller.start(workflow_reference(definition), labels=labels_of(history))
         start.resumed, start.reuse, start.rerun = True, tuple(reuse), tuple(rerun)
-        chunks = packed(self._caller.rows(history))
+        chunks = pack_rows(self._caller.rows(history))
         said = {SINCE: history[0].at}
         await cluster.begin(run_id, definition.name, start, chunks, again=True, said=said)
 
@@ -489,15 +491,15 @@ class TemporalExecutor(ReadsRuns):
             RunNotFound: there is no such run. WorkflowNotFound: nobody knows its workflow.
         """
         cluster = await self._caller.cluster()
-        standing = await cluster.standing(run_id)
-        if not standing.is_open:
-            return await self._recorded(run_id, self._caller.definition(standing, workflow))
+        execution = await cluster.execution_info(run_id)
+        if not execution.is_open:
+            return await self._recorded(run_id, self._caller.definition(execution, workflow))
         with contextlib.suppress(NoWorker):
             if (await cluster.state(run_id)).held:
-                definition = self._caller.definition(standing, workflow)
+                definition = self._caller.definition(execution, workflow)
                 history = await self._caller.history(run_id)
                 await cluster.drive(run_id, Drive(cancel=reason))
-                return await self._settled(run_id, definition, len(history), None)
+                return await self._wait_for_result(run_id, definition, len(history), None)
         await self.tell(run_id, ev.CancelRequested(reason))
         return None
 

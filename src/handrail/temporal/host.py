@@ -34,7 +34,7 @@ from temporalio.exceptions import TimeoutError as ClusterTimeout
 
 from handrail.cluster_errors import ClusterRefused, TooLarge
 from handrail.core import commands as cmd
-from handrail.core.attempt_ends import failed, undone
+from handrail.core.attempt_ends import failure_event, rollback_event
 from handrail.core.conductor import Conductor, InFlight, Kind, Question
 from handrail.core.ending import suspension
 from handrail.core.machine import Machine
@@ -50,9 +50,9 @@ from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition
 from handrail.model.policy import Limits
 from handrail.model.results import AgentResult, Usage
-from handrail.record.answers import by_policy
+from handrail.record.answers import policy_answer
 from handrail.record.run_record import Recorded
-from handrail.secrets.sealing import sealed
+from handrail.secrets.sealing import seal_text
 from handrail.steps.verbs import (
     AgentCall,
     Generation,
@@ -241,7 +241,7 @@ class RunHost:
             if self._start.local and isinstance(error, NotPortable):
                 self._here(path, "rollback", partial(self._perform_here, rollback))
             else:
-                self.conductor.undone(path, undone(path, error))
+                self.conductor.undone(path, rollback_event(path, error))
                 self.changed = True
             return
         left = timedelta(seconds=rollback.rollback.timeout_s + _GRACE_S)
@@ -259,7 +259,7 @@ class RunHost:
             case cmd.Ask():
                 policy = self._start.gates or ""
                 self._answer_at_once(
-                    question, lambda: (by_policy(policy, question.gate), f"policy {policy}")
+                    question, lambda: (policy_answer(policy, question.gate), f"policy {policy}")
                 )
 
     def stop(self, it: InFlight) -> None:
@@ -336,7 +336,7 @@ class RunHost:
             self._failed(attempt, ContextNotAMapping(attempt.path, short_repr(made, 200)))
 
     def _failed(self, attempt: cmd.Perform, error: BaseException) -> None:
-        self.conductor.finished(attempt.path, failed(attempt, error))
+        self.conductor.finished(attempt.path, failure_event(attempt, error))
         self.changed = True
 
     def _send(self, attempt: cmd.Perform, context: Mapping[str, Any] | None) -> None:
@@ -369,7 +369,7 @@ class RunHost:
         """
         if len(text) > MOST_BYTES and not self._start.blobs:
             raise TooLarge(f"the arguments of step {path!r}", len(text), MOST_BYTES)
-        text, cut = sealed(text, self._serving.secrets)
+        text, cut = seal_text(text, self._serving.secrets)
         if cut:
             why = (
                 "a token would be written into the cluster's history. Put it into an environment "
@@ -420,7 +420,7 @@ class RunHost:
             self._activity, path, kind, name, text, start_to_close=start_to_close, once=once
         )
         self._handles[path, kind] = handle
-        handle.add_done_callback(partial(self._landed, path, kind, again))
+        handle.add_done_callback(partial(self._activity_finished, path, kind, again))
 
     def _has_room(self, size: int) -> bool:
         """True if the answer to this workflow task may have so many more bytes in it."""
@@ -437,7 +437,7 @@ class RunHost:
         for _ in range(len(self._unsent)):
             self._unsent.popleft()()
 
-    def _landed(
+    def _activity_finished(
         self,
         path: str,
         kind: Kind,
@@ -497,7 +497,7 @@ class RunHost:
         flight = self.conductor.flights.get((path, "attempt"))
         if flight is not None and isinstance(flight.command, cmd.Perform):
             error = ClusterRefused(path, _words_of(handle.exception()))
-            self.conductor.finished(path, failed(flight.command, error))
+            self.conductor.finished(path, failure_event(flight.command, error))
 
     def _note_session(self, event: ev.StepCompleted, end: End) -> None:
         result = event.result.output
@@ -515,10 +515,10 @@ class RunHost:
             flight = self.conductor.flights.get((path, "rollback"))
             command = None if flight is None else flight.command
             limit_s = command.rollback.timeout_s if isinstance(command, cmd.Undo) else 0.0
-            event = undone(path, StepTimeout(path, limit_s))
+            event = rollback_event(path, StepTimeout(path, limit_s))
         else:
             why = "it was cancelled" if end.stopped else _words_of(handle.exception())
-            event = undone(path, ClusterRefused(path, why))
+            event = rollback_event(path, ClusterRefused(path, why))
         self.conductor.undone(path, event)
 
     # -- what is done where this code runs ------------------------------------------------------
@@ -584,7 +584,7 @@ class RunHost:
                 return msgspec.json.encode({"shown": repr(value)})
             return msgspec.json.encode({"value": value})
 
-        def told(handle: asyncio.Task[RawValue]) -> None:
+        def on_done(handle: asyncio.Task[RawValue]) -> None:
             if handle.cancelled() or handle.exception() is not None:
                 error = None if handle.cancelled() else handle.exception()
                 if error is not None and not isinstance(error, ActivityError):
@@ -595,16 +595,16 @@ class RunHost:
             if "error" in answer:
                 self._evaluated(question, error=error_of_data(answer["error"]))
             else:
-                self._evaluated(question, answer.get("value", _Shown(answer.get("shown", ""))))
+                self._evaluated(question, answer.get("value", _NotABool(answer.get("shown", ""))))
 
-        self._local(question.path, "evaluation", verdict, told)
+        self._local(question.path, "evaluation", verdict, on_done)
 
     def _local(
         self,
         path: str,
         kind: Kind,
         work: Callable[[], Any],
-        told: Callable[[asyncio.Task[RawValue]], None],
+        on_done: Callable[[asyncio.Task[RawValue]], None],
         limit: timedelta = timedelta(minutes=5),
     ) -> None:
         """Have something done by this worker, outside of the workflow's code, and recorded."""
@@ -623,18 +623,18 @@ class RunHost:
             self._serving.local.take(name)
             if self._handles.get((path, kind)) is task:
                 del self._handles[path, kind]
-                told(task)
+                on_done(task)
 
         handle.add_done_callback(over)
 
     def _here(self, path: str, kind: Kind, work: Callable[[], Any]) -> None:
         """Make an attempt, or run a rollback, that cannot leave this process."""
 
-        def told(handle: asyncio.Task[RawValue]) -> None:
+        def on_done(handle: asyncio.Task[RawValue]) -> None:
             self._handles[path, kind] = handle
-            self._landed(path, kind, None, handle)
+            self._activity_finished(path, kind, None, handle)
 
-        self._local(path, kind, work, told, _LONG)
+        self._local(path, kind, work, on_done, _LONG)
 
     async def _perform_here(self, command: cmd.Perform | cmd.Undo) -> bytes:
         from handrail.temporal.performing import perform_here
@@ -642,7 +642,7 @@ class RunHost:
         return await perform_here(self._serving, self._ends, command)
 
 
-class _Shown:
+class _NotABool:
     """Stands for a verdict that is no bool."""
 
     def __init__(self, words: str) -> None:

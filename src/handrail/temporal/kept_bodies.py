@@ -30,16 +30,16 @@ class PinnedGenerators:
     def keep(self, run_id: str, bodies: Iterator[Any]) -> None:
         """Keep what would do something if it was collected."""
         for body in bodies:
-            if not would_do_something(body):
+            if not closing_runs_code(body):
                 continue
             self.count += 1
             if self.count <= MOST:
                 ctypes.pythonapi.Py_IncRef(ctypes.py_object(body))
             else:
-                _say_closed(run_id, body)
+                _warn_closed(run_id, body)
 
 
-def would_do_something(body: Any) -> bool:
+def closing_runs_code(body: Any) -> bool:
     """True if closing the generator may run code of its own: it stands in a ``try`` or ``with``."""
     while isinstance(body, GeneratorType):
         suspended = cast("Any", body)
@@ -69,7 +69,7 @@ def _is_guarded(code: CodeType, offset: int) -> bool:
     return False
 
 
-def _say_closed(run_id: str, body: Any) -> None:
+def _warn_closed(run_id: str, body: Any) -> None:
     import structlog
 
     where = f"{body.gi_code.co_filename}:{body.gi_frame.f_lineno if body.gi_frame else 0}"

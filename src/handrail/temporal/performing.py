@@ -23,7 +23,7 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from handrail.cluster_errors import TooLarge
 from handrail.core import commands as cmd
-from handrail.core.attempt_ends import failed, undone
+from handrail.core.attempt_ends import failure_event, rollback_event
 from handrail.core.commands import Perform
 from handrail.engine.callbacks import Evaluator
 from handrail.engine.calls import Abandoned
@@ -40,7 +40,7 @@ from handrail.errors import (
 from handrail.model import events as ev
 from handrail.model.launch import Launch
 from handrail.secrets.masking import Mask
-from handrail.secrets.sealing import unsealed
+from handrail.secrets.sealing import unseal_text
 from handrail.system.marker import kill_marked
 from handrail.temporal.ends import Ends
 from handrail.temporal.serving import Serving
@@ -112,9 +112,9 @@ class Steps:
         name = f"{info.workflow_run_id} {info.activity_id} {digest}"
         kept = self._kept.get(name) if info.attempt > 1 else None
         if kept is None:
-            kept = await Attempt(self._serving, args).made()
+            kept = await Attempt(self._serving, args).perform()
             self._kept.keep(name, *kept)
-        return _said(*kept)
+        return _to_payload(*kept)
 
     @activity.defn(name=LOCAL)
     async def local(self, name: str) -> RawValue:
@@ -131,7 +131,7 @@ class Attempt:
     def __init__(self, serving: Serving, args: Sequence[RawValue]) -> None:
         self._serving = serving
         self._info = info = activity.info()
-        self._text = unsealed(bytes(args[0].payload.data).decode(), serving.secrets)
+        self._text = unseal_text(bytes(args[0].payload.data).decode(), serving.secrets)
         self._settings: Settings = read(args[1], Settings)
         assert info.workflow_id is not None
         self._ends = Ends(info.workflow_id, serving.codec, serving.secrets)
@@ -140,8 +140,8 @@ class Attempt:
         self._beat = Beat(self._before.missing, self._before.stopped, queue=serving.home)
         self._parts: Any = msgspec.json.decode(self._text)
 
-    async def made(self) -> tuple[bytes, str]:
-        """The end of it, as data; and the words of what it failed by ("" if it did not).
+    async def perform(self) -> tuple[bytes, str]:
+        """The end of the attempt, as data, and the text of its failure ("" if it did not fail).
 
         Raises:
             ApplicationError: it is to be made again, elsewhere.
@@ -158,11 +158,11 @@ class Attempt:
             await asyncio.to_thread(kill_marked, f"{self._mark()}/{command.path}")
         if isinstance(command, cmd.Undo):
             work = _undoing(self._serving, self._contexts(), command)
-            return self._told(await self._at_work(command, work), command)
+            return self._encode_end(await self._at_work(command, work), command)
         refused = self._must_not_run(command)
         if refused is not None:
-            return self._told(refused, command)
-        return self._told(await self._at_work(command, self._performing(command)), command)
+            return self._encode_end(refused, command)
+        return self._encode_end(await self._at_work(command, self._performing(command)), command)
 
     def _read(self) -> Perform | cmd.Undo:
         crossing = Crossing(self._serving.codec)
@@ -183,7 +183,7 @@ class Attempt:
             if isinstance(notice, ev.AgentSessionStarted):
                 at_home = self._before.queue == self._serving.home
                 launch = (
-                    _going_on(launch, notice)
+                    _resumed_launch(launch, notice)
                     if at_home
                     else replace(launch, number=launch.number + 1)
                 )
@@ -200,28 +200,28 @@ class Attempt:
             error = StepWasInterrupted(command.path)
         elif crashes >= self._settings.max_crashes:
             error = StepIsPoisonous(command.path, crashes)
-        return None if error is None else replace(failed(command, error), retryable=False)
+        return None if error is None else replace(failure_event(command, error), retryable=False)
 
     # -- at work --------------------------------------------------------------------------------
 
     async def _at_work(self, command: Perform | cmd.Undo, work: Awaitable[Any]) -> Outcome:
         """What the work comes to, within its time, while the server hears that it goes on."""
         current = _current(self._serving, self._ends.run_id, command)
-        task = _begun(work, current)
+        task = _start_work(work, current)
         beating = asyncio.create_task(self._beating())
         try:
             done, _ = await asyncio.wait({task}, timeout=left_s(self._text))
             if not done:
-                await self._left(task, current)
+                await self._cancel_work(task, current)
                 return End(overdue=True, launch=self._broken_off(command.path))
         except asyncio.CancelledError:
-            abandoned = await self._left(task, current)
+            abandoned = await self._cancel_work(task, current)
             return self._cancelled(command.path, abandoned=abandoned)
         finally:
             beating.cancel()
         return _outcome(command, task)
 
-    async def _left(self, task: asyncio.Task[Any], current: Current) -> bool:
+    async def _cancel_work(self, task: asyncio.Task[Any], current: Current) -> bool:
         """Cancel the work, and wait for its end; True if it is left behind."""
         current.cancelled = True
         task.cancel()
@@ -282,14 +282,14 @@ class Attempt:
 
     # -- its end --------------------------------------------------------------------------------
 
-    def _told(self, end: Outcome, command: Perform | cmd.Undo) -> tuple[bytes, str]:
+    def _encode_end(self, end: Outcome, command: Perform | cmd.Undo) -> tuple[bytes, str]:
         said = _written(self._ends, command, end)
         said.notices = self._beat.notices
         said.queue = self._serving.home
         data = msgspec.json.encode(said)
         if len(data) > MOST_BYTES and not self._settings.blobs and isinstance(command, Perform):
             error = TooLarge(f"the output of step {command.path!r}", len(data), MOST_BYTES)
-            end = replace(failed(command, error), retryable=False)
+            end = replace(failure_event(command, error), retryable=False)
             said = End(self._ends.row(end))
             data = msgspec.json.encode(said)
         if isinstance(end, ev.AttemptFailed):
@@ -297,7 +297,7 @@ class Attempt:
         return data, ""
 
 
-def _said(data: bytes, failure: str) -> RawValue:
+def _to_payload(data: bytes, failure: str) -> RawValue:
     """An end as the server is told of it.
 
     Raises:
@@ -349,7 +349,7 @@ def _performer(
     )
 
 
-def _begun(work: Awaitable[Any], current: Current) -> asyncio.Task[Any]:
+def _start_work(work: Awaitable[Any], current: Current) -> asyncio.Task[Any]:
     """The work in a task, in whose context ``current`` is what it is asked for."""
     context = copy_context()
     context.run(CURRENT.set, current)
@@ -358,7 +358,7 @@ def _begun(work: Awaitable[Any], current: Current) -> asyncio.Task[Any]:
 
 async def _undoing(serving: Serving, contexts: Contexts, rollback: cmd.Undo) -> Any:
     await Evaluator(contexts, serving.parts.stages, None).undo(rollback, CURRENT.get())
-    return undone(rollback.path)
+    return rollback_event(rollback.path)
 
 
 def _outcome(command: Perform | cmd.Undo, task: asyncio.Task[Outcome]) -> Outcome:
@@ -370,8 +370,8 @@ def _outcome(command: Perform | cmd.Undo, task: asyncio.Task[Outcome]) -> Outcom
     else:
         return task.result()
     if isinstance(command, cmd.Undo):
-        return undone(command.path, error)
-    return failed(command, error)
+        return rollback_event(command.path, error)
+    return failure_event(command, error)
 
 
 def _written(ends: Ends, command: Perform | cmd.Undo, end: Outcome) -> End:
@@ -399,7 +399,7 @@ class _WantsToEnd(Exception):
         return f"it raised {self.args[0]!r}: a step cannot end the worker that performs it"
 
 
-def _going_on(launch: Launch, session: ev.AgentSessionStarted) -> Launch:
+def _resumed_launch(launch: Launch, session: ev.AgentSessionStarted) -> Launch:
     """The launch that goes on in the session of one that was broken off."""
     return replace(
         launch,
@@ -441,7 +441,7 @@ async def perform_here(serving: Serving, ends: Ends, command: Perform | cmd.Undo
         command = msgspec.structs.replace(command, started_at=serving.parts.clock.now())
         left = command.step.modifiers.timeout_s
         work = _performer(serving, contexts, tell).perform(command, current)
-    task = _begun(work, current)
+    task = _start_work(work, current)
     try:
         done, _ = await asyncio.wait({task}, timeout=left)
     except asyncio.CancelledError:

@@ -39,15 +39,15 @@ class ReadsRuns(ReachesRuns):
         Raises:
             RunNotFound: there is no such run.
         """
-        standing = await (await self._caller.cluster()).standing(run_id)
+        execution = await (await self._caller.cluster()).execution_info(run_id)
         history = await self._caller.history(run_id, secrets={})  # what is shown has none in it
-        view = view_of(history, alive=standing.is_open, now=time.time())
+        view = view_of(history, alive=execution.is_open, now=time.time())
         end = view.end
-        status: Any = "running" if standing.is_open else "dead"
+        status: Any = "running" if execution.is_open else "dead"
         waits = view.waits_for
         if end is not None:
             status = end.status
-        elif standing.is_open:
+        elif execution.is_open:
             state = await (await self._caller.cluster()).state(run_id)
             status = "paused" if state.paused else status
             if state.suspended is not None:
@@ -56,7 +56,7 @@ class ReadsRuns(ReachesRuns):
                 waits = event.waits_for
         return RunState(
             run_id,
-            standing.workflow,
+            execution.workflow,
             status,
             view.steps,
             waits,
@@ -106,8 +106,8 @@ class ReadsRuns(ReachesRuns):
             RunNotFound, NotRecorded, WorkflowNotFound, WrongUse: as ``resume``.
         """
         check_paths(reuse=reuse, rerun=rerun)
-        standing = await (await self._caller.cluster()).standing(run_id)
-        definition = self._caller.definition(standing, workflow)
+        execution = await (await self._caller.cluster()).execution_info(run_id)
+        definition = self._caller.definition(execution, workflow)
         return await self._planned(definition, await self._caller.history(run_id), reuse, rerun)
 
     async def _planned(
@@ -118,7 +118,9 @@ class ReadsRuns(ReachesRuns):
         rerun: Sequence[str],
     ) -> Plan:
         engine = self._engine(history)
-        return await engine.plan(history[0].run_id, _Known(definition), reuse=reuse, rerun=rerun)
+        return await engine.plan(
+            history[0].run_id, _WorkflowRef(definition), reuse=reuse, rerun=rerun
+        )
 
     def _engine(self, *histories: Sequence[ev.Event]) -> Executor:
         """An executor of the records alone, for what is asked of them."""
@@ -144,12 +146,12 @@ class ReadsRuns(ReachesRuns):
     ) -> str:
         """A new run made from the record of another, as ``Executor.fork``; ``resume`` drives it."""
         history = await self._caller.history(run_id)
-        standing = await (await self._caller.cluster()).standing(run_id)
+        execution = await (await self._caller.cluster()).execution_info(run_id)
         engine = self._engine(history)
         made = await engine.fork(
             run_id, at=at, outputs=outputs, inputs=inputs, rerun=rerun, fork_id=fork_id
         )
-        await self._caller.hold(made, standing.workflow, engine.journal.events(made))
+        await self._caller.hold(made, execution.workflow, engine.journal.events(made))
         return made
 
     async def import_run(self, file: str | os.PathLike[str], *, run_id: str | None = None) -> str:
@@ -187,7 +189,7 @@ class ReadsRuns(ReachesRuns):
 
 
 @attrs.frozen
-class _Known:
+class _WorkflowRef:
     """A workflow by its definition."""
 
     definition: WorkflowDefinition

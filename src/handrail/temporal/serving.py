@@ -14,7 +14,7 @@ from handrail.errors import CodeNotFound
 from handrail.model.definition import WorkflowDefinition
 from handrail.secrets.values import SecretValues
 from handrail.temporal.kept_bodies import PinnedGenerators
-from handrail.typed.reference import resolved
+from handrail.typed.reference import resolve_name
 
 Work = Callable[[], Awaitable[Any]]
 
@@ -61,7 +61,7 @@ class Serving:
         found = self.workflows.get(name)
         if found is not None:
             return found
-        made: Any = resolved(where)
+        made: Any = resolve_name(where)
         definition = getattr(made, "definition", None)
         if not isinstance(definition, WorkflowDefinition):
             raise CodeNotFound(where, "it is no workflow")

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from handrail.engine.bus import bus_for
-from handrail.engine.callbacks import asked
+from handrail.engine.callbacks import ask_on_stdin
 from handrail.errors import HandrailError
 from handrail.model import events as ev
 from handrail.model.results import OpenGate
@@ -97,7 +97,7 @@ class Watch:
         gates = self._caller.gates_here
         try:
             if gates == "ask":
-                value, by = await asked(gate), "console"
+                value, by = await ask_on_stdin(gate), "console"
             else:
                 value = gates(gate)
                 if hasattr(value, "__await__"):

@@ -265,7 +265,7 @@ def event_of(row: Row, run_id: str, codec: Codec, secrets: Mapping[str, str]) ->
     return from_record(run_id, row.seq, row.at, row.record, codec, secrets)
 
 
-def packed(rows: Sequence[Row]) -> list[bytes]:
+def pack_rows(rows: Sequence[Row]) -> list[bytes]:
     """The rows as chunks."""
     chunks: list[bytes] = []
     lines: list[bytes] = []
@@ -289,13 +289,13 @@ def _chunk(lines: Iterable[bytes]) -> bytes:
 _row = msgspec.json.Decoder(Row)
 
 
-def unpacked(chunks: Iterable[bytes]) -> Iterator[Row]:
+def unpack_rows(chunks: Iterable[bytes]) -> Iterator[Row]:
     """The rows of chunks."""
     for chunk in chunks:
         yield from _row.decode_lines(zlib.decompress(chunk))
 
 
-def merged(chunks: Sequence[bytes], large: int) -> list[bytes]:
+def merge_chunks(chunks: Sequence[bytes], large: int) -> list[bytes]:
     """The same rows, in chunks of which all but the last are at least so large."""
     found: list[bytes] = []
     small: list[bytes] = []

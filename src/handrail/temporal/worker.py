@@ -20,7 +20,7 @@ from handrail.model.shapes import WorkflowLike
 from handrail.secrets.values import secret_values
 from handrail.temporal.blobs import blobs_at
 from handrail.temporal.cluster import with_blobs
-from handrail.temporal.connecting import connect, say_while_away
+from handrail.temporal.connecting import connect, log_outages
 from handrail.temporal.execution import HandrailRun, WithServing
 from handrail.temporal.performing import BEAT_S, Steps, home_queue
 from handrail.temporal.serving import Serving
@@ -76,10 +76,10 @@ class TemporalWorker:
         client = self._client
         if isinstance(client, str):
             client = await connect(client, patient=True)
-        self._workers = self._made(with_blobs(client, self._blobs))
+        self._workers = self._build_workers(with_blobs(client, self._blobs))
         for worker in self._workers:
             await worker.__aenter__()
-        self._says = asyncio.create_task(say_while_away(client))
+        self._says = asyncio.create_task(log_outages(client))
         return self
 
     async def __aexit__(
@@ -100,7 +100,7 @@ class TemporalWorker:
         names = ", ".join([*sorted(self.serving.workflows), "whatever it can import"])
         return f"steps, and workflows: {names}" if self._performs else f"workflows only: {names}"
 
-    def _made(self, client: Client) -> list[Worker]:
+    def _build_workers(self, client: Client) -> list[Worker]:
         """One for the runs' queue, and one for what is at home on this machine."""
         serving = self.serving
         steps = Steps(serving)

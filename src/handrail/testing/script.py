@@ -24,7 +24,7 @@ from handrail.model.policy import Limits, seconds_of
 from handrail.model.results import StepResult, WorkflowResult
 from handrail.model.shapes import WorkflowLike
 from handrail.project import configured_stages
-from handrail.record.answers import accepted
+from handrail.record.answers import accept_answer
 from handrail.steps.verbs import AgentCall, Generation, Stage
 from handrail.testing.clock import START
 from handrail.testing.script_drive import Drive, InFlight, run_to_end
@@ -255,7 +255,7 @@ class Script(Generic[R_co]):
         """
         gate = self._at(path, "gate").gate
         assert gate is not None
-        event = ev.GateAnswered(path, accepted(gate, answer), by)
+        event = ev.GateAnswered(path, accept_answer(gate, answer), by)
         self._do(self._drive.record, event)
 
     def refuse(self, path: str, why: str = "nobody may answer it") -> None:

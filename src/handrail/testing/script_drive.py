@@ -13,7 +13,7 @@ from contextvars import Context, copy_context
 from typing import Any
 
 from handrail.core import commands as cmd
-from handrail.core.attempt_ends import bound, failed, undone
+from handrail.core.attempt_ends import failure_event, rollback_event, time_bound
 from handrail.core.conductor import Conductor, Question
 from handrail.core.conductor import InFlight as Flight
 from handrail.core.machine import Machine
@@ -150,10 +150,10 @@ class Drive:
             except NeedsEventLoop:
                 raise
             except Exception as error:  # noqa: BLE001  # the user's context builder
-                self._conductor.finished(path, failed(attempt, error))
+                self._conductor.finished(path, failure_event(attempt, error))
                 return
         self.flights[path] = flight
-        self._conductor.limit(path, "attempt", bound(attempt, self._now)[0])
+        self._conductor.limit(path, "attempt", time_bound(attempt, self._now)[0])
 
     def undo(self, rollback: cmd.Undo) -> None:
         """As an attempt."""
@@ -180,7 +180,7 @@ class Drive:
             stopped = cmd.Stopped(it.path, it.command.attempt, at=self._now)
             self._conductor.finished(it.path, stopped)
         else:
-            self._conductor.undone(it.path, undone(it.path))
+            self._conductor.undone(it.path, rollback_event(it.path))
 
     def alarm(self, due: float | None) -> None:
         """Nothing rings here: who advances the time looks what is due."""

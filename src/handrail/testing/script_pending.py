@@ -16,7 +16,7 @@ from typing import (
 
 from handrail.agents.fake import is_like
 from handrail.core import commands as cmd
-from handrail.core.attempt_ends import failed, succeeded, undone
+from handrail.core.attempt_ends import failure_event, rollback_event, success_event
 from handrail.engine.current import CURRENT, Current
 from handrail.engine.stage_calls import stage_result, takes_one
 from handrail.errors import CommandFailed
@@ -269,7 +269,7 @@ class Pending:
         """
         match self.verb:
             case _ if self.waits == "rollback":
-                self._land(undone(self.path))
+                self._land(rollback_event(self.path))
             case AgentCall(answers=answers):
                 result = value if _is_agent_result(value) else AgentResult(value, usage)
                 self._check_output(result.output)
@@ -310,9 +310,9 @@ class Pending:
         """
         error = self._exception(error)
         if self.waits == "rollback":
-            self._land(undone(self.path, error))
+            self._land(rollback_event(self.path, error))
         else:
-            self._land(failed(self._perform(), error))
+            self._land(failure_event(self._perform(), error))
 
     def passes(self, output: str = "") -> None:
         """Let a stage of ``validate`` pass, having printed ``output``."""
@@ -382,10 +382,10 @@ class Pending:
         if result.passed:
             self._succeed(result, None)
         else:
-            self._land(failed(self._perform(), StageFailed(result)))
+            self._land(failure_event(self._perform(), StageFailed(result)))
 
     def _succeed(self, output: Any, usage: Usage | None) -> None:
-        self._land(succeeded(self._perform(), output, usage, self._script.now))
+        self._land(success_event(self._perform(), output, usage, self._script.now))
 
     def _exception(self, error: BaseException | type[BaseException] | str) -> BaseException:
         if isinstance(error, str):

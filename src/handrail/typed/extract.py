@@ -257,7 +257,7 @@ def _scan(text: str, position: int, found: list[Span]) -> int | _Broken:
     Structures inside it are added as they end, and taken out again when the outer one ends.
     """
     token = _Token(text[position], position, position + 1)
-    stack = [_opened(token, found)]
+    stack = [_open_bracket(token, found)]
     while stack:
         before, token = token, _next_token(text, token.end)
         top = stack[-1]
@@ -271,11 +271,11 @@ def _scan(text: str, position: int, found: list[Span]) -> int | _Broken:
             del found[top.complete_before :]
             found.append(Span(top.start, token.end))
         elif token.kind in {"[", "{"}:
-            stack.append(_opened(token, found))
+            stack.append(_open_bracket(token, found))
     return token.end
 
 
-def _opened(bracket: _Token, found: list[Span]) -> _Open:
+def _open_bracket(bracket: _Token, found: list[Span]) -> _Open:
     return _Open(bracket.start, "item?" if bracket.kind == "[" else "key?", len(found))
 
 

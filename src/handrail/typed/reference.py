@@ -57,7 +57,7 @@ def recorded_name(name: str) -> str:
     return _RECORDED_AS.get(name, name)
 
 
-def name_now(recorded: str) -> str:
+def current_name(recorded: str) -> str:
     """``module:qualname`` of the class that a record names."""
     return _NOW.get(recorded, recorded)
 
@@ -117,29 +117,29 @@ class CodeNames:
         self._known: dict[int, tuple[object, str]] = {}
 
     def name_of(self, value: object) -> str | None:
-        """The name by which ``resolved`` gives this very object; None if it has none."""
+        """The name by which ``resolve_name`` gives this very object; None if it has none."""
         known = self._known.get(id(value))
         if known is not None and known[0] is value:
             return known[1]
-        name = self._found(value)
+        name = self._find_name(value)
         if name is not None:
             if len(self._known) >= _KEPT:
                 self._known.clear()
             self._known[id(value)] = value, name
         return name
 
-    def _found(self, value: object) -> str | None:
+    def _find_name(self, value: object) -> str | None:
         module: object = getattr(value, "__module__", None) or "builtins"
         path: object = getattr(value, "__qualname__", None)
         if isinstance(module, str) and isinstance(path, str):
             loaded = sys.modules.get(module)
             if loaded is not None and _at(loaded, path) is value:
-                return f"{_shown(module)}:{path}"
+                return f"{_recorded_module(module)}:{path}"
         first = (self._home, module, type(value).__module__)
         for name, loaded in _modules(first):
             for key, held in list(vars(loaded).items()):
                 if held is value:
-                    return f"{_shown(name)}:{key}"
+                    return f"{_recorded_module(name)}:{key}"
         return None
 
 
@@ -152,11 +152,11 @@ def _modules(first: tuple[object, ...]) -> Iterator[tuple[str, ModuleType]]:
             yield name, loaded
 
 
-def _shown(module: str) -> str:
+def _recorded_module(module: str) -> str:
     return main_name() if module == _MAIN else module
 
 
-def resolved(name: str) -> Any:
+def resolve_name(name: str) -> Any:
     """The object of a name; its module is imported if it is not loaded.
 
     Raises:

@@ -171,7 +171,7 @@ class _Drive:
     def _go_on_from(self, run_id: str) -> Sequence[Task]:
         """Take over what is recorded; the tasks that the work began with."""
         recorded = Recorded(history_of(self._journal, run_id))
-        if recorded.known(WORK) is None:
+        if recorded.get(WORK) is None:
             return ()
         derive(recorded, WORK, run_id)
         self._board.go_on_from(last_tasks(recorded, WORK))

@@ -14,7 +14,7 @@ from handrail.errors import ClaimLost, ClaimsFailed, DefinitionError
 from handrail.model.agent_options import AgentOptions
 from handrail.model.events import StepOutput
 from handrail.model.launch import AgentError
-from handrail.model.patterns import shown
+from handrail.model.patterns import display_pattern
 from handrail.model.shapes import AgentRequest
 from handrail.ports.agent import AgentBackend, AgentReply, capabilities_of
 from handrail.ports.claims import Claim, LaunchClaims, Resource
@@ -150,7 +150,7 @@ class Confined:
         if self.worktree is not None:
             kept = f"Nothing was merged: its worktree is {self.worktree.here.root}."
             notes = (*notes, kept)
-        patterns = tuple(map(shown, self.scope.reach.patterns))
+        patterns = tuple(map(display_pattern, self.scope.reach.patterns))
         return ScopeViolated(self.agent, findings.files, findings.patch, patterns, notes)
 
 
