@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from handrail.cli.gates import CURSOR, Choosing, Done, Lines, keys_from, parsed, picture
+from handrail.cli.gates import CURSOR, Choosing, Done, Lines, keys_from, list_lines, parse_keys
 
 COLOURS = Choosing(("red", "green", "grey"))
 
@@ -49,7 +49,7 @@ def test_what_names_no_choice_or_several_is_no_answer(typed: str) -> None:
     """Enter takes nothing then, least of all the choice that is under the cursor."""
     state = after([*typed, "enter"])
     assert isinstance(state, Choosing)
-    assert state.refused
+    assert state.matches_none
     assert after(["escape", "r", "enter"], state) == Done("red")
 
 
@@ -62,7 +62,7 @@ def test_a_long_list_is_shown_round_the_cursor() -> None:
     """No more lines than there is room for, and the chosen one among them."""
     many = Choosing(tuple(str(number) for number in range(100)), at=57)
 
-    lines = picture(many, 5)
+    lines = list_lines(many, 5)
 
     assert [line for line, _ in lines] == ["  55", "  56", f"{CURSOR} 57", "  58", "  59"]
     assert [chosen for _, chosen in lines] == [False, False, True, False, False]
@@ -83,7 +83,7 @@ def test_a_long_list_is_shown_round_the_cursor() -> None:
 )
 def test_what_a_terminal_sends_is_read_as_keys(sent: str, keys: list[str]) -> None:
     """Sequences become names, and those that mean nothing here are left out."""
-    assert parsed(sent) == keys
+    assert parse_keys(sent) == keys
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 from cyclopts import App
 
 import handrail
-from handrail.cli.app import COMMANDS, imported, summary_of
+from handrail.cli.app import COMMANDS, import_command, summary_of
 from tests.cli.conftest import Outcome
 
 Cli = Callable[..., Outcome]
@@ -81,7 +81,7 @@ def test_without_its_libraries_it_names_the_extra(library: str) -> None:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_is_listed_by_how_its_docstring_begins(name: str) -> None:
     """What is read without an import is the first paragraph of what is imported."""
-    command = imported(name)
+    command = import_command(name)
     said = command.help if isinstance(command, App) else inspect.getdoc(command) or ""
     assert said.partition("\n\n")[0] == summary_of(name)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from handrail.cli.answer import payload_of
-from handrail.cli.who import whoever
+from handrail.cli.who import current_user
 from tests.cli.conftest import Outcome, live, notes
 
 Cli = Callable[..., Outcome]
@@ -27,7 +27,7 @@ def test_a_live_run_is_answered_from_another_process(cli: Cli) -> None:
         out, err = child.communicate(timeout=30)
 
     assert (outcome.code, outcome.err) == (0, "")
-    assert outcome.out == f"answered 'both/merge?' with 'no', by {whoever()}\n"
+    assert outcome.out == f"answered 'both/merge?' with 'no', by {current_user()}\n"
     assert (child.returncode, out, err) == (0, "no\n", "")
 
 

@@ -31,7 +31,7 @@ def ids(table: Timetable, now: float, *runs: RunInfo) -> list[str]:
     """The runs that are begun at a look, and those that are skipped, with why."""
     found = table.due(runs, now)
     for one in found:
-        table.begun(one)
+        table.mark_done(one)
     return [f"{one.run_id}: {one.skipped}" if one.skipped else one.run_id for one in found]
 
 

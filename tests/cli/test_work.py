@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from handrail.cli.who import whoever
+from handrail.cli.who import current_user
 from tests.cli.conftest import Outcome, killed, live, notes
 
 Cli = Callable[..., Outcome]
@@ -154,7 +154,7 @@ def test_what_was_changed_is_told_as_json(cli: Cli) -> None:
         "added": ["d"],
         "dropped": [],
         "priority": {"d": 2.0},
-        "by": whoever(),
+        "by": current_user(),
     }
 
 

@@ -46,7 +46,7 @@ class Room:
         """A socket that says nothing."""
         self._last += 1
         self.sockets[who] = self._last
-        return self._heard(self.hub.opened(self._last, self.clock))
+        return self._heard(self.hub.on_open(self._last, self.clock))
 
     def say(self, who: str, kind: str, /, **fields: Any) -> Heard:
         """A message, with what a client sends besides."""
@@ -55,11 +55,11 @@ class Room:
 
     def send(self, who: str, text: str | bytes) -> Heard:
         """Any text."""
-        return self._heard(self.hub.received(self.sockets[who], text, self.clock))
+        return self._heard(self.hub.on_message(self.sockets[who], text, self.clock))
 
     def leave(self, who: str) -> Heard:
         """The end of a socket."""
-        return self._heard(self.hub.closed(self.sockets.pop(who), self.clock))
+        return self._heard(self.hub.on_close(self.sockets.pop(who), self.clock))
 
     def wait(self, seconds: float) -> Heard:
         """Time passes."""

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from handrail.coordination.hub.hub import HANDLERS, ONCE, Hub
-from handrail.coordination.hub.lines import _live, _scene
+from handrail.coordination.hub.lines import _live_claims, _snapshot
 from handrail.workspace.claims.deciding import related
 from tests.coordination.room import Heard, Room
 
@@ -154,7 +154,7 @@ def test_no_two_hold_the_same(doings: list[Do]) -> None:
             for other in held:
                 if claim.owner != other.owner and claim.worktree == other.worktree:
                     assert not overlap(claim.paths, other.paths), (do, claim, other)
-        everybody = _live(room.hub.state)
+        everybody = _live_claims(room.hub.state)
         for one in everybody:
             for another in everybody:
                 if not related(one.claimant, another.claimant):
@@ -168,11 +168,11 @@ def test_who_may_have_it_has_it(doings: list[Do]) -> None:
     room = Room()
     for do in doings:
         room, _ = perform(room, do)
-        steps, scene = room.hub.state.steps, _scene(room.hub.state)
+        steps, scene = room.hub.state.steps, _snapshot(room.hub.state)
         for number in steps.line:
             behind = scene.in_the_way(scene.line[number])
             assert behind, (do, steps.line[number])
-            assert steps.told.get(number, behind) == behind, (do, steps.line[number])
+            assert steps.sent_behind.get(number, behind) == behind, (do, steps.line[number])
 
 
 @given(st.lists(DOINGS, max_size=30))

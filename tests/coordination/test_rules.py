@@ -368,7 +368,7 @@ def test_a_mistake_of_the_hub_harms_nobody_else(room: Room) -> None:
     """Where the hub itself fails at a message, its sender hears so, and all else goes on."""
     del room.hub.state.cards
     frame = '{"sender": "ann", "type": "manifest_request"}'
-    reaction = room.hub.received(room.sockets["ann"], frame, room.clock)
+    reaction = room.hub.on_message(room.sockets["ann"], frame, room.clock)
     assert isinstance(reaction.mistake, AttributeError)
     (said,) = (json.loads(send.text) for send in reaction.out if not isinstance(send, Close))
     assert said["payload"] == "The hub made a mistake with this message."

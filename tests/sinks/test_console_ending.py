@@ -88,16 +88,16 @@ def test_an_error_of_several_lines_stands_above_the_end(tree: LiveRun, story: St
     nest(story)
     event = ev.WorkflowCompleted("failed", error=NESTED, failed_step="all")
     story.tell(event)
-    below = [text_of(line) for line in error_below(tree, event, told=False)]
+    below = [text_of(line) for line in error_below(tree, event, steps_logged=False)]
     assert below == ["all/b  ValueError: got:", "    1", "    2"]
-    assert error_below(tree, event, told=True) == []
+    assert error_below(tree, event, steps_logged=True) == []
 
 
 def test_an_error_of_the_body_is_told_whole(tree: LiveRun, story: Story) -> None:
     """No step has told it: its lines stand above the end, whether there is a tree or not."""
     event = ev.WorkflowCompleted("failed", error="flow.py:3: KeyError: one\n  two")
     assert " · flow.py:3: KeyError: one ... · " in closing(tree, story, event)
-    below = [text_of(line) for line in error_below(tree, event, told=True)]
+    below = [text_of(line) for line in error_below(tree, event, steps_logged=True)]
     assert below == ["flow.py:3: KeyError: one", "    two"]
 
 

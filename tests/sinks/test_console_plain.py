@@ -428,7 +428,7 @@ def test_a_step_that_is_long_at_work_is_told_now_and_then(log: Log, story: Story
     told = [
         text_of(line)
         for after in range(0, 600, 15)
-        for line in log.log.alive(log.view, began + after)
+        for line in log.log.long_running(log.view, began + after)
     ]
     since = time.strftime("%H:%M", time.localtime(began))
     assert told == [
@@ -436,7 +436,9 @@ def test_a_step_that_is_long_at_work_is_told_now_and_then(log: Log, story: Story
         for spent in ("1 min", "2 min", "4 min", "8 min")
     ]
     story.end("review/a/read")
-    assert [one for one in log.log.alive(log.view, began + 6000) if "read" in text_of(one)] == []
+    assert [
+        one for one in log.log.long_running(log.view, began + 6000) if "read" in text_of(one)
+    ] == []
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 
 from handrail import Executor, MemoryJournal, Steps, WrongUse, step, workflow
 from handrail.web import create_app
-from handrail.web.app import listening, served
+from handrail.web.app import open_socket, serve_in_thread
 
 TOKEN = "a-token-of-tests"
 HOME = "http://127.0.0.1:8484"
@@ -242,9 +242,9 @@ RAW = {
 
 def test_what_no_browser_sends_is_refused(journal: MemoryJournal) -> None:
     """Each request that is malformed, or made for another server, is answered by a refusal."""
-    at = listening(0)
+    at = open_socket(0)
     wrong: dict[str, bytes] = {}
-    with served(create_app(journal, token=TOKEN), at):
+    with serve_in_thread(create_app(journal, token=TOKEN), at):
         for name, request in RAW.items():
             with socket.create_connection(at.getsockname(), timeout=5) as line:
                 line.sendall(request.encode("latin-1"))

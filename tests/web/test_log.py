@@ -26,7 +26,7 @@ from handrail.testing.contracts.sample_events import sample_events
 from handrail.testing.shapes import Body, workflow_of
 from handrail.testing.strategies import bodies
 from handrail.web import create_app
-from handrail.web.log import ONLY, Log, Only, Sought
+from handrail.web.log import ONLY, Log, LogQuery, Only
 from handrail.web.log_lines import level_of, line_of
 from handrail.web.reading import Reader
 from tests.engine.support import Jumping
@@ -105,7 +105,7 @@ words = st.lists(
     st.sampled_from(["step", "plan", "completed", "code", "a", "none of it"]), max_size=2
 )
 sought = st.builds(
-    lambda words, only: Sought(tuple(words), only), words, st.sampled_from(sorted(ONLY))
+    lambda words, only: LogQuery(tuple(words), only), words, st.sampled_from(sorted(ONLY))
 )
 
 
@@ -115,7 +115,7 @@ sought = st.builds(
     limit=st.integers(1, 9),
 )
 def test_a_log_that_grows_finds_what_a_new_one_finds(
-    asked: list[tuple[Sought, int]], limit: int
+    asked: list[tuple[LogQuery, int]], limit: int
 ) -> None:
     """Whatever was looked for before, and however much has come since, in parts of any size."""
     log, known = Log(no_mask), 0
@@ -147,7 +147,7 @@ def test_a_log_that_grows_finds_what_a_new_one_finds(
 @pytest.mark.parametrize("line", [1, 7, len(SAMPLES), len(SAMPLES) + 9])
 def test_the_part_around_a_line_has_it_or_the_next_one(only: Only, line: int) -> None:
     """``at`` is the place of the first line that fits from it on; after the last one, of that."""
-    log, wanted = Log(no_mask), Sought((), only)
+    log, wanted = Log(no_mask), LogQuery((), only)
     whole: Any = log.part(SAMPLES, wanted, start=0, limit=1000)
     part: Any = log.part(SAMPLES, wanted, line=line, limit=5)
     fits = seqs(whole)
@@ -253,7 +253,7 @@ async def test_of_a_run_that_was_removed_nothing_is_left(tmp_path: Path) -> None
         snapshot = await reader.snapshot("r", now=True)
         assert snapshot.history == journal.events("r")
         for words in ("key=first", "key=second"):
-            part: Any = await reader.log("r", Sought((words,)), start=0, line=None, limit=9)
+            part: Any = await reader.log("r", LogQuery((words,)), start=0, line=None, limit=9)
             found[f"{words} in the {key}"] = part["total"]
         journal.prune(older_than=0)
     assert found == {

@@ -20,7 +20,7 @@ from handrail.secrets.masking import Mask
 from handrail.secrets.values import Secrets, secret_values
 from handrail.web import stream
 from handrail.web.reading import Reader
-from handrail.web.stream import MOST_PIECE, Asked, GrowingTexts, run_events
+from handrail.web.stream import MOST_PIECE, GrowingTexts, StreamRequest, run_events
 
 MASK = Mask(secret_values(Secrets(), {}))
 INFO = RunInfo("r", "w", None, 0.0, 1)
@@ -69,7 +69,9 @@ async def test_a_line_that_breaks_anywhere_misses_and_doubles_nothing(
                 left[0] -= name == "record"
                 return left[0] <= 0 or (name == "record" and data["type"] == "WorkflowCompleted")
 
-            line = run_events(Reader(journal, MASK), "r", Asked(told[-1] if told else 0, rows=True))
+            line = run_events(
+                Reader(journal, MASK), "r", StreamRequest(told[-1] if told else 0, rows=True)
+            )
             for name, data, number in await told_by(line, enough):
                 if name == "record":
                     told.append(number)
@@ -92,11 +94,11 @@ async def test_a_late_reader_is_told_all_from_any_place() -> None:
     await Executor(journal=journal).options(run_id="r").run(counted, 3)
     reader, events = Reader(journal, MASK), journal.events("r")
     for after in range(len(events) + 1):
-        line = run_events(reader, "r", Asked(after))
+        line = run_events(reader, "r", StreamRequest(after))
         *found, _ = await told_by(line, lambda name, _: name == "run")
         assert [number for _, _, number in found] == list(range(after + 1, len(events) + 1))
         assert [data["type"] for _, data, _ in found] == [type(e).__name__ for e in events[after:]]
-    line = run_events(reader, "r", Asked(len(events) + 5))
+    line = run_events(reader, "r", StreamRequest(len(events) + 5))
     ((name, _, _),) = await told_by(line, lambda *_: True)
     assert name == "reset"
 

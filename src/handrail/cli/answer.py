@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from handrail.cli.channels import tell
 from handrail.cli.exits import Exit, Refused
 from handrail.cli.options import WHERE, Hand, Json, RunId, RunTarget, Where
-from handrail.cli.reaching import reached
+from handrail.cli.reaching import reach_run
 from handrail.cli.report import one_line
 from handrail.codec.unresolved import Unresolved
 from handrail.errors import GateClosed, HandrailError
@@ -45,7 +45,7 @@ def answer(
     as_json
         Print what counts as JSON.
     """
-    with reached(run, Hand(by, as_json, where)) as it:
+    with reach_run(run, Hand(by, as_json, where)) as it:
         if _needs_code(it.journal, it.run_id, gate):
             it.workflow(target)
         try:
@@ -85,7 +85,7 @@ def signal(
     as_json
         Print what was sent as JSON.
     """
-    with reached(run, Hand(by, as_json, where)) as it:
+    with reach_run(run, Hand(by, as_json, where)) as it:
         if it.info.status == "succeeded" and it.info.holder is None:
             raise Refused(f"run {it.run_id}", "has succeeded, and takes no more signals")
         sent = payload_of(payload)

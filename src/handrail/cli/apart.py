@@ -34,7 +34,7 @@ waits for that.
 RESUMED, DETACHED = "resumed.log", "detached.log"
 
 
-def detaches(words: Sequence[str]) -> bool:
+def should_detach(words: Sequence[str]) -> bool:
     """True if this is to be done by another process, and this is not that."""
     commands = words[:1] in (["run"], ["resume"])
     return commands and FLAG in words and VARIABLE not in os.environ
@@ -45,9 +45,9 @@ def detach(words: Sequence[str]) -> int:
     code. If that process ends before, it is its own.
     """
     reading, writing = os.pipe()
-    told = [word for word in words if word != "--json"]
+    passed_on = [word for word in words if word != "--json"]
     process = subprocess.Popen(  # noqa: S603  # this command itself
-        [sys.executable, "-m", "handrail", *told],
+        [sys.executable, "-m", "handrail", *passed_on],
         pass_fds=(writing,),
         env={**os.environ, VARIABLE: str(writing)},
         start_new_session=True,
@@ -72,7 +72,7 @@ def detach(words: Sequence[str]) -> int:
     return Exit.SUCCEEDED
 
 
-def detached_here() -> Detached | None:
+def detached_sink() -> Detached | None:
     """What lets go of the terminal, if this is the other process; asked once, before it starts any
     program, which is not to be taken for one.
     """
@@ -116,7 +116,7 @@ class Detached:
             json.dump(begun, out)
 
 
-def resumed_apart(
+def spawn_resume(
     place: Place, info: RunInfo, here: Path, more: Sequence[str] = ()
 ) -> tuple[subprocess.Popen[bytes], IO[bytes]]:
     """A process that goes on with a run, told ``more`` words; and the file in which is kept what it
@@ -125,10 +125,10 @@ def resumed_apart(
     log = place.artifacts / run_folder(info.workflow_name, info.run_id) / RESUMED
     log.parent.mkdir(parents=True, exist_ok=True)
     file = log.open("a+b")
-    return _apart(place.command("resume", info.run_id, "--quiet", *more), file, here), file
+    return _spawn(place.command("resume", info.run_id, "--quiet", *more), file, here), file
 
 
-def begun_apart(
+def spawn_run(
     place: Place, words: Sequence[str], inputs: Mapping[str, Any], here: Path
 ) -> tuple[subprocess.Popen[bytes], IO[bytes]]:
     """A process that begins a run with these inputs, which it reads from its stdin; and a file with
@@ -136,14 +136,14 @@ def begun_apart(
     """
     file = tempfile.TemporaryFile()  # noqa: SIM115  # who asked closes it
     command = place.command("run", *words, "--inputs", "-", "--quiet")
-    process = _apart(command, file, here, stdin=subprocess.PIPE, env={**os.environ, VARIABLE: ""})
+    process = _spawn(command, file, here, stdin=subprocess.PIPE, env={**os.environ, VARIABLE: ""})
     assert process.stdin is not None
     with contextlib.suppress(BrokenPipeError), process.stdin as stdin:
         stdin.write(json.dumps(dict(inputs), default=str).encode())
     return process, file
 
 
-def _apart(
+def _spawn(
     command: str,
     file: IO[bytes],
     here: Path,

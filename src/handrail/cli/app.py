@@ -57,15 +57,15 @@ def app_of(words: Sequence[str]) -> App:
     typed = next((word for word in words if word in COMMANDS), None)
     for name in COMMANDS:
         if name == typed == "run":
-            app.command(imported(name), name=name, help=f"{summary_of(name)}\n\n{EXIT_CODES}")
+            app.command(import_command(name), name=name, help=f"{summary_of(name)}\n\n{EXIT_CODES}")
         elif name == typed:
-            app.command(imported(name), name=name)
+            app.command(import_command(name), name=name)
         else:
             app.command(App(name=name, help=summary_of(name) if typed is None else ""))
     return app
 
 
-def imported(name: str) -> Any:
+def import_command(name: str) -> Any:
     """The function of a command, or what has commands below it."""
     module = import_module(f"handrail.cli.{COMMANDS[name]}")
     known = (f"{name}_app", name, f"{name}_")  # some words are Python's own
@@ -75,7 +75,7 @@ def imported(name: str) -> Any:
 def summary_of(name: str) -> str:
     """How the docstring of a command begins."""
     known = _docstrings(COMMANDS[name])
-    said = known.get(name) or known.get(f"{name}_") or str(imported(name).help)
+    said = known.get(name) or known.get(f"{name}_") or str(import_command(name).help)
     return said.partition("\n\n")[0]
 
 

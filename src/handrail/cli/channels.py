@@ -47,18 +47,18 @@ def silence(descriptor: int) -> None:
 
 def tell(text: str) -> None:
     """One line on stderr, if there is one that still takes it."""
-    from handrail.cli.masking import shown
+    from handrail.cli.masking import mask_text
 
     try:
-        print(f"handrail: {shown(text)}", file=sys.stderr, flush=True)
+        print(f"handrail: {mask_text(text)}", file=sys.stderr, flush=True)
     except OSError:  # the terminal has gone
         return
 
 
 def write_json(value: Any, data: TextIO) -> None:
     """Print JSON for other programs."""
-    from handrail.cli.masking import shown_data
+    from handrail.cli.masking import mask_data
 
-    json.dump(shown_data(value), data, ensure_ascii=False, indent=2, allow_nan=False)
+    json.dump(mask_data(value), data, ensure_ascii=False, indent=2, allow_nan=False)
     data.write("\n")
     data.flush()

@@ -103,7 +103,7 @@ _OF_STEPS = ("backend", "model", "options")
 _OF_AGENTS = (*_OF_STEPS, "fallback")
 
 
-class _Unknown(Exception):
+class _NotLiteral(Exception):
     """Something is said that is not written out."""
 
 
@@ -118,12 +118,12 @@ def agent_mistakes(symbols: Symbols) -> Iterator[Mistake]:
     yield from _prompt_mistakes(symbols)
     for node in ast.walk(symbols.tree):
         if isinstance(node, ast.Call) and _is_agent(node, symbols):
-            yield from _refused(node, partial(_check_agent, node, symbols))
+            yield from _agent_mistakes_of(node, partial(_check_agent, node, symbols))
     for call, chain in calls_of(_LAUNCHES, symbols):
-        yield from _refused(call, partial(_check_step, call, chain, symbols))
+        yield from _agent_mistakes_of(call, partial(_check_step, call, chain, symbols))
 
 
-def _refused(node: ast.Call, check: Callable[[], None]) -> Iterator[Mistake]:
+def _agent_mistakes_of(node: ast.Call, check: Callable[[], None]) -> Iterator[Mistake]:
     """What is wrong with an agent, or a step with one, if it would be refused."""
     try:
         check()
@@ -134,28 +134,28 @@ def _refused(node: ast.Call, check: Callable[[], None]) -> Iterator[Mistake]:
 
 
 def _check_agent(node: ast.Call, symbols: Symbols) -> None:
-    check_told(_agent(node, symbols), NO_SETTINGS, lambda: NO_SETTINGS)
+    check_told(_build_agent(node, symbols), NO_SETTINGS, lambda: NO_SETTINGS)
 
 
 def _prompt_mistakes(symbols: Symbols) -> Iterator[Mistake]:
     """Each variable of a prompt in the text that the context, written out at its step, lacks."""
     for node, chain in calls_of({"agent"}, symbols):
-        agent, given = _call_of(chain.subject, symbols), _context(node, symbols)
-        prompt = None if agent is None else _literal(argument(agent, 1, "prompt"), symbols)
+        agent, given = _agent_call(chain.subject, symbols), _context_keys(node, symbols)
+        prompt = None if agent is None else _resolve_name(argument(agent, 1, "prompt"), symbols)
         if given is None or not isinstance(prompt, ast.Constant):
             continue
         for name in sorted(variables_of(str(prompt.value)) - given):
             hint = did_you_mean([name], sorted(given)).strip() or "Add it to the context."
-            message = f"the prompt of {_name(agent)} needs {name!r}, which the context lacks"
+            message = f"the prompt of {_agent_name(agent)} needs {name!r}, which the context lacks"
             yield mistake("HR110", node, message, hint)
 
 
-def _name(agent: ast.Call | None) -> str:
+def _agent_name(agent: ast.Call | None) -> str:
     name = argument(agent, 0, "name")
     return repr(name.value) if isinstance(name, ast.Constant) else "the agent"
 
 
-def _literal(node: ast.expr | None, symbols: Symbols) -> ast.expr | None:
+def _resolve_name(node: ast.expr | None, symbols: Symbols) -> ast.expr | None:
     """What a name stands for, if that is assigned once, and nothing is done to it anywhere."""
     if not isinstance(node, ast.Name):
         return node
@@ -183,9 +183,9 @@ def _only_reads(parent: ast.AST | None) -> bool:
             return False
 
 
-def _context(call: ast.Call, symbols: Symbols) -> frozenset[str] | None:
+def _context_keys(call: ast.Call, symbols: Symbols) -> frozenset[str] | None:
     """The keys of a context that is written out, in a function, too; None for another."""
-    given = _literal(argument(call, 1, "context"), symbols)
+    given = _resolve_name(argument(call, 1, "context"), symbols)
     if isinstance(given, ast.Lambda):
         given = given.body
     if given is None and len(call.args) == 1 and all(one.arg for one in call.keywords):
@@ -203,13 +203,13 @@ def _context(call: ast.Call, symbols: Symbols) -> frozenset[str] | None:
 
 
 def _check_step(call: ast.Call, chain: Chain, symbols: Symbols) -> None:
-    said = _said(call, _OF_STEPS, symbols)
+    said = _literal_arguments(call, _OF_STEPS, symbols)
     if not said:
         return
     name = name_of(chain.name, symbols).text
     options = with_model(said.get("model"), said.get("options", NO_OPTIONS), f"step {name!r}")
     settings = AgentSettings(said.get("backend"), options)
-    agent = _given(chain.subject, symbols)
+    agent = _resolve_agent(chain.subject, symbols)
     try:
         if agent is None:
             check_told(Agent("agent", "-"), settings, None)
@@ -219,16 +219,16 @@ def _check_step(call: ast.Call, chain: Chain, symbols: Symbols) -> None:
         raise DefinitionError(f"step {name!r}: {error}") from None
 
 
-def _given(node: ast.expr | None, symbols: Symbols) -> Agent[Any] | None:
+def _resolve_agent(node: ast.expr | None, symbols: Symbols) -> Agent[Any] | None:
     """The agent that an expression stands for; None if that is not written out, or is wrong."""
-    made = _call_of(node, symbols)
+    made = _agent_call(node, symbols)
     try:
-        return None if made is None else _agent(made, symbols)
-    except (_Unknown, DefinitionError):
+        return None if made is None else _build_agent(made, symbols)
+    except (_NotLiteral, DefinitionError):
         return None
 
 
-def _call_of(node: ast.expr | None, symbols: Symbols) -> ast.Call | None:
+def _agent_call(node: ast.expr | None, symbols: Symbols) -> ast.Call | None:
     """The ``Agent(...)`` that an expression stands for, if that is written out."""
     if isinstance(node, ast.Name):
         values = symbols.values_of(node)
@@ -241,28 +241,30 @@ def _is_agent(node: ast.Call, symbols: Symbols) -> bool:
     return symbols.is_ours(made, "Agent")
 
 
-def _agent(node: ast.Call, symbols: Symbols) -> Agent[Any]:
+def _build_agent(node: ast.Call, symbols: Symbols) -> Agent[Any]:
     """An agent with what is written out of this one; its prompt is another."""
     name = argument(node, 0, "name")
     said = name.value if isinstance(name, ast.Constant) else "agent"
-    return Agent(str(said), "-", **_said(node, _OF_AGENTS, symbols))
+    return Agent(str(said), "-", **_literal_arguments(node, _OF_AGENTS, symbols))
 
 
-def _said(call: ast.Call, names: Sequence[str], symbols: Symbols) -> dict[str, Any]:
+def _literal_arguments(call: ast.Call, names: Sequence[str], symbols: Symbols) -> dict[str, Any]:
     if any(one.arg is None for one in call.keywords):
-        raise _Unknown
+        raise _NotLiteral
     said = {str(one.arg): one.value for one in call.keywords}
-    return {name: _value(one, symbols) for name, one in said.items() if name in names}
+    return {name: _literal_value(one, symbols) for name, one in said.items() if name in names}
 
 
-def _value(node: ast.expr, symbols: Symbols) -> Any:
+def _literal_value(node: ast.expr, symbols: Symbols) -> Any:
     """The value of an expression that has no names but ``AgentOptions``."""
     if isinstance(node, ast.Call):
         if node.args or not symbols.is_ours(node.func, "AgentOptions"):
-            raise _Unknown
+            raise _NotLiteral
         given = {one.arg: one.value for one in node.keywords}
-        return AgentOptions(**{str(name): _value(one, symbols) for name, one in given.items()})
+        return AgentOptions(
+            **{str(name): _literal_value(one, symbols) for name, one in given.items()}
+        )
     try:
         return ast.literal_eval(node)
     except ValueError:
-        raise _Unknown from None
+        raise _NotLiteral from None

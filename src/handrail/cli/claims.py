@@ -19,10 +19,10 @@ from cyclopts import Parameter
 
 from handrail.cli.channels import json_channel, tell, write_json
 from handrail.cli.exits import Exit, Refused
-from handrail.cli.masking import shown
+from handrail.cli.masking import mask_text
 from handrail.cli.options import Json
 from handrail.cli.report import columns
-from handrail.cli.who import claimant_around, marker, myself, whoever
+from handrail.cli.who import current_claimant, current_user, enclosing_claimant, marker
 from handrail.errors import ClaimLost, DefinitionError
 from handrail.model.patterns import display_pattern, escaped, literal
 from handrail.ports.claims import (
@@ -69,7 +69,7 @@ def seconds(text: str | None, what: str) -> float | None:
 # -- listing ---------------------------------------------------------------------------------------
 
 
-def _for(seconds_: float) -> str:
+def _duration_text(seconds_: float) -> str:
     """How long that is, for people."""
     from handrail.sinks.console_text import duration
 
@@ -79,7 +79,7 @@ def _for(seconds_: float) -> str:
 def claims(*, as_json: Json = False) -> int:
     """List what is held in this repository, by whom, and who waits for it."""
     with json_channel(wanted=as_json) as data:
-        repository, listed = anyio.run(_listed)
+        repository, listed = anyio.run(_list_claims)
         if not repository:
             tell(f"{Path.cwd()} is in no git repository: these are names that are held outside")
         if data is not None:
@@ -87,11 +87,11 @@ def claims(*, as_json: Json = False) -> int:
             write_json({"held": held, "waiting": [*map(_wait_data, listed.waiting)]}, data)
             return Exit.SUCCEEDED
         for line in _lines(listed, time.time()):
-            print(shown(line))
+            print(mask_text(line))
     return Exit.SUCCEEDED
 
 
-async def _listed() -> tuple[str, ClaimList]:
+async def _list_claims() -> tuple[str, ClaimList]:
     repository = await common_of(Path.cwd(), marker())
     return repository, await LocalClaims(repository).listed()
 
@@ -103,7 +103,7 @@ def _lines(listed: ClaimList, now: float) -> list[str]:
         (
             text_of(claim.resources),
             str(claim.claimant),
-            f"{_for(now - claim.since)}{_until(claim, now)}",
+            f"{_duration_text(now - claim.since)}{_expiry_text(claim, now)}",
         )
         for claim in listed.held
     ]
@@ -111,7 +111,7 @@ def _lines(listed: ClaimList, now: float) -> list[str]:
         (
             text_of(wait.resources),
             str(wait.claimant),
-            f"waits {_for(now - wait.since)} for "
+            f"waits {_duration_text(now - wait.since)} for "
             + (", ".join(map(str, wait.behind)) or "its turn"),
         )
         for wait in listed.waiting
@@ -119,10 +119,10 @@ def _lines(listed: ClaimList, now: float) -> list[str]:
     return columns([(shortened(what, _WIDTH), who, how) for what, who, how in rows])
 
 
-def _until(claim: Claim, now: float) -> str:
+def _expiry_text(claim: Claim, now: float) -> str:
     if claim.until is None:
         return ""
-    return f", ends in {_for(claim.until - now)}"
+    return f", ends in {_duration_text(claim.until - now)}"
 
 
 def _held_data(claim: Claim) -> dict[str, Any]:
@@ -176,20 +176,20 @@ def claim(
     ttl_s = seconds(ttl, "--ttl") or TTL_S
     wait_s = seconds(wait, "--wait")
     with json_channel(wanted=as_json) as data:
-        made = anyio.run(_claimed, patterns, ttl_s, wait_s)
+        made = anyio.run(_acquire, patterns, ttl_s, wait_s)
         if data is not None:
             write_json(_held_data(made), data)
         else:
-            what = shown(text_of(made.resources))
-            print(f"{what}: yours for {_for(ttl_s)} (epoch {made.epoch})")
+            what = mask_text(text_of(made.resources))
+            print(f"{what}: yours for {_duration_text(ttl_s)} (epoch {made.epoch})")
             tell("`handrail release` gives it back")
     return Exit.SUCCEEDED
 
 
-async def _claimed(patterns: Sequence[str], ttl_s: float, wait_s: float | None) -> Claim:
+async def _acquire(patterns: Sequence[str], ttl_s: float, wait_s: float | None) -> Claim:
     repository = await _repository()
-    resource = files_of(repository, [_placed(repository, one) for one in patterns])
-    request = ClaimRequest(myself(), (resource,), wait_s, ttl_s)
+    resource = files_of(repository, [_repository_pattern(repository, one) for one in patterns])
+    request = ClaimRequest(current_claimant(), (resource,), wait_s, ttl_s)
     return await LocalClaims().acquire(request, waiting=_tell_wait(request))
 
 
@@ -201,7 +201,7 @@ async def _repository() -> Repository:
     return found
 
 
-def _placed(repository: Repository, pattern: str) -> str:
+def _repository_pattern(repository: Repository, pattern: str) -> str:
     """A pattern that was typed in a folder of the repository, as one of the repository.
 
     One without ``/``, except at its end, counts in every folder, wherever it was typed. The name of
@@ -250,24 +250,24 @@ def release(
         Take it from whoever has it: a step that had it fails, and merges nothing.
     """
     with json_channel(wanted=as_json) as data:
-        ended = anyio.run(_released, what or (), force)
+        ended = anyio.run(_release, what or (), force)
         if data is not None:
             write_json([_held_data(one) for one in ended], data)
             return Exit.SUCCEEDED
         for one in ended:
-            print(shown(f"released {text_of(one.resources)}, which {one.claimant} had"))
+            print(mask_text(f"released {text_of(one.resources)}, which {one.claimant} had"))
         if not ended:
             print("you have claimed nothing here")
     return Exit.SUCCEEDED
 
 
-async def _released(what: Sequence[str], force: bool) -> list[Claim]:  # noqa: FBT001  # by anyio.run
+async def _release(what: Sequence[str], force: bool) -> list[Claim]:  # noqa: FBT001  # by anyio.run
     repository = await repository_of(Path.cwd(), marker())
     local = LocalClaims("" if repository is None else str(repository.common))
-    held, me = (await local.listed()).held, myself()
+    held, me = (await local.listed()).held, current_claimant()
     wanted = [one for one in held if one.claimant == me]
     if what:
-        wanted = [one for name in what for one in _named(held, name, repository)]
+        wanted = [one for name in what for one in _find_claims(held, name, repository)]
     if not force and (foreign := [one for one in wanted if one.claimant != me]):
         hint = "--force takes it away: what it does is not merged then."
         raise Refused(str(foreign[0].claimant), f"has {text_of(foreign[0].resources)}", hint)
@@ -276,7 +276,7 @@ async def _released(what: Sequence[str], force: bool) -> list[Claim]:  # noqa: F
     return wanted
 
 
-def _named(held: Sequence[Claim], name: str, repository: Repository | None) -> list[Claim]:
+def _find_claims(held: Sequence[Claim], name: str, repository: Repository | None) -> list[Claim]:
     """The claims of this epoch, name or pattern.
 
     Raises:
@@ -287,7 +287,7 @@ def _named(held: Sequence[Claim], name: str, repository: Repository | None) -> l
     else:
         found = [one for one in held if any(its.name == name for its in one.resources)]
     if not found and repository is not None:
-        wanted = files_of(repository, [_placed(repository, name)]).patterns
+        wanted = files_of(repository, [_repository_pattern(repository, name)]).patterns
         found = [one for one in held if any(its.patterns == wanted for its in one.resources)]
         found = found or [
             one for one in held if any(set(wanted) & set(its.patterns) for its in one.resources)
@@ -321,7 +321,7 @@ def lock(
     if not command:
         raise Refused("handrail lock", "has no command", "Write handrail lock NAME -- COMMAND.")
     wait_s = seconds(wait, "--wait")
-    return anyio.run(_locked, name, _Child(command), wait_s)
+    return anyio.run(_run_locked, name, _Child(command), wait_s)
 
 
 class _Child:
@@ -350,12 +350,12 @@ class _Child:
         return 128 - code if code < 0 else code
 
 
-async def _locked(name: str, child: _Child, wait_s: float | None) -> int:
+async def _run_locked(name: str, child: _Child, wait_s: float | None) -> int:
     resource = Resource(name, repository=await common_of(Path.cwd(), marker()))
-    inside = claimant_around()
+    inside = enclosing_claimant()
     path = f"lock-{os.getpid()}"
     if inside is None:
-        claimant = Claimant(whoever(), path, os.urandom(4).hex(), "command")
+        claimant = Claimant(current_user(), path, os.urandom(4).hex(), "command")
     else:
         claimant = replace(inside, path=f"{inside.path}/{path}")
     local = LocalClaims()

@@ -68,13 +68,13 @@ class ClusterPlace(Place):
         return ["--temporal", self.address] if self.typed else []
 
 
-def on_cluster(place: Place, address: str, typed: str) -> ClusterPlace:
+def cluster_at(place: Place, address: str, typed: str) -> ClusterPlace:
     """The cluster at an address, with what was named of the place; ``typed`` as ``Place`` has it.
 
     Raises:
         MissingExtra: what clusters are reached with is not installed.
     """
-    require()
+    require_extra()
     fields: dict[str, Any] = {one.name: getattr(place, one.name) for one in attrs.fields(Place)}
     queue, blobs = settings()
     fields |= {"typed": typed, "address": address, "task_queue": queue, "blobs": blobs}
@@ -114,7 +114,7 @@ def refuse_of_a_process(typed: Mapping[str, object]) -> None:
             raise Refused(name, why, hint)
 
 
-def require() -> None:
+def require_extra() -> None:
     """See to it that what clusters are reached with is there.
 
     Raises:

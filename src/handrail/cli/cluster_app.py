@@ -30,9 +30,9 @@ def dev(
     file
         Where it keeps its runs; by default .handrail/temporal.db here.
     """
-    from handrail.cli.cluster import require
+    from handrail.cli.cluster import require_extra
 
-    require()
+    require_extra()
     from handrail.cli.cluster_worker import dev as start
 
     return start(port, ui_port, file, modules)

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from handrail.cli.channels import tell
 from handrail.cli.cluster import ClusterPlace
-from handrail.cli.driving import REASONS, Begin, Options, bounded, conclude, gates_of
+from handrail.cli.driving import REASONS, Begin, Options, conclude, gates_of, with_default_budget
 from handrail.cli.exits import Exit
 from handrail.cli.report import tell_mismatch
 from handrail.cli.screen import Screen
@@ -26,7 +26,7 @@ from handrail.temporal.run import ClusterRun
 class DrivingTemporalExecutor(TemporalExecutor):
     """An executor whose resumed runs are held by a run, too."""
 
-    def held(
+    def as_run(
         self, run_id: str, work: Callable[[], Awaitable[WorkflowResult[Any] | None]]
     ) -> ClusterRun[Any]:
         """A call of ``resume`` or ``cancel`` for this run, as a run that can be iterated over."""
@@ -73,7 +73,7 @@ class _Watching:
         self, begin: Begin, executor: DrivingTemporalExecutor
     ) -> WorkflowResult[Any] | None:
         """The result; None if a signal came first."""
-        task = asyncio.ensure_future(self._watched(begin, executor))
+        task = asyncio.ensure_future(self._watch_run(begin, executor))
         loop = asyncio.get_running_loop()
         for signum, (_, code) in REASONS.items():
             loop.add_signal_handler(signum, self._leave, code, task)
@@ -88,7 +88,7 @@ class _Watching:
         self.exit = code
         task.cancel()
 
-    async def _watched(
+    async def _watch_run(
         self, begin: Begin, executor: DrivingTemporalExecutor
     ) -> WorkflowResult[Any]:
         run: Any = begin(cast("Any", executor))
@@ -115,7 +115,7 @@ def _executor(
         task_queue=place.task_queue,
         blobs=place.blobs,
         workflows=known.workflows,
-        limits=bounded(options.limits.over(known.limits), definition),
+        limits=with_default_budget(options.limits.over(known.limits), definition),
         gates=known.gates if gates is None else gates,
         sinks=(*known.sinks, *sinks),
         codec=known.journal.codec,

@@ -46,7 +46,7 @@ def serve(place: ClusterPlace, modules: Sequence[str], serving: Serving = SERVIN
         runs=not serving.steps_only,
         **most,
     )
-    asyncio.run(_served(worker, f"task queue {queue!r} at {place.address}"))
+    asyncio.run(_serve_worker(worker, f"task queue {queue!r} at {place.address}"))
     return Exit.SUCCEEDED
 
 
@@ -55,7 +55,7 @@ def _workflows_in(modules: Sequence[str]) -> list[Any]:
     return [one for target in modules for one in workflows_at(target)]
 
 
-async def _served(worker: TemporalWorker, where: str) -> None:
+async def _serve_worker(worker: TemporalWorker, where: str) -> None:
     over = asyncio.Event()
     loop = asyncio.get_running_loop()
     for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -87,7 +87,7 @@ def dev(port: int, ui_port: int, file: Path | None, modules: Sequence[str]) -> i
     tell(f"a cluster is at {server.address}, its page at http://127.0.0.1:{ui_port}")
     try:
         if modules:
-            return serve(_place(server.address), modules)
+            return serve(_cluster_place(server.address), modules)
         tell(f"serve workflows: handrail worker --temporal {server.address} FILE.py")
         for signum in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(signum, signal.default_int_handler)
@@ -99,7 +99,7 @@ def dev(port: int, ui_port: int, file: Path | None, modules: Sequence[str]) -> i
     raise Refused("the cluster", f"has ended by itself, with exit code {code}")
 
 
-def _place(address: str) -> ClusterPlace:
+def _cluster_place(address: str) -> ClusterPlace:
     place = place_of(None, None, address)
     assert isinstance(place, ClusterPlace)
     return place

@@ -102,9 +102,11 @@ def check_journal(place: Place) -> Check:
             advice=f"It {error.why}. {error.hint}",
         )
     if place.is_there():
-        return _opened(place)
+        return _check_records(place)
     state = "ok" if there == folder else "ok (to be made)"
-    return Check(name="journal", ok=True, state=state, where=str(folder), advice=_in_reach(place))
+    return Check(
+        name="journal", ok=True, state=state, where=str(folder), advice=_git_clean_advice(place)
+    )
 
 
 def _check_cluster(place: ClusterPlace) -> Check:
@@ -124,10 +126,10 @@ def _check_cluster(place: ClusterPlace) -> Check:
     )
 
 
-def _in_reach(place: Place) -> str:
+def _git_clean_advice(place: Place) -> str:
     """What to know of a journal that git would remove from a checkout; else empty."""
     file = place.file.resolve()
-    if place.is_safe or ".git" in file.parts or not any(one.exists() for one in _gits(file)):
+    if place.is_safe or ".git" in file.parts or not any(one.exists() for one in _git_folders(file)):
         return ""
     return (
         f"It is in a git checkout, where `git clean -fdx` removes it, and agents type that. For "
@@ -135,11 +137,11 @@ def _in_reach(place: Place) -> str:
     )
 
 
-def _gits(folder: Path) -> Iterable[Path]:
+def _git_folders(folder: Path) -> Iterable[Path]:
     return (above / ".git" for above in folder.parents)
 
 
-def _opened(place: Place) -> Check:
+def _check_records(place: Place) -> Check:
     """The journal that is there, as all commands read it."""
     where = str(place.folder)
     try:
@@ -148,7 +150,7 @@ def _opened(place: Place) -> Check:
         return Check(name="journal", ok=False, state="not readable", where=where, advice=str(error))
     damaged = [run.run_id for run in runs if run.damaged]
     if not damaged:
-        advice = _in_reach(place)
+        advice = _git_clean_advice(place)
         return Check(name="journal", ok=True, state="ok", where=where, advice=advice)
     state = f"ok, but for {len(damaged)} damaged run{'s' if len(damaged) > 1 else ''}"
     advice = f"`handrail runs` says what of {', '.join(damaged)} is not as it was written."
@@ -219,9 +221,9 @@ def check_backend(probed: Probed, *, wanted: bool) -> Check:
     return Check(
         name=probed.name,
         kind="backend",
-        ok=_usable(probe),
+        ok=_is_usable(probe),
         needed=wanted,
-        state=_standing(probe),
+        state=_login_state(probe),
         version=probe.version,
         where=probe.where,
         logged_in=probe.logged_in,
@@ -229,14 +231,14 @@ def check_backend(probed: Probed, *, wanted: bool) -> Check:
     )
 
 
-def _usable(probe: Probe) -> bool:
+def _is_usable(probe: Probe) -> bool:
     """True unless it is known that it cannot be used; of a login nothing may be known."""
     if not probe.found or probe.logged_in is False:
         return False
     return probe.logged_in is True or not probe.advice
 
 
-def _standing(probe: Probe) -> str:
+def _login_state(probe: Probe) -> str:
     if not probe.found:
         return "not found"
     if probe.logged_in is None:
@@ -269,7 +271,7 @@ def examine(
 ) -> int:
     """Print how everything stands; 1 if something is missing without which nothing runs."""
     with json_channel(wanted=as_json) as data:
-        checks = anyio.run(partial(_checked, place, backends, timeout_s))
+        checks = anyio.run(partial(_run_checks, place, backends, timeout_s))
         problems = [check.name for check in checks if check.problem]
         if data is not None:
             write_json({"ok": not problems, "checks": [asdict(check) for check in checks]}, data)
@@ -282,17 +284,19 @@ def examine(
     return Exit.FAILED if problems else Exit.SUCCEEDED
 
 
-async def _checked(place: Place, backends: Sequence[Named] | None, timeout_s: float) -> list[Check]:
-    settings, refused = _asked_for()
+async def _run_checks(
+    place: Place, backends: Sequence[Named] | None, timeout_s: float
+) -> list[Check]:
+    settings, refused = _chosen_backend()
     wanted, model = settings
-    named = _known(model) if backends is None else backends
+    named = _backends_to_probe(model) if backends is None else backends
     checks = [check_python(), check_journal(place), await check_git(timeout_s), *refused]
     probed = await probe_all(named, timeout_s)
     checks += [check_backend(one, wanted=one.name == wanted) for one in probed]
     return [*checks, *check_extras()]
 
 
-def _asked_for() -> tuple[tuple[str | None, str | None], list[Check]]:
+def _chosen_backend() -> tuple[tuple[str | None, str | None], list[Check]]:
     """The backend and model that the environment or the project names; what is wrong with that."""
     try:
         settings = agent_defaults(None, None, NO_OPTIONS)
@@ -305,7 +309,7 @@ def _asked_for() -> tuple[tuple[str | None, str | None], list[Check]]:
     return (name, model or settings.options.model), []
 
 
-def _known(model: str | None) -> list[Named]:
+def _backends_to_probe(model: str | None) -> list[Named]:
     """Every backend there is. One that needs a model to say more is told the one asked for."""
     from handrail.agents.routes import backend_names, make_backend
 

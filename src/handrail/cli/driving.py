@@ -190,7 +190,7 @@ class DrivingExecutor(Executor):
         Engine.__init__(made, replace(executor.parts, **parts))
         return made
 
-    def held(
+    def as_run(
         self, run_id: str, work: Callable[[], Awaitable[WorkflowResult[Any] | None]]
     ) -> Run[Any]:
         """A call of ``resume`` or ``cancel`` for this run, as a ``Run``."""
@@ -235,7 +235,7 @@ def drive(
         executor = _executor(options, place, screen, sinks, parts.pop("workflow", None), parts)
         tell_page = stack.enter_context(_page(options, place, executor.journal))
         try:
-            result = anyio.run(_streamed, executor, begin, interruption, tell_page)
+            result = anyio.run(_stream_run, executor, begin, interruption, tell_page)
         except ReplayMismatch as error:
             tell_mismatch(error, place)
             if notifier is not None:
@@ -265,7 +265,7 @@ def _executor(  # noqa: PLR0917  # what one drive is told
     if base is None:
         base = project_executor(options.backend, options.model)
     known = base.parts
-    limits = bounded(options.limits.over(known.limits), definition)
+    limits = with_default_budget(options.limits.over(known.limits), definition)
     stays = options.detached is not None and options.detached.stays
     gates = options.gates if stays else gates_of(options.gates, screen)
     return DrivingExecutor.of(
@@ -280,7 +280,7 @@ def _executor(  # noqa: PLR0917  # what one drive is told
     )
 
 
-def bounded(limits: Limits, definition: WorkflowDefinition | None) -> Limits:
+def with_default_budget(limits: Limits, definition: WorkflowDefinition | None) -> Limits:
     """The limits; a run that nothing bounds asks sometimes whether it may go on."""
     bounds = limits if definition is None else limits.over(definition.limits)
     if bounds.bounds_agents:
@@ -334,13 +334,13 @@ def _page(
     if not options.ui or place is None:
         yield None
         return
-    from handrail.cli.page import beside
+    from handrail.cli.page import serve_page
 
-    with beside(place, journal) as told:
-        yield told
+    with serve_page(place, journal) as print_address:
+        yield print_address
 
 
-async def _streamed(
+async def _stream_run(
     executor: DrivingExecutor,
     begin: Begin,
     interruption: Interruption,

@@ -52,23 +52,23 @@ def _run(words: list[str]) -> int:
             return Exit.SUCCEEDED
         code = _guard() if words == ["guard"] else None
         if "--detach" in words:
-            code = _detached(words)
+            code = _run_detached(words)
         if code is None:
             code = _dispatch(_app(words), words)
         sys.stdout.flush()
     except KeyboardInterrupt:
-        _say("interrupted")
+        _print_error("interrupted")
         return Exit.INTERRUPTED
     except BrokenPipeError:
         raise
     except HandrailError as error:
-        _say(_METHODS.sub(r"`handrail \1`", str(error)))
+        _print_error(_METHODS.sub(r"`handrail \1`", str(error)))
         return exit_for(error)
     except OSError as error:
-        _say(str(error))
+        _print_error(str(error))
         return Exit.USAGE
     except Exception as error:  # noqa: BLE001  # the last place where it can be told
-        _say(_unexpected(error))
+        _print_error(_unexpected(error))
         return Exit.FAILED
     return code
 
@@ -80,11 +80,11 @@ def _guard() -> int:
     return guard()
 
 
-def _detached(words: Sequence[str]) -> int | None:
+def _run_detached(words: Sequence[str]) -> int | None:
     """The exit code, if another process is to do this; None in that process."""
-    from handrail.cli.apart import detach, detaches
+    from handrail.cli.apart import detach, should_detach
 
-    return detach(words) if detaches(words) else None
+    return detach(words) if should_detach(words) else None
 
 
 def _app(words: Sequence[str]) -> Any:
@@ -111,13 +111,13 @@ def _dispatch(app: Callable[..., Any], words: list[str]) -> int:
     except CycloptsError as error:
         command = " ".join(["handrail", *(error.command_chain or ())])
         unused = isinstance(error, UnusedCliTokensError)
-        said = _unused(error.unused_tokens or (), command) if unused else str(error)
-        _say(f"{_sentence(said)} See {command} --help.")
+        said = _unused_words_text(error.unused_tokens or (), command) if unused else str(error)
+        _print_error(f"{_sentence(said)} See {command} --help.")
         return Exit.USAGE
     return code if isinstance(code, int) else Exit.SUCCEEDED
 
 
-def _unused(words: Sequence[str], command: str) -> str:
+def _unused_words_text(words: Sequence[str], command: str) -> str:
     """What to type instead of words that have no place."""
     said = f"{', '.join(map(repr, words))}: not expected here"
     if command != "handrail run":
@@ -137,12 +137,12 @@ def _unexpected(error: Exception) -> str:
     return f"unexpected {type(error).__name__}: {error}.{hint}"
 
 
-def _say(text: str) -> None:
-    from handrail.cli.masking import shown
+def _print_error(text: str) -> None:
+    from handrail.cli.masking import mask_text
 
     if debugging() and sys.exc_info()[0] is not None:
-        sys.stderr.write(shown(traceback.format_exc()))
-    print(f"handrail: {' '.join(shown(text).split())}", file=sys.stderr)
+        sys.stderr.write(mask_text(traceback.format_exc()))
+    print(f"handrail: {' '.join(mask_text(text).split())}", file=sys.stderr)
 
 
 def _open_what_is_closed() -> None:

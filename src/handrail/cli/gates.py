@@ -17,7 +17,7 @@ import anyio
 from rich.console import Console
 from rich.text import Text
 
-from handrail.cli.masking import shown
+from handrail.cli.masking import mask_text
 from handrail.errors import GateRefusal, InvalidAnswer
 from handrail.model.results import OpenGate
 from handrail.record.answers import accept_answer
@@ -94,11 +94,11 @@ class Keys:
             data = await read_some(self._descriptor)
             if not data:
                 return "closed"
-            self._pending.extend(parsed(self._decoder.decode(data)))
+            self._pending.extend(parse_keys(self._decoder.decode(data)))
         return self._pending.popleft()
 
 
-def parsed(text: str) -> list[str]:
+def parse_keys(text: str) -> list[str]:
     """The keys in what a terminal sent; escape sequences that mean nothing here are left out."""
     keys: list[str] = []
     at = 0
@@ -180,54 +180,54 @@ class Choosing:
         """The state after a key: its name (``up``, ``enter``, ...), or a character as it is."""
         match key:
             case "up" | "left":
-                return self._moved(-1)
+                return self._with_cursor_moved(-1)
             case "down" | "right" | "tab":
-                return self._moved(1)
+                return self._with_cursor_moved(1)
             case "home":
                 return replace(self, at=0, typed="")
             case "end":
                 return replace(self, at=len(self.choices) - 1, typed="")
             case "enter":
-                return self if self.refused else Done(self.choices[self.at])
+                return self if self.matches_none else Done(self.choices[self.at])
             case "closed":
                 return Done(None)
             case "backspace":
-                return self._typed(self.typed[:-1])
+                return self._with_typed(self.typed[:-1])
             case "escape":
                 return replace(self, typed="")
             case _ if len(key) == 1 and key.isprintable():
-                return self._typed(self.typed + key)
+                return self._with_typed(self.typed + key)
             case _:
                 return self
 
-    def _moved(self, by: int) -> Choosing:
+    def _with_cursor_moved(self, by: int) -> Choosing:
         return replace(self, at=(self.at + by) % len(self.choices), typed="")
 
     @property
-    def refused(self) -> bool:
+    def matches_none(self) -> bool:
         """True if something was typed that names no choice, or more than one."""
         wanted = self.typed.lower()
         lowered = [choice.lower() for choice in self.choices]
-        return bool(wanted) and wanted not in lowered and len(self._fitting(self.typed)) != 1
+        return bool(wanted) and wanted not in lowered and len(self._matches(self.typed)) != 1
 
-    def _fitting(self, text: str) -> list[int]:
+    def _matches(self, text: str) -> list[int]:
         """The places of the choices that begin with the text; the one that is the text first."""
         wanted = text.lower()
         found = [at for at, one in enumerate(self.choices) if one.lower().startswith(wanted)]
         return sorted(found, key=lambda at: self.choices[at].lower() != wanted)
 
-    def _typed(self, text: str) -> Choosing:
+    def _with_typed(self, text: str) -> Choosing:
         """The text is kept as it is; the cursor goes to the first choice that begins with it."""
-        fitting = self._fitting(text) if text else []
+        fitting = self._matches(text) if text else []
         return replace(self, at=fitting[0] if fitting else self.at, typed=text)
 
 
-def picture(state: Choosing, height: int) -> list[tuple[str, bool]]:
+def list_lines(state: Choosing, height: int) -> list[tuple[str, bool]]:
     """The lines of the list, at most ``height``, and for each whether it is under the cursor."""
     count = len(state.choices)
     first = min(max(0, state.at - height // 2), max(0, count - height))
-    shown = range(first, min(count, first + height))
-    marks = {at: CURSOR if at == state.at else " " for at in shown}
+    visible = range(first, min(count, first + height))
+    marks = {at: CURSOR if at == state.at else " " for at in visible}
     return [(f"{mark} {state.choices[at]}", at == state.at) for at, mark in marks.items()]
 
 
@@ -293,10 +293,14 @@ class Prompt:
             try:
                 answer = accept_answer(self.gate, text)
             except InvalidAnswer as error:
-                self.console.print(Text(f"  {shown(_said(error))}", "red"), soft_wrap=True)
+                self.console.print(
+                    Text(f"  {mask_text(_error_text(error))}", "red"), soft_wrap=True
+                )
                 continue
             if by_keys:
-                self.console.print(self._question(Text(shown(text), "bold green")), soft_wrap=True)
+                self.console.print(
+                    self._question(Text(mask_text(text), "bold green")), soft_wrap=True
+                )
             return answer
 
     # -- by typing -----------------------------------------------------------------------------
@@ -307,7 +311,7 @@ class Prompt:
         self.console.file.flush()
         line = await self.lines.next()
         if not os.isatty(0):
-            self.console.print(Text(shown(line or ""), "bold"), soft_wrap=True)
+            self.console.print(Text(mask_text(line or ""), "bold"), soft_wrap=True)
         if line is None:
             raise GateRefusal(self.gate.path, "the input ended before it was answered")
         return self._or_default(line)
@@ -321,9 +325,9 @@ class Prompt:
         hint = " / ".join(self.choices)
         if not hint and self.gate.type is not str:
             hint = describe_type(self.gate.type)
-        after = Text(shown(f"[{hint}] ") if hint else "", "dim")
+        after = Text(mask_text(f"[{hint}] ") if hint else "", "dim")
         if self.gate.has_default:
-            after.append(shown(f"({self._default()}) "), "dim")
+            after.append(mask_text(f"({self._default()}) "), "dim")
         return after
 
     # -- by keys -------------------------------------------------------------------------------
@@ -331,7 +335,7 @@ class Prompt:
     async def _by_keys(self) -> str | None:
         state: Choosing | Typing = Typing()
         if self.choices:
-            state = Choosing(self.choices, self._first())
+            state = Choosing(self.choices, self._default_index())
         with keys_from(0) as keys, self._drawing() as draw:
             while True:
                 draw(self._picture(state) if isinstance(state, Choosing) else self._line(state))
@@ -357,16 +361,18 @@ class Prompt:
         with Live(console=self.console, auto_refresh=False, transient=True) as live:
             yield lambda text: live.update(text, refresh=True)
 
-    def _first(self) -> int:
+    def _default_index(self) -> int:
         default = self._default() if self.gate.has_default else ""
         return self.choices.index(default) if default in self.choices else 0
 
     def _picture(self, state: Choosing) -> Text:
-        said = f"{state.typed}  (no choice; Enter takes none)" if state.refused else state.typed
+        said = (
+            f"{state.typed}  (no choice; Enter takes none)" if state.matches_none else state.typed
+        )
         text = self._question(Text(said, "bold"))
         height = self.console.height // 2 if self._below is not None else self.console.height - 4
-        for line, is_chosen in picture(state, max(3, height)):
-            text.append(f"\n{shown(line)}", "bold cyan" if is_chosen else "")
+        for line, is_chosen in list_lines(state, max(3, height)):
+            text.append(f"\n{mask_text(line)}", "bold cyan" if is_chosen else "")
         text.append(f"\n  arrow keys or typing, then Enter{self._deadline()}", "dim")
         return text
 
@@ -378,7 +384,7 @@ class Prompt:
 
     def _question(self, after: Text) -> Text:
         text = Text("? ", "bold magenta")
-        text.append(f"{shown(self.gate.question)} ", "bold")
+        text.append(f"{mask_text(self.gate.question)} ", "bold")
         return text.append_text(after)
 
     def _default(self) -> str:
@@ -391,10 +397,10 @@ class Prompt:
         deadline = self.gate.deadline
         if deadline is None:
             return ""
-        then = f"it is {shown(self._default())}" if self.gate.has_default else "it fails"
+        then = f"it is {mask_text(self._default())}" if self.gate.has_default else "it fails"
         at = time.strftime("%H:%M:%S", time.localtime(deadline))
         return f"; without an answer {then} at {at}"
 
 
-def _said(error: InvalidAnswer) -> str:
+def _error_text(error: InvalidAnswer) -> str:
     return f"{error.answer!r} is not an answer, expected {error.expected}"

@@ -23,7 +23,7 @@ from typing import Any, cast
 import anyio
 
 from handrail.cli.exits import Exit, Refused
-from handrail.cli.who import claimant_around, marker
+from handrail.cli.who import enclosing_claimant, marker
 from handrail.errors import ClaimTimeout
 from handrail.ports.claims import Claim, Claimant, ClaimRequest
 from handrail.workspace.claims.local import LocalClaims
@@ -60,7 +60,7 @@ def guard(*, install: str | None = None, remove: str | None = None, user: bool =
         raise Refused("handrail guard", f"got no JSON on stdin: {error}", _USE) from None
     if not isinstance(asked, dict):
         raise Refused("handrail guard", "got no JSON object on stdin", _USE)
-    said = anyio.run(_guarded, cast("dict[str, Any]", asked))
+    said = anyio.run(_refusal_of_edit, cast("dict[str, Any]", asked))
     if said:
         print(said, file=sys.stderr)
         return _REFUSED
@@ -70,22 +70,22 @@ def guard(*, install: str | None = None, remove: str | None = None, user: bool =
 _USE = "An agent program runs it as a hook; `handrail guard --install claude` sets that up."
 
 
-async def _guarded(asked: Mapping[str, Any]) -> str:
+async def _refusal_of_edit(asked: Mapping[str, Any]) -> str:
     """Why the edit is refused; nothing if it may be made."""
     session = str(asked.get("session_id") or asked.get("sessionId") or os.getppid())
     folder = Path(str(asked.get("cwd") or Path.cwd()))
     if asked.get("hook_event_name") in _ENDS:
-        await _end(session, folder)
+        await _release_session(session, folder)
         return ""
     given: object = asked.get("tool_input") or asked.get("toolArgs") or {}
-    for path in _edited(given):
-        said = await _wanted(session, folder / path)
+    for path in _edited_paths(given):
+        said = await _claim_file(session, folder / path)
         if said:
             return said
     return ""
 
 
-def _edited(given: object) -> Iterator[str]:
+def _edited_paths(given: object) -> Iterator[str]:
     """The files that a tool is to edit, as far as its arguments name them."""
     if isinstance(given, str):  # JSON in JSON
         try:
@@ -97,12 +97,12 @@ def _edited(given: object) -> Iterator[str]:
         yield from (str(arguments[name]) for name in _PATHS if arguments.get(name))
 
 
-async def _wanted(session: str, file: Path) -> str:
-    placed = await _placed(file)
+async def _claim_file(session: str, file: Path) -> str:
+    placed = await _locate_file(file)
     if placed is None:
         return ""
     repository, path = placed
-    step = claimant_around()
+    step = enclosing_claimant()
     local = LocalClaims(str(repository.common))
     tree = str(repository.root)
     if step is not None:
@@ -130,7 +130,7 @@ async def _wanted(session: str, file: Path) -> str:
     return ""
 
 
-async def _end(session: str, folder: Path) -> None:
+async def _release_session(session: str, folder: Path) -> None:
     above = _folder_above(folder)
     repository = None if above is None else await repository_of(above, marker())
     if repository is None:
@@ -141,7 +141,7 @@ async def _end(session: str, folder: Path) -> None:
             await local.release(one)
 
 
-async def _placed(file: Path) -> tuple[Repository, str] | None:
+async def _locate_file(file: Path) -> tuple[Repository, str] | None:
     """The repository that a file is in, or is to be, and its path there; None outside of one."""
     above = _folder_above(file.parent)
     repository = None if above is None else await repository_of(above, marker())

@@ -17,8 +17,8 @@ from handrail import Executor
 from handrail.cli.channels import json_channel, tell, write_json
 from handrail.cli.exits import Exit, Refused
 from handrail.cli.inputs import given_inputs, pair
-from handrail.cli.journal import chosen, picked
-from handrail.cli.masking import shown, shown_value
+from handrail.cli.journal import choose_run, pick_run
+from handrail.cli.masking import mask_text, mask_value
 from handrail.cli.options import (
     CHANGED,
     DRIVING,
@@ -81,7 +81,7 @@ def fork(
     place, options = driving.place(where), driving.options()
     with json_channel(wanted=options.as_json) as data:
         journal = place.find()
-        info = chosen(journal.runs(), run)
+        info = choose_run(journal.runs(), run)
         workflow, place = workflow_of(info, place, target)
         place = attrs.evolve(place, target=target)
         fork_id = Executor(journal=journal, workflows=[workflow]).fork_sync(
@@ -99,7 +99,7 @@ def fork(
                 print(fork_id)
             return Exit.SUCCEEDED
         tell(f"run {fork_id} is forked from {info.run_id}")
-        made = picked(journal, fork_id)
+        made = pick_run(journal, fork_id)
         options = as_recorded(options, info.labels)
         return drive_again(made, workflow, CHANGED, Session(options, data, place, journal))
 
@@ -130,13 +130,13 @@ def diff(
     with json_channel(wanted=as_json) as data:
         journal = place.find()
         known = journal.runs()
-        ids = [chosen(known, name).run_id for name in (a, b)]
+        ids = [choose_run(known, name).run_id for name in (a, b)]
         found = Executor(journal=journal).diff_sync(*ids)
         if data is not None:
             write_json(found.to_dict(), data)
         else:
             for line in _diff_lines(found, whole=whole):
-                print(shown(line))
+                print(mask_text(line))
     return Exit.SUCCEEDED if found.same else Exit.FAILED
 
 
@@ -149,7 +149,7 @@ def _diff_lines(found: RunDiff, *, whole: bool) -> Iterator[str]:
     steps = [one for one in found.steps if whole or one.state != "same"]
     width = max((len(one.path) for one in steps), default=0)
     for one in steps:
-        yield f"{_MARKS[one.state]} {one.path:{width}}  {_said(one)}".rstrip()
+        yield f"{_MARKS[one.state]} {one.path:{width}}  {_diff_text(one)}".rstrip()
         if one.state == "changed" and "output" in one.fields:
             yield from _values(one)
     alike = sum(one.state == "same" for one in found.steps)
@@ -158,7 +158,7 @@ def _diff_lines(found: RunDiff, *, whole: bool) -> Iterator[str]:
     yield f"{len(found.steps) - alike} of {len(found.steps)} steps differ"
 
 
-def _said(one: StepDiff) -> str:
+def _diff_text(one: StepDiff) -> str:
     if one.a is None or one.b is None:
         result = one.a or one.b
         assert result is not None
@@ -187,7 +187,7 @@ def _values(one: StepDiff) -> Iterator[str]:
 
 
 def _text(value: Any) -> list[str]:
-    value = shown_value(value)
+    value = mask_value(value)
     if isinstance(value, str):
         return value.splitlines()
     data = json_safe(plain(value, tagged=False))
@@ -213,7 +213,7 @@ def export(
         The file; by default RUN.jsonl here.
     """
     journal = place_of(folder, None, temporal).find()
-    run_id = picked(journal, run).run_id
+    run_id = pick_run(journal, run).run_id
     file = output or Path(f"{run_id}.jsonl")
     try:
         Executor(journal=journal).export_sync(run_id, file)
@@ -265,7 +265,7 @@ def replay(file: Path, target: str, /, *, run_id: str | None = None) -> int:
     if report.divergence is None:
         tell(f"run {report.run_id} is replayed by {target}")
         return Exit.SUCCEEDED
-    print(shown(str(report.divergence)))
+    print(mask_text(str(report.divergence)))
     return Exit.FAILED
 
 
@@ -283,13 +283,13 @@ def verify(run: RunId | None = None, /, *, as_json: Json = False, folder: Dir = 
     place = place_of(folder)
     with json_channel(wanted=as_json) as data:
         journal = place.find_file()
-        run_id = None if run is None else chosen(journal.runs(), run).run_id
+        run_id = None if run is None else choose_run(journal.runs(), run).run_id
         found = journal.verify(run_id)
         if data is not None:
             write_json(json_safe(found), data)
         else:
             for fault in found:
-                print(shown(str(fault)))
+                print(mask_text(str(fault)))
             if not found:
                 tell(f"{run_id or place.file} is as it was written")
     return Exit.FAILED if found else Exit.SUCCEEDED
@@ -330,7 +330,7 @@ def prune(
     )
     freed = pruned.bytes
     for run_id in pruned.runs if artifacts else ():
-        freed += _removed(place.artifacts / run_folder(names[run_id], run_id), dry=dry_run)
+        freed += _remove_folder(place.artifacts / run_folder(names[run_id], run_id), dry=dry_run)
     for run_id in pruned.runs if dry_run else ():
         print(run_id)
     would = "would go" if dry_run else "gone"
@@ -339,7 +339,7 @@ def prune(
     return Exit.SUCCEEDED
 
 
-def _removed(folder: Path, *, dry: bool) -> int:
+def _remove_folder(folder: Path, *, dry: bool) -> int:
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     if not dry:
         shutil.rmtree(folder, ignore_errors=True)

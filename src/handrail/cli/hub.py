@@ -93,8 +93,8 @@ def hub(*, options: HubOptions = HUB) -> int:
     _check(options)
     tokens = _tokens(options)
     with contextlib.ExitStack() as opened:
-        sockets = [opened.enter_context(one) for one in _listening(options.host, options.port)]
-        made, store = _made(options, tokens)
+        sockets = [opened.enter_context(one) for one in _open_sockets(options.host, options.port)]
+        made, store = _build_hub(options, tokens)
         if store is not None:
             opened.enter_context(contextlib.closing(store))
         relay = RelayLog(options.relay_log, options.relay_max_lines) if options.relay_log else None
@@ -125,7 +125,7 @@ def _check(wanted: HubOptions) -> None:
             raise Refused(f"--{name.replace('_', '-')} {value}", "must be 1 or more")
 
 
-def _made(wanted: HubOptions, tokens: Tokens | None) -> tuple[Hub, HubStore | None]:
+def _build_hub(wanted: HubOptions, tokens: Tokens | None) -> tuple[Hub, HubStore | None]:
     """The hub, as its file says that it was, and the file."""
     from handrail.coordination.hub.hub import Hub
     from handrail.coordination.hub.state import Settings
@@ -189,14 +189,14 @@ def _is_loopback(host: str) -> bool:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except OSError:
         return False
-    return bool(host) and all(_loops(str(at[4][0])) for at in found)
+    return bool(host) and all(_is_loopback_address(str(at[4][0])) for at in found)
 
 
-def _loops(address: str) -> bool:
+def _is_loopback_address(address: str) -> bool:
     return ipaddress.ip_address(address.partition("%")[0]).is_loopback
 
 
-def _listening(host: str, port: int) -> list[socket.socket]:
+def _open_sockets(host: str, port: int) -> list[socket.socket]:
     """A socket for each address of the host, all of one port.
 
     Raises:
@@ -208,7 +208,7 @@ def _listening(host: str, port: int) -> list[socket.socket]:
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         ):
             port = found[0].getsockname()[1] if found else port
-            found.append(_bound(family, (at[0], port, *at[2:])))
+            found.append(_bind_socket(family, (at[0], port, *at[2:])))
     except OSError as error:
         for one in found:
             one.close()
@@ -218,7 +218,7 @@ def _listening(host: str, port: int) -> list[socket.socket]:
     return found
 
 
-def _bound(family: int, at: tuple[object, ...]) -> socket.socket:
+def _bind_socket(family: int, at: tuple[object, ...]) -> socket.socket:
     # With its protocol: asyncio lets small messages go at once on what it knows to be TCP.
     made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:

@@ -90,7 +90,7 @@ def init(name: str, /) -> int:
     name
         A Python name, which may have a folder in front: `flows/review`.
     """
-    folder, stem = _place(name)
+    folder, stem = _target_path(name)
     files = {
         folder / f"{stem}.py": WORKFLOW,
         folder / f"test_{stem}.py": TEST,
@@ -102,11 +102,11 @@ def init(name: str, /) -> int:
     for file, template in files.items():
         with file.open("x", encoding="utf-8") as stream:
             stream.write(template.substitute(name=stem, title=_title(stem)))
-    _tell(*files)
+    _print_next_steps(*files)
     return Exit.SUCCEEDED
 
 
-def _place(name: str) -> tuple[Path, str]:
+def _target_path(name: str) -> tuple[Path, str]:
     path = Path(name)
     stem = path.stem if path.suffix == ".py" else path.name
     if not stem.isidentifier() or keyword.iskeyword(stem):
@@ -120,7 +120,7 @@ def _title(stem: str) -> str:
     return stem.replace("_", " ").strip().capitalize() or stem
 
 
-def _tell(workflow: Path, test: Path) -> None:
+def _print_next_steps(workflow: Path, test: Path) -> None:
     print(f"Wrote {workflow} and {test}. Next:\n")
     for typed in (
         f"handrail run {shlex.quote(str(workflow))}",

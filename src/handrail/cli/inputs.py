@@ -31,7 +31,7 @@ def arguments_for(
     """
     given = given_inputs(definition, typed, file)
     _check_complete(definition, given)
-    return _arranged(definition, given)
+    return _arrange_arguments(definition, given)
 
 
 def given_inputs(
@@ -60,7 +60,7 @@ def given_inputs(
 
 def signature_of(definition: WorkflowDefinition) -> str:
     """The inputs for people: ``task (str), rounds (int = 3)``."""
-    return ", ".join(map(_shown, definition.parameters)) or "none"
+    return ", ".join(map(_describe_parameter, definition.parameters)) or "none"
 
 
 def read_file(file: Path) -> Mapping[str, Any]:
@@ -122,7 +122,7 @@ def _check_complete(definition: WorkflowDefinition, given: Mapping[str, Any]) ->
     missing = [one for one in definition.parameters if one.required and one.name not in given]
     if not missing:
         return
-    names = ", ".join(_shown(parameter) for parameter in missing)
+    names = ", ".join(_describe_parameter(parameter) for parameter in missing)
     typed = " ".join(f"--input {one.name}=VALUE" for one in missing)
     raise Refused(f"workflow {definition.name!r}", f"needs {names}", f"Add {typed}")
 
@@ -145,7 +145,7 @@ def _list_of(parameter: WorkflowParameter) -> Any:
     return GenericAlias(list, (parameter.annotation,))
 
 
-def _arranged(definition: WorkflowDefinition, given: dict[str, Any]) -> Arguments:
+def _arrange_arguments(definition: WorkflowDefinition, given: dict[str, Any]) -> Arguments:
     """Positional where Python wants it so: what is positional-only, and all before ``*names``."""
     args: list[Any] = []
     kwargs = dict(given)
@@ -170,7 +170,7 @@ def _append(args: list[Any], kwargs: dict[str, Any], parameter: WorkflowParamete
     args.append(kwargs.pop(parameter.name, parameter.default))
 
 
-def _shown(parameter: WorkflowParameter) -> str:
+def _describe_parameter(parameter: WorkflowParameter) -> str:
     kind = "" if parameter.annotation is Parameter.empty else type_name(parameter.annotation)
     if not parameter.required and parameter.default is not Parameter.empty:
         kind = f"{kind} = {short_repr(parameter.default, 40)}".strip()

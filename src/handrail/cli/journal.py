@@ -28,7 +28,7 @@ ARTIFACTS = "runs"
 VARIABLE = "HANDRAIL_DIR"
 
 
-def _kept_by_git(root: Path) -> Path | None:
+def _git_storage(root: Path) -> Path | None:
     """The folder for what handrail keeps of the checkout ``root``; None if it is none.
 
     It is in the repository's own folder: that of a linked worktree goes with the worktree.
@@ -78,18 +78,18 @@ class Place:
         own = self.own_journal()
         if own is not None:
             return own.path
-        here, kept = self.folder / FILE, self._kept
+        here, kept = self.folder / FILE, self._file_in_git
         return kept if kept and kept.is_file() and not here.exists() else here
 
     @property
-    def _kept(self) -> Path | None:
+    def _file_in_git(self) -> Path | None:
         """Where its file is, if it stands in a git checkout: in the git folder, which ``git clean``
         leaves alone, with a link here.
         """
         if self.named:
             return None
         for root in (self.base, *self.base.parents):
-            if (git := _kept_by_git(root)) is not None:
+            if (git := _git_storage(root)) is not None:
                 return git / self.base.relative_to(root) / FILE
         return None
 
@@ -147,10 +147,10 @@ class Place:
     @property
     def is_safe(self) -> bool:
         """True if its file is, or will be made, where ``git clean`` does not come."""
-        return self._kept is not None and not (self.folder / FILE).is_file()
+        return self._file_in_git is not None and not (self.folder / FILE).is_file()
 
     def _link(self) -> None:
-        here, kept = self.folder / FILE, self._kept
+        here, kept = self.folder / FILE, self._file_in_git
         if kept is None or here.exists():
             return
         with contextlib.suppress(OSError):  # a git folder that is only read: the file is here then
@@ -171,7 +171,7 @@ class Place:
         from handrail import SqliteJournal
 
         if not self.is_there():
-            near = self._above()
+            near = self._journal_above()
             hint = f"There is one in {near}: cd there, or " if near else "Elsewhere? Then "
             hint += f"name its folder with --dir or {VARIABLE}."
             raise Refused(f"journal {self.file}", "there is none, so there are no runs", hint)
@@ -192,7 +192,7 @@ class Place:
         again = ["--dir", self.typed] if self.typed else []
         return again + (["--executor", self.executor_typed] if self.executor_typed else [])
 
-    def _above(self) -> Path | None:
+    def _journal_above(self) -> Path | None:
         above = (folder for folder in self.base.parents if (folder / FOLDER / FILE).is_file())
         return next(above, None)
 
@@ -213,18 +213,18 @@ MOST = 8
 """Candidates that are listed."""
 
 
-def picked(journal: Journal, name: str | None) -> RunInfo:
-    """The run that ``chosen`` gives for a name, or the ``newest``; one whose record can be read.
+def pick_run(journal: Journal, name: str | None) -> RunInfo:
+    """The run that ``choose_run`` gives for a name, or ``newest_run``, if it can be read.
 
     Raises:
         Refused: there is none, or more than one.
         JournalDamaged: its record is not as it was written.
     """
-    exact = None if name is None else line_of(journal, name)
+    exact = None if name is None else find_info(journal, name)
     if exact is not None:
-        return whole(journal, exact)
+        return require_undamaged(journal, exact)
     runs = journal.runs()
-    return whole(journal, newest(runs) if name is None else chosen(runs, name))
+    return require_undamaged(journal, newest_run(runs) if name is None else choose_run(runs, name))
 
 
 def read(journal: Journal, info: RunInfo) -> RecordedRun:
@@ -236,14 +236,14 @@ def read(journal: Journal, info: RunInfo) -> RecordedRun:
     return read_run(journal, info, time.time())
 
 
-def line_of(journal: Journal, run_id: str) -> RunInfo | None:
+def find_info(journal: Journal, run_id: str) -> RunInfo | None:
     """The run of this very id, if there is one; asked for alone where a journal can be."""
     alone: Callable[[str], RunInfo | None] | None = getattr(journal, "info", None)
-    return exactly(journal.runs(), run_id) if alone is None else alone(run_id)
+    return run_with_id(journal.runs(), run_id) if alone is None else alone(run_id)
 
 
-def whole(journal: Journal, info: RunInfo) -> RunInfo:
-    """The run itself, if nothing is known to be wrong with its record.
+def require_undamaged(journal: Journal, info: RunInfo) -> RunInfo:
+    """The run, if its record is not known to be damaged.
 
     Raises:
         JournalDamaged: something is.
@@ -254,16 +254,16 @@ def whole(journal: Journal, info: RunInfo) -> RunInfo:
     return info
 
 
-def of_this_id(journal: Journal, run_id: str) -> RunInfo | None:
+def find_exact(journal: Journal, run_id: str) -> RunInfo | None:
     """The run of this very id, if there is one; its record can be read.
 
     Raises:
         Refused: it may be one whose entry is damaged, so that nothing is certain of it.
         JournalDamaged: its record is not as it was written.
     """
-    info = line_of(journal, run_id)
+    info = find_info(journal, run_id)
     if info is not None:
-        return whole(journal, info)
+        return require_undamaged(journal, info)
     _refuse_if_hidden(journal.runs(), run_id)
     return None
 
@@ -275,26 +275,26 @@ def _refuse_if_hidden(runs: Sequence[RunInfo], name: str) -> None:
         raise Refused(f"run {name!r}", why, "Put back a copy of the journal, or name another.")
 
 
-def chosen(runs: Sequence[RunInfo], name: str) -> RunInfo:
+def choose_run(runs: Sequence[RunInfo], name: str) -> RunInfo:
     """The run of this id, or the only one whose id, or whose id's last part, begins so.
 
     Raises:
         Refused: there is none, or more than one.
     """
-    exact = exactly(runs, name)
+    exact = run_with_id(runs, name)
     if exact is not None:
         return exact
-    found = matching(runs, name)
+    found = matching_runs(runs, name)
     if len(found) == 1:
         return found[0]
     if found:
-        why = f"may be any of {len(found)}: {_listed(found)}"
+        why = f"may be any of {len(found)}: {_list_ids(found)}"
         raise Refused(f"run {name!r}", why, "Type more of it.")
     _refuse_if_hidden(runs, name)
     raise Refused(f"run {name!r}", "there is none", _hint(runs, name))
 
 
-def matching(runs: Sequence[RunInfo], name: str) -> list[RunInfo]:
+def matching_runs(runs: Sequence[RunInfo], name: str) -> list[RunInfo]:
     """The runs whose ids begin so; if there are none, those whose ids' last parts do."""
     if not name:
         return []
@@ -302,7 +302,7 @@ def matching(runs: Sequence[RunInfo], name: str) -> list[RunInfo]:
     return found or [run for run in runs if run.run_id.rpartition("-")[2].startswith(name)]
 
 
-def newest(runs: Sequence[RunInfo]) -> RunInfo:
+def newest_run(runs: Sequence[RunInfo]) -> RunInfo:
     """The run that was started last.
 
     Raises:
@@ -313,7 +313,7 @@ def newest(runs: Sequence[RunInfo]) -> RunInfo:
     return runs[-1]
 
 
-def exactly(runs: Sequence[RunInfo], run_id: str) -> RunInfo | None:
+def run_with_id(runs: Sequence[RunInfo], run_id: str) -> RunInfo | None:
     """The run of this very id, if there is one."""
     return next((run for run in runs if run.run_id == run_id), None)
 
@@ -324,10 +324,10 @@ def _hint(runs: Sequence[RunInfo], name: str) -> str:
     near = difflib.get_close_matches(name, [run.run_id for run in runs], n=3, cutoff=0.5)
     if near:
         return f"Did you mean {' or '.join(near)}?"
-    return f"The newest: {_listed(runs[-3:])}."
+    return f"The newest: {_list_ids(runs[-3:])}."
 
 
-def _listed(runs: Sequence[RunInfo]) -> str:
+def _list_ids(runs: Sequence[RunInfo]) -> str:
     """The newest of them."""
     names = [run.run_id for run in runs[-MOST:]]
     return ", ".join(["...", *names] if len(runs) > len(names) else names)

@@ -33,7 +33,7 @@ def python_files(path: Path) -> Iterator[Path]:
     if not path.is_dir():
         raise Refused(str(path), "there is no such file or folder")
     for folder, below, names in os.walk(path):
-        below[:] = sorted(name for name in below if _worth_a_look(Path(folder) / name))
+        below[:] = sorted(name for name in below if _is_searched(Path(folder) / name))
         yield from (Path(folder, name) for name in sorted(names) if name.endswith(".py"))
 
 
@@ -48,7 +48,7 @@ def read_source(file: Path) -> str:
         return stream.read()
 
 
-def _worth_a_look(folder: Path) -> bool:
+def _is_searched(folder: Path) -> bool:
     return not (
         folder.name.startswith(".") or folder.name in _SKIPPED or (folder / "pyvenv.cfg").is_file()
     )

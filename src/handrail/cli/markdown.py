@@ -19,8 +19,8 @@ from cyclopts import Parameter
 
 from handrail.cli.channels import tell
 from handrail.cli.exits import Exit, Refused
-from handrail.cli.journal import Place, picked, read
-from handrail.cli.masking import mask, shown, shown_value
+from handrail.cli.journal import Place, pick_run, read
+from handrail.cli.masking import mask, mask_text, mask_value
 from handrail.cli.options import Dir, RunId, Temporal
 from handrail.cli.report import format_time
 from handrail.cli.show import describe_status
@@ -71,28 +71,28 @@ def report(
     summary = _summary_of_job() if github else None
     place = place_of(folder, None, temporal)
     journal = place.find()
-    told = read(journal, picked(journal, run))
-    text = shown(markdown_of(told.info, told.view))
+    recorded = read(journal, pick_run(journal, run))
+    text = mask_text(markdown_of(recorded.info, recorded.view))
     if summary is not None:
         _write(summary, text, "a")
     if output is not None:
         is_markdown = markdown or output.suffix.lower() in {".md", ".markdown"}
-        _write(output, text if is_markdown else _page(told, place))
+        _write(output, text if is_markdown else _html_page(recorded, place))
         tell(f"the report is in {output}")
     elif summary is None:
         print(text, end="")
     return Exit.SUCCEEDED
 
 
-def _page(told: RecordedRun, place: Place) -> str:
+def _html_page(recorded: RecordedRun, place: Place) -> str:
     """A run as one HTML file."""
-    info = told.info
+    info = recorded.info
 
     def texts(path: str) -> Texts:
         return texts_of(place.artifacts, info.workflow_name, info.run_id, path)
 
     graph = _graph(info, place)
-    return html_of(told, made_at=time.time(), graph=graph, texts=texts, mask=mask())
+    return html_of(recorded, made_at=time.time(), graph=graph, texts=texts, mask=mask())
 
 
 def _graph(info: RunInfo, place: Place) -> Json:
@@ -214,7 +214,7 @@ def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[s
 
 
 def _text(value: Any) -> str:
-    value = shown_value(plain(value, tagged=False))
+    value = mask_value(plain(value, tagged=False))
     if isinstance(value, str):
         return value
     return json.dumps(json_safe(value), ensure_ascii=False, indent=2)
@@ -228,7 +228,7 @@ def _line(text: str) -> str:
 def _code(text: str) -> str:
     """Text in a line, as code."""
     flat = " ".join(text.split()) or " "
-    marks = "`" * (_longest(flat) + 1)
+    marks = "`" * (_longest_fence(flat) + 1)
     pad = " " if flat.startswith("`") or flat.endswith("`") else ""
     return f"{marks}{pad}{flat}{pad}{marks}"
 
@@ -237,9 +237,9 @@ def _fenced(text: str) -> list[str]:
     """Lines of text, as code."""
     if len(text) > _LONG:
         text = f"{text[: _LONG // 2]}\n...\n{text[-_LONG // 2 :]}"
-    marks = "`" * max(3, _longest(text) + 1)
+    marks = "`" * max(3, _longest_fence(text) + 1)
     return [f"{marks}text", *text.splitlines(), marks]
 
 
-def _longest(text: str) -> int:
+def _longest_fence(text: str) -> int:
     return max((len(found) for found in re.findall("`+", text)), default=0)

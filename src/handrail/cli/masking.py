@@ -18,16 +18,16 @@ def mask() -> Mask:
     return Mask(secret_values(Secrets(), os.environ))
 
 
-def shown(text: str) -> str:
-    """The text as it may be printed."""
+def mask_text(text: str) -> str:
+    """The text without secrets, as it may be printed."""
     return mask().text(text)
 
 
-def shown_value(value: Any) -> Any:
-    """The value as it may be printed, of the same type as far as that can be."""
+def mask_value(value: Any) -> Any:
+    """The value without secrets, of the same type as far as that can be."""
     return mask().value(value)
 
 
-def shown_data(data: Json) -> Json:
-    """JSON data of what is masked already, without what the texts of objects in it say."""
+def mask_data(data: Json) -> Json:
+    """The JSON data of a masked value, without secrets in the texts of objects in it."""
     return mask().plain(data)

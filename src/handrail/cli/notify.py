@@ -65,7 +65,7 @@ class Notifier:
                 self.tell(event.run_id, "answer", key, event.path, event.gate.question)
             case ev.LadderStep(parked=True):
                 with contextlib.suppress(HandrailError):  # a journal that is busy: it is told again
-                    since = _since(self._journal.events(event.run_id), event)
+                    since = _first_need(self._journal.events(event.run_id), event)
                     key = f"person {event.path} {since}"
                     self.tell(event.run_id, "person", key, event.path, event.error)
             case ev.WorkflowCompleted(status=("succeeded" | "failed" | "cancelled") as how):
@@ -77,7 +77,7 @@ class Notifier:
     def tell(self, run_id: str, reason: Reason, key: str, path: str = "", text: str = "") -> None:
         """Run the command for this, unless that was done for the same ``key`` before."""
         folder = self._artifacts / run_folder(self._workflow, run_id)
-        told = {
+        variables = {
             "HANDRAIL_RUN_ID": run_id,
             "HANDRAIL_WORKFLOW": self._workflow,
             "HANDRAIL_REASON": reason,
@@ -86,7 +86,7 @@ class Notifier:
         }
         try:
             if _is_new(folder, key):
-                thread = threading.Thread(target=self._run, args=(told, folder), daemon=True)
+                thread = threading.Thread(target=self._run, args=(variables, folder), daemon=True)
                 self._at_work = [one for one in self._at_work if one.is_alive()]
                 self._at_work.append(thread)
                 thread.start()
@@ -106,7 +106,7 @@ class Notifier:
         for thread in self._at_work:
             thread.join()
 
-    def _run(self, told: Mapping[str, str], folder: Path) -> None:
+    def _run(self, variables: Mapping[str, str], folder: Path) -> None:
         try:
             with (folder / LOG).open("ab") as log:
                 process = subprocess.Popen(  # noqa: S602  # the user's own command
@@ -115,10 +115,10 @@ class Notifier:
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
-                    env={**os.environ, **told},
+                    env={**os.environ, **variables},
                     start_new_session=True,
                 )
-            code = self._awaited(process)
+            code = self._wait_for(process)
         except OSError as error:
             tell(f"{_NAME}: {error}")
             return
@@ -126,7 +126,7 @@ class Notifier:
             how = "was killed, it took too long" if code == -signal.SIGKILL else f"exit {code}"
             tell(f"{_NAME} {self._command!r}: {how}; what it said is in {folder / LOG}")
 
-    def _awaited(self, process: subprocess.Popen[bytes]) -> int:
+    def _wait_for(self, process: subprocess.Popen[bytes]) -> int:
         began = time.monotonic()
         while True:
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -149,7 +149,7 @@ def _is_new(folder: Path, key: str) -> bool:
     return True
 
 
-def _since(history: Sequence[ev.Event], parked: ev.LadderStep) -> int:
+def _first_need(history: Sequence[ev.Event], parked: ev.LadderStep) -> int:
     """The number of the event from which on the run has needed the same thing of a person."""
     since = parked.seq
     earlier = [one for one in history if one.seq < parked.seq and isinstance(one, _OF_LAUNCHES)]

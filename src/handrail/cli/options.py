@@ -159,10 +159,10 @@ class Driving:
         Raises:
             Refused: options that cannot be given together were.
         """
-        from handrail.cli.apart import detached_here
+        from handrail.cli.apart import detached_sink
         from handrail.cli.driving import Options
         from handrail.cli.exits import Refused
-        from handrail.cli.settings import labels_typed, limits_of
+        from handrail.cli.settings import limits_of, parse_labels
         from handrail.project import project_table
 
         if self.detach and self.gates == "ask":
@@ -182,9 +182,9 @@ class Driving:
                 budget_usd=self.budget_usd,
                 max_launches=self.max_launches,
             ),
-            labels=labels_typed(self.label or [], table),
+            labels=parse_labels(self.label or [], table),
             ui=self.ui,
-            detached=detached_here(),
+            detached=detached_sink(),
             notify=self.notify if self.notify is not None else table.get("notify"),
         )
 

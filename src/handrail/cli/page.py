@@ -14,44 +14,44 @@ from typing import Any
 from urllib.parse import quote
 
 from handrail import Executor
-from handrail.cli.apart import resumed_apart
+from handrail.cli.apart import spawn_resume
 from handrail.cli.exits import Refused
 from handrail.cli.journal import Place
 from handrail.cli.masking import mask
 from handrail.cli.target import workflow_of
-from handrail.cli.who import whoever
+from handrail.cli.who import current_user
 from handrail.ports.journal import Journal, RunInfo
 from handrail.web.access import Access
 from handrail.web.acting import Acting
-from handrail.web.app import HOST, app_of, listening, served
+from handrail.web.app import HOST, app_of, open_socket, serve_in_thread
 from handrail.web.reading import Reader
 
 
 @contextlib.contextmanager
-def beside(place: Place, journal: Journal) -> Generator[Callable[[str], None]]:
-    """Serve the page in a thread while a run is driven here; what prints where a run is seen."""
+def serve_page(place: Place, journal: Journal) -> Generator[Callable[[str], None]]:
+    """Serve the page in a thread while a run is driven here; a function that prints its address."""
     token = secrets.token_urlsafe(24)
     at = socket_at(0)
     port = at.getsockname()[1]
 
-    def tell(run_id: str) -> None:
+    def print_address(run_id: str) -> None:
         url = f"http://{HOST}:{port}/?token={token}#/runs/{quote(run_id, safe='')}"
         print(f"handrail: {url}", file=sys.stderr, flush=True)
         if sys.stderr.isatty():
             open_browser(url)
 
-    with served(page_of(place, journal, token), at):
-        yield tell
+    with serve_in_thread(page_of(place, journal, token), at):
+        yield print_address
 
 
 def page_of(place: Place, journal: Journal, token: str, *, read_only: bool = False) -> Any:
     """The page as an application."""
     return app_of(
         Reader(journal, mask(), place.artifacts),
-        Acting(journal, place.executor, _code_of(place, journal), _drive(place)),
+        Acting(journal, place.executor, _code_of(place, journal), _resume_apart(place)),
         Access(token),
         read_only=read_only,
-        by=whoever(),
+        by=current_user(),
     )
 
 
@@ -62,7 +62,7 @@ def socket_at(port: int) -> socket:
         Refused: it cannot be listened on.
     """
     try:
-        return listening(port)
+        return open_socket(port)
     except OSError as error:
         why = f"cannot be listened on: {error.strerror or error}"
         raise Refused(f"--port {port}", why, "--port 0 takes a free one.") from None
@@ -89,12 +89,12 @@ def _code_of(place: Place, journal: Journal) -> Callable[[RunInfo], Executor]:
     return code_of
 
 
-def _drive(place: Place) -> Callable[[RunInfo], None]:
+def _resume_apart(place: Place) -> Callable[[RunInfo], None]:
     """What goes on with a run, in a process of its own that outlives the page."""
     here = Path.cwd()
 
     def drive(info: RunInfo) -> None:
-        process, log = resumed_apart(place, info, here)
+        process, log = spawn_resume(place, info, here)
         log.close()
         threading.Thread(target=process.wait, daemon=True).start()
 

@@ -12,10 +12,10 @@ from handrail import Executor
 from handrail.cli.channels import json_channel, write_json
 from handrail.cli.driving import DrivingExecutor
 from handrail.cli.exits import Exit
-from handrail.cli.journal import Place, picked
-from handrail.cli.masking import shown
+from handrail.cli.journal import Place, pick_run
+from handrail.cli.masking import mask_text
 from handrail.cli.options import CHANGED, WHERE, Changed, Json, RunId, RunTarget, Where
-from handrail.cli.report import choices_between, was_and_now
+from handrail.cli.report import change_lines, resume_commands
 from handrail.cli.show import describe_status
 from handrail.cli.target import workflow_of
 from handrail.errors import StepChange
@@ -43,7 +43,7 @@ def plan(
     place, on_change = where.place(), changed.on_change
     with json_channel(wanted=as_json) as data:
         journal = place.find()
-        info = picked(journal, run)
+        info = pick_run(journal, run)
         workflow, place = workflow_of(info, place, target)
         executor = DrivingExecutor.of(place.executor or Executor(), journal=journal)
         reuse, rerun = changed.paths(journal, info.run_id)
@@ -64,7 +64,7 @@ def _show(found: Plan, info: RunInfo, changed: Changed, place: Place) -> None:
     width = max((len(path_text(step.path)) for step in found.steps), default=0)
     kinds = max((len(step.step_type) for step in found.steps), default=0)
     alive = info.holder is not None
-    for step, count in _folded(found.steps):
+    for step, count in _fold_recorded(found.steps):
         if step is None:
             print(f"  recorded     ... {count} more (--json lists all)")
             continue
@@ -72,16 +72,16 @@ def _show(found: Plan, info: RunInfo, changed: Changed, place: Place) -> None:
         row = f"{state:11}  {path_text(step.path):{width}}  {step.step_type:{kinds}}  {remark}"
         print(f"  {row.rstrip()}")
         if step.state == "changed":
-            for line in was_and_now(StepChange(step.path, step.was, step.now)):
+            for line in change_lines(StepChange(step.path, step.was, step.now)):
                 print(f"  {'':11}    {line}")
     if found.waits_for:
         print()
     for wait in found.waits_for:
-        print(shown(f"waits for {wait}"))
+        print(mask_text(f"waits for {wait}"))
     if alive:
         print(f"\nIt is being driven; watch it: {place.command('tail', found.run_id)}")
     else:
-        print(f"\n{_next(found, changed, place)}")
+        print(f"\n{_next_text(found, changed, place)}")
     sys.stdout.flush()
 
 
@@ -89,7 +89,7 @@ _SHOWN = 10
 """Of a long row of recorded steps so many are shown at its beginning, and at its end."""
 
 
-def _folded(steps: Sequence[PlannedStep]) -> Iterator[tuple[PlannedStep | None, int]]:
+def _fold_recorded(steps: Sequence[PlannedStep]) -> Iterator[tuple[PlannedStep | None, int]]:
     """The steps; of each long row of recorded ones the middle is None, with how many they are."""
     for recorded, group in groupby(steps, lambda step: step.state == "recorded"):
         row = list(group)
@@ -124,13 +124,13 @@ def _remark(step: PlannedStep, *, alive: bool) -> str:
     return step.status or ""
 
 
-def _next(found: Plan, changed: Changed, place: Place) -> str:
+def _next_text(found: Plan, changed: Changed, place: Place) -> str:
     run_id = found.run_id
     if found.status == "succeeded" and not (changed.rerun or changed.rerun_from):
         but = ", and what has changed does not count" if found.changes else ""
         return f"It has succeeded; a resume gives its recorded result{but}."
     if found.changes:
-        commands = choices_between(run_id, found.changes, place, changed.words)
+        commands = resume_commands(run_id, found.changes, place, changed.words)
         first = "Nothing is resumed until you say what counts of the steps that changed:"
         return "\n  ".join([first, *commands])
     again = place.command("resume", run_id, *changed.words)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from handrail.cli.masking import shown
+from handrail.cli.masking import mask_text
 from handrail.record.work_view import WorkView
 from handrail.shortening import clean
 
@@ -12,10 +12,10 @@ _MOST = 8
 """So many ids are told of each sort."""
 
 
-def told(works: Sequence[WorkView]) -> Iterator[str]:
-    """The lines that say how queues stand."""
+def queue_lines(works: Sequence[WorkView]) -> Iterator[str]:
+    """The state of work queues, as lines: counts, then the ids at work, next and refused."""
     for work_ in works:
-        yield shown(f"{clean(work_.path)}: {counts_text(work_)}")
+        yield mask_text(f"{clean(work_.path)}: {counts_text(work_)}")
         rows = {
             "at work": list(map(clean, work_.running)),
             "left" if work_.over else "next": [_queued_text(*one) for one in work_.queued],
@@ -25,7 +25,7 @@ def told(works: Sequence[WorkView]) -> Iterator[str]:
             if texts:
                 more = len(texts) - _MOST
                 listed = ", ".join(texts[:_MOST]) + (f" and {more} more" if more > 0 else "")
-                yield shown(f"  {title:8} {listed}")
+                yield mask_text(f"  {title:8} {listed}")
 
 
 def _queued_text(task_id: str, priority: float) -> str:

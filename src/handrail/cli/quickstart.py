@@ -106,7 +106,7 @@ def git(*words: str) -> str:
 @contextmanager
 def clean_git_environment() -> Generator[None]:
     """Without the variables by which a git hook, or a shell, points git at another repository."""
-    kept = {name: os.environ.pop(name) for name in list(os.environ) if _misleads(name)}
+    kept = {name: os.environ.pop(name) for name in list(os.environ) if _affects_git(name)}
     before = os.environ.get("GIT_TERMINAL_PROMPT")
     os.environ["GIT_TERMINAL_PROMPT"] = "0"
     try:
@@ -133,7 +133,7 @@ _MISLEADING = frozenset(
 )
 
 
-def _misleads(name: str) -> bool:
+def _affects_git(name: str) -> bool:
     return name in _MISLEADING or name.startswith("GIT_CONFIG")
 
 

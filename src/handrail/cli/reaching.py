@@ -11,11 +11,11 @@ import attrs
 
 from handrail import Executor
 from handrail.cli.channels import json_channel, tell, write_json
-from handrail.cli.journal import Place, line_of, picked
-from handrail.cli.masking import shown
+from handrail.cli.journal import Place, find_info, pick_run
+from handrail.cli.masking import mask_text
 from handrail.cli.options import Hand
 from handrail.cli.target import workflow_of
-from handrail.cli.who import whoever
+from handrail.cli.who import current_user
 from handrail.ports.journal import Journal, RunInfo
 from handrail.record.inbox import unread
 from handrail.record.reading import history_of
@@ -27,7 +27,7 @@ EVERY_S = 0.05
 
 
 @attrs.frozen
-class Reached:
+class ReachedRun:
     """A run, and who acts on it; ``data`` is where JSON goes, if it does."""
 
     info: RunInfo
@@ -56,7 +56,7 @@ class Reached:
     def tell(self, text: str, /, **said: Any) -> None:
         """Print what was done: the text, or what is ``said`` as JSON if that was asked for."""
         if self.data is None:
-            print(shown(text))
+            print(mask_text(text))
         else:
             write_json(json_safe({"run_id": self.run_id, **said}), self.data)
 
@@ -64,24 +64,24 @@ class Reached:
         """Say how to resume a run that nobody drives, or whose drive ended before it took this
         in.
         """
-        now = anyio.run(self.taken_in)
+        now = anyio.run(self.wait_until_read)
         if now.holder is None and now.status != "succeeded":
             tell(f"nobody drives the run; go on with: {self.place.command('resume', self.run_id)}")
 
-    async def taken_in(self) -> RunInfo:
-        """The run once it has read its messages, or is driven no more, or after ``PATIENCE_S``."""
+    async def wait_until_read(self) -> RunInfo:
+        """The run's entry once its inbox is read, or nobody drives it, or after ``PATIENCE_S``."""
         journal, run_id = self.journal, self.run_id
-        info = line_of(journal, run_id) or self.info
+        info = find_info(journal, run_id) or self.info
         with anyio.move_on_after(PATIENCE_S):
             while info.holder is not None and unread(journal, run_id, history_of(journal, run_id)):
                 await anyio.sleep(EVERY_S)
-                info = line_of(journal, run_id) or info
+                info = find_info(journal, run_id) or info
         return info
 
 
 @contextmanager
-def reached(run: str, hand: Hand) -> Generator[Reached]:
-    """The run of this id, or whose id begins so, for one who is to act on it.
+def reach_run(run: str, hand: Hand) -> Generator[ReachedRun]:
+    """A run to act on, by its id or the beginning of that.
 
     Raises:
         HandrailError: there is no such run, or more than one.
@@ -89,4 +89,4 @@ def reached(run: str, hand: Hand) -> Generator[Reached]:
     place = hand.where.place()
     with json_channel(wanted=hand.as_json) as data:
         journal = place.find()
-        yield Reached(picked(journal, run), journal, place, hand.by or whoever(), data)
+        yield ReachedRun(pick_run(journal, run), journal, place, hand.by or current_user(), data)

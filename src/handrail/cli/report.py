@@ -10,7 +10,7 @@ from typing import Any, cast
 from handrail.cli.channels import tell
 from handrail.cli.exits import Exit, debugging
 from handrail.cli.journal import Place
-from handrail.cli.masking import shown, shown_value
+from handrail.cli.masking import mask_text, mask_value
 from handrail.codec.unresolved import Unresolved
 from handrail.errors import ReplayMismatch, StepChange
 from handrail.model.results import AgentResult, OpenGate, StepResult, WorkflowResult
@@ -26,12 +26,12 @@ def columns(rows: Sequence[Sequence[str]]) -> list[str]:
     return ["  ".join(f"{text:{width}}" for text, width in line).rstrip() for line in lines]
 
 
-def was_and_now(change: StepChange) -> tuple[str, str]:
+def change_lines(change: StepChange) -> tuple[str, str]:
     """What the step was and what it is, as two lines."""
     return f"was  {_one_line(change.was)}", f"now  {_one_line(change.now)}"
 
 
-def choices_between(
+def resume_commands(
     run_id: str, changes: Sequence[StepChange], place: Place, chosen: Sequence[str] = ()
 ) -> list[str]:
     """The two commands, ready to be typed: one keeps what is recorded, one runs all again; with
@@ -63,8 +63,8 @@ def write_value(value: Any) -> None:
     said = readable(value)
     cut = said is not value and sys.stdout.isatty()
     if isinstance(said, str):
-        text = shown(said)
-        print("\n".join(shortened(text, MOST_LINES)) if cut else text)
+        text = mask_text(said)
+        print("\n".join(first_lines(text, MOST_LINES)) if cut else text)
         return
     from rich.console import Console
     from rich.highlighter import ReprHighlighter
@@ -72,8 +72,8 @@ def write_value(value: Any) -> None:
 
     console = Console()
     most = MOST_LINES if cut else None
-    text = pretty_repr(shown_value(said), max_width=console.width, max_length=most)
-    console.print(ReprHighlighter()(shown(text)), soft_wrap=True)
+    text = pretty_repr(mask_value(said), max_width=console.width, max_length=most)
+    console.print(ReprHighlighter()(mask_text(text)), soft_wrap=True)
 
 
 def readable(value: Any) -> Any:
@@ -115,24 +115,24 @@ def _readable_inside(value: Any) -> Any:
     if type(value) in {list, tuple}:
         held = [readable(one) for one in inside]
         now = tuple(held) if isinstance(value, tuple) else held
-        return now if _changed(held, inside) else inside
+        return now if _differs(held, inside) else inside
     if type(value) is dict:
         found = {key: readable(one) for key, one in inside.items()}
-        return found if _changed(found.values(), inside.values()) else inside
+        return found if _differs(found.values(), inside.values()) else inside
     return inside
 
 
-def _changed(now: Iterable[Any], before: Iterable[Any]) -> bool:
+def _differs(now: Iterable[Any], before: Iterable[Any]) -> bool:
     return any(one is not was for one, was in zip(now, before, strict=True))
 
 
-def in_lines(text: str, *, most: int = 20) -> list[str]:
+def indented_lines(text: str, *, most: int = 20) -> list[str]:
     """The lines of a text, those after the first indented, and of very many not all."""
-    first, *others = shortened(text.rstrip(), most) or [""]
+    first, *others = first_lines(text.rstrip(), most) or [""]
     return [first, *(f"    {line}" for line in others)]
 
 
-def shortened(text: str, most: int) -> list[str]:
+def first_lines(text: str, most: int) -> list[str]:
     """The lines of a text, or the first of them and how many more there are."""
     lines = text.splitlines()
     if len(lines) <= most:
@@ -151,12 +151,16 @@ def tell_ending(
     if interrupted is not None:
         by = f" by {result.error}" if str(result.error).startswith("exit ") else ""  # of an action
         said = "too late to interrupt" if result.success else f"interrupted{by}"
-        tell(f"{said}: {_done(result)}")
-    elif result.status == "suspended" and result.error and (quiet or not _told(result.error)):
+        tell(f"{said}: {_progress_text(result)}")
+    elif (
+        result.status == "suspended"
+        and result.error
+        and (quiet or not _fits_closing_line(result.error))
+    ):
         tell(f"it needs a person: {one_line(result.error)}")
     elif quiet and result.status in {"failed", "cancelled"}:
-        error = shown(f"{result.workflow_name} {result.status}: {result.error}")
-        tell("\n".join(in_lines(error)))
+        error = mask_text(f"{result.workflow_name} {result.status}: {result.error}")
+        tell("\n".join(indented_lines(error)))
     if place is not None and result.status == "suspended":
         _tell_what_is_waited_for(result, place, listed=not quiet)
         if place.goes_on_alone and not result.error:
@@ -164,17 +168,17 @@ def tell_ending(
         else:
             tell(f"nothing was rolled back; go on with: {again}")
     elif result.status == "suspended" and not result.error:
-        tell(one_line(_unanswered(result, listed=not quiet)))
+        tell(one_line(_suspension_text(result, listed=not quiet)))
     elif place is not None and result.status == "failed" and not quiet:
         stuck = stuck_step(result.error_type, result.failed_step)
         words = () if stuck is None else ("--rerun", stuck)
         again = place.command("resume", result.run_id, *words)
         tell(f"to go on from what is recorded: {again}")
     if result.success and result.orphaned:
-        tell(one_line(left_behind(result.orphaned)))
+        tell(one_line(orphaned_text(result.orphaned)))
     if debugging():
         for text in _tracebacks(result):
-            print(shown(text), file=sys.stderr)
+            print(mask_text(text), file=sys.stderr)
 
 
 def format_time(at: float) -> str:
@@ -182,9 +186,9 @@ def format_time(at: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
 
 
-def left_behind(orphaned: Sequence[str]) -> str:
+def orphaned_text(orphaned: Sequence[str]) -> str:
     """The line that names recorded steps without a place in the code."""
-    return f"recorded steps that the code no longer has: {_some(orphaned)}"
+    return f"recorded steps that the code no longer has: {_list_paths(orphaned)}"
 
 
 def tell_mismatch(error: ReplayMismatch, place: Place | None) -> None:
@@ -195,15 +199,15 @@ def tell_mismatch(error: ReplayMismatch, place: Place | None) -> None:
     said = "what was run before it showed is on record" if error.late else "nothing was run"
     tell(f"run {error.run_id}: the code no longer matches the record; {said}")
     for change in error.changes:
-        was, now = was_and_now(change)
-        print(shown(f"  step {change.path!r}\n    {was}\n    {now}"), file=sys.stderr)
-    for command in choices_between(error.run_id, error.changes, place):
+        was, now = change_lines(change)
+        print(mask_text(f"  step {change.path!r}\n    {was}\n    {now}"), file=sys.stderr)
+    for command in resume_commands(error.run_id, error.changes, place):
         print(command, file=sys.stderr)
     if error.hint:
-        print(shown(error.hint.strip()), file=sys.stderr)
+        print(mask_text(error.hint.strip()), file=sys.stderr)
 
 
-def _told(error: str) -> bool:
+def _fits_closing_line(error: str) -> bool:
     """True if the console's closing line has all of it."""
     return len(" ".join(error.split())) <= TOLD
 
@@ -221,21 +225,21 @@ def tell_missing(run_id: str, variables: Sequence[str]) -> None:
 
 def one_line(text: str) -> str:
     """The text without line breaks, and without secrets, which may have some."""
-    return " ".join(shown(text).split())
+    return " ".join(mask_text(text).split())
 
 
-def _done(result: WorkflowResult[Any]) -> str:
+def _progress_text(result: WorkflowResult[Any]) -> str:
     ended: dict[str, list[str]] = {}
     for step in result.step_results:
         ended.setdefault(step.status, []).append(step.path)
-    parts = [f"{len(paths)} {status} ({_some(paths)})" for status, paths in ended.items()]
+    parts = [f"{len(paths)} {status} ({_list_paths(paths)})" for status, paths in ended.items()]
     undone = len(result.rollback_errors)
     if undone:
         parts.append(f"{undone} rollbacks failed")
     return ", ".join(parts) or "no step had ended"
 
 
-def _some(paths: Sequence[str], most: int = 8) -> str:
+def _list_paths(paths: Sequence[str], most: int = 8) -> str:
     listed = ", ".join(paths[:most])
     return f"{listed}, ..." if len(paths) > most else listed
 
@@ -243,23 +247,23 @@ def _some(paths: Sequence[str], most: int = 8) -> str:
 def _tell_what_is_waited_for(result: WorkflowResult[Any], place: Place, *, listed: bool) -> None:
     """Who is waited for, and how to answer; the console has listed the gates already."""
     for gate in result.waiting:
-        question = "" if listed else f" ({one_line(_question(gate))})"
-        tell(f"it waits for an answer{question}: {answers_to(result.run_id, gate, place)}")
+        question = "" if listed else f" ({one_line(_question_text(gate))})"
+        tell(f"it waits for an answer{question}: {answer_command(result.run_id, gate, place)}")
     for name in result.waiting_signals:
-        tell(f"it waits for a signal: {signals_to(result.run_id, name, place)}")
+        tell(f"it waits for a signal: {signal_command(result.run_id, name, place)}")
 
 
-def _unanswered(result: WorkflowResult[Any], *, listed: bool) -> str:
+def _suspension_text(result: WorkflowResult[Any], *, listed: bool) -> str:
     if not result.waiting:
         return "suspended: it waits for a signal, and nothing keeps it; nothing was rolled back"
-    gates = "" if listed else f" {'; '.join(map(_question, result.waiting))}"
+    gates = "" if listed else f" {'; '.join(map(_question_text, result.waiting))}"
     return (
         f"suspended, for want of an answer{gates}: run it on a terminal, or with --gates approve, "
         f"default, fail or ask (answers are lines of stdin); nothing was rolled back"
     )
 
 
-def _question(gate: OpenGate) -> str:
+def _question_text(gate: OpenGate) -> str:
     choices = f" [{', '.join(map(str, gate.choices))}]" if gate.choices else ""
     return f"{gate.path!r} ({gate.question}{choices})"
 
@@ -269,19 +273,19 @@ def _tracebacks(result: WorkflowResult[Any]) -> list[str]:
     return [text.rstrip() for text in dict.fromkeys(found) if text]
 
 
-def answers_to(run_id: str, gate: OpenGate, place: Place) -> str:
+def answer_command(run_id: str, gate: OpenGate, place: Place) -> str:
     """The command that answers a gate; with several choices, the first one and what else."""
-    first, *others = _answers(gate)
+    first, *others = _answer_words(gate)
     command = place.command("answer", run_id, gate.path, first)
     return f"{command}   (or {', '.join(others)})" if others else command
 
 
-def signals_to(run_id: str, name: str, place: Place) -> str:
+def signal_command(run_id: str, name: str, place: Place) -> str:
     """The command that sends a signal."""
     return place.command("signal", run_id, name)
 
 
-def _answers(gate: OpenGate) -> list[str]:
+def _answer_words(gate: OpenGate) -> list[str]:
     if gate.choices and not any(isinstance(one, Unresolved) for one in gate.choices):
         return [str(choice) for choice in gate.choices]
     return ["yes", "no"] if gate.type is bool else ["ANSWER"]

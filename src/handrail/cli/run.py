@@ -17,7 +17,7 @@ from handrail.cli.cluster import ClusterPlace
 from handrail.cli.driving import Begin, Options, drive
 from handrail.cli.exits import Exit, Refused
 from handrail.cli.inputs import arguments_for, given_inputs
-from handrail.cli.journal import Place, line_of, of_this_id, picked, with_executor
+from handrail.cli.journal import Place, find_exact, find_info, pick_run, with_executor
 from handrail.cli.options import (
     CHANGED,
     DRIVING,
@@ -124,7 +124,7 @@ def _resume(
 ) -> int:
     with json_channel(wanted=options.as_json) as data:
         journal = place.find()
-        info = _picked(journal, name, latest=latest)
+        info = _pick_run(journal, name, latest=latest)
         workflow, place = workflow_of(info, place, target)
         place = attrs.evolve(place, target=target)
         options = as_recorded(options, info.labels)
@@ -137,7 +137,7 @@ def drive_again(info: RunInfo, workflow: Any, changed: Changed, session: Session
     if state_of(info) == "succeeded" and not rerun:
         tell(f"run {info.run_id} has succeeded already; this is its recorded result")
     return session.drive(
-        lambda executor: executor.held(
+        lambda executor: executor.as_run(
             info.run_id,
             lambda: executor.resume(info.run_id, workflow, reuse=reuse, rerun=rerun),
         ),
@@ -166,14 +166,14 @@ def _resume_all(options: Options, place: Place, changed: Changed) -> int:
 _STOPS = (Exit.INTERRUPTED, Exit.TERMINATED, Exit.HUNG_UP)
 
 
-def _picked(journal: Journal, name: str | None, *, latest: bool) -> RunInfo:
+def _pick_run(journal: Journal, name: str | None, *, latest: bool) -> RunInfo:
     if latest == (name is not None):
         why = "takes either a run's id or --latest" + ("" if latest else ", and has neither")
         raise Refused("resume", why, "handrail runs lists them.")
-    return picked(journal, name)
+    return pick_run(journal, name)
 
 
-def go_on(info: RunInfo, workflow: Any, given: Mapping[str, Any], session: Session) -> int:
+def resume_run(info: RunInfo, workflow: Any, given: Mapping[str, Any], session: Session) -> int:
     """Resume the run with what was recorded; the exit code.
 
     Raises:
@@ -231,14 +231,14 @@ def run(
         workflow, executor = load_with_executor(target)
         if executor is not None:
             place = with_executor(place, executor, target)
-        look_at(workflow)
-        known = None if run_id is None else _known(run_id, place)
+        lint_workflow(workflow)
+        known = None if run_id is None else _find_run(run_id, place)
         if known is not None and new:
             raise RunIdTaken(known.run_id)
         if known is not None:
             given = given_inputs(workflow.definition, typed, inputs)
             options = as_recorded(options, known.labels)
-            return go_on(known, workflow, given, Session(options, data, place, place.find()))
+            return resume_run(known, workflow, given, Session(options, data, place, place.find()))
         args, kwargs = arguments_for(workflow.definition, typed, inputs)
         labels = {**options.labels, **labels_of(target, workflow, place), **agent_labels(options)}
         session = Session(options, data, place, place.make())
@@ -250,7 +250,7 @@ def run(
         )
 
 
-def look_at(workflow: Any) -> None:
+def lint_workflow(workflow: Any) -> None:
     """Print what the lint warns of in a workflow, before it is run.
 
     Raises:
@@ -274,9 +274,9 @@ def look_at(workflow: Any) -> None:
         raise Refused(f"workflow {name!r} has mistakes, and is not run", listed, hint)
 
 
-def _known(run_id: str, place: Place) -> RunInfo | None:
+def _find_run(run_id: str, place: Place) -> RunInfo | None:
     _check_id(run_id)
-    return of_this_id(place.find(), run_id) if place.is_there() else None
+    return find_exact(place.find(), run_id) if place.is_there() else None
 
 
 def _check_id(run_id: str) -> None:
@@ -315,10 +315,12 @@ def cancel(
     with json_channel(wanted=options.as_json) as data:
         journal = place.find()
         session = Session(options, data, place, journal)
-        info = picked(journal, run)
+        info = pick_run(journal, run)
         if state_of(info) in _OVER:
-            return _print_outcome(info, f"run {info.run_id} has {_ended(info)} before", session)
-        if info.holder is None or not _asked(journal, info, reason):
+            return _print_outcome(
+                info, f"run {info.run_id} has {_ending_text(info)} before", session
+            )
+        if info.holder is None or not _request_cancel(journal, info, reason):
             code = _unwind(info, reason, session, target)
             return Exit.SUCCEEDED if code == Exit.CANCELLED else code
         if not options.quiet:
@@ -327,7 +329,7 @@ def cancel(
         return _wait(info, session, timeout)
 
 
-def _asked(journal: Journal, info: RunInfo, reason: str) -> bool:
+def _request_cancel(journal: Journal, info: RunInfo, reason: str) -> bool:
     """True if whoever drives the run was asked; False if nobody does any more."""
     try:
         Executor(journal=journal).cancel_sync(info.run_id, reason)
@@ -341,27 +343,27 @@ def _unwind(info: RunInfo, reason: str, session: Session, target: str | None) ->
     run_id = info.run_id
     workflow, place = workflow_of(info, session.place, target)
     return attrs.evolve(session, place=place).drive(
-        lambda executor: executor.held(run_id, lambda: executor.cancel(run_id, reason, workflow)),
+        lambda executor: executor.as_run(run_id, lambda: executor.cancel(run_id, reason, workflow)),
         workflow,
     )
 
 
 def _wait(info: RunInfo, session: Session, timeout_s: float) -> int:
     """Wait for the process that was asked."""
-    info = anyio.run(once_over, session.journal, info, timeout_s)
+    info = anyio.run(wait_until_free, session.journal, info, timeout_s)
     if info.holder is None:
-        return _print_outcome(info, f"run {info.run_id} has {_ended(info)}", session)
+        return _print_outcome(info, f"run {info.run_id} has {_ending_text(info)}", session)
     status = describe_status(info)
     what = f"run {info.run_id} was asked, and is not done after {timeout_s:g} s: {status}"
     return _print_outcome(info, what, session)
 
 
-async def once_over(journal: Journal, info: RunInfo, timeout_s: float) -> RunInfo:
+async def wait_until_free(journal: Journal, info: RunInfo, timeout_s: float) -> RunInfo:
     """The run as it stands when nobody drives it any more, or after that time."""
     with anyio.move_on_after(timeout_s):
         while info.holder is not None:
             await anyio.sleep(EVERY_S)
-            info = line_of(journal, info.run_id) or info
+            info = find_info(journal, info.run_id) or info
     return info
 
 
@@ -380,7 +382,7 @@ def _print_outcome(info: RunInfo, what: str, session: Session) -> int:
     return Exit.FAILED if failed else Exit.SUCCEEDED
 
 
-def _ended(info: RunInfo) -> str:
+def _ending_text(info: RunInfo) -> str:
     """How it ended, to go with "has": a run may have succeeded meanwhile, or failed to unwind."""
     state = state_of(info)
     return f"been {state}" if state == "cancelled" else state

@@ -121,22 +121,22 @@ def _schedule(file: str, given: dict[str, Any]) -> Schedule:
     fields: dict[str, Any] = {**given, "name": name}
     schedule = Schedule(**fields)
     if not _NAME.fullmatch(name):
-        raise _none(file, "name", name, "letters, digits, '.', '_' and '-' make one")
+        raise _invalid_value(file, "name", name, "letters, digits, '.', '_' and '-' make one")
     try:
         ZoneInfo(schedule.timezone)
     except (KeyError, ValueError, OSError) as error:
         why = str(error).strip("'\"")
-        raise _none(file, "timezone", schedule.timezone, why) from None
+        raise _invalid_value(file, "timezone", schedule.timezone, why) from None
     try:
         schedule.following(0.0)
     except HandrailError:
         raise
     except Exception as error:  # noqa: BLE001  # of the library: its error is of no kind
-        raise _none(file, "cron", schedule.cron, str(error)) from None
+        raise _invalid_value(file, "cron", schedule.cron, str(error)) from None
     return schedule
 
 
-def _none(file: str, key: str, value: str, why: str) -> DefinitionError:
+def _invalid_value(file: str, key: str, value: str, why: str) -> DefinitionError:
     return DefinitionError(f"{file}: {_TABLE} {key} {value!r} is none: {why}")
 
 
@@ -169,10 +169,10 @@ class Timetable:
         if not open_:
             return []
         runs = list(infos)
-        found = [self._decided(one, at, runs) for one, at in open_]
+        found = [self._decide(one, at, runs) for one, at in open_]
         return [one for one in found if one is not None]
 
-    def begun(self, instant: Instant) -> None:
+    def mark_done(self, instant: Instant) -> None:
         """Note that this was done: whether the run goes well is not for the timetable."""
         self._done[instant.schedule.name] = instant.at
 
@@ -181,7 +181,7 @@ class Timetable:
         is_missed = at < self._began - SOON_S
         return at > known and not (is_missed and schedule.missed == "skip")
 
-    def _decided(self, schedule: Schedule, at: float, runs: Sequence[RunInfo]) -> Instant | None:
+    def _decide(self, schedule: Schedule, at: float, runs: Sequence[RunInfo]) -> Instant | None:
         run_id = schedule.run_id(at)
         if any(one.run_id == run_id for one in runs):  # another worker was first
             self._done[schedule.name] = at

@@ -42,7 +42,7 @@ def project_limits(table: Mapping[str, Any]) -> Limits:
     return Limits(**bounds).over(limits_of(**{n: table[n] for n in names if n in table}))
 
 
-def labels_typed(words: Sequence[str], table: Mapping[str, Any]) -> dict[str, str]:
+def parse_labels(words: Sequence[str], table: Mapping[str, Any]) -> dict[str, str]:
     """Labels of a run: the project's, and those that were typed as ``name=value``.
 
     Raises:

@@ -18,20 +18,28 @@ from cyclopts import Parameter
 from handrail.cli.channels import json_channel, tell, write_json
 from handrail.cli.exits import EXIT_OF, Exit, Refused
 from handrail.cli.inputs import type_name
-from handrail.cli.journal import Place, chosen, line_of, matching, picked, read, whole
-from handrail.cli.masking import shown, shown_value
+from handrail.cli.journal import (
+    Place,
+    choose_run,
+    find_info,
+    matching_runs,
+    pick_run,
+    read,
+    require_undamaged,
+)
+from handrail.cli.masking import mask_text, mask_value
 from handrail.cli.options import WHERE, Json, RunId, Statuses, Where, Words
 from handrail.cli.queues import counts_text
 from handrail.cli.report import (
-    answers_to,
+    answer_command,
     columns,
+    first_lines,
     format_time,
-    in_lines,
-    left_behind,
+    indented_lines,
     one_line,
+    orphaned_text,
     readable,
-    shortened,
-    signals_to,
+    signal_command,
 )
 from handrail.cli.show_step import show_step
 from handrail.cli.target import is_file, is_module, load, target_of
@@ -94,15 +102,15 @@ def _find_run(journal: Journal, what: str) -> RunInfo | None:
     """The run that is meant, if it is one: it has this very id; or there is no colon, no file of
     this name, and its id begins so; or, if no id does, there is no module of this name.
     """
-    run = line_of(journal, what)
+    run = find_info(journal, what)
     if run is not None:
-        return whole(journal, run)
+        return require_undamaged(journal, run)
     runs = journal.runs()
     if ":" in what or is_file(what):
         return None
-    if not matching(runs, what) and is_module(what):
+    if not matching_runs(runs, what) and is_module(what):
         return None
-    return whole(journal, chosen(runs, what))
+    return require_undamaged(journal, choose_run(runs, what))
 
 
 # -- a workflow ------------------------------------------------------------------------------------
@@ -171,10 +179,10 @@ def _show_run(info: RunInfo, journal: Journal, place: Place, data: TextIO | None
     _print_head(info, view)
     print()
     for line in _tree(view.steps):
-        print(shown(line))
+        print(mask_text(line))
     print()
     for line in _work_lines(view):
-        print(shown(line))
+        print(mask_text(line))
     _print_end(view, alive=info.holder is not None)
     _print_waits(info, view, place)
     sys.stdout.flush()
@@ -192,13 +200,13 @@ def _print_head(info: RunInfo, view: RunView) -> None:
     rows.append(("started", format_time(info.started_at)))
     rows.append(("updated", f"{format_time(info.updated_at)}, {ago} ago, {info.events} events"))
     if view.inputs:
-        inputs = shown_value(view.inputs)
+        inputs = mask_value(view.inputs)
         typed = ", ".join(f"{name}={short_repr(value, 60)}" for name, value in inputs.items())
         rows.append(("inputs", typed))
     if view.spent.launches:
         rows.append(("agents", format_spending(view.spent)))
     for name, text in rows:
-        print(shown(f"  {name:8} {text}"))
+        print(mask_text(f"  {name:8} {text}"))
 
 
 def _tree(steps: Sequence[StepView]) -> list[str]:
@@ -258,32 +266,32 @@ def _step_lines(step: StepView, glyphs: Glyphs) -> list[str]:
     if step.spent is not None and step.spent.launches:
         parts.append(spent_text(step.spent).removeprefix("1 launch, "))
     if step.given_by is not None:
-        parts.append(f"given by {shown(step.given_by)}")
+        parts.append(f"given by {mask_text(step.given_by)}")
     if step.told:
         people = ", ".join(clean(one, 80) for one in dict.fromkeys(o.by for o in step.told))
         times = f" {glyphs.times}{len(step.told)}" if len(step.told) > 1 else ""
-        parts.append(shown(f"guided by {people}{times}"))
-    handled = shown(handled_text(step.state, step.handled, exit_code_of(step.output)))
-    told = [handled] if handled else []
+        parts.append(mask_text(f"guided by {people}{times}"))
+    handled = mask_text(handled_text(step.state, step.handled, exit_code_of(step.output)))
+    handled_parts = [handled] if handled else []
     if step.cause is None:
-        return ["  ".join([*parts, *told])]
+        return ["  ".join([*parts, *handled_parts])]
     cause = _masked(step.cause)
     if cause.inner is not None:
-        return ["  ".join([*parts, origin_from(cause, step.path), *told])]
+        return ["  ".join([*parts, origin_from(cause, step.path), *handled_parts])]
     first, *others = error_lines(cause.error, cause.error_type) or [""]
-    said = [first + at_line(cause), *told] if first else told
+    said = [first + at_line(cause), *handled_parts] if first else handled_parts
     return ["  ".join([*parts, *said]), *(f"{margin}{one}" for one in others)]
 
 
 def _answer_text(answer: ev.GateAnswered) -> str:
     by = f" by {clean(answer.by, 80)}" if answer.by else ""
-    return f"answered {short_repr(shown_value(answer.answer), 60)}{by}"
+    return f"answered {short_repr(mask_value(answer.answer), 60)}{by}"
 
 
 def _masked(cause: Cause) -> Cause:
     """The failure as it may be printed."""
     inner = None if cause.inner is None else _masked(cause.inner)
-    return replace(cause, error=shown(cause.error), inner=inner)
+    return replace(cause, error=mask_text(cause.error), inner=inner)
 
 
 def _print_end(view: RunView, *, alive: bool) -> None:
@@ -291,25 +299,25 @@ def _print_end(view: RunView, *, alive: bool) -> None:
     if end is not None and end.error:
         failed = next((one.cause for one in view.steps if one.path == end.failed_step), None)
         if failed is not None and failed.is_named_in(end.error):
-            print(shown(f"failed: {cause_in_short(_masked(failed))}"))
+            print(mask_text(f"failed: {cause_in_short(_masked(failed))}"))
         else:
-            print("\n".join(map(printable, in_lines(f"error: {shown(end.error)}"))))
+            print("\n".join(map(printable, indented_lines(f"error: {mask_text(end.error)}"))))
     if end is not None and end.status == "succeeded":
         _print_value(end.value)
         if end.orphaned:
-            print(shown(one_line(left_behind(end.orphaned))))
+            print(mask_text(one_line(orphaned_text(end.orphaned))))
     for line in incident_lines(view.incidents, _glyphs(), alive=alive):
-        print(shown(line))
+        print(mask_text(line))
     for need in view.needs:
-        print(shown(f"needs a person: {one_line(need)}"))
+        print(mask_text(f"needs a person: {one_line(need)}"))
 
 
 def _print_value(value: Any) -> None:
     held = readable(value)
     if not isinstance(held, str):
-        print(shown(f"value: {short_repr(shown_value(held))}"))
+        print(mask_text(f"value: {short_repr(mask_value(held))}"))
         return
-    lines = shortened(shown(held), MOST_OF_A_VALUE)
+    lines = first_lines(mask_text(held), MOST_OF_A_VALUE)
     if len(lines) > 1:
         print("value:", *(f"  {printable(line)}".rstrip() for line in lines), sep="\n")
     else:
@@ -319,28 +327,28 @@ def _print_value(value: Any) -> None:
 def _print_waits(info: RunInfo, view: RunView, place: Place) -> None:
     when = "when it is resumed" if info.holder is None else "when the step at work ends"
     for message in view.inbox:
-        print(shown(f"in its inbox, to be read {when}: {_message_text(message)}"))
+        print(mask_text(f"in its inbox, to be read {when}: {_message_text(message)}"))
     for said in view.untold:
         if said not in view.inbox:
             to = f", for {said.path!r}" if said.path else ""
             by = clean(said.by or A_PERSON)
-            print(shown(f"said by {by} and not given to an agent{to}: {one_line(said.value)}"))
+            print(mask_text(f"said by {by} and not given to an agent{to}: {one_line(said.value)}"))
     if view.suspended_for and view.suspended_for != "waiting" and not view.needs:
-        print(shown(f"suspended: {one_line(view.suspended_for)}"))
+        print(mask_text(f"suspended: {one_line(view.suspended_for)}"))
     if view.paused is not None:
         who = view.paused.by or A_PERSON
-        print(shown(f"paused by {clean(who)} at {format_time(view.paused.at)}"))
+        print(mask_text(f"paused by {clean(who)} at {format_time(view.paused.at)}"))
         print(f"  {place.command('unpause', info.run_id)}")
     for gate in view.gates:
         until = f"   (until {format_time(gate.deadline)})" if gate.deadline is not None else ""
-        print(shown(f"waits for an answer: {clean(gate.question)}{until}"))
-        print(f"  {answers_to(info.run_id, gate, place)}")
+        print(mask_text(f"waits for an answer: {clean(gate.question)}{until}"))
+        print(f"  {answer_command(info.run_id, gate, place)}")
     for wait in view.signals:
         payload = " PAYLOAD" if wait.accepts is not None else ""
-        print(f"waits for a signal:\n  {signals_to(info.run_id, wait.name, place)}{payload}")
+        print(f"waits for a signal:\n  {signal_command(info.run_id, wait.name, place)}{payload}")
     for time_ in view.times[:MOST_MEMBERS]:
         until = "" if time_.until is None else f" until {format_time(time_.until)}"
-        print(shown(f"waits{until}: {time_text(time_)}" if until else f"waits for {time_}"))
+        print(mask_text(f"waits{until}: {time_text(time_)}" if until else f"waits for {time_}"))
     if len(view.times) > MOST_MEMBERS:
         print(f"  {_glyphs().more} {len(view.times) - MOST_MEMBERS} more wait for a time")
     if info.holder is None and state_of(info) in {"dead", "suspended", "paused", "failed"}:
@@ -478,7 +486,9 @@ def incident_lines(
 def _incident_text(one: IncidentView, *, alive: bool) -> str:
     step = one.step
     whose = f" ({clean(step.backend, 80)})" if step.backend else ""
-    said = clean(shown(step.error), 160).removeprefix(f"{step.backend}: " if step.backend else "")
+    said = clean(mask_text(step.error), 160).removeprefix(
+        f"{step.backend}: " if step.backend else ""
+    )
     kind = clean(step.kind.replace("_", " "), 80)
     return f"{kind}{whose}: {said.rstrip('.')}; {_followed_text(one, alive=alive)}"
 
@@ -603,7 +613,7 @@ def _row(info: RunInfo) -> tuple[str, ...]:
     times = [format_time(at) if at else "" for at in (info.started_at, info.updated_at)]
     status = describe_status(info)
     counted = f"{info.events:>{len('EVENTS')}}"
-    return (info.run_id, info.workflow_name, status, *times, counted, shown(_waits_text(info)))
+    return (info.run_id, info.workflow_name, status, *times, counted, mask_text(_waits_text(info)))
 
 
 def _waits_text(info: RunInfo) -> str:
@@ -656,7 +666,7 @@ def tail(run: RunId, /, *, as_json: Json = False, where: Where = WHERE) -> int:
     place = where.place()
     with json_channel(wanted=as_json) as data:
         journal = place.find()
-        info = picked(journal, run)
+        info = pick_run(journal, run)
         last = anyio.run(_follow, journal, info, _event_printer(data))
     match last:
         case ev.WorkflowCompleted():
@@ -686,7 +696,7 @@ async def _follow(journal: Journal, info: RunInfo, emit: Emit) -> ev.Event | Non
             return known[-1] if known else None
         if info.holder is not None:
             await anyio.sleep(max(EVERY_S, _SPARE * (time.monotonic() - began)))
-        info = line_of(journal, info.run_id) or info
+        info = find_info(journal, info.run_id) or info
 
 
 def _event_printer(data: TextIO | None) -> Emit:

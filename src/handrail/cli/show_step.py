@@ -9,7 +9,7 @@ from typing import Any, TextIO, cast
 
 from handrail.cli.channels import write_json
 from handrail.cli.exits import Exit
-from handrail.cli.masking import shown, shown_value
+from handrail.cli.masking import mask_text, mask_value
 from handrail.cli.report import format_time, readable
 from handrail.codec.unresolved import Unresolved
 from handrail.errors import NotRecorded
@@ -39,21 +39,21 @@ def show_step(path: str, run: RecordedRun, data: TextIO | None) -> int:
     ends = [one.result for one in events if isinstance(one, (ev.StepCompleted, ev.MemberCompleted))]
     end = ends[-1] if ends and step.duration_ms is not None else None
     if end is not None and end.success and end.output is None:
-        end = replace(end, output=_composed(history, step.path))
+        end = replace(end, output=_derived_output(history, step.path))
     if data is not None:
-        write_json(_as_data(step, end, events), data)
+        write_json(_step_data(step, end, events), data)
         return Exit.SUCCEEDED
     by = "" if step.given_by is None else f"given by {step.given_by}"
     how = by or handled_text(step.state, step.handled, exit_code_of(step.output))
     parts = (f"{path}, {step.step_type} of run {run_id}: {step.state}", how)
-    print(shown(", ".join(filter(None, parts))))
+    print(mask_text(", ".join(filter(None, parts))))
     for line in _lines(step, end, events):
-        print(shown(line))
+        print(mask_text(line))
     sys.stdout.flush()
     return Exit.SUCCEEDED
 
 
-def _composed(history: Sequence[ev.Event], path: str) -> Any:
+def _derived_output(history: Sequence[ev.Event], path: str) -> Any:
     """The output of a group, a race, a branch or a member: it is recorded in what is below it."""
     recorded = Recorded(history)
     derive(recorded, path, history[0].run_id)
@@ -62,7 +62,7 @@ def _composed(history: Sequence[ev.Event], path: str) -> Any:
     return None if end is None else end.output
 
 
-def _as_data(
+def _step_data(
     step: StepView, end: StepResult[Any] | None, events: Sequence[ev.Event]
 ) -> dict[str, Any]:
     attempts = [one for one in events if isinstance(one, (ev.AttemptFailed, ev.LadderStep))]
@@ -95,10 +95,10 @@ def _lines(
     if step.attempts > 1:
         yield f"  attempts {step.attempts}"
     failed = [one for one in events if isinstance(one, (ev.AttemptFailed, ev.LadderStep))]
-    for told in step.told:
+    for note in step.told:
         yield ""
-        yield f"{format_time(told.at)}  {told.by} said, given with launch {told.launch}:"
-        yield from (f"  {printable(line)}" for line in told.text.splitlines())
+        yield f"{format_time(note.at)}  {note.by} said, given with launch {note.launch}:"
+        yield from (f"  {printable(line)}" for line in note.text.splitlines())
     for one in failed:
         yield ""
         if isinstance(one, ev.LadderStep):
@@ -106,7 +106,7 @@ def _lines(
         else:
             facts = Failure(one.error, one.error_type, one.error_bases, one.traceback)
             yield from _failure(f"{format_time(one.at)}  attempt {one.attempt} failed", facts)
-    if end is not None and end.error and not _is_told(end, failed):
+    if end is not None and end.error and not _is_error_listed(end, failed):
         yield ""
         facts = Failure(end.error, end.error_type or "", end.error_bases, end.traceback)
         yield from _failure(end.status, facts)
@@ -115,7 +115,7 @@ def _lines(
         yield from _output(end.output)
 
 
-def _is_told(end: StepResult[Any], failed: Sequence[Any]) -> bool:
+def _is_error_listed(end: StepResult[Any], failed: Sequence[Any]) -> bool:
     """True if the step ended with the error of its last attempt."""
     return any(isinstance(one, ev.AttemptFailed) and one.error == end.error for one in failed)
 
@@ -138,7 +138,7 @@ def _output(value: Any) -> Iterator[str]:
         yield from (f"  {name:8} {parts[name]}" for name in _OF_AGENT if parts.get(name))
         held = parts["output"]
     held = readable(held)
-    text = held if isinstance(held, str) else pretty_repr(shown_value(held))
+    text = held if isinstance(held, str) else pretty_repr(mask_value(held))
     yield from (f"  {printable(line)}" for line in text.splitlines())
 
 

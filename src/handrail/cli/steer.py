@@ -11,11 +11,11 @@ from cyclopts import Parameter
 from handrail import Executor
 from handrail.cli.channels import json_channel, tell, write_json
 from handrail.cli.exits import Exit, Refused
-from handrail.cli.journal import Place, picked
+from handrail.cli.journal import Place, pick_run
 from handrail.cli.options import HAND, Hand, RunId, RunTarget
-from handrail.cli.reaching import Reached, reached
-from handrail.cli.run import once_over
-from handrail.cli.who import whoever
+from handrail.cli.reaching import ReachedRun, reach_run
+from handrail.cli.run import wait_until_free
+from handrail.cli.who import current_user
 from handrail.ports.journal import Journal, RunInfo
 from handrail.record.inbox import guided_agents, runs_of
 from handrail.record.view import state_of
@@ -26,7 +26,7 @@ PATIENCE_S = 12.0
 
 def pause(run: RunId, /, *, hand: Hand = HAND) -> int:
     """Let no step of a run begin any more; what is at work goes on to its end."""
-    with reached(run, hand) as it:
+    with reach_run(run, hand) as it:
         it.executor().pause_sync(it.run_id, by=it.who)
         it.tell(f"paused run {it.run_id}, by {it.who}", done="pause", by=it.who)
     return Exit.SUCCEEDED
@@ -34,7 +34,7 @@ def pause(run: RunId, /, *, hand: Hand = HAND) -> int:
 
 def unpause(run: RunId, /, *, hand: Hand = HAND) -> int:
     """Let a paused run go on."""
-    with reached(run, hand) as it:
+    with reach_run(run, hand) as it:
         it.executor().unpause_sync(it.run_id, by=it.who)
         it.tell(f"unpaused run {it.run_id}, by {it.who}", done="unpause", by=it.who)
         it.tell_who_goes_on()
@@ -60,7 +60,7 @@ def complete(
         What the step's type takes: text, or JSON.
     """
 
-    def act(executor: Executor, it: Reached) -> None:
+    def act(executor: Executor, it: ReachedRun) -> None:
         executor.complete_sync(it.run_id, path, output, by=it.who)
 
     return _steer_step(run, path, target, hand, "completed", act)
@@ -69,7 +69,7 @@ def complete(
 def skip(run: RunId, path: str, /, *, target: RunTarget = None, hand: Hand = HAND) -> int:
     """End a step with its default, or as one that is skipped, without its failing."""
 
-    def act(executor: Executor, it: Reached) -> None:
+    def act(executor: Executor, it: ReachedRun) -> None:
         executor.skip_sync(it.run_id, path, by=it.who)
 
     return _steer_step(run, path, target, hand, "skipped", act)
@@ -78,7 +78,7 @@ def skip(run: RunId, path: str, /, *, target: RunTarget = None, hand: Hand = HAN
 def retry(run: RunId, path: str, /, *, target: RunTarget = None, hand: Hand = HAND) -> int:
     """Stop the attempt of a step and begin it again, uncounted; a wait before it is over."""
 
-    def act(executor: Executor, it: Reached) -> None:
+    def act(executor: Executor, it: ReachedRun) -> None:
         executor.retry_sync(it.run_id, path, by=it.who)
 
     return _steer_step(run, path, target, hand, "begun again", act)
@@ -90,9 +90,9 @@ def _steer_step(  # noqa: PLR0917  # what one step is told
     target: str | None,
     hand: Hand,
     done: str,
-    act: Callable[[Executor, Reached], None],
+    act: Callable[[Executor, ReachedRun], None],
 ) -> int:
-    with reached(run, hand) as it:
+    with reach_run(run, hand) as it:
         act(it.executor(it.workflow(target)), it)
         it.tell(f"{path!r} is {done}, by {it.who}", path=path, done=done, by=it.who)
         it.tell_who_goes_on()
@@ -117,10 +117,10 @@ def guide(
     path
         Only to the agent of this step, or to those of the steps that it holds.
     """
-    with reached(run, hand) as it:
+    with reach_run(run, hand) as it:
         known = [] if path is None else [it.workflow(target)]
         it.executor(*known).guide_sync(it.run_id, text, path=path, by=it.who)
-        anyio.run(it.taken_in)
+        anyio.run(it.wait_until_read)
         to = guided_agents(it.journal.events(it.run_id), text, it.who)
         named = ", ".join(map(repr, to))
         where = "" if path is None else f" in {path!r}"
@@ -150,8 +150,8 @@ def stop(
     with json_channel(wanted=hand.as_json) as data:
         journal = place.find()
         driven = [info for info in runs_of(journal) if info.holder is not None]
-        chosen = driven if run is None else [picked(journal, run)]
-        who = hand.by or whoever()
+        chosen = driven if run is None else [pick_run(journal, run)]
+        who = hand.by or current_user()
         executor = Executor(journal=journal)
         for info in chosen:
             executor.stop_sync(info.run_id, by=who)
@@ -180,4 +180,4 @@ def _how_it_stopped(info: RunInfo, place: Place) -> str:
 
 def _still_driven(journal: Journal, info: RunInfo) -> bool:
     """True if it is after ``PATIENCE_S``: what is at work may take its time to end."""
-    return anyio.run(once_over, journal, info, PATIENCE_S).holder is not None
+    return anyio.run(wait_until_free, journal, info, PATIENCE_S).holder is not None

@@ -38,13 +38,13 @@ def import_file(path: Path) -> ModuleType:
     """
     file = path.resolve()
     if not file.is_file():
-        hint = f"There is {near}." if (near := _neighbour(file)) else ""
+        hint = f"There is {near}." if (near := _similar_file(file)) else ""
         raise Refused(str(path), "there is no such file", hint)
     root, name = _root_and_name(file)
     find_from(root)
     if "." in name:
         return import_module(name)
-    return _guarded(str(path), lambda: _from_file(file, name))
+    return _import_or_refuse(str(path), lambda: _load_file(file, name))
 
 
 def import_module(name: str) -> ModuleType:
@@ -56,12 +56,12 @@ def import_module(name: str) -> ModuleType:
     try:
         spec = _spec_of(name)
     except Exception as error:  # a package around it may raise anything
-        raise _refused(name, error) from error
+        raise _import_refusal(name, error) from error
     if spec is None:
         as_file = Path(*name.split(".")).with_suffix(".py") if name.strip(".") else Path(name)
         hint = f"Did you mean {as_file}?" if as_file.is_file() else "Files end in .py."
         raise Refused(f"module {name!r}", "there is no such file or module", hint)
-    return _guarded(name, lambda: importlib.import_module(name))
+    return _import_or_refuse(name, lambda: importlib.import_module(name))
 
 
 def is_module(name: str) -> bool:
@@ -100,7 +100,7 @@ def _root_and_name(file: Path) -> tuple[Path, str]:
     return folder, ".".join(parts)
 
 
-def _from_file(file: Path, name: str) -> ModuleType:
+def _load_file(file: Path, name: str) -> ModuleType:
     taken = sys.modules.get(name)
     if taken is not None:
         if getattr(taken, "__file__", None) == str(file):
@@ -119,7 +119,7 @@ def _from_file(file: Path, name: str) -> ModuleType:
     return module
 
 
-def _guarded(what: str, importing: Callable[[], ModuleType]) -> ModuleType:
+def _import_or_refuse(what: str, importing: Callable[[], ModuleType]) -> ModuleType:
     try:
         return importing()
     except Refused:
@@ -129,10 +129,10 @@ def _guarded(what: str, importing: Callable[[], ModuleType]) -> ModuleType:
         hint = 'Put what runs it below `if __name__ == "__main__":`.'
         raise Refused(what, why, hint) from error
     except Exception as error:
-        raise _refused(what, error) from error
+        raise _import_refusal(what, error) from error
 
 
-def _refused(what: str, error: Exception) -> Refused:
+def _import_refusal(what: str, error: Exception) -> Refused:
     said = str(error).rstrip(".") or "no reason given"
     kind = type(error).__name__
     if isinstance(error, SyntaxError):
@@ -152,14 +152,14 @@ def _line_of(what: str, error: Exception) -> str:
     return f"{chosen[0].filename}:{chosen[0].lineno}" if chosen else what
 
 
-def _neighbour(file: Path) -> str:
+def _similar_file(file: Path) -> str:
     """A Python file beside one that is missing, whose name is close to it."""
     there = [one.name for one in file.parent.glob("*.py")] if file.parent.is_dir() else []
     near = difflib.get_close_matches(file.name, there, n=1)
     return near[0] if near else ""
 
 
-Found = Mapping[str, Any]
+Workflows = Mapping[str, Any]
 """The workflows of a module by the names they have in it."""
 
 
@@ -170,13 +170,13 @@ def load(target: str) -> Any:
         Refused: there is no such file, module or workflow, or its import fails.
     """
     place, name = split(target)
-    module = _imported(place)
+    module = _import_place(place)
     workflows = workflows_of(module)
     if not name:
-        return _only(place, workflows)
+        return _only_workflow(place, workflows)
     if is_workflow(chosen := getattr(module, name, None)):
         return chosen
-    return _named(place, name, module, workflows)
+    return _find_by_title(place, name, module, workflows)
 
 
 def load_object(target: str, whose: str) -> Any:
@@ -186,7 +186,7 @@ def load_object(target: str, whose: str) -> Any:
         Refused: there is no such thing.
     """
     place, name = split(target)
-    module = _imported(place)
+    module = _import_place(place)
     if not name or not hasattr(module, name):
         raise Refused(f"{whose} {target!r}", "names nothing", "It is file.py:name or module:name.")
     return getattr(module, name)
@@ -212,9 +212,9 @@ def place_of(wanted: Path | None, executor: str | None = None, cluster: str | No
     address = cluster or known
     if address is None:
         return place
-    from handrail.cli.cluster import on_cluster
+    from handrail.cli.cluster import cluster_at
 
-    return on_cluster(place, address, cluster or "")
+    return cluster_at(place, address, cluster or "")
 
 
 def load_executor(target: str) -> Executor:
@@ -226,14 +226,14 @@ def load_executor(target: str) -> Executor:
     place, name = split(target)
     if not name:
         raise Refused(f"executor {target!r}", "is not file.py:name or module:name")
-    found = _made_executor(target, getattr(_imported(place), name, None))
+    found = _build_executor(target, getattr(_import_place(place), name, None))
     if found is None:
         hint = "It is an Executor, or a function without arguments that returns one."
         raise Refused(f"executor {target!r}", "is none", hint)
     return found
 
 
-def _made_executor(target: str, value: Any) -> Executor | None:
+def _build_executor(target: str, value: Any) -> Executor | None:
     from handrail import Executor
 
     if isinstance(value, Executor):
@@ -243,7 +243,7 @@ def _made_executor(target: str, value: Any) -> Executor | None:
     try:
         made = value()
     except Exception as error:
-        raise _refused(target.rpartition(":")[0], error) from error
+        raise _import_refusal(target.rpartition(":")[0], error) from error
     return made if isinstance(made, Executor) else None
 
 
@@ -255,8 +255,8 @@ def load_with_executor(target: str, named: str | None = None) -> tuple[Any, Exec
         Refused: as ``load``, or the executor has no such workflow, or not just one.
     """
     place, name = split(target)
-    value = getattr(_imported(place), name, None) if name else None
-    made = None if value is None or is_workflow(value) else _made_executor(target, value)
+    value = getattr(_import_place(place), name, None) if name else None
+    made = None if value is None or is_workflow(value) else _build_executor(target, value)
     if made is None:
         return load(target), None
     found = [one for one in made.workflows if named in {None, one.definition.name}]
@@ -292,7 +292,7 @@ def workflows_at(target: str) -> list[Any]:
     place, name = split(target)
     if name:
         return [load(target)]
-    found = list(workflows_of(_imported(place)).values())
+    found = list(workflows_of(_import_place(place)).values())
     if not found:
         why = "has no workflow (a workflow is a generator function with @workflow)"
         raise Refused(place, why)
@@ -313,7 +313,7 @@ def is_file(place: str) -> bool:
     return place.endswith(".py") or os.sep in place or place in {".", ".."} or Path(place).is_file()
 
 
-def _imported(place: str) -> ModuleType:
+def _import_place(place: str) -> ModuleType:
     path = Path(place)
     if is_file(place):
         if path.is_dir():
@@ -324,7 +324,7 @@ def _imported(place: str) -> ModuleType:
     return import_module(place)
 
 
-def _only(place: str, workflows: Found) -> Any:
+def _only_workflow(place: str, workflows: Workflows) -> Any:
     if len(workflows) == 1:
         return next(iter(workflows.values()))
     if not workflows:
@@ -334,7 +334,7 @@ def _only(place: str, workflows: Found) -> Any:
     raise Refused(place, f"defines {len(workflows)} workflows", f"Say which: {listed}.")
 
 
-def _named(place: str, name: str, module: ModuleType, workflows: Found) -> Any:
+def _find_by_title(place: str, name: str, module: ModuleType, workflows: Workflows) -> Any:
     """The workflow that calls itself so, where no attribute of the module does."""
     titled = [one for one in workflows.values() if one.definition.name == name]
     if len(titled) == 1:
@@ -342,10 +342,10 @@ def _named(place: str, name: str, module: ModuleType, workflows: Found) -> Any:
     if hasattr(module, name):
         hint = "A workflow is a generator function with @workflow above it."
         raise Refused(f"{place}:{name}", "is not a workflow", hint)
-    raise Refused(place, f"has no workflow {name!r}", f"It has: {known(workflows, name)}")
+    raise Refused(place, f"has no workflow {name!r}", f"It has: {names_and_guess(workflows, name)}")
 
 
-def known(names: Sequence[str] | Found, wanted: str) -> str:
+def names_and_guess(names: Sequence[str] | Workflows, wanted: str) -> str:
     """The names there are, and the one that was probably meant."""
     listed = ", ".join(names) or "none"
     near = difflib.get_close_matches(wanted, list(names), n=1)
@@ -387,7 +387,7 @@ def workflow_of(
         Refused: the run does not say, or there is no such file, module or workflow.
     """
     if target is not None:
-        return _driven_with(place, *load_with_executor(target, info.workflow_name))
+        return _with_executor(place, *load_with_executor(target, info.workflow_name))
     recorded = info.labels.get(TARGET)
     if recorded is None:
         known = () if place.executor is None else place.executor.workflows
@@ -396,18 +396,18 @@ def workflow_of(
                 return one, place
         why = "was not started by this command, so its workflow is not known"
         raise Refused(f"run {info.run_id}", why, "Name it: --target file.py:name.")
-    _go_to(place.base / info.labels.get(_IN, ""))
+    _change_folder(place.base / info.labels.get(_IN, ""))
     found = _absolute(recorded, place)
     if not quiet:
         tell(f"run {info.run_id} of {recorded}")
     try:
-        return _driven_with(place, *load_with_executor(found, info.workflow_name))
+        return _with_executor(place, *load_with_executor(found, info.workflow_name))
     except Refused as error:
         hint = f"{error.hint} If it is elsewhere now: --target file.py:name.".strip()
         raise Refused(error.what, error.why, hint) from error
 
 
-def _driven_with(place: Place, workflow: Any, executor: Executor | None) -> tuple[Any, Place]:
+def _with_executor(place: Place, workflow: Any, executor: Executor | None) -> tuple[Any, Place]:
     named = executor is not None and place.executor is None
     return workflow, attrs.evolve(place, executor=executor) if named else place
 
@@ -417,7 +417,7 @@ def target_of(labels: Mapping[str, str]) -> str:
     return labels.get(TARGET, "")
 
 
-def _go_to(folder: Path) -> None:
+def _change_folder(folder: Path) -> None:
     if not folder.is_dir():
         tell(f"the folder that it was started in is gone, {folder}; it goes on in this one")
     elif folder != Path.cwd():

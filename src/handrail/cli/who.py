@@ -13,7 +13,7 @@ from handrail.system.marker import STEP
 _MARKED = re.compile(r"(?P<run>.+?)@(?P<journal>[0-9a-f]{8})/(?P<path>.*?)(#\d+.*)?")
 
 
-def whoever() -> str:
+def current_user() -> str:
     """Who types this: ``user@host``."""
     try:
         user = getpass.getuser()
@@ -22,7 +22,7 @@ def whoever() -> str:
     return f"{user}@{platform.node()}"
 
 
-def claimant_around() -> Claimant | None:
+def enclosing_claimant() -> Claimant | None:
     """The step, or ``handrail lock``, that started this process, if one did."""
     found = _MARKED.fullmatch(os.environ.get(STEP, ""))
     if found is None:
@@ -31,9 +31,9 @@ def claimant_around() -> Claimant | None:
     return Claimant(run, path, journal, "command" if path.startswith("lock-") else "step")
 
 
-def myself() -> Claimant:
+def current_claimant() -> Claimant:
     """Who claims: the person who types this; or, in what a step has started, that step."""
-    return claimant_around() or Claimant(whoever(), kind="person")
+    return enclosing_claimant() or Claimant(current_user(), kind="person")
 
 
 def marker() -> str:

@@ -12,10 +12,10 @@ from handrail.cli.answer import payload_of
 from handrail.cli.channels import write_json
 from handrail.cli.exits import Exit, Refused
 from handrail.cli.journal import read
-from handrail.cli.masking import shown
+from handrail.cli.masking import mask_text
 from handrail.cli.options import HAND, Hand, RunId, RunTarget, Words
-from handrail.cli.queues import told
-from handrail.cli.reaching import Reached, reached
+from handrail.cli.queues import queue_lines
+from handrail.cli.reaching import ReachedRun, reach_run
 from handrail.cli.work_summary import summary
 from handrail.model.events import Event, WorkEdited
 from handrail.model.results import A_PERSON
@@ -57,27 +57,27 @@ def work(
     step
         The path of the `work` step, if the run has several.
     """
-    with reached(run, hand) as it:
+    with reach_run(run, hand) as it:
         if add or drop or priority:
-            _change(it, add or (), drop or (), priority or (), step, target)
+            _edit_queue(it, add or (), drop or (), priority or (), step, target)
         else:
-            _show(it, step)
+            _print_queues(it, step)
     return Exit.SUCCEEDED
 
 
-def _show(it: Reached, step: str | None) -> None:
+def _print_queues(it: ReachedRun, step: str | None) -> None:
     view = read(it.journal, it.info).view
     works = [one for one in view.works if step in {None, one.path}]
     if it.data is not None:
         write_json([one.to_dict() for one in works], it.data)
     else:
-        lines = [*told(works), *_not_read_yet(view.inbox, step)]
+        lines = [*queue_lines(works), *_pending_edit_lines(view.inbox, step)]
         print("\n".join(lines) or f"run {it.run_id} has no queue")
     sys.stdout.flush()
 
 
-def _change(  # noqa: PLR0917  # what was typed
-    it: Reached,
+def _edit_queue(  # noqa: PLR0917  # what was typed
+    it: ReachedRun,
     add: Sequence[str],
     drop: Sequence[str],
     priority: Sequence[str],
@@ -85,14 +85,14 @@ def _change(  # noqa: PLR0917  # what was typed
     target: str | None,
 ) -> None:
     moved = dict(map(_priority, priority))
-    tasks = [_task(typed, moved) for typed in add]
+    tasks = [_parse_task(typed, moved) for typed in add]
     flow = recorded_flow(history_of(it.journal, it.run_id)) if target is None else None
     if flow is None:
         flow = it.workflow(target)
     it.executor(flow).edit_work_sync(
         it.run_id, step, add=tasks, drop=drop, priority=moved, by=it.who
     )
-    lines = [f"{line}, by {it.who}" for line in _done(tasks, drop, moved)]
+    lines = [f"{line}, by {it.who}" for line in _edit_lines(tasks, drop, moved)]
     it.tell(
         "\n".join(lines),
         added=[one.id for one in tasks],
@@ -103,21 +103,25 @@ def _change(  # noqa: PLR0917  # what was typed
     it.tell_who_goes_on()
 
 
-def _task(typed: str, moved: dict[str, float]) -> Task:
+def _parse_task(typed: str, moved: dict[str, float]) -> Task:
     """A task that was typed as ID or ID=PAYLOAD, with its priority, which is taken out."""
     name, given, text = typed.partition("=")
     return Task(name, payload_of(text) if given else None, moved.pop(name, 0.0))
 
 
-def _not_read_yet(inbox: Sequence[Event], step: str | None) -> Iterator[str]:
+def _pending_edit_lines(inbox: Sequence[Event], step: str | None) -> Iterator[str]:
     """The edits that the run has not read: its queue does not show them."""
     for event in inbox:
         if isinstance(event, WorkEdited) and step in {None, event.path}:
-            for line in _done(event.add, event.drop, event.priority):
-                yield shown(f"  not read yet by the run: {line}, by {clean(event.by or A_PERSON)}")
+            for line in _edit_lines(event.add, event.drop, event.priority):
+                yield mask_text(
+                    f"  not read yet by the run: {line}, by {clean(event.by or A_PERSON)}"
+                )
 
 
-def _done(add: Sequence[Task], drop: Sequence[str], priority: Mapping[str, float]) -> Iterator[str]:
+def _edit_lines(
+    add: Sequence[Task], drop: Sequence[str], priority: Mapping[str, float]
+) -> Iterator[str]:
     for task in add:
         urgency = f" with the priority {task.priority:g}" if task.priority else ""
         yield f"added task {task.id!r}{urgency}"

@@ -10,7 +10,7 @@ from typing import Any
 from handrail.cli.channels import tell
 from handrail.cli.exits import Exit, Refused
 from handrail.cli.journal import FILE, FOLDER, Place, read
-from handrail.cli.queues import told
+from handrail.cli.queues import queue_lines
 from handrail.cli.target import load_object
 from handrail.model.events import WorkflowStarted
 from handrail.ports.journal import Journal, RunInfo
@@ -31,23 +31,23 @@ def summary(workdir: Path, target: str | None = None, /) -> int:
     """
     journal = Place((workdir / FOLDER).resolve(), named=True)
     if target is not None:
-        return _print(_summarized(_protocol(target, workdir), target, workdir))
+        return _print(_summarize(_protocol(target, workdir), target, workdir))
     if not journal.is_there():
         why = f"no Orchestrator has worked there: there is no {FOLDER}/{FILE}"
         raise Refused(str(workdir), why, "Name the protocol: WORKDIR file.py:name.")
     runs = journal.find()
-    info = _last(runs, workdir)
+    info = _last_work_run(runs, workdir)
     started = history_of(runs, info.run_id)[0]
     reference = str(started.inputs["protocol"]) if isinstance(started, WorkflowStarted) else ""
     try:
         protocol = _protocol(reference, workdir)
     except Refused as refused:
         tell(f"{refused} So this is what the journal says. Name the protocol: file.py:name.")
-        return _print("\n".join(told(read(runs, info).view.works)))
-    return _print(_summarized(protocol, reference, workdir))
+        return _print("\n".join(queue_lines(read(runs, info).view.works)))
+    return _print(_summarize(protocol, reference, workdir))
 
 
-def _last(runs: Journal, workdir: Path) -> RunInfo:
+def _last_work_run(runs: Journal, workdir: Path) -> RunInfo:
     mine = [one for one in runs.runs() if one.workflow_name == WORK]
     if not mine:
         raise Refused(str(workdir), "no Orchestrator has worked there")
@@ -74,7 +74,7 @@ def _protocol(target: str, workdir: Path) -> Any:
     return made
 
 
-def _summarized(protocol: Any, target: str, workdir: Path) -> str:
+def _summarize(protocol: Any, target: str, workdir: Path) -> str:
     try:
         return str(protocol.summarize(workdir))
     except Exception as error:

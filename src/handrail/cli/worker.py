@@ -20,7 +20,7 @@ from typing import IO, Annotated
 import attrs
 from cyclopts import Parameter
 
-from handrail.cli.apart import begun_apart, resumed_apart
+from handrail.cli.apart import spawn_resume, spawn_run
 from handrail.cli.channels import tell
 from handrail.cli.cluster import ClusterPlace
 from handrail.cli.exits import Exit, Refused
@@ -120,23 +120,23 @@ def _unit(
     words += ["--max-runs", str(max_runs)]
     words += [] if notify is None else ["--notify", notify]
     kept = [name for name in _KEPT if variables.get(name)]
-    lines = [f"Environment={_quoted(f'{name}={variables[name]}')}" for name in kept]
+    lines = [f"Environment={_quote(f'{name}={variables[name]}')}" for name in kept]
     return _UNIT.format(
-        folder=_plain(str(place.file)),
-        here=_plain(str(here)),
+        folder=_escape_percent(str(place.file)),
+        here=_escape_percent(str(here)),
         environment="\n".join(lines),
-        command=" ".join(_quoted(word).replace("$", "$$") for word in words),
+        command=" ".join(_quote(word).replace("$", "$$") for word in words),
     )
 
 
-def _plain(text: str) -> str:
+def _escape_percent(text: str) -> str:
     """A value of which systemd reads all as it is, but for its own ``%``."""
     return text.replace("%", "%%")
 
 
-def _quoted(word: str) -> str:
+def _quote(word: str) -> str:
     """A word as systemd reads it."""
-    escaped = _plain(word).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    escaped = _escape_percent(word).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return escaped if word and word.isascii() and word.isalnum() else f'"{escaped}"'
 
 
@@ -144,14 +144,14 @@ def _quoted(word: str) -> str:
 
 
 @attrs.frozen
-class _AtWork:
+class _DriverProcess:
     """A process that drives a run: what it says, and how many events there were before."""
 
     process: subprocess.Popen[bytes]
     log: IO[bytes]
     events: int
 
-    def last_said(self) -> str:
+    def last_line(self) -> str:
         """What it said last, without what followed on more lines."""
         size = self.log.seek(0, os.SEEK_END)
         self.log.seek(max(0, size - _TAIL_BYTES))
@@ -176,7 +176,7 @@ class _Worker:
             Notifier(command, self._journal, place.artifacts, answers=True) if command else None
         )
         self._timetable = Timetable(schedules_of(table), place.folder, time.time())
-        self._at_work: dict[str, _AtWork] = {}
+        self._at_work: dict[str, _DriverProcess] = {}
         self._ends = threading.Event()
         self._said = ""
 
@@ -186,12 +186,12 @@ class _Worker:
             signal.signal(name, self._end)
         tell(f"drives what is due in {self._place.file}, until Ctrl-C")
         for one in self._timetable.schedules:
-            following = _at(one.following(time.time()))
+            following = _utc_text(one.following(time.time()))
             tell(f"schedule {one.name}: {one.cron} {one.timezone}, next {following}")
         while not self._ends.is_set():
             began = time.monotonic()
             try:
-                self._look()
+                self._poll()
                 self._said = ""
             except (HandrailError, OSError) as error:  # a journal that is busy, or a full disk
                 if str(error) != self._said:
@@ -208,11 +208,11 @@ class _Worker:
                 one.process.terminate()
         self._ends.set()
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         for run_id, one in list(self._at_work.items()):
             if one.process.poll() is not None:
                 del self._at_work[run_id]
-                self._ended(run_id, one)
+                self._report_end(run_id, one)
         now = time.time()
         infos = runs_of(self._journal)
         for instant in self._timetable.due(infos, now):
@@ -221,25 +221,27 @@ class _Worker:
         room = self._max_runs - len(self._at_work)
         for info in [one for one in due if one.run_id not in self._at_work][: max(0, room)]:
             self._due.note_begun(info, now)
-            process, log = resumed_apart(self._place, info, self._here, self._more)
-            self._at_work[info.run_id] = _AtWork(process, log, info.events)
+            process, log = spawn_resume(self._place, info, self._here, self._more)
+            self._at_work[info.run_id] = _DriverProcess(process, log, info.events)
             tell(f"run {info.run_id}: goes on, in process {process.pid}")
 
     def _begin(self, instant: Instant) -> None:
         """Begin the run of an instant, if there is room; else it is looked at again."""
         schedule = instant.schedule
         if instant.skipped:
-            self._timetable.begun(instant)
-            tell(f"schedule {schedule.name}: {_at(instant.at)} is skipped, {instant.skipped}")
+            self._timetable.mark_done(instant)
+            tell(f"schedule {schedule.name}: {_utc_text(instant.at)} is skipped, {instant.skipped}")
         elif len(self._at_work) < self._max_runs:
             words = [schedule.workflow, "--run-id", instant.run_id, "--new", *self._more]
             words += ["--label", f"{LABEL}={schedule.name}"]
-            process, log = begun_apart(self._place, words, schedule.inputs, self._here)
-            self._timetable.begun(instant)
-            self._at_work[instant.run_id] = _AtWork(process, log, 0)
-            tell(f"run {instant.run_id}: begun for {_at(instant.at)}, in process {process.pid}")
+            process, log = spawn_run(self._place, words, schedule.inputs, self._here)
+            self._timetable.mark_done(instant)
+            self._at_work[instant.run_id] = _DriverProcess(process, log, 0)
+            tell(
+                f"run {instant.run_id}: begun for {_utc_text(instant.at)}, in process {process.pid}"
+            )
 
-    def _ended(self, run_id: str, one: _AtWork) -> None:
+    def _report_end(self, run_id: str, one: _DriverProcess) -> None:
         """Tell how a process ended; and somebody, if it could do nothing with its run."""
         code = one.process.returncode
         info = next((info for info in self._journal.runs() if info.run_id == run_id), None)
@@ -248,24 +250,24 @@ class _Worker:
         if info is not None and info.holder is not None:
             tell(f"run {run_id}: another process drives it")
         elif code in _IN_VAIN and events == one.events:
-            why = one.last_said()
+            why = one.last_line()
             tell(f"run {run_id}: could not be driven: {why}")
             if self._notifier is not None:
                 self._notifier.tell_stuck(run_id, why)
         elif code == Exit.USAGE and not one.events:
             tell(f"run {run_id}: another worker was first")
         elif code in _IN_VAIN and status != "failed":
-            tell(f"run {run_id}: process {one.process.pid} could not go on: {one.last_said()}")
+            tell(f"run {run_id}: process {one.process.pid} could not go on: {one.last_line()}")
         elif status == "suspended" and code in _TOLD_TO_END:
             tell(f"run {run_id}: suspended, to go on later")
         elif status is not None and code >= 0:
-            tell(f"run {run_id}: {status}{self._why(run_id)}")
+            tell(f"run {run_id}: {status}{self._error_suffix(run_id)}")
         else:
             how = f"was killed by signal {-code}" if code < 0 else f"ended with {code}"
             tell(f"run {run_id}: process {one.process.pid} {how}")
         one.log.close()
 
-    def _why(self, run_id: str) -> str:
+    def _error_suffix(self, run_id: str) -> str:
         """For which error a run has ended, if it did for one."""
         last = ended(self._journal.events(run_id))
         return f": {clean(last.error, _TAIL_BYTES)}" if last is not None and last.error else ""
@@ -275,12 +277,12 @@ class _Worker:
             one.process.terminate()
         for run_id, one in self._at_work.items():
             one.process.wait()
-            self._ended(run_id, one)
+            self._report_end(run_id, one)
         if self._notifier is not None:
             self._notifier.close()
 
 
-def _at(instant: float) -> str:
+def _utc_text(instant: float) -> str:
     return f"{datetime.fromtimestamp(instant, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 

@@ -10,7 +10,7 @@ import attrs
 
 from handrail.cli.channels import json_channel, tell, write_json
 from handrail.cli.exits import Exit, Refused
-from handrail.cli.masking import shown
+from handrail.cli.masking import mask_text
 from handrail.cli.options import Json
 from handrail.cli.who import marker
 from handrail.model.paths import decode_key
@@ -23,7 +23,7 @@ State: TypeAlias = Literal["at work", "merged", "not merged"]
 
 
 @attrs.frozen
-class Left:
+class StepBranch:
     """A branch of a step's own, with its worktree if there is one.
 
     ``commits`` are those that HEAD does not have, ``uncommitted`` how many files are not committed.
@@ -51,12 +51,12 @@ def worktrees(*, prune: bool = False, force: bool = False, as_json: Json = False
     if force and not prune:
         raise Refused("--force", "says which worktrees are removed", "Add --prune.")
     with json_channel(wanted=as_json) as data:
-        found = anyio.run(_worked_off, prune, force)
+        found = anyio.run(_list_or_prune, prune, force)
         if data is not None:
             write_json([attrs.asdict(one) for one in found], data)
             return Exit.SUCCEEDED
         for one in found:
-            print(shown(_line(one)))
+            print(mask_text(_line(one)))
         if prune:
             tell(f"{len(found)} worktree{'' if len(found) == 1 else 's'} removed")
         elif not found:
@@ -64,7 +64,7 @@ def worktrees(*, prune: bool = False, force: bool = False, as_json: Json = False
     return Exit.SUCCEEDED
 
 
-def _line(one: Left) -> str:
+def _line(one: StepBranch) -> str:
     ahead = f"not merged: {one.commits} commit{'s' * (one.commits != 1)}"
     what = {"at work": "at work", "merged": "merged", "not merged": ahead}
     files = "1 file" if one.uncommitted == 1 else f"{one.uncommitted} files"
@@ -73,14 +73,14 @@ def _line(one: Left) -> str:
     return f"run {one.run}  step {one.path}  {what[one.state]}{more}  {place}"
 
 
-async def _worked_off(prune: bool, force: bool) -> list[Left]:  # noqa: FBT001  # by anyio.run
+async def _list_or_prune(prune: bool, force: bool) -> list[StepBranch]:  # noqa: FBT001  # by anyio.run
     repository = await repository_of(Path.cwd(), marker())
     if repository is None:
         raise Refused(str(Path.cwd()), "is in no git repository")
-    found = await _left(repository)
+    found = await _step_branches(repository)
     if not prune:
         return found
-    gone: list[Left] = []
+    gone: list[StepBranch] = []
     for one in found:
         if one.state == "merged" or (force and one.state != "at work"):
             await _remove(repository, one)
@@ -90,13 +90,13 @@ async def _worked_off(prune: bool, force: bool) -> list[Left]:  # noqa: FBT001  
     return gone
 
 
-async def _left(repository: Repository) -> list[Left]:
+async def _step_branches(repository: Repository) -> list[StepBranch]:
     git = repository.git(marker())
     folders = _folders(await git("worktree", "list", "--porcelain"))
     listed = await git("for-each-ref", "--format=%(refname:short)", f"refs/heads/{BRANCHES}/")
     local = LocalClaims(str(repository.common))
     held = {its.name for one in (await local.listed()).held for its in one.resources}
-    found: list[Left] = []
+    found: list[StepBranch] = []
     for branch in listed.split():
         folder = folders.get(branch, "")
         ahead = int(await git("rev-list", "--count", f"HEAD..{branch}"))
@@ -109,7 +109,7 @@ async def _left(repository: Repository) -> list[Left]:
         if _is_at_work(branch, held):
             state = "at work"
         words = (decode_key(run), "/".join(map(decode_key, path)))
-        found.append(Left(branch, folder, *words, state, ahead, dirty))
+        found.append(StepBranch(branch, folder, *words, state, ahead, dirty))
     return found
 
 
@@ -137,7 +137,7 @@ def _is_at_work(branch: str, held: set[str]) -> bool:
     return not held.isdisjoint({tree_name(branch), tree_name(first)})
 
 
-async def _remove(repository: Repository, one: Left) -> None:
+async def _remove(repository: Repository, one: StepBranch) -> None:
     git = repository.git(marker())
     async with list_locked(repository):
         if one.folder:

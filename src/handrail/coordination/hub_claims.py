@@ -71,11 +71,11 @@ class HubClaims:
         if request.pid not in {None, os.getpid()}:
             why = f"it cannot see whether process {request.pid} lives"
             raise ClaimsFailed(link.url, f"claiming {what}", why, "Give a time (ttl_s) instead.")
-        asked = _Asked("handrail.acquire", _fields_of(request))
+        asked = _Question("handrail.acquire", _fields_of(request))
         try:
             with anyio.move_on_after(request.wait_s or None):
                 await in_thread(lambda: link.ask(asked))
-                await asked.answered(waiting)
+                await asked.wait_answer(waiting)
             return link.hold(request, asked)
         except BaseException:
             link.abandon(asked)
@@ -126,10 +126,10 @@ class HubClaims:
         Raises:
             ClaimsFailed: it cannot be asked, or does not answer, or refuses.
         """
-        asked, link = _Asked(kind, fields), self._link
+        asked, link = _Question(kind, fields), self._link
         try:
             await in_thread(lambda: link.ask(asked))
-            answer = await asked.answered()
+            answer = await asked.wait_answer()
         finally:
             link.drop(asked)
         if answer["type"] == "error":
@@ -153,7 +153,7 @@ def _of(claim: Claim) -> dict[str, Any]:
 
 
 def _refused(
-    url: str, request: ClaimRequest, asked: _Asked
+    url: str, request: ClaimRequest, asked: _Question
 ) -> ClaimDeadlock | ClaimTimeout | ClaimsFailed:
     """What became of a request that was not granted in time, or not at all."""
     who, what = str(request.claimant), text_of(request.resources)
@@ -166,7 +166,7 @@ def _refused(
     return ClaimsFailed(url, f"claiming {what}", str(answer["payload"]).rstrip("."))
 
 
-class _Asked(Awaited):
+class _Question(Awaited):
     """A question to the hub, and its answer. Mutable."""
 
     _words = itertools.count(1)
@@ -177,7 +177,7 @@ class _Asked(Awaited):
         self.text = _text(kind, request=self.word, **fields)
         self.answer: dict[str, Any] | None = None
 
-    async def answered(self, waiting: Waiting | None = None) -> dict[str, Any]:
+    async def wait_answer(self, waiting: Waiting | None = None) -> dict[str, Any]:
         """The answer; ``waiting`` is called with who is in the way until then.
 
         Raises:
@@ -209,10 +209,10 @@ class _Link:
         """Begin with nothing, in a child process, too: there the thread is gone."""
         self._lock = threading.RLock()
         self._name = f"handrail/{host()}/{os.getpid()}-{secrets.token_hex(4)}"
-        self._asked: dict[str, _Asked] = {}
+        self._asked: dict[str, _Question] = {}
         self._held: dict[int, Claim] = {}
-        self._abandoned: deque[_Asked] = deque()
-        self._again: deque[tuple[float, _Asked]] = deque()
+        self._abandoned: deque[_Question] = deque()
+        self._again: deque[tuple[float, _Question]] = deque()
         self._withdrawn: dict[str, str] = {}
         """What the hub is to forget, and has not said yet that it has."""
         self._socket: Any = None
@@ -223,7 +223,7 @@ class _Link:
 
     # -- asking ------------------------------------------------------------------------------------
 
-    def ask(self, asked: _Asked) -> None:
+    def ask(self, asked: _Question) -> None:
         """Say it to the hub, now or when it can be reached."""
         with self._lock:
             self._withdraw()
@@ -235,17 +235,17 @@ class _Link:
                 self._thread = threading.Thread(target=self._run, name="handrail hub", daemon=True)
                 self._thread.start()
 
-    def drop(self, asked: _Asked) -> None:
+    def drop(self, asked: _Question) -> None:
         """Wait for its answer no more."""
         with self._lock:
             self._asked.pop(asked.word, None)
 
-    def abandon(self, asked: _Asked) -> None:
+    def abandon(self, asked: _Question) -> None:
         """Have the hub forget it, soon, for this does not wait."""
         self._abandoned.append(asked)
         threading.Thread(target=self._withdraw, daemon=True).start()
 
-    def hold(self, request: ClaimRequest, asked: _Asked) -> Claim:
+    def hold(self, request: ClaimRequest, asked: _Question) -> Claim:
         """The claim that was granted.
 
         Raises:
@@ -406,9 +406,9 @@ def _text(kind: str, **fields: Any) -> str:
 _links: weakref.WeakSet[_Link] = weakref.WeakSet()
 
 
-def _after_in_child() -> None:
+def _reset_in_child() -> None:
     for link in list(_links):
         link.begin()
 
 
-os.register_at_fork(after_in_child=_after_in_child)
+os.register_at_fork(after_in_child=_reset_in_child)

@@ -109,7 +109,7 @@ class _HubServer:
         self._relay = relay
         self._limits = limits
         self._tell = tell
-        self._told: set[str] = set()
+        self._printed: set[str] = set()
         self._connections: dict[int, ServerConnection] = {}
         # Numbers that no earlier process of this hub has used: agents without a name go by them.
         self._numbers = itertools.count(time.time_ns() // 1000)
@@ -187,7 +187,7 @@ class _HubServer:
             return
         number = next(self._numbers)
         self._connections[number] = connection
-        self._react(self._hub.opened(number, self._clock()))
+        self._react(self._hub.on_open(number, self._clock()))
         try:
             if self._hub.state.settings.tokens is not None:
                 await self._read_first(number, connection)
@@ -198,15 +198,15 @@ class _HubServer:
             self._connections.pop(number, None)
             self._missed.pop(number, None)
             if not self._ended.done():
-                self._react(self._hub.closed(number, self._clock()))
+                self._react(self._hub.on_close(number, self._clock()))
 
     def _makes_room(self) -> bool:
         """True if one more fits in; who has not said who they are gives way."""
         if self._hub.state.roster.count() < self._limits.clients:
             return True
-        least = self._hub.least()
+        least = self._hub.oldest_nameless()
         if least is not None:
-            self._react(self._hub.sent_away(least, CAPACITY, "hub at capacity", self._clock()))
+            self._react(self._hub.send_away(least, CAPACITY, "hub at capacity", self._clock()))
         return least is not None
 
     async def _read_first(self, number: int, connection: ServerConnection) -> None:
@@ -214,16 +214,16 @@ class _HubServer:
             async with asyncio.timeout(FIRST_S):
                 first = await connection.recv()
         except TimeoutError:
-            reaction = self._hub.sent_away(number, DENIED, "auth denied", self._clock())
+            reaction = self._hub.send_away(number, DENIED, "auth denied", self._clock())
             self._react(reaction)
             return
-        self._react(self._hub.received(number, first, self._clock()))
+        self._react(self._hub.on_message(number, first, self._clock()))
 
     async def _read(self, number: int, connection: ServerConnection) -> None:
         until = self._loop.time() + TURN_S
         for count in itertools.count(1):
             data = await connection.recv()
-            self._react(self._hub.received(number, data, self._clock()))
+            self._react(self._hub.on_message(number, data, self._clock()))
             if count % IN_A_ROW == 0 or self._loop.time() > until:
                 await asyncio.sleep(0)
                 until = self._loop.time() + TURN_S
@@ -242,8 +242,8 @@ class _HubServer:
         self._set_timer()
 
     def _tell_once(self, text: str) -> None:
-        if text not in self._told and len(self._told) < MOST_TOLD:
-            self._told.add(text)
+        if text not in self._printed and len(self._printed) < MOST_TOLD:
+            self._printed.add(text)
             self._tell(text)
 
     def _flush(self) -> None:
@@ -285,7 +285,7 @@ class _HubServer:
                 continue
             data = Frame(Opcode.TEXT, output.text.encode()).serialize(mask=False)
             for number in output.to:
-                if not (output.spare and self._passes_by(number)):
+                if not (output.spare and self._skips(number)):
                     parcels.setdefault(number, []).append(data)
             if output.public and self._relay is not None:
                 self._relay.write(output.text)
@@ -302,7 +302,7 @@ class _HubServer:
         if connection.transport.get_write_buffer_size() > LOST:
             connection.transport.abort()
 
-    def _passes_by(self, number: int) -> bool:
+    def _skips(self, number: int) -> bool:
         """True if a socket is so far behind that chats are not added to it."""
         connection = self._connections.get(number)
         if connection is None or connection.transport.get_write_buffer_size() <= BEHIND:
@@ -320,7 +320,7 @@ class _HubServer:
                 del self._missed[number]
             elif connection.transport.get_write_buffer_size() <= BEHIND // 2:
                 del self._missed[number]
-                self._react(self._hub.missed(number, count, self._clock()))
+                self._react(self._hub.on_missed(number, count, self._clock()))
         if self._missed:
             self._loop.call_later(1.0, self._tell_missed)
 

@@ -40,12 +40,12 @@ class HubStore:
 
     def __init__(self, path: Path, *, synced: bool = False) -> None:
         self._path = path
-        with _told(path, "opened"):
+        with _translate_errors(path, "opened"):
             path.parent.mkdir(parents=True, exist_ok=True)
             os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
             self._connection = sqlite3.connect(path, isolation_level=None, timeout=0.5)
         try:
-            with _told(path, "opened"):
+            with _translate_errors(path, "opened"):
                 self._prepare(synced=synced)
                 (self.hub_id,) = self._connection.execute("SELECT id FROM hub").fetchone()
         except BaseException:
@@ -58,7 +58,7 @@ class HubStore:
         Raises:
             HubFailed: the file cannot be read, or is damaged.
         """
-        with _told(self._path, "read"):
+        with _translate_errors(self._path, "read"):
             rows = self._connection.execute("SELECT kind, key, value FROM kept ORDER BY number")
             for kind, key, value in rows:
                 yield Put(kind, key, msgspec.json.decode(value, type=KINDS[kind]))
@@ -70,7 +70,7 @@ class HubStore:
             HubFailed: they could not be kept.
         """
         run = self._connection.execute
-        with _told(self._path, "written"):
+        with _translate_errors(self._path, "written"):
             try:
                 run("BEGIN IMMEDIATE")
                 for put in puts:
@@ -119,8 +119,8 @@ def new_id() -> str:
 
 
 @contextlib.contextmanager
-def _told(path: Path, what: str) -> Generator[None]:
-    """Tell of the file what goes wrong with it."""
+def _translate_errors(path: Path, what: str) -> Generator[None]:
+    """Raise ``HubFailed``, with the file's path, for the errors of SQLite and of the disk."""
     try:
         yield
     except sqlite3.OperationalError as error:

@@ -24,7 +24,7 @@ from handrail.typed.reference import CodeNames
 
 if TYPE_CHECKING:
     from handrail.static.agent_links import Link
-    from handrail.static.code_given import Given
+    from handrail.static.code_given import GivenCode
 
 
 UNKNOWN: Any = object()
@@ -268,7 +268,9 @@ def refuse_unportable(definition: WorkflowDefinition) -> None:
         raise NotPortable(given.step.text, given.part, why, place)
 
 
-def _unportable(function: Any, seen: set[CodeType]) -> Iterator[tuple[FunctionType, Given, str]]:
+def _unportable(
+    function: Any, seen: set[CodeType]
+) -> Iterator[tuple[FunctionType, GivenCode, str]]:
     if not isinstance(function, FunctionType) or function.__code__ in seen:
         return
     seen.add(function.__code__)
@@ -282,7 +284,7 @@ def _unportable(function: Any, seen: set[CodeType]) -> Iterator[tuple[FunctionTy
             yield function, given, why
 
 
-def _given_in(function: FunctionType) -> tuple[Given, ...]:
+def _given_in(function: FunctionType) -> tuple[GivenCode, ...]:
     from handrail.static.code_given import code_given
     from handrail.static.source import source_of
 
@@ -292,7 +294,7 @@ def _given_in(function: FunctionType) -> tuple[Given, ...]:
         return ()
 
 
-def _why_not(given: Given, function: FunctionType, names: CodeNames) -> str:
+def _why_not(given: GivenCode, function: FunctionType, names: CodeNames) -> str:
     """Why other processes do not find the code; empty if they do, or if it is not known here."""
     if isinstance(given.given, ast.Lambda):
         return "a lambda has no name by which another process finds it"

@@ -94,10 +94,10 @@ class ArtifactsSink:
         mask = self._masks.of(event)
         run = self._runs.get(event.run_id)
         if run is None:
-            name = getattr(event, "workflow_name", "") if _begins(event) else ""
+            name = getattr(event, "workflow_name", "") if _is_start_of_drive(event) else ""
             folder = f"{self._folder}/{run_folder(name, event.run_id)}"
             run = _Run(folder, BoundedFolder(folder, self._writer, self._most_bytes), mask)
-            if _begins(event):
+            if _is_start_of_drive(event):
                 self._runs[event.run_id] = run
         run.take(event)
         if isinstance(event, (ev.WorkflowCompleted, ev.RunSuspended)):
@@ -109,7 +109,7 @@ class ArtifactsSink:
         self._writer.finish(_AT_EXIT_S)
 
 
-_Deed: TypeAlias = (
+_Activity: TypeAlias = (
     ev.AgentToolStarted
     | ev.AgentToolCompleted
     | ev.AgentFinished
@@ -120,7 +120,7 @@ _Deed: TypeAlias = (
 """What an agent did, besides what it said."""
 
 
-def _begins(event: ev.Event | ev.Progress) -> bool:
+def _is_start_of_drive(event: ev.Event | ev.Progress) -> bool:
     return isinstance(event, (ev.WorkflowStarted, ev.RunResumed))
 
 
@@ -145,7 +145,7 @@ class _Run:
         kind = type(event)
         if kind not in _IN_THEIR_OWN_FILES:
             self._writer.append(f"{self._folder}/events.jsonl", self._line(event))
-        tell = self._TELL.get(kind)
+        tell = self._WRITERS.get(kind)
         if tell is not None:
             tell(self, event)
 
@@ -153,7 +153,7 @@ class _Run:
 
     def _line(self, event: ev.Event | ev.Progress) -> bytes:
         """As ``JsonlSink`` writes it, but ten times as fast where the event's values are plain."""
-        event = _without_composed(event)
+        event = _without_derived(event)
         try:
             text = _encode(event)
         except Exception:  # noqa: BLE001  # a value that JSON cannot say
@@ -251,38 +251,38 @@ class _Run:
             text += f"\n{traceback.rstrip()}\n"
         self._overwrite(self._step(path, "error.txt"), _utf8(text))
 
-    def _printed(self, event: ev.StepOutput) -> None:
+    def _step_output(self, event: ev.StepOutput) -> None:
         self._writer.append(self._step(event.path, event.stream), _utf8(event.text))
 
     # -- agents ----------------------------------------------------------------------------------
 
-    def _asked(self, event: ev.AgentTurnStarted) -> None:
+    def _turn_started(self, event: ev.AgentTurnStarted) -> None:
         data = _utf8(event.prompt)
         turns = self._turns_of(event.path)
         self._writer.do(lambda: turns.ask(data), len(data))
 
-    def _said(self, event: ev.AgentMessage) -> None:
+    def _agent_message(self, event: ev.AgentMessage) -> None:
         data = _utf8(event.text)
         turns = self._turns_of(event.path)
         self._writer.do(lambda: turns.answer(data), len(data))
 
-    def _used(self, event: ev.AgentToolStarted) -> None:
+    def _tool_started(self, event: ev.AgentToolStarted) -> None:
         turns = self._turns.get(event.path)
         if turns is not None:
             self._writer.do(turns.pause, 0)
-        self._did(dataclasses.replace(event, input=_brief(json_safe(event.input))))
+        self._append_activity(dataclasses.replace(event, input=_brief(json_safe(event.input))))
 
-    def _used_up(self, event: ev.AgentToolCompleted) -> None:
-        self._did(dataclasses.replace(event, output=_brief(event.output)))
+    def _tool_completed(self, event: ev.AgentToolCompleted) -> None:
+        self._append_activity(dataclasses.replace(event, output=_brief(event.output)))
 
-    def _finished(self, event: ev.AgentFinished) -> None:
+    def _agent_finished(self, event: ev.AgentFinished) -> None:
         if event.files_changed:
-            self._did(event)
+            self._append_activity(event)
 
-    def _did(self, event: _Deed) -> None:
+    def _append_activity(self, event: _Activity) -> None:
         self._writer.append(self._step(event.path, "activity.jsonl"), self._line(event))
 
-    def _thought(self, event: ev.AgentReasoning) -> None:
+    def _agent_reasoning(self, event: ev.AgentReasoning) -> None:
         self._writer.append(self._step(event.path, "reasoning.md"), _utf8(event.text))
 
     def _turns_of(self, path: str) -> _Turns:
@@ -295,7 +295,7 @@ class _Run:
         data = _utf8(event.line.rstrip("\r\n")) + b"\n"
         self._writer.append(self._step(event.path, "transcript.jsonl"), data)
 
-    _TELL: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
+    _WRITERS: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
         ev.WorkflowStarted: _started,
         ev.RunResumed: _resumed,
         ev.RunSuspended: _suspended,
@@ -303,16 +303,16 @@ class _Run:
         ev.StepCompleted: _ended,
         ev.MemberCompleted: _ended,
         ev.AttemptFailed: _attempt_failed,
-        ev.StepOutput: _printed,
-        ev.AgentTurnStarted: _asked,
-        ev.AgentMessage: _said,
-        ev.AgentReasoning: _thought,
-        ev.AgentToolStarted: _used,
-        ev.AgentToolCompleted: _used_up,
-        ev.AgentFinished: _finished,
-        ev.AgentRetry: _did,
-        ev.AgentCompaction: _did,
-        ev.AgentPermission: _did,
+        ev.StepOutput: _step_output,
+        ev.AgentTurnStarted: _turn_started,
+        ev.AgentMessage: _agent_message,
+        ev.AgentReasoning: _agent_reasoning,
+        ev.AgentToolStarted: _tool_started,
+        ev.AgentToolCompleted: _tool_completed,
+        ev.AgentFinished: _agent_finished,
+        ev.AgentRetry: _append_activity,
+        ev.AgentCompaction: _append_activity,
+        ev.AgentPermission: _append_activity,
         ev.AgentTranscript: _transcript,
     }
 
@@ -323,21 +323,21 @@ class _Turns:
     def __init__(self, folder: str) -> None:
         self._folder = folder
         self._number = 0
-        self._said = self._paused = False
+        self._agent_message = self._paused = False
 
     def ask(self, prompt: bytes) -> None:
         """The next prompt; those of earlier drives stay."""
         self._number += 1
         while Path(self._file("prompt.md")).exists():
             self._number += 1
-        self._said = False
+        self._agent_message = False
         append(self._file("prompt.md"), prompt if prompt.endswith(b"\n") else prompt + b"\n")
 
     def answer(self, text: bytes) -> None:
         """A piece of what was said to it."""
-        if self._said and self._paused:
+        if self._agent_message and self._paused:
             text = b"\n\n" + text
-        self._said, self._paused = True, False
+        self._agent_message, self._paused = True, False
         append(self._file("answer.md"), text)
 
     def pause(self) -> None:
@@ -359,7 +359,7 @@ def _update(file: str, data: bytes) -> None:
     replace(file, json.dumps(known, ensure_ascii=False, indent=2).encode() + b"\n")
 
 
-def _without_composed(event: ev.Event | ev.Progress) -> ev.Event | ev.Progress:
+def _without_derived(event: ev.Event | ev.Progress) -> ev.Event | ev.Progress:
     """The event without an output that is made of those of steps inside it, which were told."""
     if isinstance(event, (ev.StepCompleted, ev.MemberCompleted)) and event.composed:
         result = dataclasses.replace(event.result, output=None)
@@ -428,10 +428,10 @@ class BoundedFolder:
         self._since += size
         if self._since * _OFTEN >= self._most:
             self._since = 0
-            self._writer.do(lambda: let_go(self._folder, self._most), 0)
+            self._writer.do(lambda: remove_oldest(self._folder, self._most), 0)
 
 
-def let_go(folder: str, most_bytes: int, keep: str = "run.json") -> None:
+def remove_oldest(folder: str, most_bytes: int, keep: str = "run.json") -> None:
     """Remove the files that were written to longest ago, until no more than three quarters of what
     may be there is left; of a disk that is nearly full, half of what is there.
     """

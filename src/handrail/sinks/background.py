@@ -80,7 +80,7 @@ class BackgroundWriter:
                 return
             missing = self._left_out.pop(file, 0)
             if missing:
-                self._waiting.append((file, _missing(missing)))
+                self._waiting.append((file, _gap_text(missing)))
             self._waiting.append((file, what))
             self._bytes += size
             if self._thread is None:
@@ -120,11 +120,11 @@ class BackgroundWriter:
     def _write_what_is_missing(self) -> None:
         for file, size in self._left_out.items():
             if file != "":
-                self._waiting.append((file, _missing(size)))
+                self._waiting.append((file, _gap_text(size)))
         self._left_out.clear()
 
 
-def _missing(size: int) -> bytes:
+def _gap_text(size: int) -> bytes:
     return f"\n[{size:,} bytes are missing here: the disk was too slow]\n".encode()
 
 
@@ -141,12 +141,12 @@ def _carry_out(todo: list[tuple[str, bytes | Write]]) -> None:
 
 def append(file: str, data: bytes) -> None:
     """The data are at the end of the file, which is made if need be, as is its folder."""
-    _put(file, data, os.O_APPEND)
+    _write_file(file, data, os.O_APPEND)
 
 
 def overwrite(file: str, data: bytes) -> None:
     """The file holds this and nothing else."""
-    _put(file, data, os.O_TRUNC)
+    _write_file(file, data, os.O_TRUNC)
 
 
 def replace(file: str, data: bytes) -> None:
@@ -155,7 +155,7 @@ def replace(file: str, data: bytes) -> None:
     Path(f"{file}.new").replace(file)
 
 
-def _put(file: str, data: bytes, how: int) -> None:
+def _write_file(file: str, data: bytes, how: int) -> None:
     flags = os.O_WRONLY | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | how
     try:
         descriptor = os.open(file, flags, 0o666)

@@ -187,7 +187,7 @@ class ConsoleSink:
                 self._runs.pop(event.run_id, None)
                 self._remember(drawn.view)
                 tree = self._tree(drawn, FINAL_HEIGHT) if self._is_live else []
-                error = error_below(drawn.view, event, told=not self._is_live)
+                error = error_below(drawn.view, event, steps_logged=not self._is_live)
                 end = ending(drawn.view, event, self._glyphs)
                 is_last = not self._runs
                 if is_last:
@@ -247,7 +247,11 @@ class ConsoleSink:
             with self._state:
                 at, seen = self._event_at
                 now = at + (time.monotonic() - seen)
-                lines = [one for run in self._runs.values() for one in run.log.alive(run.view, now)]
+                lines = [
+                    one
+                    for run in self._runs.values()
+                    for one in run.log.long_running(run.view, now)
+                ]
             with suppress(Exception):  # whoever reads it may have gone; the next event tells
                 self._print(lines)
 

@@ -98,8 +98,8 @@ class Drawing:
         glyphs = self._glyphs
         is_group = step.kind in GROUPS
         crowded = is_group and step.children > self._detail.members
-        rows = self._chosen(step, crowded=crowded)
-        folded = "" if step.kind == "round" else _folded(step, rows, is_group=is_group)
+        rows = self._visible_children(step, crowded=crowded)
+        folded = "" if step.kind == "round" else _hidden_text(step, rows, is_group=is_group)
         if crowded and not rows:
             return  # the group's own row has the counts
         if folded and not is_group:
@@ -112,7 +112,7 @@ class Drawing:
         if folded and is_group:
             self.lines.append((Span(f"{prefix}{glyphs.last}{glyphs.more} {folded}", "dim"),))
 
-    def _chosen(self, step: LiveStep, *, crowded: bool) -> list[LiveStep]:
+    def _visible_children(self, step: LiveStep, *, crowded: bool) -> list[LiveStep]:
         """The children that get a row: in order of start, those of a crowd by state."""
         if crowded:
             most = self._detail.members
@@ -174,9 +174,9 @@ class Drawing:
     def _remark(self, step: LiveStep) -> list[Span]:
         """What it waits for, what went wrong, or the last line that it printed."""
         if not step.live:
-            told = [self._error(step), handled_text(step.state, step.handled, step.exit_code)]
+            message = [self._error(step), handled_text(step.state, step.handled, step.exit_code)]
             tone: Tone = "bad" if step.state == "failed" else "dim"
-            return [Span(f"  {one}", tone) for one in told if one]
+            return [Span(f"  {one}", tone) for one in message if one]
         spans: list[Span] = []
         note = note_text(step.note)
         if step.due is not None:
@@ -220,14 +220,14 @@ class Drawing:
                 tone = TONES[state]
                 spans += [Span(f" {self._glyphs.dot} ", "dim"), Span(f"{count} {state}", tone)]
         if step.refused:
-            told = f"{step.refused} refused"
-            spans += [Span(f" {self._glyphs.dot} ", "dim"), Span(told, "dim")]
+            message = f"{step.refused} refused"
+            spans += [Span(f" {self._glyphs.dot} ", "dim"), Span(message, "dim")]
         if step.why_stopped:
-            told = f"stopped: {clean(step.why_stopped)}"
-            spans += [Span(f" {self._glyphs.dot} ", "dim"), Span(told, "wait")]
+            message = f"stopped: {clean(step.why_stopped)}"
+            spans += [Span(f" {self._glyphs.dot} ", "dim"), Span(message, "wait")]
         elif step.live and size is not None and size > BAR:
-            told = pace(ended - step.recorded, size - ended, self._now - step.started_at)
-            spans += [Span(f" {self._glyphs.dot} {told}", "dim")] if told else []
+            message = pace(ended - step.recorded, size - ended, self._now - step.started_at)
+            spans += [Span(f" {self._glyphs.dot} {message}", "dim")] if message else []
         return spans
 
     def _stages(self, step: LiveStep) -> list[Span]:
@@ -249,7 +249,7 @@ def _innermost(step: LiveStep) -> LiveStep:
     return step
 
 
-def _folded(step: LiveStep, rows: list[LiveStep], *, is_group: bool) -> str:
+def _hidden_text(step: LiveStep, rows: list[LiveStep], *, is_group: bool) -> str:
     """What is not among ``rows``: ``988 more done``, ``12 more: 10 done, 2 running``."""
     hidden = {
         "failed": step.count("failed"),

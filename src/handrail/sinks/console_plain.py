@@ -34,12 +34,12 @@ from handrail.sinks.console_words import (
     STEERED,
     activity_text,
     at_line,
+    backend_notice_text,
     cause_in_short,
     error_lines,
     event_text,
     first_line,
     handled_text,
-    heard_text,
     ladder_text,
     origin_from,
     question_of,
@@ -56,26 +56,28 @@ QUIET_S = 30.0
 _KEPT = 1_000
 
 
-class Heard:
-    """When each kind of notice was last told, and how many have come since. Mutable."""
+class NoticeThrottle:
+    """A throttle of backend notices: when each kind was last printed, and how many came since.
+    Mutable.
+    """
 
     def __init__(self) -> None:
-        self._told: dict[tuple[str, type, str], tuple[float, int]] = {}
+        self._last_printed: dict[tuple[str, type, str], tuple[float, int]] = {}
 
-    def worth_saying(self, event: ev.AgentRetry | ev.AgentLimit, path: str) -> str:
-        """What to say of it for ``path``; empty if it says nothing, or the like was said lately."""
-        text = heard_text(event)
+    def text_if_due(self, event: ev.AgentRetry | ev.AgentLimit, path: str) -> str:
+        """The notice's text for ``path``; empty if it has none, or its kind was printed lately."""
+        text = backend_notice_text(event)
         if not text:
             return ""
         kind = f"{event.status} {event.window}" if isinstance(event, ev.AgentLimit) else ""
         key = (path, type(event), kind)
-        at, since = self._told.pop(key, (None, 0))  # so that the oldest stands first
+        at, since = self._last_printed.pop(key, (None, 0))  # so that the oldest stands first
         if at is not None and event.at - at < QUIET_S:
-            self._told[key] = (at, since + 1)
+            self._last_printed[key] = (at, since + 1)
             return ""
-        self._told[key] = (event.at, 0)
-        if len(self._told) > _KEPT:
-            del self._told[next(iter(self._told))]
+        self._last_printed[key] = (event.at, 0)
+        if len(self._last_printed) > _KEPT:
+            del self._last_printed[next(iter(self._last_printed))]
         return f"{text} ({since} more since the last line)" if since else text
 
 
@@ -102,8 +104,8 @@ def _run_id(event: Any) -> str:
     return f"run {clean(event.run_id)}"
 
 
-class _Said(NamedTuple):
-    """How an event is told that says the same wherever it comes."""
+class _Format(NamedTuple):
+    """The format of an event whose line does not depend on its place."""
 
     sign: str
     tone: Tone | None = None
@@ -111,17 +113,17 @@ class _Said(NamedTuple):
     subject: Callable[[Any], str] = _path
 
 
-_SAID: Mapping[type, _Said] = {
-    ev.RunResumed: _Said("started", subject=_run_id),
-    ev.LimitReached: _Said("failed", subject=_path_or_run),
-    ev.StepInterrupted: _Said("interrupted"),
-    ev.WorkEdited: _Said("started", kind="work"),
-    ev.GateAnswered: _Said("started"),
-    ev.AgentGuided: _Said("again"),
-    ev.ClaimWaiting: _Said("waiting", "warn"),
-    ev.ClaimGranted: _Said("again"),
-    ev.BudgetWarning: _Said("started", "warn", subject=whose_budget),
-    ev.BudgetRaised: _Said("started", subject=whose_budget),
+_FORMATS: Mapping[type, _Format] = {
+    ev.RunResumed: _Format("started", subject=_run_id),
+    ev.LimitReached: _Format("failed", subject=_path_or_run),
+    ev.StepInterrupted: _Format("interrupted"),
+    ev.WorkEdited: _Format("started", kind="work"),
+    ev.GateAnswered: _Format("started"),
+    ev.AgentGuided: _Format("again"),
+    ev.ClaimWaiting: _Format("waiting", "warn"),
+    ev.ClaimGranted: _Format("again"),
+    ev.BudgetWarning: _Format("started", "warn", subject=whose_budget),
+    ev.BudgetRaised: _Format("started", subject=whose_budget),
 }
 
 
@@ -133,7 +135,7 @@ class PlainLog:
         self._failed: dict[str, tuple[ev.AttemptFailed, Cause | None]] = {}
         """Attempts that failed, until it turns out whether another follows."""
         self._replayed = 0
-        self._heard = Heard()
+        self._throttle = NoticeThrottle()
         self._alive: dict[str, tuple[float, float]] = {}
         """When each step that is at work for long began, and when it is told next."""
         self._large: dict[str, None] = {}
@@ -151,8 +153,8 @@ class PlainLog:
             self._replayed = 0
         return lines
 
-    def alive(self, run: LiveRun, now: float) -> list[Line]:
-        """Which steps have been at work for a minute, two, four and so on, and since when."""
+    def long_running(self, run: LiveRun, now: float) -> list[Line]:
+        """Lines on steps that have been at work for a minute, two, four and so on."""
         lines: list[Line] = []
         before, self._alive = self._alive, {}
         for step in run.at_work():
@@ -161,15 +163,15 @@ class PlainLog:
             due = known[1] if known[0] == began else began + QUIET_S * 2
             if now >= due and len(lines) < LOUD:
                 spent, activity = now - began, activity_text(step.latest)
-                told = f"at work for {duration(spent)}, since {clock(began)}"
-                told += f": {activity}" if activity else ""
-                lines.append(self._line("started", path_text(path), step.kind, told, tone="dim"))
+                message = f"at work for {duration(spent)}, since {clock(began)}"
+                message += f": {activity}" if activity else ""
+                lines.append(self._line("started", path_text(path), step.kind, message, tone="dim"))
                 due = began + spent * 2
             self._alive[path] = (began, due)
         return lines
 
-    def _said(self, event: Any, _: object) -> list[Line]:
-        how = _SAID[type(event)]
+    def _format_event(self, event: Any, _: object) -> list[Line]:
+        how = _FORMATS[type(event)]
         return [
             self._line(how.sign, how.subject(event), how.kind, event_text(event), tone=how.tone)
         ]
@@ -231,7 +233,10 @@ class PlainLog:
         else:
             error = error_lines(event.error, event.error_type, most=_LINES_OF_A_RETRY) or [""]
         text = f"attempt {event.attempt} failed, again{when}: {error[0]}"
-        return [self._line("again", path_text(event.path), "", text, tone="warn"), *_below(error)]
+        return [
+            self._line("again", path_text(event.path), "", text, tone="warn"),
+            *_continuation_lines(error),
+        ]
 
     def _step_replayed(self, event: ev.StepReplayed, _: object) -> list[Line]:
         del event
@@ -307,12 +312,12 @@ class PlainLog:
         sign = "waiting" if event.parked or event.due > event.at else "again"
         return [self._line(sign, path_text(event.path), "", ladder_text(event), tone="warn")]
 
-    def _heard_of_backend(
+    def _backend_notice(
         self, event: ev.AgentRetry | ev.AgentLimit, step: LiveStep | None
     ) -> list[Line]:
         group = _outermost_large_group(step)
         path = event.path if group is None else group.path
-        text = self._heard.worth_saying(event, path)
+        text = self._throttle.text_if_due(event, path)
         sign = "again" if isinstance(event, ev.AgentRetry) else "waiting"
         return [self._line(sign, path_text(path), "", text, tone="warn")] if text else []
 
@@ -347,10 +352,10 @@ class PlainLog:
         if not error and isinstance(result.output, Skipped):
             error = [clean(result.output.reason)]
         handled = handled_text(result.status, result.handled, step.exit_code)
-        told = "  ".join([*parts, *error[:1], *([handled] if handled else [])])
+        message = "  ".join([*parts, *error[:1], *([handled] if handled else [])])
         kind = "" if result.step_type == "member" else result.step_type
-        line = self._line(result.status, path_text(path), kind, told)
-        return [line, *_below(error)] if len(error) > 1 else [line]
+        line = self._line(result.status, path_text(path), kind, message)
+        return [line, *_continuation_lines(error)] if len(error) > 1 else [line]
 
     def _why(self, result: StepResult[Any], step: LiveStep) -> list[str]:
         """The lines of its error; of one that has a line at a step inside, only where that is."""
@@ -368,7 +373,7 @@ class PlainLog:
         return replace(cause, inner=None if hushed else self._in_log(cause.inner))
 
     def _line(
-        self, sign: str, subject: str, kind: str, told: str = "", *, tone: Tone | None = None
+        self, sign: str, subject: str, kind: str, message: str = "", *, tone: Tone | None = None
     ) -> Line:
         spans = [
             Span(f"{self._glyphs.of(sign)} ", tone or TONES.get(sign, "dim")),
@@ -376,12 +381,12 @@ class PlainLog:
         ]
         if kind:
             spans.append(Span(f"  {kind}", "dim"))
-        if told:
-            spans.append(Span(f"  {told}", "bad" if sign == "failed" else "plain"))
+        if message:
+            spans.append(Span(f"  {message}", "bad" if sign == "failed" else "plain"))
         return tuple(spans)
 
     _LINES: ClassVar[dict[type, Callable[[Any, Any, Any], list[Line]]]] = {
-        **dict.fromkeys(_SAID, _said),
+        **dict.fromkeys(_FORMATS, _format_event),
         ev.WorkflowStarted: _run_started,
         ev.WorkflowCompleted: _nothing,
         ev.RunSuspended: _nothing,
@@ -400,12 +405,12 @@ class PlainLog:
         ev.TimerSet: _timer_set,
         ev.RollbackCompleted: _rollback_completed,
         ev.LadderStep: _ladder_step,
-        ev.AgentRetry: _heard_of_backend,
-        ev.AgentLimit: _heard_of_backend,
+        ev.AgentRetry: _backend_notice,
+        ev.AgentLimit: _backend_notice,
     }
 
 
-def _below(error: list[str]) -> list[Line]:
+def _continuation_lines(error: list[str]) -> list[Line]:
     """The lines of an error after its first, which stands in the line of its step."""
     return [(Span(line),) for line in error[1:]]
 
@@ -437,10 +442,10 @@ def _counts(group: LiveStep) -> str:
         counts["not begun"] = group.size - group.ended
     if group.refused:
         counts["refused"] = group.refused
-    told = [f"{done}{of} done", *(f"{n} {what}" for what, n in counts.items() if n)]
+    message = [f"{done}{of} done", *(f"{n} {what}" for what, n in counts.items() if n)]
     if group.why_stopped:
-        told.append(f"stopped: {clean(group.why_stopped)}")
-    return ", ".join(told)
+        message.append(f"stopped: {clean(group.why_stopped)}")
+    return ", ".join(message)
 
 
 _STATES = ("failed", "cancelled", "defaulted", "skipped")
@@ -470,18 +475,20 @@ def ending(run: LiveRun, event: WorkflowCompleted | RunSuspended, glyphs: Glyphs
 def _ended_counts(run: LiveRun) -> str:
     total = sum(run.ended.values())
     parts = [f"{run.ended[state]} {state}" for state in _STATES if run.ended.get(state)]
-    told = counted(total, "step")
+    message = counted(total, "step")
     if parts:
-        told += f" ({', '.join(parts)})"
-    return f"{told}, {run.replayed} from the record" if run.replayed else told
+        message += f" ({', '.join(parts)})"
+    return f"{message}, {run.replayed} from the record" if run.replayed else message
 
 
-def error_below(run: LiveRun, event: WorkflowCompleted | RunSuspended, *, told: bool) -> list[Line]:
+def error_below(
+    run: LiveRun, event: WorkflowCompleted | RunSuspended, *, steps_logged: bool
+) -> list[Line]:
     """The whole error that a run ended with, if it has several lines; each after the first
-    indented. ``told``: those of steps were told when they ended.
+    indented. ``steps_logged``: those of steps were printed when they ended.
     """
     cause = run.cause
-    if isinstance(event, RunSuspended) or (told and cause is not None):
+    if isinstance(event, RunSuspended) or (steps_logged and cause is not None):
         return []
     path, error, error_type = "", event.error, None
     if cause is not None:

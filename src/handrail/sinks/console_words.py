@@ -103,7 +103,7 @@ def answer_text(answer: ev.GateAnswered) -> str:
     return f"answered {clean(answer.answer, 80)}{by}"
 
 
-def _of_run(event: ev.CancelRequested | ev.RunSteered | ev.LimitReached) -> str:
+def _run_text(event: ev.CancelRequested | ev.RunSteered | ev.LimitReached) -> str:
     match event:
         case ev.CancelRequested():
             return f"cancelling: {clean(event.reason)}"
@@ -134,7 +134,7 @@ def note_text(event: ev.Event | None) -> str:
         case ev.RunResumed():
             return "resumed"
         case ev.CancelRequested() | ev.RunSteered() | ev.LimitReached():
-            return _of_run(event)
+            return _run_text(event)
         case ev.BudgetWarning():
             return f"{whose_budget(event)}: {budget_text(event)}"
         case _:
@@ -250,7 +250,7 @@ def ladder_text(event: ev.LadderStep) -> str:
     if event.due - event.at >= _WORTH_SAYING_S:
         waits = f"waits {until(event.due, event.at).removeprefix('in ')}"
         if event.kind == "usage_cap":
-            waits = f"looks again {_when(event.due, event.at)}"
+            waits = f"looks again {_reset_text(event.due, event.at)}"
         return f"{waits}: {what_failed(event)}: {clean(event.error, 120)}"
     return f"{_NEXT.get(event.next.rung, 'tries again')}: {what_failed(event)}"
 
@@ -340,7 +340,7 @@ def activity_text(latest: str | ev.Event | ev.Progress | None) -> str:
         case ev.AgentTurnCompleted(problem=str(problem)):
             return f"asked again: {clean(problem)}"
         case ev.AgentToolStarted():
-            return f"{clean(latest.name, 80)} {_given(latest.input)}".rstrip()
+            return f"{clean(latest.name, 80)} {_input_text(latest.input)}".rstrip()
         case ev.AgentToolCompleted(ok=False):
             return f"{clean(latest.name or 'a tool', 80)} failed: {last_line(latest.output)}"
         case ev.AgentPermission(decision="denied"):
@@ -356,8 +356,8 @@ def activity_text(latest: str | ev.Event | ev.Progress | None) -> str:
             return ""
 
 
-def heard_text(event: ev.AgentRetry | ev.AgentLimit) -> str:
-    """What a log says of a backend's own retries and limits; empty while there is room."""
+def backend_notice_text(event: ev.AgentRetry | ev.AgentLimit) -> str:
+    """The text of a backend's own retry or limit; empty while there is room."""
     match event:
         case ev.AgentRetry():
             number = "" if event.attempt is None else f" (retry {event.attempt})"
@@ -367,7 +367,7 @@ def heard_text(event: ev.AgentRetry | ev.AgentLimit) -> str:
             return "" if event.status == "allowed" else f"limit of its backend: {_limit(event)}"
 
 
-def _given(value: Any) -> str:
+def _input_text(value: Any) -> str:
     """The first text in a tool's input: a command, a path, a query."""
     texts = value.values() if hasattr(value, "values") else (value,)
     text = next((text for text in texts if isinstance(text, str)), "")
@@ -377,9 +377,11 @@ def _given(value: Any) -> str:
 def _limit(event: ev.AgentLimit) -> str:
     used = "" if event.used is None else f" {event.used:.0%} used"
     window = clean(event.window.replace("_", " ") or "limit", 80)
-    opens = "" if event.reset_at is None else f", opens again {_when(event.reset_at, event.at)}"
+    opens = (
+        "" if event.reset_at is None else f", opens again {_reset_text(event.reset_at, event.at)}"
+    )
     return f"{window}{used}{opens}" if used else f"{window} {event.status}{opens}"
 
 
-def _when(due: float, now: float) -> str:
+def _reset_text(due: float, now: float) -> str:
     return until(due, now).replace("until ", "at ", 1)

@@ -17,7 +17,7 @@ from handrail.model.events import (
     WorkflowStarted,
 )
 from handrail.secrets.masking import Mask
-from handrail.sinks.masks import Masks, plainly
+from handrail.sinks.masks import Masks, mask_data
 from handrail.typed.jsonsafe import json_safe
 
 
@@ -63,7 +63,7 @@ class JsonlSink:
     def emit(self, event: Event | Progress, /) -> None:
         """Write the event's line."""
         if self._file is None:
-            self._file = self._opened()
+            self._file = self._open()
         self._file.write(f"{line_of(event, self._masks.of(event))}\n")
         self._file.flush()
         match event:
@@ -86,7 +86,7 @@ class JsonlSink:
     def __del__(self) -> None:
         self.close()  # of a run that never ended; nobody else would
 
-    def _opened(self) -> Any:
+    def _open(self) -> Any:
         assert self._path is not None
         self._path.parent.mkdir(parents=True, exist_ok=True)
         return self._path.open("a", encoding="utf-8", newline="\n")
@@ -94,7 +94,7 @@ class JsonlSink:
 
 def line_of(event: Event | Progress, mask: Mask | None = None) -> str:
     """The event as one line of JSON, without the line's end."""
-    fields = plainly(json_safe(event), mask)
+    fields = mask_data(json_safe(event), mask)
     assert isinstance(fields, dict)
     data = {"type": type(event).__name__, **fields}
     return json.dumps(data, ensure_ascii=False, allow_nan=False)

@@ -26,6 +26,6 @@ class Masks:
         return self._masks.get(event.run_id)
 
 
-def plainly(data: Json, mask: Mask | None) -> Json:
-    """JSON data as they may be written."""
+def mask_data(data: Json, mask: Mask | None) -> Json:
+    """JSON data without secrets, as they may be written."""
     return data if mask is None or not mask.may_be_in(data) else mask.plain(data)

@@ -65,7 +65,7 @@ class MemorySink:
 
     def timeline(self) -> str:
         """What happened, one event a line, for people: ``  3 StepCompleted plan succeeded``."""
-        return "\n".join(_told(event) for event in self.events)
+        return "\n".join(_event_text(event) for event in self.events)
 
     # -- asserting ---------------------------------------------------------------------------
 
@@ -129,7 +129,7 @@ class MemorySink:
         return AssertionError(f"{what}. What happened:\n{self.timeline() or '  nothing'}")
 
 
-def _told(event: Event | Progress) -> str:
+def _event_text(event: Event | Progress) -> str:
     parts = [f"{event.seq:>5}", type(event).__name__]
     for attribute in ("path", "status", "error"):
         value = getattr(event, attribute, None)

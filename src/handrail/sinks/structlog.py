@@ -28,7 +28,7 @@ from handrail.model.events import (
 )
 from handrail.model.results import StepResult
 from handrail.secrets.masking import Mask
-from handrail.sinks.masks import Masks, plainly
+from handrail.sinks.masks import Masks, mask_data
 from handrail.typed.jsonsafe import Json, json_safe
 
 Ended: TypeAlias = StepCompleted | MemberCompleted | WorkflowCompleted | SubworkflowEnded
@@ -73,7 +73,7 @@ class StructlogSink:
         log = getattr(self._logger, level_of(event))
         mask = self._masks.of(event)
         facts = {**self._workflow(event), **facts_of(event)}
-        log(name_of(event), **cast("dict[str, Json]", plainly(facts, mask)))
+        log(name_of(event), **cast("dict[str, Json]", mask_data(facts, mask)))
 
     def _workflow(self, event: Event | Progress) -> dict[str, Json]:
         """The name of the run's workflow, as far as it was told."""

@@ -90,36 +90,36 @@ class _Names:
         }
         self.counted: dict[ast.AST, Counter[str]] = {}
 
-    def settled(self, node: ast.expr) -> ast.expr | None:
+    def resolve(self, node: ast.expr) -> ast.expr | None:
         """The expression, if all its names are known before the run; None if not."""
         settled = node
-        if isinstance(node, ast.Name) and self.local(node):
+        if isinstance(node, ast.Name) and self.binding_count(node):
             match self.symbols.values_of(node):
-                case (value,) if self.local(node) == 1 and self.executed(value):
+                case (value,) if self.binding_count(node) == 1 and self.executed_scope(value):
                     settled = value
                 case _:
                     return None
         names = (one for one in ast.walk(settled) if isinstance(one, ast.Name))
-        return settled if all(map(self.known, names)) else None
+        return settled if all(map(self.is_constant, names)) else None
 
-    def known(self, name: ast.Name) -> bool:
+    def is_constant(self, name: ast.Name) -> bool:
         """True if the name means the same before and during the run."""
-        if self.local(name) or name.id in self.changed:
+        if self.binding_count(name) or name.id in self.changed:
             return False
         around = self.symbols.scopes(name)[:-1]
         enclosed = any(name.id in self.symbols.names[one].bound for one in around)
         return enclosed == (name.id in self.free)
 
-    def local(self, name: ast.Name) -> int:
+    def binding_count(self, name: ast.Name) -> int:
         """How often the code that a run goes through binds the name of this place."""
-        executed = self.executed(name)
+        executed = self.executed_scope(name)
         if executed is None:
             return 0
         if executed not in self.counted:
             self.counted[executed] = Counter(_bound_in(executed))
         return self.counted[executed][name.id]
 
-    def executed(self, node: ast.AST) -> ast.AST | None:
+    def executed_scope(self, node: ast.AST) -> ast.AST | None:
         """The outermost function around a place that a run goes through; None outside of all."""
         around = self.symbols.scopes(node)[-2::-1]
         return next((one for one in around if one not in self.outside), None)
@@ -200,10 +200,10 @@ class _Walk:
         child = chain.verb in CHILDREN
         if given is None or (not child and any(one.arg is None for one in call.keywords)):
             return None
-        settled = self.names.settled(given)
-        told = {name: self.names.settled(one) for name, one in said.items()}
-        known = {name: one for name, one in told.items() if one is not None}
-        if settled is None or (len(known) < len(told) and not child):
+        settled = self.names.resolve(given)
+        options = {name: self.names.resolve(one) for name, one in said.items()}
+        known = {name: one for name, one in options.items() if one is not None}
+        if settled is None or (len(known) < len(options) and not child):
             return None
         return Link(node.name, node.line, child, settled, {} if child else known, certain)
 

@@ -195,16 +195,16 @@ def _pieces(node: ast.expr, symbols: Symbols) -> Iterator[tuple[str, bool]]:
         case ast.FormattedValue(value=ast.Constant(value=str() as text), format_spec=None):
             yield text, True
         case ast.FormattedValue(value=value):
-            yield shown(value), False
+            yield source_text(value), False
         case ast.BinOp(left=left, op=ast.Add(), right=right):
             yield from _pieces(left, symbols)
             yield from _pieces(right, symbols)
         case ast.Name() if (constant := _constant(node, symbols)) is not None:
             yield constant, True
         case ast.Call(func=ast.Name(id="str"), args=[value], keywords=[]):
-            yield shown(value), False
+            yield source_text(value), False
         case _:
-            yield shown(node), False
+            yield source_text(node), False
 
 
 def _constant(name: ast.Name, symbols: Symbols) -> str | None:
@@ -231,7 +231,7 @@ def _stores(node: ast.AST, name: str) -> bool:
             return False
 
 
-def shown(node: ast.AST, limit: int = 48) -> str:
+def source_text(node: ast.AST, limit: int = 48) -> str:
     """An expression's source on one line, cut with an ellipsis at ``limit`` characters."""
     return shorten(ast.unparse(node), limit)
 

@@ -15,7 +15,7 @@ _ACTIONS = {"call": "action", "python": "action", "generate": "generator"}
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class GivenCode:
     """A step that is given code by an expression; ``part`` is what it is to the step.
 
     ``child``: it is a workflow. ``local``: a function of the body's own has this name.
@@ -29,16 +29,16 @@ class Given:
     local: bool = False
 
 
-def code_given(source: Source) -> tuple[Given, ...]:
+def code_given(source: Source) -> tuple[GivenCode, ...]:
     """The code that a function's steps, and those of its helpers, are given; also under conditions.
 
     Raises:
         SourceUnavailable: the text does not parse, or has no such function.
     """
-    return read_from(source, _given)
+    return read_from(source, _code_of_function)
 
 
-def _given(function: FunctionNode, symbols: Symbols) -> tuple[Given, ...]:
+def _code_of_function(function: FunctionNode, symbols: Symbols) -> tuple[GivenCode, ...]:
     own = {
         node.name
         for node in ast.walk(function)
@@ -47,32 +47,34 @@ def _given(function: FunctionNode, symbols: Symbols) -> tuple[Given, ...]:
     return tuple(_with_local(one, own) for one in _of_nodes(outline_of(function, symbols).nodes))
 
 
-def _with_local(one: Given, own: set[str]) -> Given:
+def _with_local(one: GivenCode, own: set[str]) -> GivenCode:
     is_local = isinstance(one.given, ast.Name) and one.given.id in own
-    return Given(one.step, one.line, one.part, one.given, one.child, is_local)
+    return GivenCode(one.step, one.line, one.part, one.given, one.child, is_local)
 
 
-def _of_nodes(nodes: Iterable[Node]) -> Iterator[Given]:
+def _of_nodes(nodes: Iterable[Node]) -> Iterator[GivenCode]:
     for node in nodes:
         if isinstance(node, StepNode) and node.chain is not None:
             yield from _of_chain(node, node.chain)
         yield from _of_nodes(inside(node))
 
 
-def _of_chain(node: StepNode, chain: Chain) -> Iterator[Given]:
-    def given(part: str, expression: ast.expr | None, *, child: bool = False) -> Iterator[Given]:
+def _of_chain(node: StepNode, chain: Chain) -> Iterator[GivenCode]:
+    def code_of(
+        part: str, expression: ast.expr | None, *, child: bool = False
+    ) -> Iterator[GivenCode]:
         if expression is not None:
-            yield Given(node.name, node.line, part, expression, child)
+            yield GivenCode(node.name, node.line, part, expression, child)
 
     if chain.verb in CHILDREN:
-        yield from given("workflow", chain.subject, child=True)
+        yield from code_of("workflow", chain.subject, child=True)
     elif chain.verb in _ACTIONS:
-        yield from given(_ACTIONS[chain.verb], chain.subject)
+        yield from code_of(_ACTIONS[chain.verb], chain.subject)
     if chain.verb == "call" and chain.call is not None:
         for index, one in enumerate(chain.call.args[1:]):
-            yield from given(f"args[{index}]", one if isinstance(one, ast.Lambda) else None)
-    yield from given("rollback", argument(chain.modifier("with_rollback"), 0, "action"))
+            yield from code_of(f"args[{index}]", one if isinstance(one, ast.Lambda) else None)
+    yield from code_of("rollback", argument(chain.modifier("with_rollback"), 0, "action"))
     retry = chain.modifier("retry")
     for keyword in () if retry is None else retry.keywords:
         if keyword.arg == "on":
-            yield from given("retry(on=)", keyword.value)
+            yield from code_of("retry(on=)", keyword.value)

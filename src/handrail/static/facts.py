@@ -21,7 +21,7 @@ _PURE_FUNCTIONS = frozenset({"len", "isinstance", "bool", "str", "int"})
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Condition:
     """A condition: the ``facts`` where it holds, the one that is false where it does not.
 
     ``names`` are those that it asks about, ``one`` those that it compares with a constant, and
@@ -35,13 +35,13 @@ class Asked:
     bound: frozenset[str] = frozenset()
 
 
-def asked_by(test: ast.expr, body: Sequence[ast.stmt], symbols: Symbols) -> Asked:
-    """What the condition of an ``if`` asks."""
+def condition_of(test: ast.expr, body: Sequence[ast.stmt], symbols: Symbols) -> Condition:
+    """The condition of an ``if``, as facts and names."""
     fact = _fact(test, symbols)
     parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else []
     known = [fact, *(_fact(part, symbols) for part in parts)]
     each = parts or [test]
-    return Asked(
+    return Condition(
         frozenset(one for one in known if one is not None),
         fact,
         names_in(test),

@@ -168,10 +168,10 @@ def check(source: Source) -> tuple[Finding, ...]:
         SourceUnavailable: the text has no such function.
     """
 
-    def one(tree: ast.Module, symbols: Symbols) -> Iterator[Mistake]:
+    def rules(tree: ast.Module, symbols: Symbols) -> Iterator[Mistake]:
         yield from _mistakes(function_of(source, tree), symbols)
 
-    return _checked(source.text, source.filename, one)
+    return _apply_rules(source.text, source.filename, rules)
 
 
 def check_module(
@@ -187,14 +187,14 @@ def check_module(
     """
     known = tuple(stages)
 
-    def each(_: ast.Module, symbols: Symbols) -> Iterator[Mistake]:
+    def rules(_: ast.Module, symbols: Symbols) -> Iterator[Mistake]:
         if more is not None:
             yield from more(symbols)
         for _name, function in symbols.functions:
             if symbols.is_workflow(function):
                 yield from _mistakes(function, symbols, known)
 
-    return _checked(text, filename, each)
+    return _apply_rules(text, filename, rules)
 
 
 def workflows_in(text: str, filename: str) -> tuple[str, ...]:
@@ -210,7 +210,7 @@ def workflows_in(text: str, filename: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in names if "." not in name))
 
 
-def _checked(
+def _apply_rules(
     text: str, filename: str, rules: Callable[[ast.Module, Symbols], Iterator[Mistake]]
 ) -> tuple[Finding, ...]:
     try:

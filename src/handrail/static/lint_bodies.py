@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from handrail.static.chain import shown
+from handrail.static.chain import source_text
 from handrail.static.lint_steps import Mistake, Place, mistake
 from handrail.static.symbols import SCOPES, own_nodes
 
@@ -84,18 +84,20 @@ def _call(place: Place, node: ast.Call) -> Iterator[Mistake]:
         if _is_path_method(place, node.func):
             hint = "Put it into a step, with .call()."
             yield mistake(
-                "HR203", node, f"`{shown(node.func)}()` is input or output in the body", hint
+                "HR203", node, f"`{source_text(node.func)}()` is input or output in the body", hint
             )
         return
     if dotted in _PURE or (dotted == "random.Random" and node.args):
         return  # of these, a seeded Random draws the same on resume
     for code, names, what, hint in _RULES:
         if any(_fits(dotted, name) for name in names):
-            yield mistake(code, node, f"`{shown(node.func)}()` {what} in the body", hint)
+            yield mistake(code, node, f"`{source_text(node.func)}()` {what} in the body", hint)
             return
     if isinstance(node.func, ast.Attribute) and node.func.attr in _ALWAYS_PATH:
         hint = "Put it into a step, with .call()."
-        yield mistake("HR203", node, f"`{shown(node.func)}()` is input or output in the body", hint)
+        yield mistake(
+            "HR203", node, f"`{source_text(node.func)}()` is input or output in the body", hint
+        )
 
 
 def _fits(dotted: str, name: str) -> bool:
@@ -118,12 +120,12 @@ def _is_path(place: Place, node: ast.expr) -> bool:
         case ast.Name():
             values = place.symbols.values_of(node)
             inner = [one for one in values if not isinstance(one, ast.Name)]
-            return any(_is_path(place, one) for one in inner if not _says(one, node.id))
+            return any(_is_path(place, one) for one in inner if not _mentions(one, node.id))
         case _:
             return False
 
 
-def _says(node: ast.expr, name: str) -> bool:
+def _mentions(node: ast.expr, name: str) -> bool:
     return any(isinstance(one, ast.Name) and one.id == name for one in ast.walk(node))
 
 
@@ -134,7 +136,9 @@ def _environment(place: Place, node: ast.Attribute | ast.Name) -> Iterator[Mista
     )
     if not called and place.symbols.dotted(node) in {"os.environ", "os.environb"}:
         hint = "Make it an input of the workflow, or read it in a step."
-        yield mistake("HR204", node, f"`{shown(node)}` reads the environment in the body", hint)
+        yield mistake(
+            "HR204", node, f"`{source_text(node)}` reads the environment in the body", hint
+        )
 
 
 _CANCELLATION = {"BaseException", "RunCancelled", "GeneratorExit"}
@@ -204,11 +208,11 @@ def _leaves(body: Sequence[ast.stmt], *, in_loop: bool) -> Iterator[Mistake]:
     for node in body:
         match node:
             case ast.Return():
-                yield _leaving(node, "return")
+                yield _jump_mistake(node, "return")
             case ast.Break() if not in_loop:
-                yield _leaving(node, "break")
+                yield _jump_mistake(node, "break")
             case ast.Continue() if not in_loop:
-                yield _leaving(node, "continue")
+                yield _jump_mistake(node, "continue")
             case _ if isinstance(node, SCOPES):
                 pass
             case _:
@@ -225,6 +229,6 @@ def _blocks(node: ast.stmt) -> Iterator[list[ast.stmt]]:
         yield one.body
 
 
-def _leaving(node: ast.stmt, word: str) -> Mistake:
+def _jump_mistake(node: ast.stmt, word: str) -> Mistake:
     message = f"`{word}` in a finally drops the error or cancellation that is on its way"
     return mistake("HR302", node, message, f"Move the `{word}` behind the try statement.")

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeAlias, assert_never
 
-from handrail.static.facts import Asked, Fact
+from handrail.static.facts import Condition, Fact
 from handrail.static.lint_steps import Mistake
 from handrail.static.outline import (
     Arm,
@@ -97,7 +97,7 @@ class _Walk:
             case HelperNode(nodes=nodes):
                 return self.helper(node, nodes or (), seen)
             case BranchNode(arms=arms):
-                return _either(list(self.arms(arms, seen)))
+                return _join_branches(list(self.arms(arms, seen)))
             case LoopNode():
                 return self.rounds(node, seen)
             case TryNode():
@@ -132,7 +132,7 @@ class _Walk:
                 fact, held_true = arm.asked.fact
                 given |= {(fact, not held_true)}
 
-    def ends(self, arm: Asked) -> bool:
+    def ends(self, arm: Condition) -> bool:
         """True if what an arm guards changes what led there, or belongs to one turn of a loop."""
         counts = frozenset[str]() if self.loop is None else self.loop.counts
         return bool(arm.bound & (self.asked | arm.names)) or bool(arm.one & counts)
@@ -140,22 +140,22 @@ class _Walk:
     def helper(self, node: HelperNode, nodes: Sequence[Node], seen: Seen) -> _Ways:
         inside = replace(self, call=self.call or node, given=frozenset())
         ways = inside.block(nodes, seen)
-        ends = [*_fallen([ways]), *ways.returns]
+        ends = [*_fall_throughs([ways]), *ways.returns]
         return _Ways(_union(ends) if ends else None, passed=ways.passed)
 
     def rounds(self, node: LoopNode, seen: Seen) -> _Ways:
         first = replace(self, given=frozenset()).turn(node, seen)
-        came_round = [*_fallen([first]), *first.continues]
+        came_round = [*_fall_throughs([first]), *first.continues]
         if came_round:
             again = _Walk(self.found, self.call, node, again=True, asked=node.asks)
-            again.turn(node, _anyhow(_union(came_round)))
+            again.turn(node, _without_conditions(_union(came_round)))
         ways = _Ways(None, first.returns, passed=first.passed)
         ends = first.breaks
         if not node.endless:
             after = self.block(node.orelse, _union([seen, *came_round]))
             ways.add(after)
-            ends = [*ends, *_fallen([after])]
-        ways.falls = _anyhow(_union(ends)) if ends else None
+            ends = [*ends, *_fall_throughs([after])]
+        ways.falls = _without_conditions(_union(ends)) if ends else None
         return ways
 
     def turn(self, node: LoopNode, seen: Seen) -> _Ways:
@@ -165,12 +165,12 @@ class _Walk:
         body = self.block(node.nodes, seen)
         orelse = self.block(node.orelse, body.falls) if body.falls is not None else body
         handlers = [self.block(one.nodes, body.passed) for one in node.handlers]
-        ways = _either([orelse, *handlers])
+        ways = _join_branches([orelse, *handlers])
         if node.orelse:
             ways.add(_Ways(None, body.returns, body.breaks, body.continues, body.passed))
-        return self.cleaned(node.final, ways) if node.final else ways
+        return self.with_finally(node.final, ways) if node.final else ways
 
-    def cleaned(self, final: Sequence[Node], ways: _Ways) -> _Ways:
+    def with_finally(self, final: Sequence[Node], ways: _Ways) -> _Ways:
         """Every way out of a ``try`` goes through its ``finally``."""
         after = self.block(final, ways.passed)
         done = after.falls
@@ -234,11 +234,11 @@ def _turn(loop: LoopNode) -> str:
     return target if simple else "turn"
 
 
-def _fallen(ways: Iterable[_Ways]) -> list[Seen]:
+def _fall_throughs(ways: Iterable[_Ways]) -> list[Seen]:
     return [one.falls for one in ways if one.falls is not None]
 
 
-def _anyhow(seen: Seen) -> Seen:
+def _without_conditions(seen: Seen) -> Seen:
     """The names, whatever held: in another turn of a loop a condition may be another."""
     return {name: First(first.line, first.column) for name, first in seen.items()}
 
@@ -253,11 +253,11 @@ def _union(many: Iterable[Seen]) -> Seen:
     return joined
 
 
-def _either(ways: Sequence[_Ways]) -> _Ways:
+def _join_branches(ways: Sequence[_Ways]) -> _Ways:
     """One of several ways is gone."""
     joined = _Ways(None)
     for one in ways:
         joined.add(one)
-    ends = _fallen(ways)
+    ends = _fall_throughs(ways)
     joined.falls = _union(ends) if ends else None
     return joined

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from handrail.errors import did_you_mean
 from handrail.static.chain import BODIES, StepName, argument, calls_of, read_chain
-from handrail.static.lint_steps import Mistake, Place, handed_over, mistake
+from handrail.static.lint_steps import Mistake, Place, functions_passed, mistake
 from handrail.static.may_run import is_whole, steps_of
 from handrail.static.outline import outline_of
 from handrail.static.source import FunctionNode
@@ -35,7 +35,7 @@ def read_mistakes(
     assert isinstance(workflow, FunctionNode)
     for node, kind, name in _reads(places, symbols):
         if kind == "inputs":
-            yield from _input(workflow, node, name)
+            yield from _input_mistakes(workflow, node, name)
         else:
             yield from _step(symbols, node, name, [*stages, *_stages_of_executors(symbols)])
 
@@ -49,7 +49,7 @@ def _reads(
             for function in _functions_of_context(whole, symbols):
                 if function not in seen:
                     seen.add(function)
-                    yield from _read_in(function)
+                    yield from _reads_of(function)
 
 
 def _functions_of_context(whole: ast.expr, symbols: Symbols) -> Iterator[ast.Lambda | FunctionNode]:
@@ -62,13 +62,13 @@ def _functions_of_context(whole: ast.expr, symbols: Symbols) -> Iterator[ast.Lam
     for call in calls:
         for given in (*call.args, *(one.value for one in call.keywords)):
             arm = given.elts[0] if isinstance(given, ast.Tuple) and given.elts else given
-            found = handed_over(arm, symbols) if isinstance(arm, ast.Lambda | ast.Name) else ()
+            found = functions_passed(arm, symbols) if isinstance(arm, ast.Lambda | ast.Name) else ()
             for function in found:
                 if isinstance(function, ast.Lambda | FunctionNode) and function.args.args:
                     yield function
 
 
-def _read_in(
+def _reads_of(
     function: ast.Lambda | FunctionNode,
 ) -> Iterator[tuple[ast.expr, str, ast.Constant]]:
     context = function.args.args[0].arg
@@ -107,7 +107,9 @@ def _read_in(
                 pass
 
 
-def _input(workflow: FunctionNode, node: ast.expr, name: ast.Constant) -> Iterator[Mistake]:
+def _input_mistakes(
+    workflow: FunctionNode, node: ast.expr, name: ast.Constant
+) -> Iterator[Mistake]:
     given = workflow.args
     if given.kwarg is not None:
         return

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from handrail.static.chain import BODIES, argument, name_of, read_chain, shown
+from handrail.static.chain import BODIES, argument, name_of, read_chain, source_text
 from handrail.static.source import FunctionNode
 from handrail.static.symbols import Region, Symbols, is_generator, own_nodes
 
@@ -46,9 +46,9 @@ class Place:
         """Each ``step(...)`` with the whole expression that goes on from it."""
         for node in self.nodes():
             if isinstance(node, ast.Call) and self.symbols.is_step(node.func):
-                yield node, self._whole(node)
+                yield node, self._whole_chain(node)
 
-    def _whole(self, node: ast.expr) -> ast.expr:
+    def _whole_chain(self, node: ast.expr) -> ast.expr:
         parents = self.symbols.parents
         while True:
             attribute = parents.get(node)
@@ -78,7 +78,7 @@ def _run_by(place: Place) -> Iterator[Region]:
             yield called
         chain = read_chain(node, place.symbols)
         if chain is not None and chain.verb in BODIES and chain.call is node:
-            yield from handed_over(argument(node, BODIES[chain.verb], "body"), place.symbols)
+            yield from functions_passed(argument(node, BODIES[chain.verb], "body"), place.symbols)
 
 
 def _runs_here(called: FunctionNode, call: ast.Call, symbols: Symbols) -> bool:
@@ -86,10 +86,10 @@ def _runs_here(called: FunctionNode, call: ast.Call, symbols: Symbols) -> bool:
     if symbols.is_workflow(called) or isinstance(called, ast.AsyncFunctionDef):
         return False
     driven = isinstance(symbols.parents.get(call), ast.YieldFrom)
-    return driven or deals_in_steps(called, symbols)
+    return driven or builds_steps(called, symbols)
 
 
-def deals_in_steps(
+def builds_steps(
     function: FunctionNode, symbols: Symbols, seen: tuple[FunctionNode, ...] = ()
 ) -> bool:
     """True for a function that builds steps, or drives one of this text that does."""
@@ -99,18 +99,18 @@ def deals_in_steps(
         if isinstance(node, ast.YieldFrom) and isinstance(node.value, ast.Call):
             inner = symbols.function_named(node.value.func)
             path = (*seen, function)
-            if inner is not None and inner not in path and deals_in_steps(inner, symbols, path):
+            if inner is not None and inner not in path and builds_steps(inner, symbols, path):
                 return True
     return False
 
 
-def handed_over(node: ast.expr | None, symbols: Symbols) -> Iterator[Region]:
+def functions_passed(node: ast.expr | None, symbols: Symbols) -> Iterator[Region]:
     """The functions of the text that an argument may be: named, bound by partial, or a lambda."""
     match node:
         case ast.Lambda():
             yield node
         case ast.Call(func=func, args=[inner, *_]) if symbols.dotted(func) in _PARTIAL:
-            yield from handed_over(inner, symbols)
+            yield from functions_passed(inner, symbols)
         case ast.Name():
             function = symbols.function_named(node)
             if function is not None:
@@ -160,9 +160,9 @@ def step_mistakes(place: Place) -> Iterator[Mistake]:
     for node in place.nodes():
         match node:
             case ast.Yield() | ast.YieldFrom():
-                yield from _yielded(place, node)
+                yield from _yield_mistakes(place, node)
             case ast.Call():
-                yield from _called(place, node)
+                yield from _call_mistakes(place, node)
             case _:
                 pass
 
@@ -190,7 +190,7 @@ def _verb_and_fate(place: Place, origin: ast.Call, whole: ast.expr) -> Iterator[
     chain = read_chain(whole, place.symbols)
     name = name_of(argument(origin, 0, "name"), place.symbols).text
     lost = why_lost(place, whole)
-    if chain is not None and not chain.verb and not _kept(place, whole):
+    if chain is not None and not chain.verb and not _is_read_later(place, whole):
         hint = "Say what it does: .call(), .command(), .agent(), .validate(), .parallel()."
         yield mistake("HR102", whole, f"step {name!r} has no verb", hint)
     elif lost:
@@ -198,7 +198,7 @@ def _verb_and_fate(place: Place, origin: ast.Call, whole: ast.expr) -> Iterator[
         yield mistake("HR101", whole, message, "Write `yield from step(...)`.")
 
 
-def _kept(place: Place, whole: ast.expr) -> bool:
+def _is_read_later(place: Place, whole: ast.expr) -> bool:
     """True if an expression is assigned to something that is read later."""
     parent = place.symbols.parents.get(whole)
     assigned = isinstance(parent, ast.Assign | ast.AnnAssign | ast.NamedExpr)
@@ -247,7 +247,7 @@ def _actions(place: Place, whole: ast.expr) -> Iterator[Mistake]:
     given = argument(chain.call, *where)
     what = "body" if is_body else "action"
     hint = "Define it with def at the level of the module."
-    for function in handed_over(given, place.symbols):
+    for function in functions_passed(given, place.symbols):
         if isinstance(function, ast.Lambda):
             message = f"a lambda as {what}: it has no name of its own to be recognised by on resume"
         elif place.symbols.is_local(function):
@@ -257,22 +257,22 @@ def _actions(place: Place, whole: ast.expr) -> Iterator[Mistake]:
         yield mistake("HR206", given or whole, message, hint)
 
 
-def _yielded(place: Place, node: ast.Yield | ast.YieldFrom) -> Iterator[Mistake]:
+def _yield_mistakes(place: Place, node: ast.Yield | ast.YieldFrom) -> Iterator[Mistake]:
     value = node.value
     if isinstance(node, ast.YieldFrom):
         if isinstance(value, _LITERALS):
-            message = f"`yield from {shown(node.value)}` gives no steps"
+            message = f"`yield from {source_text(node.value)}` gives no steps"
             yield mistake("HR103", node, message, "Yield steps one by one, or in .parallel().")
         return
     if value is None or isinstance(value, _LITERALS):
         if not (value is None and _is_unreachable(place, node)):
-            message = f"`{shown(node)}` yields something that is not a step"
+            message = f"`{source_text(node)}` yields something that is not a step"
             yield mistake("HR103", node, message, "Write `yield from step(...)` with a verb.")
         return
     helper = place.symbols.function_named(value.func) if isinstance(value, ast.Call) else None
     if helper is not None and is_generator(helper) and not place.symbols.is_workflow(helper):
-        message = f"`{shown(node)}` yields a generator, not its steps"
-        yield mistake("HR103", node, message, f"Write `yield from {shown(value)}`.")
+        message = f"`{source_text(node)}` yields a generator, not its steps"
+        yield mistake("HR103", node, message, f"Write `yield from {source_text(value)}`.")
     else:
         message = "a bare yield, whose result is Any to a type checker"
         yield mistake("HR401", node, message, "Write `yield from` instead.")
@@ -287,7 +287,7 @@ def _is_unreachable(place: Place, node: ast.Yield) -> bool:
     return any(isinstance(one, ast.Return | ast.Raise) for one in before)
 
 
-def _called(place: Place, node: ast.Call) -> Iterator[Mistake]:
+def _call_mistakes(place: Place, node: ast.Call) -> Iterator[Mistake]:
     """Calls of the text's own workflows, helpers and coroutines that go wrong."""
     func = node.func
     whole = func.value if isinstance(func, ast.Attribute) and func.attr == "run" else func
@@ -306,8 +306,8 @@ def _called(place: Place, node: ast.Call) -> Iterator[Mistake]:
         yield mistake("HR108", node, message, hint)
     elif _is_helper(place, function) and (lost := why_lost(place, node)):
         message = f"the steps of {function.name}() are never yielded: {lost}"
-        yield mistake("HR101", node, message, f"Write `yield from {shown(node)}`.")
+        yield mistake("HR101", node, message, f"Write `yield from {source_text(node)}`.")
 
 
 def _is_helper(place: Place, function: FunctionNode) -> bool:
-    return is_generator(function) and deals_in_steps(function, place.symbols)
+    return is_generator(function) and builds_steps(function, place.symbols)

@@ -138,7 +138,7 @@ def label(*lines: str) -> str:
 
 
 def _escaped(line: str) -> str:
-    text = "".join(char if char.isprintable() else _spelled(char) for char in line)
+    text = "".join(char if char.isprintable() else _escape_char(char) for char in line)
     text = re.sub(r'["#<>&`]|(?<=%)%|^\s|\s$', _entity, text)
     # A line break, a formula and an icon to Mermaid, even as entities: a word joiner parts them.
     text = re.sub(r"\\(?=n)|\$(?=\$)|fa[a-z]?:(?=fa-)", r"\g<0>#8288;", text)
@@ -150,7 +150,7 @@ def _escaped(line: str) -> str:
     return text.replace(":", "#58;") if re.search("style|classDef", text) else text
 
 
-def _spelled(char: str) -> str:
+def _escape_char(char: str) -> str:
     return char.encode("unicode_escape").decode("ascii")
 
 
@@ -231,10 +231,10 @@ def to_mermaid(source: Source) -> str:
 
 def chart_of(tree: Outline) -> str:
     """A Mermaid flowchart of an outline."""
-    return drawn(tree).text()
+    return draw_outline(tree).text()
 
 
-def drawn(tree: Outline) -> Flowchart:
+def draw_outline(tree: Outline) -> Flowchart:
     """The flowchart of an outline, with its nodes and arrows as data."""
     drawing = _Drawing(Flowchart(), Exits())
     start = drawing.chart.node("pill", tree.name)
@@ -257,7 +257,7 @@ class _Catching:
     handlers: tuple[ExceptArm, ...]
     raised: tuple[Ports, ...]
 
-    def taker(self, error: str) -> Ports | None:
+    def ports_of_error(self, error: str) -> Ports | None:
         """Where an exception of this name goes, if a handler here surely takes it."""
         for handler, ports in zip(self.handlers, self.raised, strict=True):
             names = set(handler.exceptions or ("",))
@@ -414,24 +414,26 @@ class _Drawing:
             case "raise":
                 text = f"raise {node.text}".strip()
                 error = node.text.partition("(")[0]
-                self.taker(error).extend(replace(p.labelled(text), dashed=True) for p in ports)
+                self.ports_of_error(error).extend(
+                    replace(p.labelled(text), dashed=True) for p in ports
+                )
             case "break":
                 self.exits.breaks.extend(port.labelled("break") for port in ports)
             case "continue":
                 self.exits.continues.extend(ports)
         return []
 
-    def taker(self, error: str) -> Ports:
+    def ports_of_error(self, error: str) -> Ports:
         for catching in reversed(self.catching):
-            if (ports := catching.taker(error)) is not None:
+            if (ports := catching.ports_of_error(error)) is not None:
                 return ports
         return self.exits.raises
 
     def attempt(self, node: TryNode, ports: Ports) -> Ports:
         if not node.final:
-            return self.handled(node, ports)[1]
+            return self.draw_try(node, ports)[1]
         inside = replace(self, exits=Exits())
-        head, ends = inside.handled(node, ports)
+        head, ends = inside.draw_try(node, ports)
         left = [port for _, aside in inside.exits.each() for port in aside]
         error = Port(head, "error", dashed=True)
         after = self.run(node.final, [*ends, *left, error])
@@ -442,7 +444,7 @@ class _Drawing:
         outer["raise"].extend(replace(port.labelled("error"), dashed=True) for port in after)
         return after if ends else []
 
-    def handled(self, node: TryNode, ports: Ports) -> tuple[str, Ports]:
+    def draw_try(self, node: TryNode, ports: Ports) -> tuple[str, Ports]:
         """Draw a ``try`` without its ``finally``: where its errors start, and its open ends."""
         catching = _Catching(node.handlers, tuple([] for _ in node.handlers))
         inside = replace(self, catching=(*self.catching, catching))

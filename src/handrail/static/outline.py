@@ -14,8 +14,16 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol, TypeAlias, assert_never
 
-from handrail.static.chain import BODIES, Chain, StepName, argument, name_of, read_chain, shown
-from handrail.static.facts import Asked, asked_by, names_in
+from handrail.static.chain import (
+    BODIES,
+    Chain,
+    StepName,
+    argument,
+    name_of,
+    read_chain,
+    source_text,
+)
+from handrail.static.facts import Condition, condition_of, names_in
 from handrail.static.source import FunctionNode, Source, SourceUnavailable, source_of
 from handrail.static.symbols import Region, Symbols, is_generator, read_from
 from handrail.static.wording import detail_of, modifiers_of
@@ -74,7 +82,7 @@ class Arm:
 
     condition: str
     nodes: tuple[Node, ...]
-    asked: Asked = field(default=Asked(), compare=False)
+    asked: Condition = field(default=Condition(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,15 +212,15 @@ class Reads(Protocol):
         """What names mean there."""
         ...
 
-    def built(self, node: ast.expr) -> tuple[Node, ...]:
+    def steps_of(self, node: ast.expr) -> tuple[Node, ...]:
         """The steps that an expression stands for."""
         ...
 
-    def called(self, node: ast.expr) -> tuple[Node, ...]:
+    def steps_of_function(self, node: ast.expr) -> tuple[Node, ...]:
         """What a function that is handed over does when it is called."""
         ...
 
-    def told(self, node: ast.expr) -> str:
+    def text_of(self, node: ast.expr) -> str:
         """An expression's source in short."""
         ...
 
@@ -229,26 +237,26 @@ def parts_of(chain: Chain, reading: Reads) -> Iterator[Part]:
         case "for_each" | "work" | "holding" | "worktree":
             setup = argument(chain.call, 99, "setup") if chain.verb == "worktree" else None
             if setup is not None and read_chain(setup, reading.symbols) is not None:
-                yield Part("setup", reading.built(setup))
+                yield Part("setup", reading.steps_of(setup))
             body = argument(chain.call, BODIES[chain.verb], "body")
             if body is not None:
-                yield Part("body", reading.called(body), shown(body))
+                yield Part("body", reading.steps_of_function(body), source_text(body))
         case "validate":
             fix = argument(chain.call, 2, "on_failure")
-            if fix is not None and (nodes := reading.built(fix)):
+            if fix is not None and (nodes := reading.steps_of(fix)):
                 yield Part("fix", nodes)
         case _:
             pass
     handler = argument(chain.modifier("on_error"), 0, "handler")
     if handler is not None:
-        yield Part("fallback", reading.called(handler), shown(handler))
+        yield Part("fallback", reading.steps_of_function(handler), source_text(handler))
 
 
 def _members(node: ast.expr, reading: Reads, seen: frozenset[ast.expr]) -> Iterator[Part]:
     if isinstance(node, ast.Starred):
         yield from _many(node.value, reading, seen)
     else:
-        yield Part("member", reading.built(node))
+        yield Part("member", reading.steps_of(node))
 
 
 def _many(node: ast.expr, reading: Reads, seen: frozenset[ast.expr]) -> Iterator[Part]:
@@ -256,17 +264,17 @@ def _many(node: ast.expr, reading: Reads, seen: frozenset[ast.expr]) -> Iterator
     match node:
         case ast.ListComp(elt=element) | ast.GeneratorExp(elt=element):
             label = " ".join(ast.unparse(one).strip() for one in node.generators)
-            yield Part("member", reading.built(element), label, repeated=True)
+            yield Part("member", reading.steps_of(element), label, repeated=True)
         case ast.List(elts=elements) | ast.Tuple(elts=elements):
             for one in elements:
                 yield from _members(one, reading, seen)
-        case ast.Name() if parts := list(_collected(node, reading, seen)):
+        case ast.Name() if parts := list(_list_members(node, reading, seen)):
             yield from parts
         case _:
-            yield Part("member", (unknown_step(node),), f"*{shown(node)}", repeated=True)
+            yield Part("member", (unknown_step(node),), f"*{source_text(node)}", repeated=True)
 
 
-def _collected(name: ast.Name, reading: Reads, seen: frozenset[ast.expr]) -> Iterator[Part]:
+def _list_members(name: ast.Name, reading: Reads, seen: frozenset[ast.expr]) -> Iterator[Part]:
     """The members of a list that a variable holds, those appended to it included."""
     for value in reading.symbols.reaching(name):
         if value not in seen:
@@ -274,25 +282,27 @@ def _collected(name: ast.Name, reading: Reads, seen: frozenset[ast.expr]) -> Ite
     for value in reading.symbols.appended_to(name):
         match reading.symbols.loop_around(value):
             case None:
-                yield Part("member", reading.built(value))
+                yield Part("member", reading.steps_of(value))
             case ast.While(test=test):
-                yield Part("member", reading.built(value), f"while {shown(test)}", repeated=True)
+                yield Part(
+                    "member", reading.steps_of(value), f"while {source_text(test)}", repeated=True
+                )
             case loop:
-                label = f"for {shown(loop.target)} in {shown(loop.iter)}"
-                yield Part("member", reading.built(value), label, repeated=True)
+                label = f"for {source_text(loop.target)} in {source_text(loop.iter)}"
+                yield Part("member", reading.steps_of(value), label, repeated=True)
 
 
 def _arm(node: ast.expr, reading: Reads) -> Part:
     match node:
         case ast.Tuple(elts=[ast.Lambda(body=test) | test, step]):
-            return Part("arm", reading.built(step), reading.told(test))
+            return Part("arm", reading.steps_of(step), reading.text_of(test))
         case _:
             return Part("arm", (unknown_step(node),))
 
 
 def unknown_step(node: ast.expr, *, typed: bool = True) -> StepNode:
     """A step that the source does not show, named for the expression that gives it."""
-    name = StepName(f"{{{shown(node)}}}", ("", ""))
+    name = StepName(f"{{{source_text(node)}}}", ("", ""))
     return StepNode(name, "", node.lineno, node.col_offset, typed=typed)
 
 
@@ -311,7 +321,7 @@ def outline(source: Source) -> Outline:
 def outline_of(function: FunctionNode, symbols: Symbols) -> Outline:
     """The tree of what a function may do, from syntax that is parsed already."""
     reading = _Reading(symbols, (function,))
-    parameters = shown(function.args, limit=72)
+    parameters = source_text(function.args, limit=72)
     return Outline(function.name, parameters, reading.block(function.body), function.lineno)
 
 
@@ -359,21 +369,21 @@ class _Reading:
     def branch(self, node: ast.If | ast.Match) -> tuple[Node, ...]:
         if isinstance(node, ast.Match):
             first = self.expression(node.subject)
-            arms, subject = list(self.cases(node)), self.told(node.subject)
+            arms, subject = list(self.cases(node)), self.text_of(node.subject)
         else:
             first = self.expression(node.test)
-            arms, subject = list(self.ways(node)), ""
+            arms, subject = list(self.if_arms(node)), ""
         return (*first, *_branch(arms, node.lineno, subject))
 
-    def ways(self, node: ast.If) -> Iterator[Arm]:
+    def if_arms(self, node: ast.If) -> Iterator[Arm]:
         yield Arm(
-            self.told(node.test),
+            self.text_of(node.test),
             self.block(node.body),
-            asked_by(node.test, node.body, self.symbols),
+            condition_of(node.test, node.body, self.symbols),
         )
         match node.orelse:
             case [ast.If() as other] if not self.expression(other.test):
-                yield from self.ways(other)
+                yield from self.if_arms(other)
             case orelse:
                 yield Arm("else", self.block(orelse))
 
@@ -381,8 +391,8 @@ class _Reading:
         certain = False
         for case in node.cases:
             certain = case.guard is None and _takes_all(case.pattern)
-            guard = f" if {self.told(case.guard)}" if case.guard else ""
-            condition = "else" if certain else f"{shown(case.pattern)}{guard}"
+            guard = f" if {self.text_of(case.guard)}" if case.guard else ""
+            condition = "else" if certain else f"{source_text(case.pattern)}{guard}"
             first = self.expression(case.guard) if case.guard else ()
             yield Arm(condition, (*first, *self.block(case.body)))
         if not certain:
@@ -393,13 +403,13 @@ class _Reading:
         if isinstance(node, ast.While):
             first: tuple[Node, ...] = ()
             test = self.expression(node.test)
-            header = f"while {self.told(node.test)}"
+            header = f"while {self.text_of(node.test)}"
             endless = isinstance(node.test, ast.Constant) and bool(node.test.value)
             asks, counts = names_in(node.test), frozenset[str]()
         else:
             asks, counts = frozenset[str](), names_in(node.target)
             first, test, endless = self.expression(node.iter), (), False
-            header = f"for {shown(node.target)} in {self.told(node.iter)}"
+            header = f"for {source_text(node.target)} in {self.text_of(node.iter)}"
         if not matters((*test, *body, *orelse)):
             return first
         return (*first, LoopNode(header, body, node.lineno, test, orelse, endless, asks, counts))
@@ -417,19 +427,19 @@ class _Reading:
     def block_with(self, node: ast.With | ast.AsyncWith) -> tuple[Node, ...]:
         first = self.expressions(one.context_expr for one in node.items)
         body = self.block(node.body)
-        header = "with " + ", ".join(self.told(one.context_expr) for one in node.items)
+        header = "with " + ", ".join(self.text_of(one.context_expr) for one in node.items)
         return (*first, WithNode(header, body, node.lineno)) if body else first
 
     def exit(self, node: ast.Return | ast.Raise | ast.Break | ast.Continue) -> tuple[Node, ...]:
         match node:
             case ast.Return(value=value):
                 first = self.expression(value) if value else ()
-                made = self.built(value) if value and self.maker else ()
-                text = self.told(value) if value else ""
+                made = self.steps_of(value) if value and self.maker else ()
+                text = self.text_of(value) if value else ""
                 return (*first, *made, ExitNode("return", text, node.lineno))
             case ast.Raise(exc=error):
                 first = self.expression(error) if error else ()
-                text = self.told(error) if error else ""
+                text = self.text_of(error) if error else ""
                 return (*first, ExitNode("raise", text, node.lineno))
             case ast.Break():
                 return (ExitNode("break", "", node.lineno),)
@@ -446,63 +456,63 @@ class _Reading:
             case ast.Lambda() | ast.Yield(value=None):
                 return ()
             case ast.Yield(value=ast.expr() as value):
-                return (*self.expression(value), *self.built(value, typed=False))
+                return (*self.expression(value), *self.steps_of(value, typed=False))
             case ast.YieldFrom(value=value):
-                return (*self.expression(value), *self.built(value, driven=True))
+                return (*self.expression(value), *self.steps_of(value, driven=True))
             case ast.IfExp(test=test, body=body, orelse=orelse):
                 yes, no = self.expression(body), self.expression(orelse)
-                arms = [Arm(self.told(test), yes), Arm("else", no)]
+                arms = [Arm(self.text_of(test), yes), Arm("else", no)]
                 return (*self.expression(test), *_branch(arms, node.lineno))
             case ast.BoolOp(op=op, values=[first, *rest]):
-                held = self.told(first)
+                held = self.text_of(first)
                 condition = held if isinstance(op, ast.And) else f"not {held}"
                 arms = [Arm(condition, self.expressions(rest)), Arm("else", ())]
                 return (*self.expression(first), *_branch(arms, node.lineno))
             case _:
                 return self.expressions(ast.iter_child_nodes(node))
 
-    def told(self, node: ast.expr) -> str:
+    def text_of(self, node: ast.expr) -> str:
         """An expression's source in short; steps that are yielded in it stand by their names."""
         names: dict[int, ast.AST] = {}
         for one in ast.walk(node):
             if isinstance(one, ast.Yield | ast.YieldFrom) and one.value is not None:
                 chain = read_chain(one.value, self.symbols)
-                text = name_of(chain.name, self.symbols).text if chain else shown(one.value)
+                text = name_of(chain.name, self.symbols).text if chain else source_text(one.value)
                 names[id(one)] = ast.Name(text, ast.Load())
         # A copy takes what its memo holds for a part in that part's place.
-        return shown(copy.deepcopy(node, {**names}) if names else node)
+        return source_text(copy.deepcopy(node, {**names}) if names else node)
 
     # What is yielded
 
-    def built(
+    def steps_of(
         self, node: ast.expr, *, typed: bool = True, driven: bool = False
     ) -> tuple[Node, ...]:
         """The steps that an expression stands for; ``driven`` by a ``yield from``."""
         match node:
             case ast.NamedExpr(value=value):
-                return self.built(value, typed=typed, driven=driven)
+                return self.steps_of(value, typed=typed, driven=driven)
             case ast.IfExp(test=test, body=body, orelse=orelse):
-                yes = self.built(body, typed=typed, driven=driven)
-                no = self.built(orelse, typed=typed, driven=driven)
-                return _branch([Arm(self.told(test), yes), Arm("else", no)], node.lineno)
+                yes = self.steps_of(body, typed=typed, driven=driven)
+                no = self.steps_of(orelse, typed=typed, driven=driven)
+                return _branch([Arm(self.text_of(test), yes), Arm("else", no)], node.lineno)
             case ast.Constant() | ast.Yield() | ast.YieldFrom():
                 return ()
             case ast.GeneratorExp(elt=element, generators=loops) if driven:
                 header = " ".join(ast.unparse(one).strip() for one in loops)
-                return (LoopNode(header, self.built(element, typed=False), node.lineno),)
+                return (LoopNode(header, self.steps_of(element, typed=False), node.lineno),)
             case ast.Name():
                 return self.variable(node, typed=typed, driven=driven)
             case _:
                 chain = read_chain(node, self.symbols)
                 if chain is not None:
                     return (self.step(chain, node, typed=typed),)
-                return self.made(node, typed=typed, driven=driven)
+                return self.steps_of_call(node, typed=typed, driven=driven)
 
     def variable(self, node: ast.Name, *, typed: bool, driven: bool) -> tuple[Node, ...]:
         """The steps a variable may hold where it is yielded."""
         values = [one for one in self.symbols.reaching(node) if one not in self.seen]
         inner = replace(self, seen=self.seen.union(values))
-        found = [inner.built(one, typed=typed, driven=driven) for one in values]
+        found = [inner.steps_of(one, typed=typed, driven=driven) for one in values]
         match found:
             case []:
                 return (unknown_step(node, typed=typed),)
@@ -517,28 +527,28 @@ class _Reading:
                 ]
                 return _branch(arms, node.lineno)
 
-    def made(self, node: ast.expr, *, typed: bool, driven: bool) -> tuple[Node, ...]:
+    def steps_of_call(self, node: ast.expr, *, typed: bool, driven: bool) -> tuple[Node, ...]:
         """The steps that a call yields or returns."""
         if not isinstance(node, ast.Call):
             return (unknown_step(node, typed=typed),)
         if self.symbols.is_ours(node.func, "scope") and len(node.args) > 1:
-            return (self.scoped(node, typed=typed),)
+            return (self.scope_step(node, typed=typed),)
         function = self.symbols.function_named(node.func)
         if function is None or self.symbols.is_workflow(function):
-            helper = HelperNode(self.told(node), None, node.lineno, node.col_offset)
+            helper = HelperNode(self.text_of(node), None, node.lineno, node.col_offset)
             return (helper,) if driven and function is None else (unknown_step(node, typed=typed),)
         if is_generator(function) and not driven:
             return (unknown_step(node, typed=typed),)  # it gives a generator where a step is wanted
-        match self.followed(function):
+        match self.steps_of_body(function):
             case (StepNode() as step, ExitNode()):
                 return (step,)
             case nodes:
-                return (HelperNode(self.told(node), nodes, node.lineno, node.col_offset),)
+                return (HelperNode(self.text_of(node), nodes, node.lineno, node.col_offset),)
 
-    def scoped(self, node: ast.Call, *, typed: bool) -> StepNode:
+    def scope_step(self, node: ast.Call, *, typed: bool) -> StepNode:
         """``scope(name, helper(...))``."""
         name, body = node.args[:2]
-        nodes = self.built(body, typed=False, driven=True)
+        nodes = self.steps_of(body, typed=False, driven=True)
         match nodes:
             case (HelperNode(nodes=tuple(inside)),):
                 nodes = inside
@@ -549,17 +559,17 @@ class _Reading:
             "scope",
             node.lineno,
             node.col_offset,
-            parts=(Part("scope", nodes, shown(body)),),
+            parts=(Part("scope", nodes, source_text(body)),),
             typed=typed,
         )
 
-    def followed(self, function: Region) -> tuple[Node, ...] | None:
+    def steps_of_body(self, function: Region) -> tuple[Node, ...] | None:
         """What a function of this text does, or None if it is being read already."""
         if function in self.stack:
             return None
         stack = (*self.stack, function)
         if isinstance(function, ast.Lambda):
-            return _Reading(self.symbols, stack, maker=True).built(function.body)
+            return _Reading(self.symbols, stack, maker=True).steps_of(function.body)
         maker = not is_generator(function)
         return _Reading(self.symbols, stack, maker=maker).block(function.body)
 
@@ -576,18 +586,18 @@ class _Reading:
             chain=chain,
         )
 
-    def called(self, node: ast.expr) -> tuple[Node, ...]:
+    def steps_of_function(self, node: ast.expr) -> tuple[Node, ...]:
         """What a function that is handed over does when it is called."""
         match node:
             case ast.Call(func=func, args=[inner, *_]) if ast.unparse(func).endswith("partial"):
-                return self.called(inner)
+                return self.steps_of_function(inner)
             case ast.Lambda():
                 function: Region | None = node
             case _:
                 function = self.symbols.function_named(node)
-        nodes = self.followed(function) if function is not None else None
+        nodes = self.steps_of_body(function) if function is not None else None
         if nodes is None:
-            return (HelperNode(shown(node), None, node.lineno, node.col_offset),)
+            return (HelperNode(source_text(node), None, node.lineno, node.col_offset),)
         match nodes:
             case (StepNode() as step, ExitNode()):
                 return (step,)
@@ -614,6 +624,6 @@ def _caught(node: ast.expr | None) -> tuple[str, ...]:
         case None:
             return ()
         case ast.Tuple(elts=parts):
-            return tuple(shown(part) for part in parts)
+            return tuple(source_text(part) for part in parts)
         case _:
-            return (shown(node),)
+            return (source_text(node),)

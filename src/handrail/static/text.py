@@ -40,14 +40,14 @@ def to_text(source: Source) -> str:
 def tree_of(tree: Outline) -> str:
     """The tree of an outline."""
     title = f"{tree.name}({tree.parameters})"
-    return "\n".join([_printable(title), *_drawn(_lines(tree.nodes))]) + "\n"
+    return "\n".join([_printable(title), *_draw_lines(_lines(tree.nodes))]) + "\n"
 
 
-def _drawn(lines: tuple[_Line, ...]) -> Iterator[str]:
+def _draw_lines(lines: tuple[_Line, ...]) -> Iterator[str]:
     for index, line in enumerate(lines):
         last = index == len(lines) - 1
         yield ("└─ " if last else "├─ ") + _printable(line.text)
-        for inner in _drawn(line.inside):
+        for inner in _draw_lines(line.inside):
             yield ("   " if last else "│  ") + inner
 
 

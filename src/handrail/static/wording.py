@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from handrail.static.chain import Chain, argument, name_of, shorten, shown
+from handrail.static.chain import Chain, argument, name_of, shorten, source_text
 from handrail.static.symbols import Symbols
 
 
@@ -31,7 +31,7 @@ def detail_of(chain: Chain, symbols: Symbols) -> str:
         case "work":
             return ", ".join([_source(subject), *_group(call), *_bounds(call)])
         case "holding":
-            return _held(subject)
+            return _claim_text(subject)
         case "worktree":
             return _text(argument(call, 99, "merge"), symbols)
         case _:
@@ -50,7 +50,7 @@ def _modifier(name: str, call: ast.Call) -> str:
 
 
 def _source(node: ast.expr | None) -> str:
-    return "" if node is None else shown(node)
+    return "" if node is None else source_text(node)
 
 
 def _action(node: ast.expr | None) -> str:
@@ -123,13 +123,13 @@ def _question(call: ast.Call | None, asked: ast.expr | None, symbols: Symbols) -
             return question
 
 
-def _held(node: ast.expr | None) -> str:
+def _claim_text(node: ast.expr | None) -> str:
     """A name, or patterns, as they stand in the source."""
     match node:
         case ast.Constant(value=str() as name):
             return name
         case ast.List(elts=parts) | ast.Tuple(elts=parts):
-            return shorten(", ".join(shown(part).strip("'\"") for part in parts))
+            return shorten(", ".join(source_text(part).strip("'\"") for part in parts))
         case _:
             return _source(node)
 
@@ -147,7 +147,7 @@ def _group(call: ast.Call | None) -> list[str]:
         case None | ast.Constant(value=None):
             pass
         case limit:
-            words.append(f"{shown(limit)} at a time")
+            words.append(f"{source_text(limit)} at a time")
     match argument(call, 99, "on_error"):
         case ast.Constant(value=str() as mode) if mode != "fail_fast":
             words.append(mode.replace("_", " "))

@@ -90,14 +90,14 @@ class Access:
         """The name of the cookie. Pages on several ports of one host share their cookies: each
         token has a name of its own.
         """
-        return f"handrail_{self._derived('name')[:12]}"
+        return f"handrail_{self._derive('name')[:12]}"
 
     @property
     def cookie_value(self) -> str:
         """What it holds: nothing that would lead back to the token."""
-        return self._derived("value")
+        return self._derive("value")
 
-    def _derived(self, what: str) -> str:
+    def _derive(self, what: str) -> str:
         key = (self.token or "").encode("utf-8", "surrogatepass")
         return hmac.new(key, f"handrail {what}".encode(), hashlib.sha256).hexdigest()
 
@@ -106,11 +106,11 @@ class Access:
         if self.token is None:
             return False
         word, _, bearer = (head.of("authorization") or "").partition(" ")
-        if head.method in {"GET", "HEAD"} and _same(head.query_token, self.token):
+        if head.method in {"GET", "HEAD"} and _is_equal(head.query_token, self.token):
             return True
-        if word.lower() == "bearer" and _same(bearer.strip(), self.token):
+        if word.lower() == "bearer" and _is_equal(bearer.strip(), self.token):
             return True
-        return _same(head.cookies.get(self.cookie, ""), self.cookie_value)
+        return _is_equal(head.cookies.get(self.cookie, ""), self.cookie_value)
 
     # -- the request -------------------------------------------------------------------------------
 
@@ -124,19 +124,19 @@ class Access:
         if any(ord(char) < 32 or ord(char) == 127 for char in head.target):
             return Refusal(400, "the address has control characters in it", "BadRequest")
         host = head.of("host") or ""
-        if not self._knows(host):
+        if not self._allows_host(host):
             names = " or ".join(sorted(self.hosts or ()))
             return Refusal(403, f"this page is not that of host {host[:80]!r}, but of {names}")
-        if not _is_own(head, host):
+        if not _is_same_site(head, host):
             return Refusal(403, "another site may not ask this page")
         return None
 
-    def _knows(self, host: str) -> bool:
+    def _allows_host(self, host: str) -> bool:
         name = _name_of(host)
         return bool(name) and (self.hosts is None or name in self.hosts)
 
 
-def _is_own(head: Head, host: str) -> bool:
+def _is_same_site(head: Head, host: str) -> bool:
     """False if the request says that a page of another site makes it."""
     origin = head.of("origin")
     if origin is not None:
@@ -153,7 +153,7 @@ def _is_own(head: Head, host: str) -> bool:
     return head.method in {"GET", "HEAD"} and head.of("sec-fetch-mode") == "navigate"
 
 
-def refused_body(head: Head) -> Refusal | None:
+def body_refusal(head: Head) -> Refusal | None:
     """Why what is posted is not read, or None. What a form of another site sends is no JSON."""
     kind = (head.of("content-type") or "").partition(";")[0].strip().lower()
     if kind != "application/json":
@@ -182,6 +182,6 @@ def _name_of(host: str) -> str:
     return (found.hostname or "") if plain else ""
 
 
-def _same(one: str, other: str) -> bool:
+def _is_equal(one: str, other: str) -> bool:
     left, right = (text.encode("utf-8", "surrogatepass") for text in (one, other))
     return hmac.compare_digest(left, right)

@@ -225,14 +225,14 @@ class Acting:
 
     async def answer(self, info: RunInfo, body: AnswerBody, by: str | None) -> dict[str, Json]:
         """Answer a gate."""
-        value = await self._knowing(info).answer(info.run_id, body.path, body.answer, by=by)
+        value = await self._executor_for(info).answer(info.run_id, body.path, body.answer, by=by)
         return {"answer": json_safe(value), "by": by}
 
     async def signal(self, info: RunInfo, body: SignalBody, by: str | None) -> dict[str, Json]:
         """Send a signal."""
         if info.status == "succeeded" and info.holder is None:
             raise RunIsOver(info.run_id, "succeeded")
-        await self._knowing(info).signal(info.run_id, body.name, body.payload, by=by)
+        await self._executor_for(info).signal(info.run_id, body.name, body.payload, by=by)
         return {}
 
     async def cancel(self, info: RunInfo, body: CancelBody, by: str | None) -> dict[str, Json]:
@@ -240,9 +240,9 @@ class Acting:
         if info.holder is None and info.status in {"succeeded", "cancelled"}:
             raise RunIsOver(info.run_id, info.status)
         reason = body.reason or (f"cancelled by {by}" if by else "cancelled")
-        executor = self._knower(info)
+        executor = self._own_executor(info)
         if executor is not None and (info.holder is not None or self.drive is None):
-            self._begin(executor.cancel(info.run_id, reason))
+            self._start(executor.cancel(info.run_id, reason))
             return {}
         if info.holder is None and info.status == "failed":
             raise RunIsOver(info.run_id, info.status)
@@ -274,27 +274,27 @@ class Acting:
 
     async def guide(self, info: RunInfo, body: GuideBody, by: str | None) -> dict[str, Json]:
         """Tell the agents that are at work something."""
-        await self._knowing(info).guide(info.run_id, body.text, path=body.path, by=by)
+        await self._executor_for(info).guide(info.run_id, body.text, path=body.path, by=by)
         return {}
 
     async def complete(self, info: RunInfo, body: CompleteBody, by: str | None) -> dict[str, Json]:
         """End a step with an output."""
-        await self._knowing(info).complete(info.run_id, body.path, body.output, by=by)
+        await self._executor_for(info).complete(info.run_id, body.path, body.output, by=by)
         return {}
 
     async def skip(self, info: RunInfo, body: StepBody, by: str | None) -> dict[str, Json]:
         """End a step with its default."""
-        await self._knowing(info).skip(info.run_id, body.path, by=by)
+        await self._executor_for(info).skip(info.run_id, body.path, by=by)
         return {}
 
     async def retry(self, info: RunInfo, body: StepBody, by: str | None) -> dict[str, Json]:
         """Begin a step again."""
-        await self._knowing(info).retry(info.run_id, body.path, by=by)
+        await self._executor_for(info).retry(info.run_id, body.path, by=by)
         return {}
 
     async def work(self, info: RunInfo, body: WorkBody, by: str | None) -> dict[str, Json]:
         """Change the queue of a step."""
-        await self._knowing(info).edit_work(
+        await self._executor_for(info).edit_work(
             info.run_id,
             body.path,
             add=[Task(one.id, one.payload, one.priority) for one in body.add],
@@ -311,11 +311,11 @@ class Acting:
             raise WrongUse(f"run {info.run_id!r} is driven already, by process {info.holder.pid}")
         if info.status == "succeeded":
             raise RunIsOver(info.run_id, "succeeded")
-        executor = self._knower(info)
+        executor = self._own_executor(info)
         if self.drive is not None:
             self.drive(info)
         elif executor is not None:
-            self._begin(executor.resume(info.run_id))
+            self._start(executor.resume(info.run_id))
         else:
             raise WorkflowNotFound(info.workflow_name, ())
         return {"driven": True}
@@ -324,7 +324,7 @@ class Acting:
         """Make a new run of a run."""
         del by
         executor = self._posting
-        if (body.inputs or body.outputs) and self._knower(info) is None and self.code_of:
+        if (body.inputs or body.outputs) and self._own_executor(info) is None and self.code_of:
             executor = self.code_of(info)
         fork_id = await executor.fork(
             info.run_id,
@@ -338,7 +338,7 @@ class Acting:
 
     def function_of(self, info: RunInfo) -> Callable[..., Any] | None:
         """The function of a run's workflow, where it is known."""
-        executor = self._knower(info)
+        executor = self._own_executor(info)
         if executor is None and self.code_of is not None:
             with contextlib.suppress(HandrailError):  # its code is not here any more
                 executor = self.code_of(info)
@@ -347,31 +347,31 @@ class Acting:
                 return one.definition.function
         return None
 
-    def _knower(self, info: RunInfo) -> Executor | None:
+    def _own_executor(self, info: RunInfo) -> Executor | None:
         """The executor, if it knows the workflow of the run."""
         known = () if self.executor is None else self.executor.workflows
         names = {one.definition.name for one in known}
         return self.executor if info.workflow_name in names else None
 
-    def _knowing(self, info: RunInfo) -> Executor:
+    def _executor_for(self, info: RunInfo) -> Executor:
         """Who takes an answer or a signal; the classes that these are of are imported first."""
-        if self.code_of is not None and self._knower(info) is None:
+        if self.code_of is not None and self._own_executor(info) is None:
             return self.code_of(info)
         return self._posting
 
     def _now(self) -> float:
         return self._posting.parts.clock.now()
 
-    def _begin(self, work: Coroutine[Any, Any, Any]) -> None:
+    def _start(self, work: Coroutine[Any, Any, Any]) -> None:
         """Do it in the background; how it ends is in the record of the run."""
         import asyncio
 
-        task = asyncio.get_running_loop().create_task(_quietly(work))
+        task = asyncio.get_running_loop().create_task(_log_errors_of(work))
         self._at_work.add(task)
         task.add_done_callback(self._at_work.discard)
 
 
-async def _quietly(work: Awaitable[Any]) -> None:
+async def _log_errors_of(work: Awaitable[Any]) -> None:
     import structlog
 
     try:

@@ -102,7 +102,7 @@ def app_of(
 HOST = "127.0.0.1"
 
 
-def listening(port: int) -> socket.socket:
+def open_socket(port: int) -> socket.socket:
     """A socket of this machine alone; port 0 takes a free one.
 
     Raises:
@@ -133,7 +133,7 @@ def serve(app: Any, at: socket.socket) -> None:
 
 
 @contextlib.contextmanager
-def served(app: Any, at: socket.socket) -> Generator[None]:
+def serve_in_thread(app: Any, at: socket.socket) -> Generator[None]:
     """Serve an application in a thread of its own, as long as this is entered.
 
     Raises:

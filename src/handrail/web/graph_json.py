@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from handrail.static.mermaid import ChartNode, drawn
+from handrail.static.mermaid import ChartNode, draw_outline
 from handrail.static.outline import outline
 from handrail.static.source import SourceUnavailable, source_of
 from handrail.typed.jsonsafe import Json
@@ -19,7 +19,7 @@ def graph_of(function: Callable[..., Any]) -> Json:
     recorded steps a node stands for.
     """
     try:
-        chart = drawn(outline(source_of(function)))
+        chart = draw_outline(outline(source_of(function)))
     except SourceUnavailable:
         return None
     return {

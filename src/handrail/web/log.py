@@ -29,14 +29,14 @@ _KEPT = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Sought:
-    """Lines that have all these words in their kind, path or text, and are grave enough."""
+class LogQuery:
+    """A query of the log: lines with all these words in kind, path or text, and grave enough."""
 
     words: tuple[str, ...] = ()
     only: Only = ""
 
 
-class _Found:
+class _Matches:
     """The numbers of the lines that fit, up to an event. Mutable."""
 
     __slots__ = ("known", "numbers")
@@ -54,14 +54,14 @@ class Log:
 
     def __init__(self, hide: Callable[[Event], Event]) -> None:
         self._hide = hide
-        self._found: dict[Sought, _Found] = {}
+        self._found: dict[LogQuery, _Matches] = {}
         self._counts: Counter[str] = Counter()
         self._counted = 0
 
     def part(
         self,
         history: Sequence[Event],
-        sought: Sought,
+        sought: LogQuery,
         *,
         start: int | None = None,
         line: int | None = None,
@@ -74,7 +74,7 @@ class Log:
         how many fit, ``at`` the place of the line that was asked for, and ``counts`` how many lines
         of the whole record are shown by each ``only``.
         """
-        numbers = self._fitting(history, sought)
+        numbers = self._matching_numbers(history, sought)
         total = len(history) if numbers is None else len(numbers)
         at = None
         if line is not None and total:
@@ -91,18 +91,18 @@ class Log:
             "total": total,
             "at": at,
             "counts": self._count(history),
-            "lines": [told_line(self._hide(history[seq - 1])) for seq in seqs],
+            "lines": [line_data(self._hide(history[seq - 1])) for seq in seqs],
         }
 
-    def _fitting(self, history: Sequence[Event], sought: Sought) -> array[int] | None:
+    def _matching_numbers(self, history: Sequence[Event], sought: LogQuery) -> array[int] | None:
         """The numbers of what fits, in order; None: all do."""
-        if sought == Sought():
+        if sought == LogQuery():
             return None
-        found = self._found.pop(sought, None) or _Found()
+        found = self._found.pop(sought, None) or _Matches()
         if found.known > len(history):
-            found = _Found()
+            found = _Matches()
         for event in history[found.known :]:
-            if self._fits(event, sought):
+            if self._matches(event, sought):
                 found.numbers.append(event.seq)
         found.known = len(history)
         self._found[sought] = found
@@ -110,15 +110,15 @@ class Log:
             del self._found[next(iter(self._found))]
         return found.numbers
 
-    def _fits(self, event: Event, sought: Sought) -> bool:
+    def _matches(self, event: Event, sought: LogQuery) -> bool:
         levels = ONLY[sought.only]
         if levels and level_of(event) not in levels:
             return False
         if not sought.words:
             return True
-        shown = self._hide(event)
-        path = getattr(shown, "path", "")
-        text = f"{type(event).__name__} {path} {line_of(shown).text}".lower()
+        masked = self._hide(event)
+        path = getattr(masked, "path", "")
+        text = f"{type(event).__name__} {path} {line_of(masked).text}".lower()
         return all(word in text for word in sought.words)
 
     def _count(self, history: Sequence[Event]) -> Json:
@@ -134,7 +134,7 @@ class Log:
         }
 
 
-def told_line(event: Event) -> Json:
+def line_data(event: Event) -> Json:
     """One line as data; ``event`` has no secrets in it."""
     line = line_of(event)
     return {

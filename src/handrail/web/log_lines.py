@@ -57,7 +57,7 @@ def level_of(event: Event) -> Level:
 # -- how grave -------------------------------------------------------------------------------------
 
 
-def _of_result(event: ev.StepCompleted | ev.MemberCompleted) -> Level:
+def _result_level(event: ev.StepCompleted | ev.MemberCompleted) -> Level:
     result = event.result
     if result.given_by:
         return "person"
@@ -69,41 +69,41 @@ def _of_result(event: ev.StepCompleted | ev.MemberCompleted) -> Level:
     return "warning" if got_over else "info"
 
 
-def _of_end(event: ev.WorkflowCompleted | ev.SubworkflowEnded) -> Level:
+def _end_level(event: ev.WorkflowCompleted | ev.SubworkflowEnded) -> Level:
     return "error" if event.status == "failed" else "info"
 
 
-def _of_ladder(event: ev.LadderStep) -> Level:
+def _ladder_level(event: ev.LadderStep) -> Level:
     return "person" if event.parked else "warning"
 
 
-def _of_rollback(event: ev.RollbackCompleted) -> Level:
+def _rollback_level(event: ev.RollbackCompleted) -> Level:
     return "info" if event.error is None else "error"
 
 
-def _of_round(event: ev.ValidationRound) -> Level:
+def _round_level(event: ev.ValidationRound) -> Level:
     return "info" if event.passed else "warning"
 
 
 _LEVELS: Final[Mapping[type, Level | Callable[[Any], Level]]] = {
-    ev.WorkflowCompleted: _of_end,
+    ev.WorkflowCompleted: _end_level,
     ev.CancelRequested: "person",
     ev.RunSteered: "person",
     ev.LimitReached: "error",
     ev.AttemptFailed: "warning",
     ev.StepInterrupted: "warning",
-    ev.StepCompleted: _of_result,
-    ev.ValidationRound: _of_round,
-    ev.MemberCompleted: _of_result,
+    ev.StepCompleted: _result_level,
+    ev.ValidationRound: _round_level,
+    ev.MemberCompleted: _result_level,
     ev.WorkEdited: "person",
-    ev.SubworkflowEnded: _of_end,
+    ev.SubworkflowEnded: _end_level,
     ev.GateOpened: "person",
     ev.GateAnswered: "person",
     ev.SignalReceived: "person",
-    ev.RollbackCompleted: _of_rollback,
+    ev.RollbackCompleted: _rollback_level,
     ev.ClaimWaiting: "warning",
     ev.ClaimLost: "error",
-    ev.LadderStep: _of_ladder,
+    ev.LadderStep: _ladder_level,
     ev.AgentGuided: "person",
     ev.BudgetWarning: "warning",
     ev.BudgetRaised: "person",
@@ -147,30 +147,32 @@ def _attempt_failed(event: ev.AttemptFailed) -> str:
     return f"attempt {event.attempt} failed: {error_text(event.error, event.error_type, _MOST)}"
 
 
-def _ended(event: ev.StepCompleted | ev.MemberCompleted) -> str:
+def _step_ended(event: ev.StepCompleted | ev.MemberCompleted) -> str:
     result = event.result
     reason = result.output.reason if isinstance(result.output, Skipped) else ""
     parts = [
-        result.status if result.status == "skipped" else f"{result.status} in {_took(result)}",
+        result.status
+        if result.status == "skipped"
+        else f"{result.status} in {_duration_text(result)}",
         f"{result.attempts} attempts" if result.attempts > 1 else "",
         error_text(result.error, result.error_type, _MOST),
         clean(reason),
         handled_text(result.status, result.handled, exit_code_of(result.output)),
         f"given by {clean(result.given_by)}" if result.given_by else "",
-        _used(result.usage),
+        _usage_text(result.usage),
     ]
     return ", ".join(part for part in parts if part)
 
 
-def _took(result: StepResult[Any]) -> str:
+def _duration_text(result: StepResult[Any]) -> str:
     return duration(result.duration_ms / 1000)
 
 
-def _used(usage: Usage | None) -> str:
+def _usage_text(usage: Usage | None) -> str:
     return "" if usage is None else usage_text(usage)
 
 
-def _round(event: ev.ValidationRound) -> str:
+def _round_ended(event: ev.ValidationRound) -> str:
     failed = next((one for one in event.round.stages if not one.passed), None)
     if failed is None:
         return f"round {event.number} passed"
@@ -207,7 +209,7 @@ def _timer_set(event: ev.TimerSet) -> str:
     return f"{what.get(event.reason, f'waits, {event.reason}')} {when}"
 
 
-def _signal(event: ev.SignalReceived) -> str:
+def _signal_received(event: ev.SignalReceived) -> str:
     value = "" if event.payload is None else f" {_value(event.payload)}"
     return f"signal {clean(event.name)}{value} from {clean(event.by or A_SENDER)}"
 
@@ -218,17 +220,17 @@ def _rolled_back(event: ev.RollbackCompleted) -> str:
     return f"not undone: {error_text(event.error, event.error_type, _MOST)}"
 
 
-def _session(event: ev.AgentSessionStarted) -> str:
+def _session_started(event: ev.AgentSessionStarted) -> str:
     who = " ".join(clean(one) for one in (event.backend, event.model or "") if one)
     return f"launch {event.launch}" + (f" of {who}" if who else "") + f", session {event.session}"
 
 
-def _lost(event: ev.ClaimLost) -> str:
+def _claim_lost(event: ev.ClaimLost) -> str:
     now = f"; {clean(event.holder)} has it now" if event.holder else ""
     return f"lost {clean(event.what)} before it was done{now}"
 
 
-def _reserved(event: ev.BudgetReserved) -> str:
+def _budget_reserved(event: ev.BudgetReserved) -> str:
     parts = [
         f"{event.tokens} tokens" if event.tokens is not None else "",
         f"${event.cost_usd:.2f}" if event.cost_usd is not None else "",
@@ -237,13 +239,13 @@ def _reserved(event: ev.BudgetReserved) -> str:
     return f"launch {event.launch} is about to begin" + (f", {said} set aside" if said else "")
 
 
-def _settled(event: ev.BudgetSettled) -> str:
-    used = _used(event.usage) or "it did not say what it used"
+def _budget_settled(event: ev.BudgetSettled) -> str:
+    used = _usage_text(event.usage) or "it did not say what it used"
     after = f" after {duration(event.duration_s)}" if event.duration_s else ""
     return f"launch {event.launch} ended{after}: {used}"
 
 
-def _budget(event: ev.BudgetWarning | ev.BudgetRaised) -> str:
+def _budget_raised_or_near(event: ev.BudgetWarning | ev.BudgetRaised) -> str:
     return f"{whose_budget(event)}: {event_text(event)}"
 
 
@@ -264,12 +266,12 @@ _TEXTS: Final[Mapping[type, Callable[[Any], str]]] = {
     ev.AttemptFailed: _attempt_failed,
     ev.StepMoved: lambda event: f"is in another place now: {event.index}",
     ev.StepInterrupted: event_text,
-    ev.StepCompleted: _ended,
-    ev.ValidationRound: _round,
+    ev.StepCompleted: _step_ended,
+    ev.ValidationRound: _round_ended,
     ev.GroupStarted: _group_started,
     ev.GroupCompleted: _group_ended,
     ev.MemberStarted: lambda event: f"member {clean(event.key)} began",
-    ev.MemberCompleted: _ended,
+    ev.MemberCompleted: _step_ended,
     ev.TasksQueued: _tasks_queued,
     ev.WorkEdited: event_text,
     ev.WorkStopped: event_text,
@@ -278,17 +280,17 @@ _TEXTS: Final[Mapping[type, Callable[[Any], str]]] = {
     ev.GateOpened: lambda event: f"asks: {question_of(event.gate)}",
     ev.GateAnswered: event_text,
     ev.TimerSet: _timer_set,
-    ev.SignalReceived: _signal,
+    ev.SignalReceived: _signal_received,
     ev.RollbackStarted: lambda event: "is being undone",  # noqa: ARG005
     ev.RollbackCompleted: _rolled_back,
-    ev.AgentSessionStarted: _session,
+    ev.AgentSessionStarted: _session_started,
     ev.ClaimWaiting: event_text,
     ev.ClaimGranted: event_text,
-    ev.ClaimLost: _lost,
+    ev.ClaimLost: _claim_lost,
     ev.LadderStep: ladder_text,
     ev.AgentGuided: event_text,
-    ev.BudgetReserved: _reserved,
-    ev.BudgetSettled: _settled,
-    ev.BudgetWarning: _budget,
-    ev.BudgetRaised: _budget,
+    ev.BudgetReserved: _budget_reserved,
+    ev.BudgetSettled: _budget_settled,
+    ev.BudgetWarning: _budget_raised_or_near,
+    ev.BudgetRaised: _budget_raised_or_near,
 }

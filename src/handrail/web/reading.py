@@ -26,7 +26,7 @@ from handrail.record.standing import RecordedRun
 from handrail.record.view import Reading, ShownStatus, plain, state_of
 from handrail.secrets.masking import Mask
 from handrail.typed.jsonsafe import Json, json_safe
-from handrail.web.log import Log, Sought
+from handrail.web.log import Log, LogQuery
 from handrail.web.run_json import at_work, detail_of, row_of
 from handrail.web.step_json import StepRows, step_of
 from handrail.web.texts import Texts, texts_of
@@ -54,7 +54,7 @@ class Snapshot:
     and the steps that are at work; rows have no secrets in them.
     """
 
-    told: RecordedRun
+    recorded: RecordedRun
     rows: Mapping[str, Json]
     row: dict[str, Json]
     at_work: tuple[str, ...]
@@ -67,7 +67,7 @@ class Snapshot:
     @property
     def history(self) -> Sequence[ev.Event]:
         """Its events, in order."""
-        return self.told.history
+        return self.recorded.history
 
 
 _Key = tuple[int, float, ShownStatus, object]
@@ -107,7 +107,7 @@ class Reader:
             began = time.monotonic()
             old = max(FRESH_S, _SPARE * self._took_s)
             if self._read_at < (asked if now else began - old):
-                self._runs = tuple(await self._apart(lambda: runs_of(self._journal)))
+                self._runs = tuple(await self._in_thread(lambda: runs_of(self._journal)))
                 self._took_s = time.monotonic() - began
                 self._read_at = began
             return self._runs
@@ -124,11 +124,11 @@ class Reader:
                 return info
         raise RunNotFound(run_id, tuple(one.run_id for one in infos[-5:]))
 
-    async def _apart(self, read: Callable[[], T]) -> T:
-        """In a thread, if the journal is a file; one in memory is the loop's own."""
+    async def _in_thread(self, read: Callable[[], T]) -> T:
+        """The result of a read: in a thread if the journal is a file, else in the loop."""
         return await anyio.to_thread.run_sync(read) if self._journal.durable else read()
 
-    def shown(self, data: T) -> T:
+    def mask_data(self, data: T) -> T:
         """JSON data without secrets."""
         return cast("T", self._mask.plain(cast("Json", data)))
 
@@ -145,12 +145,14 @@ class Reader:
         if kept is not None and kept[0] == key:
             return kept[2].row
         if info.damaged or info.events > _SHORT_RUN or time.monotonic() > until:
-            return self.shown(row_of(info))
+            return self.mask_data(row_of(info))
         try:
-            told = await self._apart(lambda: self._told(info, self._read(info), Reading()))
+            recorded = await self._in_thread(
+                lambda: self._read_run(info, self._read(info), Reading())
+            )
         except (HandrailError, OSError):
-            return self.shown(row_of(info))
-        row = self.shown(row_of(info, told.view))
+            return self.mask_data(row_of(info))
+        row = self.mask_data(row_of(info, recorded.view))
         if len(self._rows) >= _KEPT_ROWS:
             self._rows.clear()
         self._rows[info.run_id] = (key, row)
@@ -167,7 +169,7 @@ class Reader:
         async with self._reading.setdefault(run_id, anyio.Lock()):
             info = await self.info(run_id, now=now)
             kept = self._snapshots.get(run_id)
-            last = await self._apart(lambda: self._last_letter(run_id))
+            last = await self._in_thread(lambda: self._last_letter(run_id))
             if kept is not None:
                 snapshot = kept[2]
                 fresh = time.monotonic() - snapshot.at < _SPARE * snapshot.took_s and not now
@@ -175,7 +177,7 @@ class Reader:
                     return snapshot
             before = None if kept is None else kept[2]
             self._snapshots.pop(run_id, None)  # a reading that breaks off is not gone on with
-            snapshot = await self._apart(lambda: self._snapshot(info, before))
+            snapshot = await self._in_thread(lambda: self._snapshot(info, before))
             self._snapshots[run_id] = (_key(info), last, snapshot)
             while len(self._snapshots) > _KEPT_RUNS:
                 gone = next(iter(self._snapshots))
@@ -191,21 +193,21 @@ class Reader:
     def _snapshot(self, info: RunInfo, before: Snapshot | None = None) -> Snapshot:
         """Read a run; of one that was read ``before``, what has come since."""
         began = time.monotonic()
-        history = self._grown(info, before)
+        history = self._extend_history(info, before)
         if history is None or before is None:
-            history, reading, making = self._read(info), Reading(), StepRows(self.shown)
+            history, reading, making = self._read(info), Reading(), StepRows(self.mask_data)
         else:
             reading, making = before.reading, before.making
-        told = self._told(info, history, reading)
-        rows = making.of(told.view, history)
-        row = self.shown(row_of(info, told.view))
-        paths = tuple(at_work(told.view))
+        recorded = self._read_run(info, history, reading)
+        rows = making.of(recorded.view, history)
+        row = self.mask_data(row_of(info, recorded.view))
+        paths = tuple(at_work(recorded.view))
         now = time.monotonic()
-        return Snapshot(told, rows, row, paths, now - began, now, reading, making)
+        return Snapshot(recorded, rows, row, paths, now - began, now, reading, making)
 
-    def _grown(self, info: RunInfo, before: Snapshot | None) -> Sequence[ev.Event] | None:
+    def _extend_history(self, info: RunInfo, before: Snapshot | None) -> Sequence[ev.Event] | None:
         """What was read of a run, with what has come since; None if it must be read whole."""
-        if before is None or info.damaged or info.started_at != before.told.info.started_at:
+        if before is None or info.damaged or info.started_at != before.recorded.info.started_at:
             return None
         new = self._after(info.run_id, len(before.history))
         return None if new is None else [*before.history, *new]
@@ -218,7 +220,9 @@ class Reader:
             raise RunNotFound(info.run_id)
         return history
 
-    def _told(self, info: RunInfo, history: Sequence[ev.Event], reading: Reading) -> RecordedRun:
+    def _read_run(
+        self, info: RunInfo, history: Sequence[ev.Event], reading: Reading
+    ) -> RecordedRun:
         inbox = unread(self._journal, info.run_id, history)
         view = reading.view_of(history, inbox, alive=info.holder is not None, now=time.time())
         return RecordedRun(info, history, view)
@@ -227,24 +231,24 @@ class Reader:
         """A run whole, as the page is told; with the rows of its steps, or without."""
         snapshot = await self.snapshot(run_id, now=True)
 
-        def made() -> Json:
-            found = self.shown(detail_of(snapshot.told, steps=False))
+        def build() -> Json:
+            found = self.mask_data(detail_of(snapshot.recorded, steps=False))
             return {**found, "steps": list(snapshot.rows.values())} if steps else found
 
-        return await self._apart(made)
+        return await self._in_thread(build)
 
     async def step(self, run_id: str, path: str) -> Json:
         """One step whole; None if there is none at this path."""
         snapshot = await self.snapshot(run_id)
         if path not in snapshot.rows:
             snapshot = await self.snapshot(run_id, now=True)
-        told = snapshot.told
+        recorded = snapshot.recorded
 
-        def made() -> Json:
-            found = step_of(told.view, told.history, path, self._texts(told.info, path))
-            return None if found is None else self.shown(found)
+        def build() -> Json:
+            found = step_of(recorded.view, recorded.history, path, self._texts(recorded.info, path))
+            return None if found is None else self.mask_data(found)
 
-        return await self._apart(made)
+        return await self._in_thread(build)
 
     def _texts(self, info: RunInfo, path: str) -> Texts:
         if self.artifacts is None:
@@ -254,18 +258,18 @@ class Reader:
     # -- events ------------------------------------------------------------------------------------
 
     async def log(
-        self, run_id: str, sought: Sought, *, start: int | None, line: int | None, limit: int
+        self, run_id: str, sought: LogQuery, *, start: int | None, line: int | None, limit: int
     ) -> Json:
         """Lines of the record of a run; see ``Log.part``."""
         async with self._reading.setdefault(f"log of {run_id}", anyio.Lock()):
-            told = (await self.snapshot(run_id)).told
-            log = self._log_of(told.info)
+            recorded = (await self.snapshot(run_id)).recorded
+            log = self._log_of(recorded.info)
 
-            def made() -> Json:
-                found = log.part(told.history, sought, start=start, line=line, limit=limit)
-                return self.shown(found)
+            def build() -> Json:
+                found = log.part(recorded.history, sought, start=start, line=line, limit=limit)
+                return self.mask_data(found)
 
-            return await self._apart(made)
+            return await self._in_thread(build)
 
     def _log_of(self, info: RunInfo) -> Log:
         began, log = self._logs.pop(info.run_id, (None, None))
@@ -283,28 +287,28 @@ class Reader:
             history = (await self.snapshot(run_id, now=True)).history
         if not 1 <= number <= len(history):
             return None
-        return await self._apart(lambda: self.told_event(history[number - 1], None))
+        return await self._in_thread(lambda: self.event_data(history[number - 1], None))
 
     async def record(self, run_id: str) -> AsyncGenerator[bytes]:
         """All events of a run as lines of JSON, some at a time."""
         history = (await self.snapshot(run_id, now=True)).history
         for first in range(0, len(history), _BATCH):
             batch = history[first : first + _BATCH]
-            yield await self._apart(partial(self._lines, batch))
+            yield await self._in_thread(partial(self._lines, batch))
 
     def _lines(self, events: Iterable[ev.Event]) -> bytes:
-        lines = (json.dumps(self._plainly(one), ensure_ascii=False) for one in events)
+        lines = (json.dumps(self._event_fields(one), ensure_ascii=False) for one in events)
         return "".join(f"{line}\n" for line in lines).encode("utf-8", "replace")
 
-    def _plainly(self, event: ev.Event) -> dict[str, Json]:
+    def _event_fields(self, event: ev.Event) -> dict[str, Json]:
         known = cast("dict[str, Json]", json_safe(plain_event(event)))
-        return {"type": type(event).__name__, **self.shown(known)}
+        return {"type": type(event).__name__, **self.mask_data(known)}
 
-    def told_event(self, event: ev.Event, row: Json) -> Json:
+    def event_data(self, event: ev.Event, row: Json) -> Json:
         """An event as data: its class as ``type``, its fields, and the row of the step that it
         changed.
         """
-        data = self._plainly(event)
+        data = self._event_fields(event)
         if len(repr(data)) > _LONG_EVENT:
             short = ("type", "run_id", "seq", "at", "path", "name")
             data = {name: data[name] for name in short if name in data} | {"cut": True}

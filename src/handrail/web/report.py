@@ -20,7 +20,7 @@ from handrail.record.standing import RecordedRun
 from handrail.record.view import StepView
 from handrail.secrets.masking import Mask
 from handrail.typed.jsonsafe import Json
-from handrail.web.log import told_line
+from handrail.web.log import line_data
 from handrail.web.log_lines import level_of
 from handrail.web.run_json import detail_of
 from handrail.web.step_json import more_of_step
@@ -35,7 +35,7 @@ _STATIC = Path(__file__).parent / "static"
 
 
 def html_of(
-    told: RecordedRun,
+    recorded: RecordedRun,
     *,
     made_at: float,
     graph: Json = None,
@@ -45,23 +45,23 @@ def html_of(
     """The report. ``graph``: that of the workflow, where it is known; ``texts``: what is on disk of
     the step at a path; ``mask`` takes secrets out.
     """
-    hide = _as_is if mask is None else mask.plain
-    run = detail_of(told)
+    hide = _unmasked if mask is None else mask.plain
+    run = detail_of(recorded)
     data: dict[str, Json] = {
         "format": FORMAT,
         "made_at": made_at,
         "run": hide(run),
         "graph": hide(graph),
-        "log": hide(_log(told, mask)),
-        "log_left_out": _left_out(told),
-        "steps": _steps(told, run["steps"], texts or (lambda _: Texts()), hide),
+        "log": hide(_log(recorded, mask)),
+        "log_left_out": _omitted_count(recorded),
+        "steps": _steps(recorded, run["steps"], texts or (lambda _: Texts()), hide),
     }
     script, style = page_script(), page_style()
     allowed = (
         f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; "
         "img-src data:; base-uri 'none'; form-action 'none'"
     )
-    title = html.escape(f"{told.info.workflow_name} {told.info.run_id}", quote=False)
+    title = html.escape(f"{recorded.info.workflow_name} {recorded.info.run_id}", quote=False)
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{allowed}">\n'
@@ -75,16 +75,16 @@ def html_of(
 
 
 def _steps(
-    told: RecordedRun, rows: Any, texts: Callable[[str], Texts], hide: Callable[[Json], Json]
+    recorded: RecordedRun, rows: Any, texts: Callable[[str], Texts], hide: Callable[[Json], Json]
 ) -> dict[str, Json]:
     """What is known of each step besides its row, as far as there is something."""
     events: dict[str, list[ev.Event]] = {}
-    for event in told.history:
+    for event in recorded.history:
         events.setdefault(getattr(event, "path", ""), []).append(event)
     known = {row["path"]: row for row in rows}
     found: dict[str, Json] = {}
     left = MOST_BYTES
-    for step in sorted(told.view.steps, key=_urgency):
+    for step in sorted(recorded.view.steps, key=_urgency):
         whole = more_of_step(step, events.get(step.path, ()), texts(step.path))
         row = known[step.path]
         more = {key: one for key, one in whole.items() if one and one != row.get(key)}
@@ -96,20 +96,20 @@ def _steps(
     return found
 
 
-def _log(told: RecordedRun, mask: Mask | None) -> Json:
+def _log(recorded: RecordedRun, mask: Mask | None) -> Json:
     """The lines of the record; of very many those that say more than that it went on."""
-    lines = _logged(told)
-    return [told_line(one if mask is None else mask.value(one)) for one in lines]
+    lines = _log_events(recorded)
+    return [line_data(one if mask is None else mask.value(one)) for one in lines]
 
 
-def _logged(told: RecordedRun) -> Sequence[ev.Event]:
-    if len(told.history) <= MOST_LINES:
-        return told.history
-    return [one for one in told.history if level_of(one) != "info"][-MOST_LINES:]
+def _log_events(recorded: RecordedRun) -> Sequence[ev.Event]:
+    if len(recorded.history) <= MOST_LINES:
+        return recorded.history
+    return [one for one in recorded.history if level_of(one) != "info"][-MOST_LINES:]
 
 
-def _left_out(told: RecordedRun) -> int:
-    return len(told.history) - len(_logged(told))
+def _omitted_count(recorded: RecordedRun) -> int:
+    return len(recorded.history) - len(_log_events(recorded))
 
 
 def _urgency(step: StepView) -> bool:
@@ -117,7 +117,7 @@ def _urgency(step: StepView) -> bool:
     return step.state in {"succeeded", "skipped"}
 
 
-def _as_is(data: Json) -> Json:
+def _unmasked(data: Json) -> Json:
     return data
 
 

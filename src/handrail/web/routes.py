@@ -30,7 +30,7 @@ from handrail.web.access import (
     Access,
     Head,
     Refusal,
-    refused_body,
+    body_refusal,
     too_large,
 )
 from handrail.web.acting import (
@@ -43,10 +43,10 @@ from handrail.web.acting import (
     problem_of,
 )
 from handrail.web.graph_json import graph_of
-from handrail.web.log import MOST_LINES, ONLY, Only, Sought
+from handrail.web.log import MOST_LINES, ONLY, LogQuery, Only
 from handrail.web.openapi import document
 from handrail.web.reading import Reader
-from handrail.web.stream import Asked, list_events, run_events
+from handrail.web.stream import StreamRequest, list_events, run_events
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -128,7 +128,7 @@ class Page:
         for info in infos:
             state = state_of(info)
             counts[state] = int(str(counts.get(state, 0))) + 1
-        found = [info for info in infos if _fits(info, query)]
+        found = [info for info in infos if _matches(info, query)]
         start = 0
         if query.get("cursor"):
             places = {info.run_id: place for place, info in enumerate(found)}
@@ -167,7 +167,7 @@ class Page:
             raise BadRequest(f"only: {', '.join(filter(None, ONLY))} is wanted, got {only[:40]!r}")
         if "start" in query and "line" in query:
             raise BadRequest("start and line: only one of them says which part is wanted")
-        sought = Sought(tuple(query.get("q", "").lower().split()), cast("Only", only))
+        sought = LogQuery(tuple(query.get("q", "").lower().split()), cast("Only", only))
         found = await self.reader.log(
             _run_id(request),
             sought,
@@ -199,7 +199,7 @@ class Page:
         info = await self.reader.info(_run_id(request), now=True)
         function = self.acting.function_of(info)
         graph = None if function is None else graph_of(function)
-        return _json({"graph": self.reader.shown(graph)})
+        return _json({"graph": self.reader.mask_data(graph)})
 
     async def _diff(self, request: Request) -> Response:
         query = _query(request, {"a", "b"})
@@ -208,7 +208,7 @@ class Page:
         for name in ("a", "b"):
             await self.reader.info(query[name], now=True)
         found = await self.acting.diff(query["a"], query["b"])
-        return _json(self.reader.shown(found))
+        return _json(self.reader.mask_data(found))
 
     # -- what happens ------------------------------------------------------------------------------
 
@@ -216,7 +216,7 @@ class Page:
         run_id = _run_id(request)
         query = _query(request, {"after", "step", "rows"})
         last = request.headers.get("last-event-id") or query.get("after", "0")
-        asked = Asked(
+        asked = StreamRequest(
             _number("after", last, 0, 2**53),
             query.get("step"),
             rows=_flag("rows", query.get("rows", "false")),
@@ -233,7 +233,7 @@ class Page:
 
     def _act(self, verb: str) -> Answer:
         async def act(request: Request) -> Response:
-            refusal = refused_body(_head_of(request))
+            refusal = body_refusal(_head_of(request))
             if refusal is not None:
                 return _refusal(refusal)
             if self.read_only:
@@ -246,7 +246,7 @@ class Page:
                 if isinstance(error, (HandrailError, PageError)):
                     raise
                 raise BadRequest(f"{verb}: {error}") from None
-            return _json(self.reader.shown(found))
+            return _json(self.reader.mask_data(found))
 
         return act
 
@@ -261,7 +261,7 @@ class Page:
 
     # -- access ------------------------------------------------------------------------------------
 
-    async def admitted(self, request: Request, head: Head) -> bool:
+    async def is_admitted(self, request: Request, head: Head) -> bool:
         """True if who asks may; then ``request.state.by`` is who that is."""
         request.state.by = self.by
         if self.authorize is not None:
@@ -300,14 +300,14 @@ class _Guard:
                 message = {**message, "headers": [*message["headers"], *more]}
             await send(message)
 
-        response = await self._refused(scope, receive)
+        response = await self._check_access(scope, receive)
         await (response or self._app)(scope, receive, with_headers)
 
-    async def _refused(self, scope: Scope, receive: Receive) -> Response | None:
+    async def _check_access(self, scope: Scope, receive: Receive) -> Response | None:
         request, access = Request(scope, receive), self._page.access
         head = _head_of(request)
         refusal = access.refusal(head)
-        if refusal is None and not await self._page.admitted(request, head):
+        if refusal is None and not await self._page.is_admitted(request, head):
             refusal = Refusal(401, "open the address that `handrail ui` printed: it has the token")
         path = scope["path"].removeprefix(scope.get("root_path", ""))
         if refusal is not None:
@@ -390,7 +390,7 @@ def _flag(name: str, text: str) -> bool:
     raise BadRequest(f"{name}: true or false is wanted, got {text[:40]!r}")
 
 
-def _fits(info: RunInfo, query: Mapping[str, str]) -> bool:
+def _matches(info: RunInfo, query: Mapping[str, str]) -> bool:
     if query.get("state", "") not in {"", state_of(info)}:
         return False
     if query.get("workflow", "") not in {"", info.workflow_name}:

@@ -72,15 +72,15 @@ def at_work(view: RunView) -> Iterator[str]:
             yield one.path
 
 
-def detail_of(told: RecordedRun, *, steps: bool = True) -> dict[str, Json]:
+def detail_of(recorded: RecordedRun, *, steps: bool = True) -> dict[str, Json]:
     """A run whole, but for what only one who looks at a step wants to know; its rows of steps can
     be left out.
     """
-    view, end = told.view, told.view.end
+    view, end = recorded.view, recorded.view.end
     gates = [_gate(one) for one in view.gates]
     return {
-        "run": row_of(told.info, view),
-        "seq": told.history[-1].seq,
+        "run": row_of(recorded.info, view),
+        "seq": recorded.history[-1].seq,
         "inputs": json_safe(plain(view.inputs)),
         "value": None if end is None else json_safe(plain(end.value)),
         "error": None if end is None else end.error,
@@ -88,9 +88,9 @@ def detail_of(told: RecordedRun, *, steps: bool = True) -> dict[str, Json]:
         "gates": cast("Json", gates),
         "signals": [_signal(one) for one in view.signals],
         "needs": list(view.needs),
-        "acts": acts_of((*told.history, *view.inbox)),
-        "drives": json_safe(drives_of(told.history, _last(told))),
-        "steps": cast("Json", step_rows(view, told.history)) if steps else [],
+        "acts": acts_of((*recorded.history, *view.inbox)),
+        "drives": json_safe(drives_of(recorded.history, _last(recorded))),
+        "steps": cast("Json", step_rows(view, recorded.history)) if steps else [],
         "work": [_queue(one, view.inbox) for one in view.works],
     }
 
@@ -125,9 +125,9 @@ def _edit(event: ev.WorkEdited) -> Json:
     }
 
 
-def _last(told: RecordedRun) -> float | None:
+def _last(recorded: RecordedRun) -> float | None:
     """When the last drive ended, if no process is there any more."""
-    return None if told.info.holder is not None else told.history[-1].at
+    return None if recorded.info.holder is not None else recorded.history[-1].at
 
 
 def acts_of(events: Iterable[ev.Event]) -> list[Json]:

@@ -23,10 +23,10 @@ _MOST_SPANS = 50
 
 def step_rows(view: RunView, history: Sequence[ev.Event]) -> list[dict[str, Json]]:
     """The steps, those above before those below them."""
-    return list(StepRows(_as_it_is).of(view, history).values())
+    return list(StepRows(_unmasked).of(view, history).values())
 
 
-def _as_it_is(row: dict[str, Json]) -> dict[str, Json]:
+def _unmasked(row: dict[str, Json]) -> dict[str, Json]:
     return row
 
 
@@ -40,7 +40,7 @@ class StepRows:
         self._times = Times()
         self._sizes: dict[str, int | None] = {}
         self._known = 0
-        self._said: dict[str, tuple[Any, ...]] = {}
+        self._content: dict[str, tuple[Any, ...]] = {}
         """What each row was made of, besides times and sizes."""
         self._rows: dict[str, dict[str, Json]] = {}
 
@@ -48,22 +48,22 @@ class StepRows:
         """The rows by path, those above before those below them; ``history`` begins with the one
         that was given before. A row that is as it was is the same object.
         """
-        stale = self._read(history[self._known :])
+        stale = self._apply(history[self._known :])
         self._known = len(history)
         for work in view.works:
             if self._sizes.get(work.path) != work.size:
                 self._sizes[work.path] = work.size
                 stale.add(work.path)
-        said = {step.path: _said_of(step) for step in view.steps}
+        said = {step.path: _row_content(step) for step in view.steps}
         self._rows = {step.path: self._row(step, said[step.path], stale) for step in view.steps}
-        self._said = said
+        self._content = said
         return self._rows
 
-    def _read(self, new: Sequence[ev.Event]) -> set[str]:
+    def _apply(self, new: Sequence[ev.Event]) -> set[str]:
         """Take note of events; the paths of the rows that they may change."""
         stale: set[str] = set()
         for event in new:
-            self._times.take(event)
+            self._times.apply(event)
             stale.add(getattr(event, "path", ""))
             if isinstance(event, ev.GroupStarted):
                 self._sizes[event.path] = event.size
@@ -73,12 +73,12 @@ class StepRows:
 
     def _row(self, step: StepView, said: tuple[Any, ...], stale: set[str]) -> dict[str, Json]:
         path = step.path
-        if path not in stale and self._said.get(path) == said:
+        if path not in stale and self._content.get(path) == said:
             return self._rows[path]
         return self._hide(_row(step, self._times.steps.get(path), self._sizes))
 
 
-def _said_of(step: StepView) -> tuple[Any, ...]:
+def _row_content(step: StepView) -> tuple[Any, ...]:
     """All of a step that its row is made of: not its output, which may refuse to be compared."""
     return (
         step.step_type, step.state, step.attempts, step.duration_ms, step.cause, step.spent,
@@ -147,7 +147,7 @@ def more_of_step(step: StepView, events: Sequence[ev.Event], texts: Texts) -> di
     """What is known of a step besides its row, by the events of its path."""
     ends = [one.result for one in events if isinstance(one, (ev.StepCompleted, ev.MemberCompleted))]
     end = ends[-1] if ends and step.duration_ms is not None else None
-    output, cut = _bounded(json_safe(plain(step.output)))
+    output, cut = _cut(json_safe(plain(step.output)))
     sessions = [one for one in events if isinstance(one, ev.AgentSessionStarted)]
     session = sessions[-1] if sessions else None
     turns: list[Json] = [{"prompt": prompt, "answer": answer} for prompt, answer in texts.turns]
@@ -164,7 +164,7 @@ def more_of_step(step: StepView, events: Sequence[ev.Event], texts: Texts) -> di
         "ends": json_safe(texts.ends),
         "stdout": texts.stdout,
         "stderr": texts.stderr,
-        "tries": [_try(one) for one in events if isinstance(one, ev.AttemptFailed)],
+        "tries": [_attempt_data(one) for one in events if isinstance(one, ev.AttemptFailed)],
         "incidents": [_incident(one) for one in events if isinstance(one, ev.LadderStep)],
         "session": None if session is None else session.session,
         "backend": None if session is None else session.backend,
@@ -179,14 +179,14 @@ def more_of_step(step: StepView, events: Sequence[ev.Event], texts: Texts) -> di
     }
 
 
-def _bounded(value: Json) -> tuple[Json, bool]:
+def _cut(value: Json) -> tuple[Json, bool]:
     text = json.dumps(value, ensure_ascii=False)
     if len(text) <= MOST_OUTPUT:
         return value, False
     return (value if isinstance(value, str) else text)[:MOST_OUTPUT], True
 
 
-def _try(failed: ev.AttemptFailed) -> Json:
+def _attempt_data(failed: ev.AttemptFailed) -> Json:
     return {
         "number": failed.attempt,
         "at": failed.at,

@@ -56,9 +56,9 @@ class _Pulse:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What somebody wants to be told of a run: its events after a number; of one step alone what it
-    says meanwhile, else of all; of its events only the rows that they change.
+class StreamRequest:
+    """A request for a run stream: its events ``after`` a number, the progress of one ``step``,
+    or of all; with ``rows`` only the rows that the events change.
     """
 
     after: int = 0
@@ -66,7 +66,7 @@ class Asked:
     rows: bool = False
 
 
-async def run_events(reader: Reader, run_id: str, asked: Asked) -> AsyncGenerator[bytes]:
+async def run_events(reader: Reader, run_id: str, asked: StreamRequest) -> AsyncGenerator[bytes]:
     """A run's events after a number, then each one as it comes, without an end.
 
     ``record`` is an event of the journal, with the row of the step that it changed as ``step``;
@@ -76,7 +76,7 @@ async def run_events(reader: Reader, run_id: str, asked: Asked) -> AsyncGenerato
     """
     snapshot = await reader.snapshot(run_id, now=True)
     after = asked.after
-    pulse, texts = _Pulse(), GrowingTexts(reader.artifacts, snapshot.told.info, asked.step)
+    pulse, texts = _Pulse(), GrowingTexts(reader.artifacts, snapshot.recorded.info, asked.step)
     row: Json = None
     alive: bool | None = None
     yield b"retry: 1000\n\n"
@@ -89,9 +89,9 @@ async def run_events(reader: Reader, run_id: str, asked: Asked) -> AsyncGenerato
             yield piece
             await anyio.lowlevel.checkpoint()
         was, after = after, len(snapshot.history)
-        driven = snapshot.told.info.holder is not None
-        is_gone = alive is True and not driven and snapshot.told.view.end is None
-        if is_gone or any(_turns_back(event) for event in snapshot.history[was:]):
+        driven = snapshot.recorded.info.holder is not None
+        is_gone = alive is True and not driven and snapshot.recorded.view.end is None
+        if is_gone or any(_is_new_drive(event) for event in snapshot.history[was:]):
             yield frame("reset", {"why": "the run is driven by another process, or by none"})
         alive = driven
         if snapshot.row != row:
@@ -100,7 +100,7 @@ async def run_events(reader: Reader, run_id: str, asked: Asked) -> AsyncGenerato
             yield frame("run", row)
         for text in await texts.pieces(snapshot.at_work):
             pulse.beat()
-            yield frame("progress", reader.shown(text))
+            yield frame("progress", reader.mask_data(text))
         if pulse.due():
             pulse.beat()
             yield BEAT
@@ -112,7 +112,7 @@ async def run_events(reader: Reader, run_id: str, asked: Asked) -> AsyncGenerato
             return
 
 
-def _turns_back(event: ev.Event) -> bool:
+def _is_new_drive(event: ev.Event) -> bool:
     return isinstance(event, ev.RunResumed)
 
 
@@ -125,12 +125,12 @@ def _records(reader: Reader, snapshot: Snapshot, after: int, *, rows: bool) -> I
         for event in history[start : start + _BATCH]:
             path = getattr(event, "path", "")
             row = snapshot.rows.get(path) if last[path] == event.seq else None
-            data = _brief(event, row) if rows else reader.told_event(event, row)
+            data = _row_change(event, row) if rows else reader.event_data(event, row)
             found.append(frame("record", data, event.seq))
         yield b"".join(found)
 
 
-def _brief(event: ev.Event, row: Json) -> Json:
+def _row_change(event: ev.Event, row: Json) -> Json:
     """What an event is, where, and the row that it changed, without its other fields."""
     data: dict[str, Json] = {"type": type(event).__name__, "seq": event.seq, "at": event.at}
     path = getattr(event, "path", None)
@@ -198,9 +198,9 @@ class GrowingTexts:
                 self._until[path] = now + _AFTER_S
         self._until = {path: until for path, until in self._until.items() if until > now}
         folder = self._folder
-        return await anyio.to_thread.run_sync(lambda: list(self._look(folder)))
+        return await anyio.to_thread.run_sync(lambda: list(self._poll(folder)))
 
-    def _look(self, run: Path) -> Iterator[Json]:
+    def _poll(self, run: Path) -> Iterator[Json]:
         for path in self._until:
             folder = run / step_folder(path)
             turn = last_turn(folder)

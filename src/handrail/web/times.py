@@ -82,9 +82,9 @@ class Times:
     last: float = 0.0
     """When the event happened that was taken last."""
 
-    def take(self, event: ev.Event) -> None:
+    def apply(self, event: ev.Event) -> None:
         """Take note of the event that comes next."""
-        _take(self, event, self.last)
+        _apply(self, event, self.last)
         self.last = event.at
 
     def drives_until(self, last: float | None) -> list[list[float | None]]:
@@ -96,7 +96,7 @@ def times_of(history: Iterable[ev.Event]) -> Times:
     """The times that a history tells."""
     found = Times()
     for event in history:
-        found.take(event)
+        found.apply(event)
     return found
 
 
@@ -105,12 +105,12 @@ def drives_of(history: Iterable[ev.Event], last: float | None) -> list[list[floa
     found = Times()
     for event in history:
         if isinstance(event, _OF_DRIVES):
-            _take(found, event, found.last)
+            _apply(found, event, found.last)
         found.last = event.at
     return found.drives_until(last)
 
 
-def _take(found: Times, event: ev.Event, before: float) -> None:
+def _apply(found: Times, event: ev.Event, before: float) -> None:
     steps = found.steps
     match event:
         case ev.WorkflowStarted() | ev.RunResumed():
@@ -129,10 +129,10 @@ def _take(found: Times, event: ev.Event, before: float) -> None:
         case _:
             work = steps.get(getattr(event, "path", ""))
             if work is not None:
-                _during(work, event)
+                _apply_to_step(work, event)
 
 
-def _during(work: Work, event: ev.Event) -> None:
+def _apply_to_step(work: Work, event: ev.Event) -> None:
     match event:
         case ev.GateAnswered():
             if work.kind == _QUESTION:

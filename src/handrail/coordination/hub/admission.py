@@ -19,21 +19,21 @@ COOLDOWN = 4014
 _AUTH = "auth denied"
 
 
-def opened(reaction: Reaction, socket: int) -> None:
+def open_socket(reaction: Reaction, socket: int) -> None:
     """Welcome a socket, unless it has to show a token first."""
     session = reaction.state.roster.add(socket)
     if reaction.state.settings.tokens is None:
         _welcome(reaction, session)
 
 
-def closed(reaction: Reaction, socket: int) -> None:
+def close_socket(reaction: Reaction, socket: int) -> None:
     """Let a socket go; its agent's claims last a while longer."""
     session = reaction.state.roster.remove(socket)
     if session is not None and session.name:
-        _left(reaction, session.name)
+        _mark_absent(reaction, session.name)
 
 
-def named(reaction: Reaction, session: Session, sender: str, fields: dict[str, Any]) -> bool:
+def bind_name(reaction: Reaction, session: Session, sender: str, fields: dict[str, Any]) -> bool:
     """Give a socket the name that its message has; False if it was sent away.
 
     A message without a name is of the agent whose socket it is.
@@ -49,13 +49,13 @@ def named(reaction: Reaction, session: Session, sender: str, fields: dict[str, A
         send_away(reaction, session, CONFLICT, "name switch")
         return False
     name = sender or f"anon-{session.socket}"
-    return _admitted(reaction, session, name, fields.get("token")) and _bound(
+    return _admit(reaction, session, name, fields.get("token")) and _bind(
         reaction, session, name, takes_over=bool(fields.get("takeover"))
     )
 
 
-def unreadable(reaction: Reaction, session: Session, text: str) -> None:
-    """Answer what is no message."""
+def refuse_unreadable(reaction: Reaction, session: Session, text: str) -> None:
+    """Answer a frame that is no message with an error."""
     if not session.name and reaction.state.settings.tokens is not None:
         _deny(reaction, session, "all", "Authentication token required.")
     else:
@@ -65,10 +65,10 @@ def unreadable(reaction: Reaction, session: Session, text: str) -> None:
 def send_away(reaction: Reaction, session: Session, code: int, reason: str) -> None:
     """End a socket, and forget it at once."""
     reaction.close(session.socket, code, reason)
-    closed(reaction, session.socket)
+    close_socket(reaction, session.socket)
 
 
-def _admitted(reaction: Reaction, session: Session, name: str, token: object) -> bool:
+def _admit(reaction: Reaction, session: Session, name: str, token: object) -> bool:
     tokens = reaction.state.settings.tokens
     refused = tokens.refusal(token, name) if tokens is not None else None
     if refused is not None:
@@ -76,7 +76,7 @@ def _admitted(reaction: Reaction, session: Session, name: str, token: object) ->
     return refused is None
 
 
-def _bound(reaction: Reaction, session: Session, name: str, *, takes_over: bool) -> bool:
+def _bind(reaction: Reaction, session: Session, name: str, *, takes_over: bool) -> bool:
     roster = reaction.state.roster
     if len(name) > SHORT or not name.isprintable() or name == HUB:
         text = f"Name '{name[:80]}' cannot be used: it is the hub's, too long, or not printable."
@@ -108,19 +108,19 @@ def _join(reaction: Reaction, session: Session, name: str) -> None:
     if not session.listens:
         _welcome(reaction, session)
     state.roster.bind(session, name)
-    state.leases.came(name)
+    state.leases.mark_present(name)
     state.absent.pop(name, None)
     _presence(reaction, "joined", name)
 
 
-def _left(reaction: Reaction, name: str) -> None:
+def _mark_absent(reaction: Reaction, name: str) -> None:
     state = reaction.state
-    state.leases.went(name, reaction.now)
+    state.leases.mark_away(name, reaction.now)
     if state.waits.get(name) is not None:
         reaction.put("wait", name, None)
     if state.cards.get(name) is not None:
         reaction.put("card", name, None)
-    if state.steps.kept_for(name):
+    if state.steps.entries_of(name):
         state.absent[name] = reaction.now
     state.roster.forget_some()
     _presence(reaction, "left", name)

@@ -43,21 +43,21 @@ def claim(request: Request) -> str:
     blocking = state.leases.overlap(worktree, paths, sender)
     if blocking is not None:
         raise _conflict(task_id, blocking.task_id, blocking.owner)
-    run = lines.in_the_way(state, sender, task_id, worktree, paths)
+    run = lines.blocking_claim(state, sender, task_id, worktree, paths)
     if run is not None:
         raise _conflict(task_id, *run)
-    claimed = _claimed(request, task_id, known, worktree, paths)
+    claimed = _build_claim(request, task_id, known, worktree, paths)
     _check_size(request, claimed)
     if known is not None and (known.worktree, known.paths) != (worktree, paths):
         lines.ended_outside(request.reaction, known)
-    _put(request.reaction, claimed)
+    _record_claim(request.reaction, claimed)
     if state.checkpoints.get(task_id) is not None:
         request.reaction.put("checkpoint", task_id, None)
     _stop_waiting(request.reaction, sender)
     return request.reaction.broadcast(
         "claim_granted",
         f"Task '{task_id}' claimed by {sender}.",
-        **granted(claimed),
+        **claim_fields(claimed),
     )
 
 
@@ -86,7 +86,7 @@ def task_update(request: Request) -> str:
         text = f"Task '{task_id}' owned by {held.owner}, not {request.sender}."
         raise Refusal(text, task_id=task_id)
     _check_epoch(request, held)
-    expected = frame.whole("expected_version")
+    expected = frame.integer("expected_version")
     if expected is not None and expected != held.version:
         text = f"Task '{task_id}' version conflict (current {held.version})."
         raise Refusal(text, task_id=task_id)
@@ -158,12 +158,12 @@ def handoff(request: Request) -> str:
     )
     said = f"handed off to {to_agent}: {changed.note}" if changed.note else ""
     post(request, task_id, "note", said or f"handed off to {to_agent}")
-    _put(request.reaction, changed)
+    _record_claim(request.reaction, changed)
     _stop_waiting(request.reaction, to_agent)
     return request.reaction.broadcast(
         "handoff_granted",
         f"Task '{task_id}' handed from {request.sender} to {to_agent}.",
-        **granted(changed),
+        **claim_fields(changed),
         previous_owner=request.sender,
     )
 
@@ -196,8 +196,8 @@ def post(request: Request, task_id: str, kind: str, text: str) -> str:
     )
 
 
-def granted(claim: Claim) -> dict[str, Any]:
-    """What all are told of a claim that was granted or handed on."""
+def claim_fields(claim: Claim) -> dict[str, Any]:
+    """The fields of a claim, as all agents see one that was granted or handed on."""
     return {
         "task_id": claim.task_id,
         "owner": claim.owner,
@@ -218,7 +218,7 @@ def granted(claim: Claim) -> dict[str, Any]:
 def expire(reaction: Reaction) -> None:
     """End the claims that are over, and say so to all."""
     state, now = reaction.state, reaction.now
-    for claim in state.leases.lapsed(now):
+    for claim in state.leases.expired(now):
         drop(reaction, claim)
         if claim.checkpoint:
             kept = Checkpoint(task_id=claim.task_id, text=claim.checkpoint)
@@ -247,7 +247,7 @@ def drop(reaction: Reaction, claim: Claim) -> None:
 # -- parts -----------------------------------------------------------------------------------------
 
 
-def _claimed(
+def _build_claim(
     request: Request, task_id: str, known: Claim | None, worktree: str, paths: tuple[str, ...]
 ) -> Claim:
     state, now = request.state, request.now
@@ -280,7 +280,7 @@ def _claimed(
     )
 
 
-def _put(reaction: Reaction, claim: Claim) -> None:
+def _record_claim(reaction: Reaction, claim: Claim) -> None:
     reaction.put("claim", claim.task_id, claim)
     reaction.put("count", "epoch", Count(claim.epoch))
 
@@ -343,7 +343,7 @@ def _makes_circle(request: Request, task_id: str) -> bool:
 
 
 def _check_epoch(request: Request, held: Claim) -> None:
-    epoch = request.frame.whole("epoch")
+    epoch = request.frame.integer("epoch")
     if epoch is not None and epoch != held.epoch:
         text = f"Task '{held.task_id}' epoch is stale (current {held.epoch})."
         raise Refusal(text, task_id=held.task_id)

@@ -103,10 +103,10 @@ class Frame:
             return None
         found = _as_number(value)
         if found is None:
-            raise Refusal(f"{name} must be a finite number, not {_shown(value)}.")
+            raise Refusal(f"{name} must be a finite number, not {_short_repr(value)}.")
         return found
 
-    def whole(self, name: str) -> int | None:
+    def integer(self, name: str) -> int | None:
         """The same without its fraction."""
         found = self.number(name)
         return None if found is None else int(found)
@@ -126,7 +126,7 @@ def read(data: str | bytes) -> Frame:
     try:
         return Frame(_object(msgspec.json.decode(data)))
     except (msgspec.DecodeError, RecursionError, UnicodeError):
-        return Frame(_object(_lenient(data)), "NaN and Infinity are no numbers of JSON.")
+        return Frame(_object(_decode_lenient(data)), "NaN and Infinity are no numbers of JSON.")
 
 
 def encode(fields: Mapping[str, Any]) -> str:
@@ -145,7 +145,7 @@ def _object(value: Any) -> dict[str, Any]:
     return cast("dict[str, Any]", value)
 
 
-def _lenient(data: str | bytes) -> Any:
+def _decode_lenient(data: str | bytes) -> Any:
     """What Python takes for JSON, so that the answer to NaN can name it."""
     try:
         found = json.loads(data)
@@ -160,7 +160,7 @@ def _as_text(name: str, value: Any) -> str:
         return value
     if isinstance(value, int | float) and not isinstance(value, bool):
         return str(value)
-    raise Refusal(f"{name} must be text, not {_shown(value)}.")
+    raise Refusal(f"{name} must be text, not {_short_repr(value)}.")
 
 
 def _as_number(value: Any) -> float | int | None:
@@ -173,6 +173,6 @@ def _as_number(value: Any) -> float | int | None:
     return found if abs(found) < LARGEST else None  # which is false of what is no number
 
 
-def _shown(value: Any) -> str:
+def _short_repr(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 40 else f"{text[:40]}…"

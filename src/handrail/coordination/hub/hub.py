@@ -74,38 +74,38 @@ class Hub:
             self.state.put(put)
         state = self.state
         for owner in list(state.leases.owners()):
-            state.leases.went(owner, now)
+            state.leases.mark_away(owner, now)
         expected = itertools.chain(state.waits.agents(), state.cards, state.steps.agents())
         state.absent = dict.fromkeys(expected, now)
 
     # -- inputs ------------------------------------------------------------------------------------
 
-    def opened(self, socket: int, now: float) -> Reaction:
-        """A socket is there."""
+    def on_open(self, socket: int, now: float) -> Reaction:
+        """The reaction to a new socket."""
         reaction = self._begin(now)
-        admission.opened(reaction, socket)
-        return _served(reaction)
+        admission.open_socket(reaction, socket)
+        return _serve_line(reaction)
 
-    def closed(self, socket: int, now: float) -> Reaction:
-        """A socket is gone."""
+    def on_close(self, socket: int, now: float) -> Reaction:
+        """The reaction to the end of a socket."""
         reaction = self._begin(now)
-        admission.closed(reaction, socket)
-        return _served(reaction)
+        admission.close_socket(reaction, socket)
+        return _serve_line(reaction)
 
-    def least(self) -> int | None:
+    def oldest_nameless(self) -> int | None:
         """The socket that is missed least: it has sent nothing yet, and is there longest."""
         return next(iter(self.state.roster.nameless()), None)
 
-    def sent_away(self, socket: int, code: int, reason: str, now: float) -> Reaction:
-        """A socket is to be closed."""
+    def send_away(self, socket: int, code: int, reason: str, now: float) -> Reaction:
+        """The reaction to a socket that the server closes."""
         reaction = self._begin(now)
         session = self.state.roster.get(socket)
         if session is not None:
             admission.send_away(reaction, session, code, reason)
-        return _served(reaction)
+        return _serve_line(reaction)
 
-    def missed(self, socket: int, count: int, now: float) -> Reaction:
-        """A socket was not sent so many chats, since it was behind."""
+    def on_missed(self, socket: int, count: int, now: float) -> Reaction:
+        """The notice to a socket that was not sent so many chats, since it was behind."""
         reaction = self._begin(now)
         text = f"{count} chats were left out, since they were read too slowly: resume gives them."
         session = self.state.roster.get(socket)
@@ -115,7 +115,7 @@ class Hub:
 
     def tick(self, now: float) -> Reaction:
         """Time has passed."""
-        return _served(self._begin(now))
+        return _serve_line(self._begin(now))
 
     def next_tick(self) -> float | None:
         """When ``tick`` has something to do, if nothing comes before."""
@@ -124,8 +124,8 @@ class Hub:
         ends += filter(None, (self.state.leases.next_end(), self.state.steps.next_end()))
         return min(ends, default=None)
 
-    def received(self, socket: int, data: str | bytes, now: float) -> Reaction:
-        """A message came."""
+    def on_message(self, socket: int, data: str | bytes, now: float) -> Reaction:
+        """The reaction to a message."""
         reaction = self._begin(now)
         session = self.state.roster.get(socket)
         if session is None:
@@ -133,12 +133,12 @@ class Hub:
         try:
             frame = read(data)
         except Unreadable as unreadable:
-            admission.unreadable(reaction, session, str(unreadable))
+            admission.refuse_unreadable(reaction, session, str(unreadable))
             return reaction
         sender = _plain(frame.fields.get("sender"))
-        if admission.named(reaction, session, sender, dict(frame.fields)):
+        if admission.bind_name(reaction, session, sender, dict(frame.fields)):
             self._answer(Request(frame, session, reaction), len(data))
-        return _served(reaction)
+        return _serve_line(reaction)
 
     # -- parts -------------------------------------------------------------------------------------
 
@@ -160,12 +160,12 @@ class Hub:
                 reaction.put("wait", agent, None)
             if state.cards.get(agent) is not None:
                 reaction.put("card", agent, None)
-            lines.gone(reaction, agent)
+            lines.release_absent(reaction, agent)
 
     def _answer(self, request: Request, size: int) -> None:
         state = self.state
         kind = ""
-        state.roster.saw(request.sender, request.now)
+        state.roster.mark_seen(request.sender, request.now)
         try:
             kind = request.frame.name("type").lower() or "chat"
             if kind == "heartbeat":
@@ -222,7 +222,7 @@ class Hub:
         reaction.put_newest("answer", key, answer, state.answers.surplus(size))
 
 
-def _served(reaction: Reaction) -> Reaction:
+def _serve_line(reaction: Reaction) -> Reaction:
     """The reaction, with what it means for those in line."""
     try:
         lines.serve(reaction)

@@ -68,7 +68,7 @@ class Leases:
         until = claim.lease_expires_at
         return until if left is None else min(until, left + self._grace_s)
 
-    def lapsed(self, now: float) -> Iterator[Claim]:
+    def expired(self, now: float) -> Iterator[Claim]:
         """The claims that are over; each is to be removed before the next is asked for."""
         while self._ends and self._ends[0][0] <= now:
             _, task_id = heapq.heappop(self._ends)
@@ -80,19 +80,19 @@ class Leases:
         """When there is something to be looked at, or None."""
         return self._ends[0][0] if self._ends else None
 
-    def went(self, owner: str, now: float) -> None:
-        """An owner is away since now."""
+    def mark_away(self, owner: str, now: float) -> None:
+        """Note that an owner is away since now."""
         held = self._owned.get(owner)
         if held:
             self._away[owner] = now
             for task_id in held:
-                self._expect(self._claims[task_id])
+                self._schedule_end(self._claims[task_id])
 
-    def came(self, owner: str) -> None:
-        """An owner is here."""
+    def mark_present(self, owner: str) -> None:
+        """Note that an owner is here."""
         if self._away.pop(owner, None) is not None:
             for task_id in self._owned.get(owner, ()):
-                self._expect(self._claims[task_id])
+                self._schedule_end(self._claims[task_id])
 
     # -- changes -----------------------------------------------------------------------------------
 
@@ -103,7 +103,7 @@ class Leases:
             self._leave(known)
         self._claims[claim.task_id] = claim
         self._enter(claim)
-        self._expect(claim)
+        self._schedule_end(claim)
 
     def remove(self, task_id: str) -> None:
         """Let go of a claim, if there is one."""
@@ -126,7 +126,7 @@ class Leases:
         if not held:
             del self._owned[claim.owner], self._sizes[claim.owner]
 
-    def _expect(self, claim: Claim) -> None:
+    def _schedule_end(self, claim: Claim) -> None:
         heapq.heappush(self._ends, (self.end_of(claim), claim.task_id))
         if len(self._ends) > 2 * len(self._claims) + _SPARE:  # most are of leases renewed since
             self._ends = [(self.end_of(one), one.task_id) for one in self._claims.values()]

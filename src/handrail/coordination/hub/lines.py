@@ -22,13 +22,13 @@ from handrail.coordination.hub.state import Reaction, Request, State
 from handrail.coordination.hub.steps import (
     NAMES,
     OUTSIDE,
+    localize_for,
     names_of,
+    normalize_places,
     outsider,
+    outsider_resources,
     paths_of,
-    placed,
-    shown_to,
     size_of,
-    wanted,
 )
 from handrail.model.patterns import compiled
 from handrail.ports import claims as port
@@ -57,24 +57,24 @@ def acquire(request: Request) -> str:
     steps, name = request.state.steps, _request(request)
     known = steps.request(request.sender, name)
     if isinstance(known, Held):
-        return _granted(request, known)
+        return _send_granted(request, known)
     if isinstance(known, Lined):
-        return _waits(request.reaction, known, steps.told.get(known.number, ()))
-    if len(steps.kept_for(request.sender)) >= MOST:
+        return _send_waits(request.reaction, known, steps.sent_behind.get(known.number, ()))
+    if len(steps.entries_of(request.sender)) >= MOST:
         raise Refusal(f"{request.sender} has or waits for {MOST} claims, which is the most.")
-    lined = _asked(request, name)
-    scene = _scene(request.state, [lined])
+    lined = _read_request(request, name)
+    scene = _snapshot(request.state, [lined])
     one = scene.line[lined.number]
     behind = scene.in_the_way(one)
     if not behind:
-        return _granted(request, _grant(request.reaction, lined))
+        return _send_granted(request, _grant(request.reaction, lined))
     circle = scene.circle(one)
     if circle:
         raise Refusal("It would wait for itself.", reason="deadlock", circle=circle)
     if request.frame.fields.get("wait") is False:
         raise Refusal("It is not free.", reason="busy", behind=behind)
     request.reaction.put("lined", str(lined.number), lined)
-    return _waits(request.reaction, lined, behind)
+    return _send_waits(request.reaction, lined, behind)
 
 
 def withdraw(request: Request) -> str:
@@ -91,11 +91,11 @@ def withdraw(request: Request) -> str:
 def give_back(request: Request) -> str:
     """End a claim of a run, whoever acquired it; one that has ended stays so."""
     name, claimant = _request(request), _read(request, "claimant", port.Claimant)
-    epoch = request.frame.whole("epoch") or 0
+    epoch = request.frame.integer("epoch") or 0
     held = request.state.steps.held.get(epoch)
     if held is not None and held.claimant == claimant:
         end(request.reaction, held)
-    elif _of_outsider(request.state, epoch, claimant) is not None:
+    elif _outsider_claim(request.state, epoch, claimant) is not None:
         raise Refusal(f"It is the claim of {claimant.run}, who releases it.")
     return request.reply("handrail.given_back", "It is not held any more.", request=name)
 
@@ -103,10 +103,10 @@ def give_back(request: Request) -> str:
 def is_held(request: Request) -> str:
     """Say whether a claim is held still."""
     name, claimant = _request(request), _read(request, "claimant", port.Claimant)
-    epoch = request.frame.whole("epoch") or 0
+    epoch = request.frame.integer("epoch") or 0
     held = request.state.steps.held.get(epoch)
     if held is None:
-        found = _of_outsider(request.state, epoch, claimant) is not None
+        found = _outsider_claim(request.state, epoch, claimant) is not None
     else:
         found = held.claimant == claimant
     return request.reply("handrail.held", "Held." if found else "Over.", request=name, held=found)
@@ -117,21 +117,21 @@ def others_since(request: Request) -> str:
     state, name = request.state, _request(request)
     claimant = _read(request, "claimant", port.Claimant)
     mine = _read(request, "resources", tuple[port.Resource, ...])
-    epoch, since = request.frame.whole("epoch") or 0, request.frame.whole("since") or 0
+    epoch, since = request.frame.integer("epoch") or 0, request.frame.integer("since") or 0
     if since < state.forgotten:
         raise Refusal(
             f"What was held since epoch {since} is not known any more, only since "
             f"{state.forgotten}."
         )
-    after = request.frame.whole("after") or -1
+    after = request.frame.integer("after") or -1
     ended = (
         _claim_of(one)
         for one in state.steps.ended.values()
         if one.ended is not None and one.ended > since
     )
     found = [
-        shown_to(one, mine, state.settings.roots)
-        for one in sorted([*_live(state), *ended], key=lambda one: one.epoch)
+        localize_for(one, mine, state.settings.roots)
+        for one in sorted([*_live_claims(state), *ended], key=lambda one: one.epoch)
         if one.epoch > after and one.epoch != epoch and not related(one.claimant, claimant)
     ]
     shown = Fitting(state.settings.max_reply).first(found)
@@ -142,9 +142,12 @@ def others_since(request: Request) -> str:
 def claims_request(request: Request) -> str:
     """Show all that is held, by epoch, and who waits for whom."""
     state = request.state
-    scene = _scene(state)
+    scene = _snapshot(state)
     fits, roots = Fitting(state.settings.max_reply), state.settings.roots
-    held = [shown_to(one, (), roots) for one in sorted(_live(state), key=lambda one: one.epoch)]
+    held = [
+        localize_for(one, (), roots)
+        for one in sorted(_live_claims(state), key=lambda one: one.epoch)
+    ]
     waiting = [
         port.ClaimWait(
             one.claimant, one.resources, one.since, scene.in_the_way(scene.line[one.number])
@@ -174,7 +177,7 @@ HANDLERS: dict[str, Callable[[Request], str]] = {
 # -- outsiders -------------------------------------------------------------------------------------
 
 
-def in_the_way(
+def blocking_claim(
     state: State, owner: str, task_id: str, worktree: str, paths: tuple[str, ...]
 ) -> tuple[str, str, str] | None:
     """What of a run an outsider's claim would overlap, of which run, and whether that has it or
@@ -183,9 +186,9 @@ def in_the_way(
     if not state.steps.concerns(worktree, paths, task_id):
         return None
     claimant = port.Claimant(owner, "", OUTSIDE, "session")
-    resources = wanted(task_id, worktree, paths, folds=state.settings.folds_case)
+    resources = outsider_resources(task_id, worktree, paths, folds=state.settings.folds_case)
     one = InLine(_LAST, claimant, resources)
-    scene = _scene(state, (), [one])
+    scene = _snapshot(state, (), [one])
     holders = [claim.claimant for claim in scene.holders(one)]
     if holders:
         return holders[0].name, holders[0].run, "held"
@@ -196,7 +199,7 @@ def in_the_way(
 def closes_circle(state: State, waiter: str, task_id: str) -> bool:
     """True if an outsider who waited for a task would wait for themselves."""
     one = _wait(state, _LAST, waiter, task_id)
-    return one is not None and bool(_scene(state, (), [one]).circle(one))
+    return one is not None and bool(_snapshot(state, (), [one]).circle(one))
 
 
 def ended_outside(reaction: Reaction, claim: Claim) -> None:
@@ -226,26 +229,26 @@ def serve(reaction: Reaction) -> None:
         steps.due = False
         if not steps.line:
             return
-        scene = _scene(state)
+        scene = _snapshot(state)
         for lined in list(steps.line.values()):
             behind = scene.in_the_way(scene.line[lined.number])
             if not behind:
                 held = _grant(reaction, lined)
-                _tell(reaction, held.agent, _text_granted(reaction, held))
+                _send(reaction, held.agent, _granted_text(reaction, held))
                 break
-            if behind != steps.told.get(lined.number):
-                _waits(reaction, lined, behind)
+            if behind != steps.sent_behind.get(lined.number):
+                _send_waits(reaction, lined, behind)
 
 
 def expire(reaction: Reaction) -> None:
     """End what is over by its own time."""
-    for held in reaction.state.steps.lapsed(reaction.now):
+    for held in reaction.state.steps.expired(reaction.now):
         end(reaction, held)
 
 
-def gone(reaction: Reaction, agent: str) -> None:
+def release_absent(reaction: Reaction, agent: str) -> None:
     """End what an agent has that did not come back, and have it leave the line."""
-    for one in reaction.state.steps.kept_for(agent):
+    for one in reaction.state.steps.entries_of(agent):
         if isinstance(one, Lined):
             reaction.put("lined", str(one.number), None)
         elif one.until is None:
@@ -273,15 +276,15 @@ def end(reaction: Reaction, held: Held, *, cut: bool = False) -> None:
         )
 
 
-def shown(state: State) -> list[dict[str, Any]]:
-    """What runs hold, as outsiders are shown claims."""
+def held_entries(state: State) -> list[dict[str, Any]]:
+    """The claims that runs hold, as entries for outsiders."""
     return [entry for held in state.steps.held.values() for entry in _entries(state, held)]
 
 
 # -- parts -----------------------------------------------------------------------------------------
 
 
-def _asked(request: Request, name: str) -> Lined:
+def _read_request(request: Request, name: str) -> Lined:
     frame = request.frame
     ttl_s = frame.number("ttl_seconds")
     resources = _read(request, "resources", tuple[port.Resource, ...])
@@ -301,7 +304,7 @@ def _asked(request: Request, name: str) -> Lined:
         request=name,
         ttl_s=ttl_s,
         host=frame.name("host"),
-        pid=frame.whole("pid") or 0,
+        pid=frame.integer("pid") or 0,
     )
 
 
@@ -342,13 +345,13 @@ def _grant(reaction: Reaction, lined: Lined) -> Held:
     return held
 
 
-def _granted(request: Request, held: Held) -> str:
-    text = _text_granted(request.reaction, held)
+def _send_granted(request: Request, held: Held) -> str:
+    text = _granted_text(request.reaction, held)
     request.reaction.to(request.session.socket, text)
     return text
 
 
-def _text_granted(reaction: Reaction, held: Held) -> str:
+def _granted_text(reaction: Reaction, held: Held) -> str:
     return reaction.envelope(
         "handrail.acquired",
         "It is held.",
@@ -360,16 +363,16 @@ def _text_granted(reaction: Reaction, held: Held) -> str:
     )
 
 
-def _waits(reaction: Reaction, lined: Lined, behind: Sequence[port.Claimant]) -> str:
-    reaction.state.steps.told[lined.number] = tuple(behind)
+def _send_waits(reaction: Reaction, lined: Lined, behind: Sequence[port.Claimant]) -> str:
+    reaction.state.steps.sent_behind[lined.number] = tuple(behind)
     text = reaction.envelope(
         "handrail.waits", "It is not free.", lined.agent, request=lined.request, behind=behind
     )
-    _tell(reaction, lined.agent, text)
+    _send(reaction, lined.agent, text)
     return text
 
 
-def _tell(reaction: Reaction, agent: str, text: str) -> None:
+def _send(reaction: Reaction, agent: str, text: str) -> None:
     socket = reaction.state.roster.holder(agent)
     if socket is not None:
         reaction.to(socket, text)
@@ -377,7 +380,7 @@ def _tell(reaction: Reaction, agent: str, text: str) -> None:
 
 def _entries(state: State, held: Held) -> list[dict[str, Any]]:
     files = [one for one in held.resources if not one.name]
-    trees = {one.tree for one in placed(files, state.settings.roots)}
+    trees = {one.tree for one in normalize_places(files, state.settings.roots)}
     entries: list[dict[str, Any]] = []
     for task_id in names_of(held):
         is_name = any(one.name == task_id for one in held.resources)
@@ -404,7 +407,7 @@ _SHOWN_S = 3600.0
 """What a claim lasts that lasts as long as its run, for those who must be told a time."""
 
 
-def _of_outsider(state: State, epoch: int, claimant: port.Claimant) -> Claim | None:
+def _outsider_claim(state: State, epoch: int, claimant: port.Claimant) -> Claim | None:
     claims = (claim for claim in state.leases.all() if claim.epoch == epoch)
     return next((claim for claim in claims if claim.owner == claimant.run), None)
 
@@ -434,7 +437,7 @@ def _forget_cut(reaction: Reaction, done: port.Claimant) -> None:
             reaction.put("held", str(held.epoch), replace(held, cut=False))
 
 
-def _live(state: State) -> list[port.Claim]:
+def _live_claims(state: State) -> list[port.Claim]:
     folds = state.settings.folds_case
     outside = [outsider(claim, folds) for claim in state.leases.all()]
     return [*map(_claim_of, state.steps.held.values()), *outside]
@@ -446,16 +449,16 @@ def _claim_of(held: Held) -> port.Claim:
     )
 
 
-def _scene(
+def _snapshot(
     state: State, more: Iterable[Lined] = (), others: Iterable[InLine] = ()
 ) -> ClaimSnapshot:
     """All as it is, with outsiders' waits; each resource where the hub compares it."""
     roots, folds = state.settings.roots, state.settings.folds_case
     held = [outsider(claim, folds) for claim in state.leases.all()]
     runs = map(_claim_of, state.steps.held.values())
-    held += [replace(one, resources=placed(one.resources, roots)) for one in runs]
+    held += [replace(one, resources=normalize_places(one.resources, roots)) for one in runs]
     line = [
-        InLine(one.number, one.claimant, placed(one.resources, roots), one.since)
+        InLine(one.number, one.claimant, normalize_places(one.resources, roots), one.since)
         for one in (*state.steps.line.values(), *more)
     ]
     waits = [
@@ -475,7 +478,7 @@ def _wait(state: State, number: int, agent: str, task_id: str) -> InLine | None:
         return InLine(number, claimant, resources)
     for held in state.steps.held.values():
         if task_id in names_of(held):
-            return InLine(number, claimant, placed(held.resources, state.settings.roots))
+            return InLine(number, claimant, normalize_places(held.resources, state.settings.roots))
     return None
 
 

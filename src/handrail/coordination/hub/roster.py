@@ -87,8 +87,8 @@ class Roster:
                 del self._names[session.name]
         return session
 
-    def saw(self, name: str, now: float) -> None:
-        """An agent gave a sign of life."""
+    def mark_seen(self, name: str, now: float) -> None:
+        """Note an agent's sign of life."""
         self.seen[name] = now
 
     def forget_some(self) -> None:

@@ -117,9 +117,9 @@ class State:
         if put.value is None:
             self._drop(put.kind, put.key)
         else:
-            self._put(put.key, put.value)
+            self._store(put.key, put.value)
 
-    def _put(self, key: str, value: Value) -> None:
+    def _store(self, key: str, value: Value) -> None:
         match value:
             case Claim():
                 self.leases.put(value)
@@ -146,9 +146,9 @@ class State:
                 own = self.answers_of.setdefault(value.sender, Bounded(*ANSWERS))
                 own.put(key, key, len(value.text))
             case _:
-                self._put_more(key, value)
+                self._store_more(key, value)
 
-    def _put_more(self, key: str, value: Held | Lined | Count) -> None:
+    def _store_more(self, key: str, value: Held | Lined | Count) -> None:
         match value:
             case Held():
                 self.steps.put_held(key, value)

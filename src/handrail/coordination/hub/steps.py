@@ -37,7 +37,7 @@ class Steps:
         self.line: dict[int, Lined] = {}
         self.ended: Bounded[Held] = Bounded(*ENDED)
         self.last_number = 0
-        self.told: dict[int, tuple[Claimant, ...]] = {}
+        self.sent_behind: dict[int, tuple[Claimant, ...]] = {}
         self.due = False
         """True if those in line may have what they want, or others are in their way now."""
         self._roots = roots
@@ -56,8 +56,8 @@ class Steps:
         """What became of a request that was not given back."""
         return self._requests.get((agent, request))
 
-    def kept_for(self, agent: str) -> list[Held | Lined]:
-        """What an agent has, and what it waits for."""
+    def entries_of(self, agent: str) -> list[Held | Lined]:
+        """The claims that an agent holds or waits for."""
         return [self._requests[key] for key in self._kept.get(agent, ())]
 
     def size(self, agent: str) -> int:
@@ -96,7 +96,7 @@ class Steps:
             del self._cut[epoch]
         return bool(self.held or self._cut)
 
-    def lapsed(self, now: float) -> Iterator[Held]:
+    def expired(self, now: float) -> Iterator[Held]:
         """What is over by its own time; each is to be ended before the next is asked for."""
         while self._until and self._until[0][0] <= now:
             _, epoch = heapq.heappop(self._until)
@@ -151,7 +151,7 @@ class Steps:
     def drop_lined(self, key: str) -> None:
         """Stand in line no more."""
         lined = self.line.pop(int(key), None)
-        self.told.pop(int(key), None)
+        self.sent_behind.pop(int(key), None)
         if lined is not None:
             self._let_go(lined)
             self._leave(self._line_scopes, key, lined.resources)
@@ -181,7 +181,7 @@ class Steps:
             scopes.remove(key, key, worktree, paths)
 
     def _places(self, resources: tuple[Resource, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:
-        for one in placed(resources, self._roots):
+        for one in normalize_places(resources, self._roots):
             if one.name:
                 yield NAMES, (_as_path(one.name),)
             else:
@@ -207,28 +207,32 @@ _SIGNS = re.compile(r"([\\*?\[])")
 def outsider(claim: Claim, folds: bool) -> port.Claim:  # noqa: FBT001  # a part of the key
     """The claim of an outsider, as of a run."""
     claimant = port.Claimant(claim.owner, "", OUTSIDE, "session")
-    resources = wanted(claim.task_id, claim.worktree, claim.paths, folds=folds)
+    resources = outsider_resources(claim.task_id, claim.worktree, claim.paths, folds=folds)
     return port.Claim(claimant, resources, claim.epoch, claim.claimed_at, claim.lease_expires_at)
 
 
-def wanted(
+def outsider_resources(
     task_id: str, worktree: str, paths: Sequence[str], *, folds: bool
 ) -> tuple[port.Resource, ...]:
-    """What an outsider's claim is of."""
+    """The resources of an outsider's claim: its files, and its task's name."""
     patterns = tuple(one for path in paths for one in _patterns(path)) or ("**",)
     files = port.Resource(patterns=patterns, tree=worktree, folds=folds)
     return files, port.Resource(task_id)
 
 
-def placed(resources: Sequence[port.Resource], roots: Sequence[str]) -> tuple[port.Resource, ...]:
+def normalize_places(
+    resources: Sequence[port.Resource], roots: Sequence[str]
+) -> tuple[port.Resource, ...]:
     """The same resources as the hub compares them, whoever says where they are."""
-    return tuple(_placed(one, roots) for one in resources)
+    return tuple(_normalize_place(one, roots) for one in resources)
 
 
-def shown_to(claim: port.Claim, asker: Sequence[port.Resource], roots: Sequence[str]) -> port.Claim:
+def localize_for(
+    claim: port.Claim, asker: Sequence[port.Resource], roots: Sequence[str]
+) -> port.Claim:
     """A claim whose resources are where the asker has the same, or else where the hub is."""
-    trees = {_placed(one, roots).tree: one for one in asker if one.tree}
-    return replace(claim, resources=tuple(_shown(one, trees, roots) for one in claim.resources))
+    trees = {_normalize_place(one, roots).tree: one for one in asker if one.tree}
+    return replace(claim, resources=tuple(_localize(one, trees, roots) for one in claim.resources))
 
 
 def paths_of(resources: Sequence[port.Resource]) -> tuple[str, ...] | None:
@@ -256,14 +260,14 @@ def _patterns(path: str) -> tuple[str, ...]:
     return (plain, f"{plain}/") if _SIGNS.search(path) else (plain,)
 
 
-def _placed(one: port.Resource, roots: Sequence[str]) -> port.Resource:
+def _normalize_place(one: port.Resource, roots: Sequence[str]) -> port.Resource:
     if one.name:
         here = any(one.repository == f"{root}/.git" for root in roots)
         return replace(one, repository="" if here else one.repository)
     return replace(one, repository="", tree="" if one.tree in roots else one.tree)
 
 
-def _shown(
+def _localize(
     one: port.Resource, trees: dict[str, port.Resource], roots: Sequence[str]
 ) -> port.Resource:
     if one.repository:

@@ -10,7 +10,7 @@ import msgspec
 
 from handrail.coordination.hub import lines
 from handrail.coordination.hub.bounded import Bounded, Fitting
-from handrail.coordination.hub.claiming import granted
+from handrail.coordination.hub.claiming import claim_fields
 from handrail.coordination.hub.frames import SHORT, Refusal, encode
 from handrail.coordination.hub.records import Card, Chat, Claim, Offer
 from handrail.coordination.hub.state import Reaction, Request
@@ -46,7 +46,7 @@ def history_request(request: Request) -> str:
     """Show the newest messages, as many as asked for."""
     limit = _lenient(request, "limit")
     limit = None if limit is None else max(1, limit)
-    newest = _raw(islice(request.state.chats.newest(), limit))
+    newest = _raw_texts(islice(request.state.chats.newest(), limit))
     return request.reply(
         "history_snapshot",
         "History snapshot",
@@ -64,7 +64,7 @@ def resume_request(request: Request) -> str:
     chats = request.state.chats
     after = list(takewhile(lambda key: int(key) > since, reversed(chats)))
     found = (chat for key in reversed(after) if (chat := chats.get(key)) is not None)
-    messages = Fitting(request.state.settings.max_reply).first(_raw(found))
+    messages = Fitting(request.state.settings.max_reply).first(_raw_texts(found))
     return request.reply("resume_snapshot", "Resume snapshot", since=since, messages=messages)
 
 
@@ -85,7 +85,7 @@ def state_request(request: Request) -> str:
     forget_stale(request.reaction)
     fits = Fitting(state.settings.max_reply)
     claims = [_claim(one, state.leases.end_of(one)) for one in state.leases.all()]
-    claims = sorted([*claims, *lines.shown(state)], key=lambda claim: claim["task_id"])
+    claims = sorted([*claims, *lines.held_entries(state)], key=lambda claim: claim["task_id"])
     offers = sorted(state.offers.values(), key=_key)
     snapshot = {
         "active_claims": fits.all(claims),
@@ -112,7 +112,7 @@ def advertise(request: Request) -> str:
         advertised_at=request.now,
     )
     forget_stale(request.reaction)
-    _offered(request, "card", card.agent, card, request.state.cards)
+    _store_offer(request, "card", card.agent, card, request.state.cards)
     return request.reaction.broadcast(
         "capability_advertised",
         f"Capability advertised by {card.agent}",
@@ -135,7 +135,7 @@ def resource(request: Request) -> str:
     kind, name = frame.name("kind", "resource_kind"), frame.name("name", "resource_name")
     if not kind or not name:
         raise Refusal("resource offer requires kind+name")
-    capacity = frame.whole("capacity")
+    capacity = frame.integer("capacity")
     offer = Offer(
         agent=request.sender,
         kind=kind,
@@ -145,7 +145,7 @@ def resource(request: Request) -> str:
         offered_at=request.now,
     )
     forget_stale(request.reaction)
-    _offered(request, "offer", _own_key(offer), offer, request.state.offers)
+    _store_offer(request, "offer", _own_key(offer), offer, request.state.offers)
     return request.reaction.broadcast(
         "resource_offered",
         f"Resource offered by {offer.agent}",
@@ -176,7 +176,7 @@ def _own_key(offer: Offer) -> str:
     return f"{len(offer.agent)}:{len(offer.kind)}:{_key(offer)}"
 
 
-def _offered(
+def _store_offer(
     request: Request, kind: str, key: str, value: Offer | Card, known: Bounded[Any]
 ) -> None:
     size = len(msgspec.json.encode(value))
@@ -185,7 +185,7 @@ def _offered(
 
 def _claim(claim: Claim, ends_at: float) -> dict[str, Any]:
     more = {"claimed_at": claim.claimed_at, "data_ref": claim.data_ref}
-    return {**granted(claim), **more, "lease_expires_at": ends_at}
+    return {**claim_fields(claim), **more, "lease_expires_at": ends_at}
 
 
 def _offer(offer: Offer) -> dict[str, Any]:
@@ -198,13 +198,13 @@ def _offer(offer: Offer) -> dict[str, Any]:
     }
 
 
-def _raw(chats: Iterable[Chat]) -> Iterable[msgspec.Raw]:
+def _raw_texts(chats: Iterable[Chat]) -> Iterable[msgspec.Raw]:
     return (msgspec.Raw(chat.text.encode()) for chat in chats)
 
 
 def _lenient(request: Request, name: str) -> int | None:
     """A number, or None where it is none: what these ask for changes nothing."""
     try:
-        return request.frame.whole(name)
+        return request.frame.integer(name)
     except Refusal:
         return None
