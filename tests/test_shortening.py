@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handrail.agents.api.errors import diagnosed
+from handrail.agents.api.errors import diagnose
 from handrail.agents.command import KEPT_BYTES, CommandParser
 from handrail.agents.conversation import Digest
 from handrail.agents.prompt import both_ends
-from handrail.agents.transport.parser import Ending, said_on_stderr
+from handrail.agents.transport.parser import Ending, stderr_reason
 from handrail.agents.transport.turn import Patience
 from handrail.codec.codec import difference
 from handrail.core.mistakes import not_a_step
@@ -180,8 +180,8 @@ CUTTERS: dict[str, tuple[Callable[[str], Any], int]] = {
     "tail": (end_of_stderr, 300),
     "spawn": (not_spawned, 80),
     "malformed JSON": (not_found, 30),
-    "stderr of an agent": (lambda text: said_on_stderr(Ending(1, stderr=text)), 300),
-    "model API": (lambda text: diagnosed(RuntimeError(text)).reason, 600),
+    "stderr of an agent": (lambda text: stderr_reason(Ending(1, stderr=text)), 300),
+    "model API": (lambda text: diagnose(RuntimeError(text)).reason, 600),
     "both ends": (lambda text: both_ends(text, 1_000), 500),
     "repr": (lambda text: short_repr([text]), 80),
     "no step": (lambda text: not_a_step([text], "here"), 80),

@@ -173,18 +173,18 @@ def _check_agent(
     agent: Any, settings: AgentSettings, defaults: Callable[[], AgentSettings] | None
 ) -> None:
     """Do nothing, or raise what an agent would be refused for when it is launched."""
-    from handrail.agents.agent import check_told
+    from handrail.agents.agent import check_launchable
 
-    check_told(agent, settings, defaults)
+    check_launchable(agent, settings, defaults)
 
 
 def _folder_of_agent(
     agent: Any, settings: AgentSettings, defaults: AgentSettings, launch: Launch
 ) -> Path | None:
     """Where a launch of an agent works; None for one that heeds no ``writes=``."""
-    from handrail.agents.agent import folder_told
+    from handrail.agents.agent import launch_folder
 
-    return folder_told(agent, settings, defaults, launch)
+    return launch_folder(agent, settings, defaults, launch)
 
 
 def agent_defaults(

@@ -82,7 +82,7 @@ class Held:
 
 def tell(dialogue: Dialogue, message: object) -> tuple[list[Notice], list[Any]]:
     """What a message means, and what is sent because of it."""
-    said = list(dialogue.received(message))
+    said = list(dialogue.on_message(message))
     answers = [one for one in said if isinstance(one, dict)]
     return [one for one in said if not isinstance(one, dict)], answers
 

@@ -10,7 +10,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from handrail.agents.api.asyncio_guest import Emit, on_asyncio
+from handrail.agents.api.asyncio_guest import Emit, run_on_asyncio
 from handrail.model.events import AgentMessage
 
 
@@ -34,7 +34,7 @@ async def test_work_is_done_on_asyncio_and_told_of_here() -> None:
             tell(message(number))
         return "done"
 
-    assert await on_asyncio(work, emit) == "done"
+    assert await run_on_asyncio(work, emit) == "done"
     assert heard == [message(0), message(1), message(2)]
 
 
@@ -47,7 +47,7 @@ async def test_what_it_raises_is_raised_here() -> None:
         raise KeyError("odd")
 
     with pytest.raises(KeyError, match="odd"):
-        await on_asyncio(work, heard.append)
+        await run_on_asyncio(work, heard.append)
     assert heard == [message(1)]
 
 
@@ -70,7 +70,7 @@ async def test_cancelling_ends_the_work_first() -> None:
             tell(message(2))
 
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(on_asyncio, work, emit)
+        tasks.start_soon(run_on_asyncio, work, emit)
         await begun.wait()
         tasks.cancel_scope.cancel()
     assert heard == [message(1), message(2)]
@@ -91,7 +91,7 @@ async def test_an_emit_that_raises_ends_the_work() -> None:
         raise ValueError("no room")
 
     with pytest.raises(ValueError, match="no room"):
-        await on_asyncio(work, emit)
+        await run_on_asyncio(work, emit)
     assert ended == [True]
 
 
@@ -104,7 +104,7 @@ async def test_several_works_share_a_loop() -> None:
 
     async with anyio.create_task_group() as tasks:
         for _ in range(3):
-            tasks.start_soon(on_asyncio, work, lambda _: None)
+            tasks.start_soon(run_on_asyncio, work, lambda _: None)
     assert len(loops) == 3
     assert len(set(loops)) == 1
 
@@ -118,4 +118,4 @@ async def test_the_works_context_is_that_of_asyncio() -> None:
             return await anyio.to_thread.run_sync(str.upper, "done")
         return "late"
 
-    assert await on_asyncio(work, lambda _: None) == "DONE"
+    assert await run_on_asyncio(work, lambda _: None) == "DONE"

@@ -16,7 +16,7 @@ import pytest
 from handrail.agents.transport.cli import Lines
 from handrail.agents.transport.parser import Ending
 from handrail.agents.transport.programs import Program
-from handrail.agents.transport.turn import attributed, finished_notice, run_turn
+from handrail.agents.transport.turn import finished_notice, run_turn, with_agent
 from handrail.errors import AgentError, CommandNotFound
 from handrail.model.agent_options import AgentOptions
 from handrail.model.events import (
@@ -360,7 +360,7 @@ def test_the_last_word_says_how_it_ended(
 
 def test_an_attributed_error_keeps_its_parts() -> None:
     """The agent's name is in the text, and survives pickle and copy with the rest."""
-    error = attributed(AgentError("", "why", kind="auth", session="s"), "worker")
+    error = with_agent(AgentError("", "why", kind="auth", session="s"), "worker")
     for same in (error, copy.copy(error), pickle.loads(pickle.dumps(error))):
         assert (same.agent, same.kind, same.session) == ("worker", "auth", "s")
         assert str(same) == "agent 'worker' (auth): why"

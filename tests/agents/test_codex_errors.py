@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handrail.agents.codex.errors import diagnosed
+from handrail.agents.codex.errors import diagnose
 from handrail.agents.transport.failures import kind_of_status
 from handrail.agents.transport.loose_json import as_object
 from handrail.agents.transport.programs import CODEX
@@ -87,18 +87,18 @@ MESSAGES = [
 @pytest.mark.parametrize(("message", "kind"), MESSAGES)
 def test_a_message_says_what_failed(message: str, kind: str, mark: str) -> None:
     """Each of codex's messages has its kind, with a plain and with a typographic apostrophe."""
-    assert diagnosed(message.replace("'", mark), NOW).kind == kind
+    assert diagnose(message.replace("'", mark), NOW).kind == kind
 
 
 def test_the_delay_of_a_rate_limit_is_a_time() -> None:
     """A delay in a message counts from now."""
-    told = diagnosed("rate limit exceeded: try again in 1.5s.", NOW)
+    told = diagnose("rate limit exceeded: try again in 1.5s.", NOW)
     assert (told.kind, told.retry_at) == ("rate_limit", pytest.approx(NOW + 1.5))
 
 
 def test_a_cap_tells_its_reset() -> None:
     """The clock time in the text of a cap is a time within the day that follows."""
-    retry_at = diagnosed(CAP, NOW).retry_at
+    retry_at = diagnose(CAP, NOW).retry_at
     assert retry_at is not None
     assert NOW < retry_at <= NOW + 86_400
 
@@ -179,23 +179,23 @@ def test_a_typed_error_comes_before_its_message(
     info: Any, message: str, limits: Any, kind: str, retry_at: float | None
 ) -> None:
     """The type says the kind; the message only what the type leaves open."""
-    told = diagnosed(message, NOW, info, limits)
+    told = diagnose(message, NOW, info, limits)
     assert (told.kind, told.retry_at) == (kind, retry_at)
 
 
 def test_two_full_windows_are_both_waited_for() -> None:
     """Where two windows are used up, the later one's reset is the time."""
     full = {name: window | {"usedPercent": 100} for name, window in WINDOWS.items()}
-    told = diagnosed("m", NOW, "usageLimitExceeded", full)
+    told = diagnose("m", NOW, "usageLimitExceeded", full)
     assert (told.kind, told.retry_at) == ("usage_cap", NOW + 90_000)
 
 
 def test_the_status_is_found_in_both_forms() -> None:
     """A status is read from a message and from a typed error."""
-    assert diagnosed("exceeded retry limit, last status: 503 Service Un", NOW).status == 503
-    assert diagnosed("no number here: 4291", NOW, "other").status is None
+    assert diagnose("exceeded retry limit, last status: 503 Service Un", NOW).status == 503
+    assert diagnose("no number here: 4291", NOW, "other").status is None
     typed = {"httpConnectionFailed": {"httpStatusCode": 401}}
-    assert diagnosed("m", NOW, typed).status == 401
+    assert diagnose("m", NOW, typed).status == 401
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_the_status_is_found_in_both_forms() -> None:
 )
 def test_of_an_apis_json_people_are_shown_the_words(message: str, reason: str) -> None:
     """What stands around the words is left out; a message that has none is shown as it is."""
-    assert diagnosed(message, NOW).reason == reason
+    assert diagnose(message, NOW).reason == reason
 
 
 def test_what_a_person_must_mend_has_a_hint() -> None:
@@ -254,4 +254,4 @@ json_like = st.recursive(
 @given(info=json_like, message=st.text(), limits=json_like)
 def test_any_error_has_some_kind(info: Any, message: str, limits: Any) -> None:
     """No error, however malformed, fails to be classified."""
-    assert diagnosed(message, NOW, info, as_object(limits)).kind
+    assert diagnose(message, NOW, info, as_object(limits)).kind

@@ -371,4 +371,4 @@ def test_faults_have_kinds(fault: Fault, kind: str) -> None:
 def test_time_that_was_waited_is_no_reset_time() -> None:
     """How long copilot waited between its retries does not say when to try again."""
     fault = Fault("rate_limit", message="retried 5 times (total retry wait time: 5.50 seconds)")
-    assert fault.diagnosed(NOW).retry_at is None
+    assert fault.diagnose(NOW).retry_at is None

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from handrail.agents.gemini import GeminiParser, diagnosed
+from handrail.agents.gemini import GeminiParser, diagnose
 from handrail.agents.transport.failures import Diagnosis
 from handrail.agents.transport.parser import Ending
 from handrail.model.events import (
@@ -63,13 +63,13 @@ def read(case: str, turn: AgentTurn | None = None, stopped: Any = None) -> Playe
 )
 def test_messages_have_kinds(message: str, kind: str) -> None:
     """A daily quota opens again, money does not, and a server's error is one whatever it says."""
-    assert diagnosed({"type": "unknown", "message": message}, NOW).kind == kind
+    assert diagnose({"type": "unknown", "message": message}, NOW).kind == kind
 
 
 def test_a_type_counts_before_words() -> None:
     """An error with a type of its own is not read."""
     error = {"type": "FatalTurnLimitedError", "message": "quota"}
-    assert diagnosed(error, NOW) == Diagnosis("max_turns", "quota")
+    assert diagnose(error, NOW) == Diagnosis("max_turns", "quota")
 
 
 def said(*events: Any, ending: Ending | None = None) -> Played:

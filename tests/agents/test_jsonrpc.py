@@ -50,18 +50,18 @@ def test_an_answer_is_known_by_its_id(number: Any) -> None:
     peer = Peer()
     peer.request("one", {})
     peer.request("two", {})
-    assert peer.received({"id": number, "result": {"x": 1}}) == Reply(2, "two", {"x": 1})
-    assert peer.received({"id": 1, "result": None}) == Reply(1, "one", {})
+    assert peer.parse({"id": number, "result": {"x": 1}}) == Reply(2, "two", {"x": 1})
+    assert peer.parse({"id": 1, "result": None}) == Reply(1, "one", {})
 
 
 def test_an_answer_counts_once() -> None:
     """The second answer to a request is none, as is one to what was never asked."""
     peer = Peer()
     peer.request("one", {})
-    assert peer.received({"id": 7, "result": {}}) is None
-    assert peer.received({"id": 1}) is None
-    assert peer.received({"id": 1, "result": {}}) == Reply(1, "one", {})
-    assert peer.received({"id": 1, "result": {}}) is None
+    assert peer.parse({"id": 7, "result": {}}) is None
+    assert peer.parse({"id": 1}) is None
+    assert peer.parse({"id": 1, "result": {}}) == Reply(1, "one", {})
+    assert peer.parse({"id": 1, "result": {}}) is None
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_an_error_is_an_answer(told: Any, error: RpcError) -> None:
     """An error answers a request, whatever its form."""
     peer = Peer()
     peer.request("one", {})
-    assert peer.received({"id": 1, "error": told}) == Reply(1, "one", {}, error)
+    assert peer.parse({"id": 1, "error": told}) == Reply(1, "one", {}, error)
 
 
 @pytest.mark.parametrize("number", [0, "a", 1])
@@ -85,7 +85,7 @@ def test_what_the_other_side_asks_is_no_answer(number: Any) -> None:
     """A request from the other side has an id of its own, which may be one of ours; 0 is one."""
     peer = Peer()
     peer.request("one", {})
-    asked = peer.received({"id": number, "method": "may I?", "params": {"x": 1}})
+    asked = peer.parse({"id": number, "method": "may I?", "params": {"x": 1}})
     assert asked == Request(number, "may I?", {"x": 1})
     assert answer(asked, {"yes": True}) == {
         "jsonrpc": "2.0",
@@ -97,7 +97,7 @@ def test_what_the_other_side_asks_is_no_answer(number: Any) -> None:
 
 def test_what_has_no_id_expects_no_answer() -> None:
     """A message with a method and no id tells something; odd parameters are none."""
-    assert Peer().received({"method": "told", "params": [1]}) == Notification("told", {})
+    assert Peer().parse({"method": "told", "params": [1]}) == Notification("told", {})
     assert notification("told") == {"jsonrpc": "2.0", "method": "told"}
     assert notification("told", {"a": 1})["params"] == {"a": 1}
 
@@ -114,4 +114,4 @@ def test_no_message_raises(message: dict[str, Any]) -> None:
     """Whatever comes is an answer, a question, something told, or nothing."""
     peer = Peer()
     peer.request("one", {})
-    assert isinstance(peer.received(message), Reply | Request | Notification | None)
+    assert isinstance(peer.parse(message), Reply | Request | Notification | None)

@@ -9,7 +9,7 @@ import pytest
 
 from handrail.agents.opencode import (
     OpencodeParser,
-    diagnosed,
+    diagnose,
     retry_at_of,
 )
 from handrail.agents.transport.parser import Ending
@@ -64,7 +64,7 @@ def test_a_step_that_did_not_stop_is_no_answer(reason: str, kind: str) -> None:
 )
 def test_errors_have_kinds(name: str, data: dict[str, Any], kind: str) -> None:
     """The name counts before the status, the words only of a request that was refused."""
-    assert diagnosed({"name": name, "data": data}, NOW).kind == kind
+    assert diagnose({"name": name, "data": data}, NOW).kind == kind
 
 
 @pytest.mark.parametrize(

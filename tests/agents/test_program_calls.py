@@ -45,7 +45,7 @@ def made_argv(name: str, turn: AgentTurn, options: AgentOptions, put: Any = None
     put = put or (lambda file, _: f"/f/{file}")
     new = "new" if turn.session is None or turn.fork else None
     make: Mapping[str, Callable[[], Sequence[str]]] = {
-        "claude": lambda: claude_argv(name, turn, options, new_session=new, put=put),
+        "claude": lambda: claude_argv(name, turn, options, new_session=new, write_file=put),
         "codex-exec": lambda: codex_exec_argv(name, turn, options, {}),
         "copilot": lambda: copilot_argv(
             name, turn, options, session=turn.session or "new", folder=Path("/f")

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from handrail import AgentError
-from handrail.agents.transport.failures import judged_by_words, kind_by_words
-from handrail.agents.transport.parser import Ending, kind_of_end, said_on_stderr, words_of_end
+from handrail.agents.transport.failures import classify_by_words, kind_by_words
+from handrail.agents.transport.parser import Ending, describe_end, kind_of_end, stderr_reason
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_words_know_better_than_a_vague_kind(kind: Any, words: str, better: Any)
 def test_a_failure_that_may_pass_keeps_the_time_that_its_words_name() -> None:
     """The advice for what it was taken for is dropped."""
     error = AgentError("a", "usage limit reached, resets in 2 hours", kind="config", hint="--help")
-    judged_by_words(error, 1_000.0)
+    classify_by_words(error, 1_000.0)
     assert (error.kind, error.retry_at, error.hint) == ("usage_cap", 1_000.0 + 7_200, "")
 
 
@@ -111,12 +111,12 @@ NO_BUBBLEWRAP = "2026 ERROR codex_app_server: Codex could not find bubblewrap on
 )
 def test_an_end_has_words(ending: Ending, alive: Any, words: str) -> None:
     """The words say what was done, and what stood on stderr."""
-    assert words_of_end("p", ending, alive=alive) == words
+    assert describe_end("p", ending, alive=alive) == words
 
 
 def test_much_on_stderr_is_shortened() -> None:
     """Beginning and end of a long complaint are kept."""
-    said = said_on_stderr(Ending(1, stderr=f"first {'x' * 5000} last"))
+    said = stderr_reason(Ending(1, stderr=f"first {'x' * 5000} last"))
     assert len(said) < 700
     assert said.startswith("first")
     assert said.endswith("last")

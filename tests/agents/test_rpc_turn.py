@@ -38,7 +38,7 @@ class Methods:
         """A greeting."""
         return [notification("hello")]
 
-    def received(self, message: object, /) -> list[Notice | Message]:
+    def on_message(self, message: object, /) -> list[Notice | Message]:
         """Takes the last message for what holds."""
         self.heard.append(as_object(message).get("method", ""))
         self.finished = self.heard[-1] == "done"

@@ -23,7 +23,7 @@ def state(program: Program = CODEX, **turn: Any) -> TurnState:
 def test_a_session_is_told_once_for_each_name() -> None:
     """A program may name it in each of its lines, or find another name in the end."""
     one = state()
-    told = [notice for name in ("", "a", "a", "", "b") for notice in one.named(name)]
+    told = [notice for name in ("", "a", "a", "", "b") for notice in one.session_named(name)]
     assert [(each.session, each.backend, each.model) for each in told] == [  # type: ignore[union-attr]
         ("a", "codex", "m"),
         ("b", "codex", "m"),

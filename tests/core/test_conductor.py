@@ -70,8 +70,8 @@ def test_a_run_goes_on_in_another_drive_wherever_it_is_idle(
     hand._conductor.drain("handed on")
     hand._conductor.pump()
     while hand.result is None:
-        assert hand.flights, "only what is in flight may keep it"
-        hand.end(next(iter(hand.flights)))
+        assert hand.open_attempts, "only what is in flight may keep it"
+        hand.end(next(iter(hand.open_attempts)))
     if hand.result.status == "suspended":
         assert hand.result.error is None
         before = hand.events

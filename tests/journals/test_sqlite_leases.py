@@ -19,7 +19,7 @@ from handrail.journals.sqlite.journal import SqliteJournal
 from handrail.model import events as ev
 from handrail.system import owners
 from handrail.system.marker import stat_of
-from handrail.system.owners import Owner, boot, host, lives
+from handrail.system.owners import Owner, boot, host, is_alive
 from tests.journals.sqlite_support import answer, child, output_of, started, step
 
 HOLDING = """
@@ -212,7 +212,7 @@ PARENT = replace(HERE, pid=os.getppid(), start_ticks=stat_of(os.getppid()).start
 )
 def test_who_lives(claim: Owner, now: float, alive: bool) -> None:
     """A holder in sight lives while its process does, any other until its lease ends."""
-    assert lives(claim, now) is alive
+    assert is_alive(claim, now) is alive
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_who_lives_where_nothing_says_when_a_process_started(
     """Without /proc a holder lives while its process number is in use and its lease renewed."""
     monkeypatch.setattr(owners, "HAS_PROC", False)
     monkeypatch.setattr(owners, "boot", str)
-    assert lives(replace(HERE, boot="", pid=pid), now) is alive
+    assert is_alive(replace(HERE, boot="", pid=pid), now) is alive
 
 
 @pytest.mark.parametrize("set_by_s", [0.0, 3_600.0, -3_600.0])

@@ -130,7 +130,7 @@ def test_it_is_noticed_though_no_write_looks(path: Path, said: str, harm: Harm) 
     journal.append(started())
     journal._store.look_at = 1e12
     harm(path)
-    journal._store.keeper.wake()
+    journal._store.checkpoint_thread.wake()
     looking = threading.Event()
     for _ in range(1_000):  # it looks once a second
         if journal._store.writer is None or looking.wait(0.01):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from handrail import SqliteJournal
-from handrail.journals.sqlite.open import WalScan, cut_off, scan
+from handrail.journals.sqlite.open import WalScan, describe_cut, scan
 from handrail.model.events import WorkflowStarted, stamp
 
 FRAME = 4096 + 24
@@ -46,7 +46,7 @@ def test_an_unfinished_transaction_is_nothing_strange(tmp_path: Path, log: bytes
     """Without its last frame a transaction does not count, and nothing was cut off."""
     found = scanned(tmp_path, log[:-FRAME])
     assert found.frames > found.commits
-    assert cut_off(found, found.commits) == ""
+    assert describe_cut(found, found.commits) == ""
 
 
 @pytest.mark.parametrize("content", [b"", bytes(32), bytes(99_999)], ids=len)
@@ -65,7 +65,7 @@ def test_what_is_no_log_is_strange(tmp_path: Path, content: bytes) -> None:
     """A header that is none makes the whole file strange."""
     found = scanned(tmp_path, content)
     assert found.strange == len(content)
-    assert f"{len(content)} bytes" in cut_off(found, 0)
+    assert f"{len(content)} bytes" in describe_cut(found, 0)
 
 
 def test_frames_of_an_earlier_log_are_nothing_strange(tmp_path: Path, log: bytes) -> None:
@@ -84,8 +84,10 @@ def test_frames_of_an_earlier_log_are_nothing_strange(tmp_path: Path, log: bytes
 def test_what_sqlite_did_not_believe_is_told() -> None:
     """Frames of finished transactions that SQLite cut off are counted, with their bytes."""
     found = WalScan(32 + 9 * FRAME, 4096, 9, 8)
-    assert cut_off(found, 8) == ""
-    assert cut_off(found, 5).startswith("the last 3 of 8 frames of the write-ahead log (12360 byt")
+    assert describe_cut(found, 8) == ""
+    assert describe_cut(found, 5).startswith(
+        "the last 3 of 8 frames of the write-ahead log (12360 byt"
+    )
 
 
 @pytest.mark.parametrize("left", [24, 2048], ids=["the header of a frame", "up to a page"])

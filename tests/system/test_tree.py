@@ -58,14 +58,14 @@ class Started:
 def test_a_child_alone_has_no_rest(started: Started) -> None:
     """The child itself is not among the rest of its tree, and nor are other processes."""
     _, tree = started("echo ready; exec sleep 60")
-    assert tree.rest() == set()
+    assert tree.others() == set()
 
 
 def test_background_processes_belong_wherever_they_went(started: Started) -> None:
     """One in the group, one in another session, and one without an environment are all found."""
     script = "sleep 60 & setsid sleep 61 & env -i sleep 62 & echo ready; exec sleep 60"
     _, tree = started(script)
-    assert len(tree.rest()) == 3
+    assert len(tree.others()) == 3
 
 
 def test_sigterm_reaches_each_process_of_the_tree(started: Started) -> None:
@@ -83,7 +83,7 @@ def test_what_an_inner_run_started_is_left_to_it_until_sigkill(started: Started)
     child, tree = started(f"{inner} & exec sleep 60")
     rest = tree.signal(signal.SIGTERM)
     child.wait(10)
-    assert (len(rest), tree.still(rest)) == (1, rest)
+    assert (len(rest), tree.alive_of(rest)) == (1, rest)
     tree.signal(signal.SIGKILL)
     assert child.stdout is not None
     assert child.stdout.read() == b""

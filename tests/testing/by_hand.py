@@ -99,7 +99,7 @@ class Hand(Drive):
     def moves(self, *, time: bool) -> list[Callable[[], None]]:
         """All that can happen next; ``time``: time may pass although something else can happen."""
         found: list[Callable[[], None]] = [
-            lambda path=path: self.end(path) for path in sorted(self.flights)
+            lambda path=path: self.end(path) for path in sorted(self.open_attempts)
         ]
         found += [
             lambda path=path: self.record(ev.GateAnswered(path, "yes"))
@@ -116,7 +116,7 @@ class Hand(Drive):
 
     def end(self, path: str) -> None:
         """End what is in flight at this path as its shape says."""
-        command = self.flights[path].command
+        command = self.open_attempts[path].command
         if isinstance(command, cmd.Undo):
             action = command.rollback.action
             assert isinstance(action, Undoing)
@@ -139,7 +139,7 @@ class Hand(Drive):
 
     def end_with(self, path: str, output: Any) -> None:
         """End the attempt in flight at this path with this output."""
-        command = self.flights[path].command
+        command = self.open_attempts[path].command
         assert isinstance(command, cmd.Perform)
         self.performed.append((path, command.attempt))
         self.land(path, success_event(command, output, None, self.now()))

@@ -243,7 +243,7 @@ def nothing_left(hand: Hand) -> None:
     """At the end of a drive nothing is waited for, in flight, or remembered as live."""
     run = hand.machine.run
     assert (run.nodes, run.gates, run.listeners, run.timers) == ({}, {}, {}, {})
-    assert hand.flights == {}
+    assert hand.open_attempts == {}
 
 
 def the_most_urgent_begins_first(events: Events) -> None:

@@ -289,7 +289,7 @@ def test_what_is_performed_although_it_was_recorded_is_found(tmp_path: Path) -> 
     """A process's notes tell it, whatever the journal says later."""
     notes = Notebook(tmp_path / "notes")
     done = StepResult("a", "a", "python", "succeeded")
-    notes.found([stamp(StepStarted("a", "python"), "r", 1, 1.0), StepCompleted("a", done)])
+    notes.note_history([stamp(StepStarted("a", "python"), "r", 1, 1.0), StepCompleted("a", done)])
     notes.performs("attempt", "b", 1, once=False)
     assert repeated(read_story(tmp_path / "notes")) == []
     notes.performs("attempt", "a", 1, once=False)

@@ -211,6 +211,6 @@ def test_recursion_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_drive_that_cannot_end_is_seen() -> None:
     """A run that waits for what nobody gives is told apart from one that has ended."""
     hand = test_laws_pure.begun()
-    hand.flights.clear()
+    hand.open_attempts.clear()
     with pytest.raises(Stuck):
         hand.run([])

@@ -117,13 +117,13 @@ def many() -> Steps[int]:
 def begun() -> Hand:
     """The run, with every member in flight."""
     hand = Hand(many)
-    assert len(hand.flights) == MANY
+    assert len(hand.open_attempts) == MANY
     return hand
 
 
 def finished(hand: Hand) -> Hand:
     """The run, with every member ended."""
-    for path in list(hand.flights):
+    for path in list(hand.open_attempts):
         hand.end_with(path, path)
     return hand
 

@@ -16,19 +16,19 @@ from handrail.agents.prompt import (
     ContextMode,
     Files,
     Prompt,
-    beside,
     files_of,
     files_section,
-    framed,
     identity_of,
-    rendered,
+    render_prompt,
+    resolve_beside,
     results_section,
+    with_sections,
 )
 from handrail.agents.routes import (
     Fallback,
     check_backend,
     check_options,
-    led_by_owner,
+    owner_first,
     routes_of,
 )
 from handrail.errors import DefinitionError, WrongUse
@@ -229,7 +229,7 @@ class Agent(Generic[T_co]):
             raise WrongUse(f"agent {name!r}: fallback= takes a list, got the text {fallback!r}")
         self.__attrs_init__(
             name,
-            beside(prompt, _caller()),
+            resolve_beside(prompt, _caller()),
             output,
             backend,
             max_reasks,
@@ -269,7 +269,7 @@ class Agent(Generic[T_co]):
         Raises:
             PromptError: it cannot be made.
         """
-        return await rendered(
+        return await render_prompt(
             self.prompt, agent=self.name, context=request.context, workflow=request.workflow
         )
 
@@ -283,22 +283,24 @@ class Agent(Generic[T_co]):
             AnswerRejected: the answer was not of the output type.
         """
         routes = routes_of(self, request.settings, request.defaults)
-        routes = led_by_owner(routes, request.settings, f"agent {self.name!r}")
+        routes = owner_first(routes, request.settings, f"agent {self.name!r}")
         text = await self.prompt_for(request)
         folder = Path(routes[0].options.cwd or Path.cwd())
         results = request.workflow.results
-        text = framed(
+        text = with_sections(
             text,
             files_section(self.files, folder, self.name),
             results_section(self.context_mode, results, self.context_tokens),
         )
         ladder = request.defaults.ladder if self.ladder is DEFAULT_LADDER else self.ladder
         ladder = DEFAULT_LADDER if ladder is None else ladder
-        talk = Conversation(self.name, self.output, routes, ladder, self.max_reasks, request)
-        return await talk.hold(text)
+        conversation = Conversation(
+            self.name, self.output, routes, ladder, self.max_reasks, request
+        )
+        return await conversation.run(text)
 
 
-def check_told(
+def check_launchable(
     given: object, settings: AgentSettings, defaults: Callable[[], AgentSettings] | None
 ) -> None:
     """Do nothing, or raise what a launch of an agent would raise before its backend is asked.
@@ -326,7 +328,7 @@ def check_told(
         return
 
 
-def folder_told(
+def launch_folder(
     given: object, settings: AgentSettings, defaults: AgentSettings, launch: Launch
 ) -> Path | None:
     """The folder that a launch of an agent works in; None for an agent of another class, which
@@ -337,7 +339,7 @@ def folder_told(
     agent = cast("Agent[Any]", given)
     try:
         routes = routes_of(agent, settings, defaults)
-        routes = led_by_owner(routes, settings, f"agent {agent.name!r}")
+        routes = owner_first(routes, settings, f"agent {agent.name!r}")
     except Exception:  # noqa: BLE001  # the launch tells of it
         return None
     route = routes[min(launch.route, len(routes) - 1)]

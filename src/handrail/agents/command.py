@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import attrs
 
 from handrail.agents.transport.cli import Lines, child_environment
-from handrail.agents.transport.parser import Ending, Stop, words_of_exit
+from handrail.agents.transport.parser import Ending, Stop, describe_exit
 from handrail.agents.transport.programs import Program
 from handrail.agents.transport.turn import Patience, run_turn
 from handrail.errors import AgentErrorKind
@@ -79,8 +79,8 @@ class CommandParser:
         if ending.stopped is not None:
             raise self._stopped(ending.stopped, ending)
         if ending.exit_code != 0:
-            said = _said(ending.stderr) or _said(self._end) or " and said nothing"
-            raise self._error(None, f"{self._name!r} {words_of_exit(ending.exit_code)}{said}")
+            said = _output_tail(ending.stderr) or _output_tail(self._end) or " and said nothing"
+            raise self._error(None, f"{self._name!r} {describe_exit(ending.exit_code)}{said}")
         if self._left_out_bytes:
             raise self._error(
                 None,
@@ -90,7 +90,7 @@ class CommandParser:
         return AgentReply(self._printed)
 
     def _stopped(self, stop: Stop, ending: Ending) -> AgentError:
-        patience, said = self._patience, _said(ending.stderr)
+        patience, said = self._patience, _output_tail(ending.stderr)
         match stop:
             case "interrupted":
                 return self._error("interrupted", f"{self._name!r} was interrupted")
@@ -116,7 +116,7 @@ class CommandParser:
         return self._tail.decode("utf-8", "replace") if self._tail else self._printed
 
 
-def _said(output: str) -> str:
+def _output_tail(output: str) -> str:
     shown = shortened(output.strip(), _TAIL_CHARS, keep="tail")
     return f": {shown}" if shown else ""
 

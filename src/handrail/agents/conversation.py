@@ -9,7 +9,13 @@ from typing import Any
 
 import attrs
 
-from handrail.agents.prompt import KEPT_CHARS, both_ends, put, rejected, with_schema
+from handrail.agents.prompt import (
+    KEPT_CHARS,
+    both_ends,
+    launch_prompt,
+    rejection_reason,
+    with_schema,
+)
 from handrail.agents.routes import Route
 from handrail.model.events import (
     AgentFinished,
@@ -59,7 +65,7 @@ class Digest:
         elif isinstance(notice, AgentSessionStarted):
             notice = replace(notice, launch=self._launch)
         elif isinstance(notice, AgentFinished):
-            notice = replace(notice, usage=_priced(notice.usage, notice.model or self._model))
+            notice = replace(notice, usage=_with_price(notice.usage, notice.model or self._model))
         self._emit(notice)
 
     def text(self) -> str:
@@ -98,7 +104,7 @@ def schema_for(output: Any) -> Schema | None:
     return None if plain(output) is str else json_schema(output)
 
 
-def read(reply: AgentReply, output: Any) -> Found | NotFound:
+def read_answer(reply: AgentReply, output: Any) -> Found | NotFound:
     """The answer in a reply: its structured value if it has one, else what its text holds."""
     if plain(output) is str and not reply.text.strip():
         return NotFound("it gave no text")
@@ -121,7 +127,7 @@ class Conversation:
     max_reasks: int
     request: AgentRequest
 
-    async def hold(self, prompt: str) -> AgentResult[Any]:
+    async def run(self, prompt: str) -> AgentResult[Any]:
         """The answer.
 
         Raises:
@@ -132,7 +138,7 @@ class Conversation:
         route = self.routes[min(launch.route, len(self.routes) - 1)]
         schema = schema_for(self.output)
         task = prompt if schema is None else with_schema(prompt, schema)
-        said = put(task, launch, remembered=self._session(route) is not None)
+        said = launch_prompt(task, launch, remembered=self._session(route) is not None)
         digest = Digest(request.emit, launch.number, route.options.model)
         request.emit(AgentTurnStarted(request.path, launch.turn, said))
         if request.settings.lent and launch.session is None and not self._can_copy(route):
@@ -140,20 +146,20 @@ class Conversation:
             request.emit(StepOutput(request.path, "stderr", text))
         async with bounds_of(request, self.agent, route.backend, route.options) as bounds:
             turn = self._turn(route, said, schema, digest)
-            bounds.reply = await self._asked(replace(turn, options=bounds.options), route, digest)
-            return self._heard(bounds.reply, route)
+            bounds.reply = await self._ask(replace(turn, options=bounds.options), route, digest)
+            return self._result_of(bounds.reply, route)
 
-    async def _asked(self, turn: AgentTurn, route: Route, digest: Digest) -> AgentReply:
+    async def _ask(self, turn: AgentTurn, route: Route, digest: Digest) -> AgentReply:
         """The backend's reply; an error of it knows what could follow."""
         try:
             reply = await route.backend.complete(turn)
         except AgentError as error:
-            error.usage = _priced(error.usage, error.model or route.options.model)
+            error.usage = _with_price(error.usage, error.model or route.options.model)
             if error.usage is None and error.kind in _AT_WORK:
                 error.usage = SILENT
             self._explain(error, route, digest)
             raise
-        return replace(reply, usage=_priced(reply.usage, reply.model or route.options.model))
+        return replace(reply, usage=_with_price(reply.usage, reply.model or route.options.model))
 
     def _session(self, route: Route) -> str | None:
         """The session to go on in: the launch's, or the one that the step was given."""
@@ -196,10 +202,10 @@ class Conversation:
             launch=launch.number,
         )
 
-    def _heard(self, reply: AgentReply, route: Route) -> AgentResult[Any]:
-        """The result that the reply makes, which is told of."""
+    def _result_of(self, reply: AgentReply, route: Route) -> AgentResult[Any]:
+        """The result that the reply makes; ``AgentTurnCompleted`` is emitted."""
         request, launch = self.request, self.request.launch
-        answer = read(reply, self.output)
+        answer = read_answer(reply, self.output)
         problem = answer.reason if isinstance(answer, NotFound) else None
         request.emit(AgentTurnCompleted(request.path, launch.turn, problem, reply.usage))
         if isinstance(answer, Found):
@@ -216,7 +222,7 @@ class Conversation:
 
     def _misfit(self, reply: AgentReply, reason: str, route: Route) -> AnswerRejected:
         launch = self.request.launch
-        why = rejected(describe_type(self.output), launch.turn, reason, reply.text)
+        why = rejection_reason(describe_type(self.output), launch.turn, reason, reply.text)
         error = AnswerRejected(
             self.agent,
             why,
@@ -257,7 +263,7 @@ class Conversation:
         )
 
 
-def _priced(usage: Usage | None, model: str | None) -> Usage | None:
+def _with_price(usage: Usage | None, model: str | None) -> Usage | None:
     """With what it costs by the table of prices, where the backend does not say."""
     if usage is None:
         return None

@@ -38,7 +38,7 @@ async def probe_all(backends: Sequence[Named], timeout_s: float = PROBE_S) -> li
 
     async def ask(place: int, named: Named) -> None:
         async with limiter:
-            found[place] = await _probed(*named, timeout_s)
+            found[place] = await _probe_one(*named, timeout_s)
 
     async with anyio.create_task_group() as tasks:
         for place, named in enumerate(backends):
@@ -46,7 +46,7 @@ async def probe_all(backends: Sequence[Named], timeout_s: float = PROBE_S) -> li
     return [found[place] for place in range(len(backends))]
 
 
-async def _probed(name: str, make: Callable[[], Any], timeout_s: float) -> Probed:
+async def _probe_one(name: str, make: Callable[[], Any], timeout_s: float) -> Probed:
     where: str | None = None
     try:
         backend = make()

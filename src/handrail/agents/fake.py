@@ -33,13 +33,13 @@ def replies_of(replies: object, whose: str) -> tuple[Any, ...]:
     )
 
 
-async def played(reply: Any, argument: Any) -> Any:
-    """What a reply comes to: itself, or what it returns for ``argument`` if it is callable.
+async def resolve_reply(reply: Any, argument: Any) -> Any:
+    """The value of a reply: itself, or what it returns for ``argument`` if it is callable.
 
     An exception, instance or class, is raised, also one that the callable returned.
     """
     if callable(reply) and not _is_error(reply):
-        reply = await called(reply, argument)
+        reply = await call_reply(reply, argument)
     if not _is_error(reply):
         return reply
     if isinstance(reply, type):
@@ -47,7 +47,7 @@ async def played(reply: Any, argument: Any) -> Any:
     raise reply.with_traceback(None)  # raised before, it would bring the frames of that time
 
 
-async def called(function: Callable[..., Any], argument: Any) -> Any:
+async def call_reply(function: Callable[..., Any], argument: Any) -> Any:
     """What a sync or async function returns; it may take the argument, or nothing."""
     made = function(argument) if _takes(function, argument) else function()
     return await made if inspect.isawaitable(made) else made
@@ -139,7 +139,7 @@ class FakeBackend:
         """
         self.turns.append(turn)
         try:
-            made = await self._made(turn)
+            made = await self._answer(turn)
         except BaseException as error:
             if isinstance(error, AgentError) and error.session is not None:
                 turn.emit(AgentSessionStarted(turn.path, error.session, self.name, error.model))
@@ -153,11 +153,11 @@ class FakeBackend:
         turn.emit(finished_notice(turn.path, made))
         return made
 
-    async def _made(self, turn: AgentTurn) -> AgentReply:
+    async def _answer(self, turn: AgentTurn) -> AgentReply:
         reply = self._next(turn)
         if self._delay_s:
             await (turn.sleep or anyio.sleep)(self._delay_s)
-        return _as_reply(await played(reply, turn))
+        return _as_reply(await resolve_reply(reply, turn))
 
     def _next(self, turn: AgentTurn) -> Any:
         script = self._scripts.get(turn.agent, self._scripts.get(None))

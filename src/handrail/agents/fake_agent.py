@@ -9,7 +9,7 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self, TypeAlias, TypeGuard
 
-from handrail.agents.fake import called, is_like, played, replies_of
+from handrail.agents.fake import call_reply, is_like, replies_of, resolve_reply
 from handrail.errors import WrongUse
 from handrail.model.launch import AgentError
 from handrail.model.policy import seconds_of
@@ -82,7 +82,7 @@ class FakeAgent:
         reply = await self._choose(context)
         if self._delay_s:
             await request.sleep(self._delay_s)
-        made = await played(reply, context)
+        made = await resolve_reply(reply, context)
         result: AgentResult[Any] = made if _is_result(made) else AgentResult(made)
         # An agent that says no output gives text; a test may stand anything in for that.
         if request.output is not str and not is_like(result.output, request.output):
@@ -129,7 +129,7 @@ class FakeAgent:
 
     async def _choose(self, context: Mapping[str, Any]) -> Any:
         if self._choice is not None:
-            return await called(self._choice, context)
+            return await call_reply(self._choice, context)
         for place in context.items():
             if _hashable(place) and place in self._table:
                 self._chosen.add(place)

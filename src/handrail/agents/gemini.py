@@ -18,17 +18,17 @@ from handrail.agents.transport.cli import (
     Lines,
     added_folders,
     child_environment,
+    non_blank,
     private_files,
     probe_program,
-    unblank,
 )
 from handrail.agents.transport.failures import (
     VAGUE,
     Diagnosis,
     better_kind,
     kind_of_status,
+    reset_time_in,
     rows,
-    time_said,
 )
 from handrail.agents.transport.loose_json import (
     Object,
@@ -88,12 +88,14 @@ class GeminiBackend:
         """
         options = turn.options.over(self.options)
         system = options.system_prompt
-        with private_files("gemini") as put:
-            more = {} if system is None else {"GEMINI_SYSTEM_MD": put("system.md", system)}
+        with private_files("gemini") as write_file:
+            more = {} if system is None else {"GEMINI_SYSTEM_MD": write_file("system.md", system)}
             return await run_turn(
                 turn,
                 gemini_argv(self.executable, turn, options),
-                Lines(GeminiParser(turn, model=options.profile_and_model[1]), unblank(turn.prompt)),
+                Lines(
+                    GeminiParser(turn, model=options.profile_and_model[1]), non_blank(turn.prompt)
+                ),
                 GEMINI,
                 env=child_environment(options, add=_QUIET | more),
                 options=options,
@@ -172,7 +174,7 @@ _ROWS = (
 _API_ERROR = re.compile(r"^\[API Error: (.*)\]", re.DOTALL)  # advice may follow
 
 
-def diagnosed(error: Object, now: float) -> Diagnosis:
+def diagnose(error: Object, now: float) -> Diagnosis:
     """What the ``error`` of a result is."""
     message = text_in(error, "message")
     api = api_error_of(message)
@@ -180,7 +182,9 @@ def diagnosed(error: Object, now: float) -> Diagnosis:
     known = _TYPES.get(text_in(error, "type"))
     kind = known or better_kind(kind_of_status(status), message, _ROWS) or "transient"
     reason = text_in(api, "message") or message or "gemini does not say why"
-    at = time_said(kind, reason, now) or time_said(kind, str(api.get("details"))[:2000], now)
+    at = reset_time_in(kind, reason, now) or reset_time_in(
+        kind, str(api.get("details"))[:2000], now
+    )
     return Diagnosis(kind, reason, at, status)
 
 
@@ -241,7 +245,7 @@ class GeminiParser(EventReader):
             return self.reply(session_usage=self.summed_usage)
         error = object_in(self._result, "error")
         said = text_in(error, "message") or text_in(self._result, "error") or self.complaint
-        raise self.failed(diagnosed({**error, "message": said}, ending.now), ending)
+        raise self.failed(diagnose({**error, "message": said}, ending.now), ending)
 
     @property
     def _is_empty(self) -> bool:
@@ -252,34 +256,34 @@ class GeminiParser(EventReader):
     def read(self, name: str, event: Object) -> Iterator[Notice]:
         """What an event means, and whether the model goes on with its text after it."""
         self.is_alive, self.patience_s = True, 0.0
-        yield from self._meant(name, event)
+        yield from self._read_event(name, event)
         if name in _BETWEEN:
             self._is_speaking = name == "message" and text_in(event, "role") == "assistant"
 
-    def _meant(self, name: str, event: Object) -> Iterator[Notice]:
+    def _read_event(self, name: str, event: Object) -> Iterator[Notice]:
         match name:
             case "init":
                 self.model = text_in(event, "model") or self.model
-                yield from self.named(text_in(event, "session_id"))
+                yield from self.session_named(text_in(event, "session_id"))
             case "message" if text_in(event, "role") == "assistant":
-                yield from self._said(
+                yield from self._on_text(
                     text_in(event, "content"), is_whole=event.get("delta") is False
                 )
             case "tool_use":
-                yield from self._tool(event)
+                yield from self._on_tool(event)
             case "error":
                 self.complaint = text_in(event, "message") or self.complaint
             case "tool_result":
-                yield from self._tool(event)
+                yield from self._on_tool(event)
                 is_ok = text_in(event, "status") not in ("error", "failed", "cancelled")
                 output = text_in(event, "output") or text_in(object_in(event, "error"), "message")
                 yield from self.tool_ended(text_in(event, "tool_id"), is_ok=is_ok, output=output)
             case "result":
-                yield from self._over(event)
+                yield from self._on_result(event)
             case _:
                 pass
 
-    def _said(self, piece: str, *, is_whole: bool) -> Iterator[Notice]:
+    def _on_text(self, piece: str, *, is_whole: bool) -> Iterator[Notice]:
         if is_whole and self._is_speaking and piece == self.text:
             return  # its pieces were told
         if piece:
@@ -287,12 +291,12 @@ class GeminiParser(EventReader):
             self.text = self.text + piece if goes_on else piece
             yield AgentMessage(self.path, piece)
 
-    def _tool(self, event: Object) -> Iterator[Notice]:
+    def _on_tool(self, event: Object) -> Iterator[Notice]:
         self._has_worked = True
         ref, name = text_in(event, "tool_id"), text_in(event, "tool_name")
         return self.tool_started(ref, name, event.get("parameters"))
 
-    def _over(self, event: Object) -> Iterator[Notice]:
+    def _on_result(self, event: Object) -> Iterator[Notice]:
         self._result = event
         self.close_tools()
         stats = object_in(event, "stats")

@@ -17,8 +17,8 @@ import attrs
 from handrail.agents.transport.cli import (
     Lines,
     child_environment,
+    non_blank,
     probe_program,
-    unblank,
 )
 from handrail.agents.transport.failures import (
     MAY_PASS,
@@ -89,7 +89,7 @@ class OpencodeBackend:
         return await run_turn(
             turn,
             opencode_argv(self.executable, turn, options),
-            Lines(OpencodeParser(turn, model=options.profile_and_model[1]), unblank(turn.prompt)),
+            Lines(OpencodeParser(turn, model=options.profile_and_model[1]), non_blank(turn.prompt)),
             OPENCODE,
             env=child_environment(options, add=_QUIET),
             options=options,
@@ -161,7 +161,7 @@ _ROWS = (
 _NETWORK = re.compile(r"unable to connect|fetch failed|socket|econn|timed? ?out|network|overloaded")
 
 
-def diagnosed(error: Object, now: float) -> Diagnosis:
+def diagnose(error: Object, now: float) -> Diagnosis:
     """What an error event's ``error`` is."""
     name, data = text_in(error, "name"), object_in(error, "data")
     said = text_in(data, "message") or text_in(error, "message")
@@ -224,7 +224,7 @@ class OpencodeParser(EventReader):
         """
         error = self._overflow or self._error
         if error is not None:
-            raise self.failed(diagnosed(error, ending.now), ending)
+            raise self.failed(diagnose(error, ending.now), ending)
         if self._end == "stop":
             return self.reply(session_usage=self.summed_usage, stop_reason=self._end)
         if self._end in _ENDS:
@@ -243,19 +243,19 @@ class OpencodeParser(EventReader):
         if session and self.session not in (None, session):
             return
         self.is_alive = self.is_alive or bool(session)
-        yield from self.named(session)
+        yield from self.session_named(session)
         match name:
             case "step_start":
                 self._end, self._error = "", None  # it goes on
             case "text":
-                yield from self._said(part)
+                yield from self._on_text(part)
             case "reasoning":
                 if thought := text_in(part, "text"):
                     yield AgentReasoning(self.path, thought)
             case "tool_use":
-                yield from self._tool(part)
+                yield from self._on_tool(part)
             case "step_finish":
-                yield from self._step_done(part)
+                yield from self._on_step_finished(part)
             case "error":
                 said = {"message": text_in(event, "error")}
                 self._error = object_in(event, "error") or said
@@ -264,7 +264,7 @@ class OpencodeParser(EventReader):
             case _:
                 pass
 
-    def _said(self, part: Object) -> Iterator[Notice]:
+    def _on_text(self, part: Object) -> Iterator[Notice]:
         text, ref = text_in(part, "text"), text_in(part, "id")
         if part.get("synthetic") is True:
             if object_in(part, "metadata").get("compaction_continue"):
@@ -274,7 +274,7 @@ class OpencodeParser(EventReader):
             self.text = text
             yield AgentMessage(self.path, text)
 
-    def _tool(self, part: Object) -> Iterator[Notice]:
+    def _on_tool(self, part: Object) -> Iterator[Notice]:
         """A tool that is done, which is all that is told of it."""
         state = object_in(part, "state")
         ref, name = text_in(part, "callID"), text_in(part, "tool")
@@ -287,7 +287,7 @@ class OpencodeParser(EventReader):
         yield from self.tool_started(ref, name, state.get("input"))
         yield from self.tool_ended(ref, is_ok=is_ok, output=output, code=code)
 
-    def _step_done(self, part: Object) -> Iterator[Notice]:
+    def _on_step_finished(self, part: Object) -> Iterator[Notice]:
         self._end = text_in(part, "reason")
         step = _usage(part)
         if step != Usage():

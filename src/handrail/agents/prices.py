@@ -33,7 +33,7 @@ def _dollars(_: Any, attribute: attrs.Attribute[Any], value: object) -> None:
         )
 
 
-def _long(price: Price, _: attrs.Attribute[Any], long: object) -> None:
+def _check_long(price: Price, _: attrs.Attribute[Any], long: object) -> None:
     if long is not None and (price.long_above is None or not isinstance(long, Price)):
         raise DefinitionError(
             f"a Price takes long_above=<tokens> and long=Price(...) together, got "
@@ -55,10 +55,10 @@ class Price:
     cached_usd: float | None = attrs.field(default=None, validator=_dollars)
     cache_write_usd: float | None = attrs.field(default=None, validator=_dollars)
     long_above: int | None = attrs.field(default=None, kw_only=True)
-    long: Price | None = attrs.field(default=None, kw_only=True, validator=_long)
+    long: Price | None = attrs.field(default=None, kw_only=True, validator=_check_long)
 
 
-def _tiered(above: int, base: Price, long: Price) -> Price:
+def _with_long_price(above: int, base: Price, long: Price) -> Price:
     return attrs.evolve(base, long_above=above, long=long)
 
 
@@ -74,7 +74,7 @@ PRICES: Mapping[str, Price] = MappingProxyType(
         "claude-fable-5-1": Price(10, 50, 0.25, 12.5),
         "claude-fable-5-2": Price(8, 40, 0.2, 10),
         "claude-haiku-4-5": Price(1, 5, 0.1, 1.25),
-        "claude-haiku-5-5": _tiered(
+        "claude-haiku-5-5": _with_long_price(
             100_000, Price(0.1, 0.5, 0.01, 0.125), Price(0.5, 2.5, 0.05, 0.625)
         ),
         "claude-opus-4-5": _OPUS_4_5,
@@ -83,7 +83,9 @@ PRICES: Mapping[str, Price] = MappingProxyType(
         "claude-opus-4-8": _OPUS_4_5,
         "claude-opus-5": _OPUS_4_5,
         "claude-opus-5-5": Price(4, 20, 0.2, 5),
-        "claude-sonnet-4-5": _tiered(200_000, Price(3, 15, 0.3, 3.75), Price(6, 22.5, 0.6, 7.5)),
+        "claude-sonnet-4-5": _with_long_price(
+            200_000, Price(3, 15, 0.3, 3.75), Price(6, 22.5, 0.6, 7.5)
+        ),
         "claude-sonnet-4-6": Price(3, 15, 0.3, 3.75),
         "claude-sonnet-5": Price(2, 10, 0.2, 2.5),
         "claude-sonnet-5-5": Price(2, 10, 0.1, 2.5),
@@ -100,25 +102,31 @@ PRICES: Mapping[str, Price] = MappingProxyType(
         "gpt-5.2-codex": _GPT_5_2,
         "gpt-5.3": _GPT_5_2,
         "gpt-5.3-codex": _GPT_5_2,
-        "gpt-5.4": _tiered(272_000, Price(2.5, 15, 0.25), Price(5, 22.5, 0.5)),
+        "gpt-5.4": _with_long_price(272_000, Price(2.5, 15, 0.25), Price(5, 22.5, 0.5)),
         "gpt-5.4-mini": Price(0.75, 4.5, 0.075),
         "gpt-5.4-nano": Price(0.2, 1.25, 0.02),
-        "gpt-5.5": _tiered(272_000, Price(5, 30, 0.5), Price(10, 45, 1)),
-        "gpt-5.6-luna": _tiered(272_000, Price(0.2, 1.2, 0.02, 0.25), Price(0.4, 1.8, 0.04, 0.5)),
-        "gpt-5.6-sol": _tiered(272_000, Price(4, 20, 0.4, 5), Price(8, 30, 0.8, 10)),
-        "gpt-5.6-terra": _tiered(272_000, Price(2, 12, 0.2, 2.5), Price(4, 18, 0.4, 5)),
-        "gpt-6-astra": _tiered(272_000, Price(10, 50, 1, 12.5), Price(20, 75, 2, 25)),
-        "gpt-6-luna": _tiered(272_000, Price(0.1, 0.5, 0.01, 0.125), Price(0.2, 0.75, 0.02, 0.25)),
-        "gpt-6-sol": _tiered(272_000, Price(2, 10, 0.2, 2.5), Price(4, 15, 0.4, 5)),
-        "gpt-6.1-sol": _tiered(272_000, Price(2, 10, 0.1, 2.5), Price(4, 15, 0.2, 5)),
-        "gpt-6.1-terra": _tiered(272_000, Price(1, 5, 0.05, 1.25), Price(2, 7.5, 0.1, 2.5)),
+        "gpt-5.5": _with_long_price(272_000, Price(5, 30, 0.5), Price(10, 45, 1)),
+        "gpt-5.6-luna": _with_long_price(
+            272_000, Price(0.2, 1.2, 0.02, 0.25), Price(0.4, 1.8, 0.04, 0.5)
+        ),
+        "gpt-5.6-sol": _with_long_price(272_000, Price(4, 20, 0.4, 5), Price(8, 30, 0.8, 10)),
+        "gpt-5.6-terra": _with_long_price(272_000, Price(2, 12, 0.2, 2.5), Price(4, 18, 0.4, 5)),
+        "gpt-6-astra": _with_long_price(272_000, Price(10, 50, 1, 12.5), Price(20, 75, 2, 25)),
+        "gpt-6-luna": _with_long_price(
+            272_000, Price(0.1, 0.5, 0.01, 0.125), Price(0.2, 0.75, 0.02, 0.25)
+        ),
+        "gpt-6-sol": _with_long_price(272_000, Price(2, 10, 0.2, 2.5), Price(4, 15, 0.4, 5)),
+        "gpt-6.1-sol": _with_long_price(272_000, Price(2, 10, 0.1, 2.5), Price(4, 15, 0.2, 5)),
+        "gpt-6.1-terra": _with_long_price(
+            272_000, Price(1, 5, 0.05, 1.25), Price(2, 7.5, 0.1, 2.5)
+        ),
         # Google; text in and out
         "gemini-2.5-flash": Price(0.3, 2.5, 0.03),
         "gemini-2.5-flash-lite": Price(0.1, 0.4, 0.01),
-        "gemini-2.5-pro": _tiered(200_000, Price(1.25, 10, 0.125), Price(2.5, 15, 0.25)),
+        "gemini-2.5-pro": _with_long_price(200_000, Price(1.25, 10, 0.125), Price(2.5, 15, 0.25)),
         "gemini-3-flash-preview": Price(0.5, 3, 0.05),
         "gemini-3.1-flash-lite": Price(0.25, 1.5, 0.025),
-        "gemini-3.1-pro-preview": _tiered(200_000, Price(2, 12, 0.2), Price(4, 18, 0.4)),
+        "gemini-3.1-pro-preview": _with_long_price(200_000, Price(2, 12, 0.2), Price(4, 18, 0.4)),
         "gemini-3.5-flash": Price(1.5, 9, 0.15),
         "gemini-3.5-flash-lite": Price(0.3, 2.5, 0.03),
     }
@@ -149,8 +157,8 @@ def cost_of(model: str | None, usage: Usage, prices: Mapping[str, Price] = PRICE
         price = price.long if average > price.long_above else price
     dollars = (
         (usage.input_tokens - cached - written) * price.input_usd
-        + cached * _or(price.cached_usd, price.input_usd)
-        + written * _or(price.cache_write_usd, price.input_usd)
+        + cached * _or_default(price.cached_usd, price.input_usd)
+        + written * _or_default(price.cache_write_usd, price.input_usd)
         + usage.output_tokens * price.output_usd
     ) / 1_000_000
     return replace(usage, cost_usd=dollars, cost_source="table")
@@ -173,5 +181,5 @@ def _price(model: str | None, prices: Mapping[str, Price]) -> Price | None:
     return None
 
 
-def _or(price: float | None, otherwise: float) -> float:
+def _or_default(price: float | None, otherwise: float) -> float:
     return otherwise if price is None else price

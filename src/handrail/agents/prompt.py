@@ -48,7 +48,7 @@ class _Source:
     file: Path | None = None
 
 
-async def rendered(
+async def render_prompt(
     prompt: Prompt, *, agent: str, context: Mapping[str, Any], workflow: WorkflowContext
 ) -> str:
     """The prompt's text for one context.
@@ -61,14 +61,14 @@ async def rendered(
     if isinstance(prompt, str):
         source = _Source(prompt)
     elif isinstance(prompt, Path):
-        source = _Source(_read(prompt, agent), prompt)
+        source = _Source(_read_prompt_file(prompt, agent), prompt)
     else:
-        return await _written(prompt, agent, context)
-    return _filled(source, agent, {"ctx": workflow, **context})
+        return await _call_prompt(prompt, agent, context)
+    return _render_template(source, agent, {"ctx": workflow, **context})
 
 
-def beside(prompt: Prompt, file: str | None) -> Prompt:
-    """A relative path to a prompt that lies beside a source file, as an absolute one."""
+def resolve_beside(prompt: Prompt, file: str | None) -> Prompt:
+    """A relative path to a prompt file beside a source file, as an absolute path."""
     if isinstance(prompt, Path) and not prompt.is_absolute() and file is not None:
         near = Path(file).resolve().parent / prompt
         if near.is_file():
@@ -88,7 +88,7 @@ def identity_of(prompt: Prompt) -> str:
         return str(prompt)
 
 
-def _read(path: Path, agent: str) -> str:
+def _read_prompt_file(path: Path, agent: str) -> str:
     try:
         return path.read_text("utf-8")
     except FileNotFoundError as error:
@@ -101,7 +101,7 @@ def _read(path: Path, agent: str) -> str:
         raise PromptError(agent, why) from error
 
 
-async def _written(
+async def _call_prompt(
     function: Callable[[Mapping[str, Any]], str | Awaitable[str]],
     agent: str,
     context: Mapping[str, Any],
@@ -116,7 +116,7 @@ async def _written(
     return text
 
 
-def _filled(source: _Source, agent: str, variables: Mapping[str, Any]) -> str:
+def _render_template(source: _Source, agent: str, variables: Mapping[str, Any]) -> str:
     if not any(mark in source.text for mark in _MARKUP):
         return source.text
     environment = _environment(source)
@@ -173,7 +173,7 @@ def _why(error: Exception, source: _Source, variables: Mapping[str, Any]) -> str
             return f"{_place_of(error, source)}: {_not_included(error, source)}"
         case jinja2.UndefinedError():
             names = sorted(map(str, variables))
-            meant = _near(str(error), names)
+            meant = _suggestion(str(error), names)
             return f"{_place_of(error, source)}: {error}.{meant} It can use: {', '.join(names)}."
         case _:
             return f"{_place_of(error, source)}: {type(error).__name__}: {error}"
@@ -182,7 +182,7 @@ def _why(error: Exception, source: _Source, variables: Mapping[str, Any]) -> str
 _RAW = "Text with braces that is no template goes between {% raw %} and {% endraw %}."
 
 
-def _near(message: str, names: list[str]) -> str:
+def _suggestion(message: str, names: list[str]) -> str:
     undefined = _UNDEFINED.match(message)
     near = difflib.get_close_matches(undefined[1], names, n=1) if undefined else []
     return f" Did you mean {near[0]!r}?" if near else ""
@@ -227,7 +227,7 @@ def with_schema(prompt: str, schema: Mapping[str, Any]) -> str:
     )
 
 
-def asked_again(task: str, answer: str, reason: str, *, remembered: bool) -> str:
+def reask_prompt(task: str, answer: str, reason: str, *, remembered: bool) -> str:
     """The prompt after an answer that did not fit.
 
     Where the backend does not remember the conversation, the task and the answer are repeated.
@@ -241,37 +241,37 @@ def asked_again(task: str, answer: str, reason: str, *, remembered: bool) -> str
     return f"{task}\n\nYou answered:\n\n{both_ends(answer, _QUOTED_CHARS)}\n\n{refusal}"
 
 
-def put(task: str, launch: Launch, *, remembered: bool) -> str:
-    """The task as one launch puts it; ``remembered``: it goes on in a session that knows of it.
+def launch_prompt(task: str, launch: Launch, *, remembered: bool) -> str:
+    """The prompt of one launch; ``remembered``: it goes on in a session that knows the task.
 
     What people said is part of the task from then on, wherever that is put once more.
     """
-    task = guided(task, (*launch.said, *launch.guidance))
+    task = with_guidance(task, (*launch.said, *launch.guidance))
     match launch.form or launch.rung:
         case "guide" if remembered and launch.session:
-            return broken_off(launch.guidance)
+            return guidance_prompt(launch.guidance)
         case "start" | "fallback" | "guide":
             return task
         case "reask":
-            again = asked_again(task, launch.answer, launch.reason, remembered=remembered)
-            return guided(again, launch.guidance) if remembered else again
+            again = reask_prompt(task, launch.answer, launch.reason, remembered=remembered)
+            return with_guidance(again, launch.guidance) if remembered else again
         case "reframe":
-            return reframed(task, launch.reason)
+            return restart_prompt(task, launch.reason)
         case "summarise":
-            return continued(task, launch.answer)
+            return continuation_prompt(task, launch.answer)
         case "resume" | "retry" | "wait" | "compact":
-            return resumed(task, launch.reason) if remembered and launch.session else task
+            return resume_prompt(task, launch.reason) if remembered and launch.session else task
 
 
-def guided(text: str, said: Sequence[str]) -> str:
-    """A text, with what people said about it."""
+def with_guidance(text: str, said: Sequence[str]) -> str:
+    """A text with the guidance of people behind it."""
     if not said:
         return text
     words = "\n\n".join(one.strip() for one in said)
     return f"{text}\n\nA person who looks on says:\n\n{words}"
 
 
-def broken_off(said: Sequence[str]) -> str:
+def guidance_prompt(said: Sequence[str]) -> str:
     """The prompt that goes on in a session that was interrupted for what a person says."""
     words = "\n\n".join(one.strip() for one in said)
     return (
@@ -280,7 +280,7 @@ def broken_off(said: Sequence[str]) -> str:
     )
 
 
-def resumed(task: str, reason: str) -> str:
+def resume_prompt(task: str, reason: str) -> str:
     """The prompt that goes on in a session that broke off."""
     return (
         f"You were interrupted: {reason.rstrip('.')}. Go on with the task below from where you "
@@ -288,7 +288,7 @@ def resumed(task: str, reason: str) -> str:
     )
 
 
-def continued(task: str, answer: str) -> str:
+def continuation_prompt(task: str, answer: str) -> str:
     """The prompt for a new session, after one that had become too long."""
     done = both_ends(answer, _QUOTED_CHARS)
     if not done:
@@ -299,7 +299,7 @@ def continued(task: str, answer: str) -> str:
     )
 
 
-def reframed(task: str, reason: str) -> str:
+def restart_prompt(task: str, reason: str) -> str:
     """The prompt for a new session, after answers that did not fit."""
     return (
         f"Read the whole task before you begin, and at the end give the answer in exactly the form "
@@ -308,7 +308,7 @@ def reframed(task: str, reason: str) -> str:
     )
 
 
-def rejected(wanted: str, turns: int, reason: str, answer: str) -> str:
+def rejection_reason(wanted: str, turns: int, reason: str, answer: str) -> str:
     """Why the agent's last answer was given up on, for the person who wrote the agent."""
     times = f"{turns} turn{'s' * (turns != 1)}"
     said = short_repr(answer, _SHOWN_CHARS) if answer.strip() else "empty"
@@ -355,7 +355,7 @@ class Files:
     max_file_bytes: int = attrs.field(default=100_000, kw_only=True)
 
 
-def framed(task: str, *sections: str) -> str:
+def with_sections(task: str, *sections: str) -> str:
     """The task, after those of the sections that are not empty."""
     shown = [section for section in sections if section]
     return "\n\n".join([*shown, f"# Your task\n\n{task}"]) if shown else task
@@ -403,7 +403,7 @@ def files_section(files: Sequence[Files], folder: Path, agent: str) -> str:
 def _sections(wanted: Files, folder: Path, agent: str) -> Iterator[str]:
     left = wanted.max_bytes
     left_out: list[str] = []
-    for path in _found(wanted.paths, folder, agent):
+    for path in _expand_paths(wanted.paths, folder, agent):
         name = _name(path, folder)
         try:
             data = path.read_bytes()
@@ -415,23 +415,23 @@ def _sections(wanted: Files, folder: Path, agent: str) -> Iterator[str]:
             left_out.append(f"{name} ({len(data)} bytes)")
             continue
         left -= len(data)
-        yield f"## {name}\n\n{_fenced(data.decode('utf-8', 'replace'))}"
+        yield f"## {name}\n\n{_fence(data.decode('utf-8', 'replace'))}"
     if left_out:
         yield f"Left out, because they are too large: {', '.join(left_out)}"
 
 
-def _found(paths: Iterable[str], folder: Path, agent: str) -> Iterator[Path]:
+def _expand_paths(paths: Iterable[str], folder: Path, agent: str) -> Iterator[Path]:
     for given in paths:
         path = folder / given
         if path.is_dir():
-            yield from _below(path)
+            yield from _files_below(path)
         elif path.is_file():
             yield path
         else:
             raise PromptError(agent, f"its file {given!r} does not exist in {folder}")
 
 
-def _below(folder: Path) -> Iterator[Path]:
+def _files_below(folder: Path) -> Iterator[Path]:
     for above, folders, names in os.walk(folder):
         folders[:] = sorted(
             name for name in folders if not name.startswith(".") and name not in _SKIPPED_DIRS
@@ -446,7 +446,7 @@ def _name(path: Path, folder: Path) -> str:
     return str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path)
 
 
-def _fenced(text: str) -> str:
+def _fence(text: str) -> str:
     """The text between fences that do not occur in it."""
     fence = "```"
     while fence in text:

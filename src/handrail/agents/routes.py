@@ -79,7 +79,7 @@ def check_options(given: object, options: AgentOptions, whose: str) -> None:
     """
     if given is None or not options.given:
         return
-    made, more = _made(given, whose)
+    made, more = _resolve_backend(given, whose)
     _refuse_lacking(made, options.over(more), whose)
 
 
@@ -108,7 +108,7 @@ def routes_of(agent: Routed, settings: AgentSettings, defaults: AgentSettings) -
     return tuple(Route(wrap(route.backend), route.options) for route in (main, *fallbacks))
 
 
-def led_by_owner(
+def owner_first(
     routes: tuple[Route, ...], settings: AgentSettings, whose: str
 ) -> tuple[Route, ...]:
     """The chain, beginning with the backend that keeps the session that a step goes on in.
@@ -143,7 +143,7 @@ class _Level:
 
 
 def _level(given: Any, options: AgentOptions, whose: str) -> _Level:
-    backend, named = (None, NO_OPTIONS) if given is None else _made(given, whose)
+    backend, named = (None, NO_OPTIONS) if given is None else _resolve_backend(given, whose)
     return _Level(backend, options.over(named))
 
 
@@ -176,7 +176,7 @@ def _fallback(given: Fallback, main: Route, levels: Sequence[_Level], whose: str
     return _route(named.backend, (named, *levels))
 
 
-def _made(given: Any, whose: str) -> tuple[AgentBackend, AgentOptions]:
+def _resolve_backend(given: Any, whose: str) -> tuple[AgentBackend, AgentOptions]:
     """The backend of a name, and the model that was named with it."""
     if not isinstance(given, str):
         return given, NO_OPTIONS
@@ -191,15 +191,15 @@ def _refuse_lacking(backend: AgentBackend, options: AgentOptions, whose: str) ->
     if not lacking:
         return
 
-    able = who_can(options)
+    able = backends_with(options)
     others = f"Those that can: {', '.join(able)}." if able else "No backend here can do all of it."
     raise DefinitionError(
-        f"{whose}: backend {backend.name!r} cannot honour {_listed(lacking)}. {others} "
+        f"{whose}: backend {backend.name!r} cannot honour {_join_names(lacking)}. {others} "
         f"Leave it out, or choose another backend."
     )
 
 
-def _listed(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     return ", ".join(names[:-1]) + (" and " if len(names) > 1 else "") + names[-1]
 
 
@@ -266,12 +266,12 @@ def one_program(name: str, other: str) -> bool:
     return any({name, other} <= names for names in _ONE_PROGRAM)
 
 
-def who_can(options: AgentOptions) -> tuple[str, ...]:
+def backends_with(options: AgentOptions) -> tuple[str, ...]:
     """The names of the backends that honour all of these options."""
-    return tuple(name for name in _able(backend_names(), options))
+    return tuple(name for name in _names_with(backend_names(), options))
 
 
-def _able(names: Iterable[str], options: AgentOptions) -> Iterable[str]:
+def _names_with(names: Iterable[str], options: AgentOptions) -> Iterable[str]:
     for name in names:
         if not capabilities_of(make_backend(name)).lacking(options):
             yield name

@@ -105,7 +105,7 @@ def _given_text(filter_: Callable[..., Any]) -> Callable[..., Any]:
     place = 1 if hasattr(filter_, "jinja_pass_arg") else 0
 
     @functools.wraps(filter_)
-    def given(*args: Any, **kwargs: Any) -> Any:
+    def with_text(*args: Any, **kwargs: Any) -> Any:
         return filter_(*args[:place], as_text(args[place]), *args[place + 1 :], **kwargs)
 
-    return given
+    return with_text

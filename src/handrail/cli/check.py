@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from handrail.agents.agent import Agent, check_told
+from handrail.agents.agent import Agent, check_launchable
 from handrail.agents.prompt import variables_of
 from handrail.cli.exits import Exit
 from handrail.cli.listing import python_files, read_source
@@ -134,7 +134,7 @@ def _agent_mistakes_of(node: ast.Call, check: Callable[[], None]) -> Iterator[Mi
 
 
 def _check_agent(node: ast.Call, symbols: Symbols) -> None:
-    check_told(_build_agent(node, symbols), NO_SETTINGS, lambda: NO_SETTINGS)
+    check_launchable(_build_agent(node, symbols), NO_SETTINGS, lambda: NO_SETTINGS)
 
 
 def _prompt_mistakes(symbols: Symbols) -> Iterator[Mistake]:
@@ -212,9 +212,9 @@ def _check_step(call: ast.Call, chain: Chain, symbols: Symbols) -> None:
     agent = _resolve_agent(chain.subject, symbols)
     try:
         if agent is None:
-            check_told(Agent("agent", "-"), settings, None)
+            check_launchable(Agent("agent", "-"), settings, None)
         else:
-            check_told(agent, settings, lambda: NO_SETTINGS)
+            check_launchable(agent, settings, lambda: NO_SETTINGS)
     except DefinitionError as error:
         raise DefinitionError(f"step {name!r}: {error}") from None
 

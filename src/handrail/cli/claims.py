@@ -36,7 +36,7 @@ from handrail.ports.claims import (
 )
 from handrail.shortening import shortened
 from handrail.system.marker import marked_environment
-from handrail.workspace.claims.holding import lost
+from handrail.workspace.claims.holding import find_lost_claim
 from handrail.workspace.claims.local import LocalClaims
 from handrail.workspace.claims.resources import common_of, files_of
 from handrail.workspace.claims.store import marker_of
@@ -363,7 +363,7 @@ async def _run_locked(name: str, child: _Child, wait_s: float | None) -> int:
     held = await local.acquire(request, waiting=_tell_wait(request))
     try:
         code = await anyio.to_thread.run_sync(child.run, marker_of(claimant))
-        gone: ClaimLost | None = await lost(local, held)
+        gone: ClaimLost | None = await find_lost_claim(local, held)
     finally:
         await local.close()
     if gone is not None:

@@ -148,13 +148,13 @@ class Claiming:
             self._loop.tell(event)
 
         from handrail.ports.claims import ClaimRequest
-        from handrail.workspace.claims.holding import acquired
+        from handrail.workspace.claims.holding import acquire_claim
 
         while self._leaving and wanted.wait_s == 0:  # it is not refused for what has just ended
             await self._left.wait()
         for resources in await self._resources(flight.command, wanted):
             request = ClaimRequest(claimant, resources, None if wanted.wait_s != 0 else 0)
-            claim = await acquired(self._claims, request, path, tell)
+            claim = await acquire_claim(self._claims, request, path, tell)
             if flight.over:  # nobody waits for it any more
                 await self._release(claim)
                 return
@@ -295,10 +295,10 @@ class Claiming:
         return ended
 
     async def _lost(self, path: str, needed: list[Claim]) -> ClaimLost | None:
-        from handrail.workspace.claims.holding import lost
+        from handrail.workspace.claims.holding import find_lost_claim
 
         for claim in needed:
-            gone = await lost(self._claims, claim)
+            gone = await find_lost_claim(self._claims, claim)
             if gone is not None:
                 self._loop.tell(ev.ClaimLost(path, gone.what, gone.epoch, gone.holder))
                 return gone
@@ -317,7 +317,7 @@ class Claiming:
     ) -> AbstractAsyncContextManager[Claim]:
         """Hold more; the place of the attempt is given back if that has to wait."""
         from handrail.ports.claims import ClaimRequest
-        from handrail.workspace.claims.holding import held
+        from handrail.workspace.claims.holding import hold_claim
 
         def tell(event: ev.OfClaims) -> None:
             if isinstance(event, ev.ClaimWaiting):
@@ -325,7 +325,7 @@ class Claiming:
             self._loop.tell(event)
 
         claimant = self._claimant(path)
-        return held(self._claims, ClaimRequest(claimant, resources), path, tell)
+        return hold_claim(self._claims, ClaimRequest(claimant, resources), path, tell)
 
     # -- giving back ----------------------------------------------------------------------------
 

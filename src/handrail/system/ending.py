@@ -43,8 +43,8 @@ class ProcessTree:
         self._started_s = time.monotonic()
         self._start_ticks = procfs.stat_of(child.pid).start_ticks
 
-    def rest(self) -> set[int]:
-        """What lives of the tree besides the child itself: process ids, or minus its group's id."""
+    def others(self) -> set[int]:
+        """The living processes of the tree besides the child: ids, or minus its group's id."""
         if not procfs.HAS_PROC:
             return {-self._child.pid} if self._group_lives() else set()
         floor = oldest_descendant(
@@ -52,22 +52,22 @@ class ProcessTree:
         )
         return {pid for pid in procfs.live_pids() if self._belongs(pid, floor)}
 
-    def still(self, pids: set[int]) -> set[int]:
+    def alive_of(self, pids: set[int]) -> set[int]:
         """Those of ``pids`` that still live, without a look at any other process."""
         if not procfs.HAS_PROC:
-            return self.rest()
+            return self.others()
         return {pid for pid in pids if self._belongs(pid, 0)}
 
     def signal(self, signum: signal.Signals) -> set[int]:
-        """Send a signal to each process of the tree once; ``rest()`` as it was before.
+        """Send a signal to each process of the tree once; ``others()`` as it was before.
 
         What steps of an inner run started gets only SIGKILL from here: other signals are the inner
         run's to pass on, or it would take an interruption for the failure of its step.
         """
-        rest = self.rest()
+        rest = self.others()
         send(-self._child.pid, signum)
         for pid in rest:  # looked at behind the group: one that has just left it is told here
-            if self._outside(pid, any_run=signum == signal.SIGKILL):
+            if self._is_outside(pid, any_run=signum == signal.SIGKILL):
                 send(pid, signum)
         return rest
 
@@ -77,7 +77,7 @@ class ProcessTree:
         """
         send(-self._child.pid, signal.SIGINT)
 
-    def _outside(self, pid: int, *, any_run: bool) -> bool:
+    def _is_outside(self, pid: int, *, any_run: bool) -> bool:
         leader = self._child.pid
         if pid < 0 or procfs.group_of(pid) == leader:
             return False
@@ -132,7 +132,7 @@ ALONE_LOOK_S = 0.1
 
 
 @contextlib.contextmanager
-def attended(
+def start_pump(
     child: subprocess.Popen[bytes],
     stdin: bytes,
     on_bytes: Callable[[Stream, bytes], None],
@@ -159,11 +159,11 @@ def reap(child: subprocess.Popen[bytes]) -> int | None:
     return None
 
 
-async def leave(tree: ProcessTree, pump: Pump) -> None:
+async def let_leave(tree: ProcessTree, pump: Pump) -> None:
     """Give what closed its outputs, as all do who exit, the moment that exiting takes."""
     if pump.silent:
         with anyio.move_on_after(LEAVE_S):
-            await _gone(tree, pump, set())
+            await _wait_until_gone(tree, pump, set())
 
 
 async def end(
@@ -184,55 +184,55 @@ async def end(
         if interrupt_s is not None and not pump.exited:
             tree.interrupt()
             with anyio.CancelScope(shield=True), anyio.move_on_after(interrupt_s):
-                if await _exited_or_alone(tree, pump, alone_s):
+                if await _wait_for_exit_or_alone(tree, pump, alone_s):
                     grace_s = 0.0
         rest = tree.signal(signal.SIGTERM)
         if rest or not pump.exited:
             with anyio.CancelScope(shield=True):
                 with anyio.move_on_after(grace_s):
-                    await _ended(tree, pump, rest)
+                    await _terminate_until_gone(tree, pump, rest)
                 with anyio.move_on_after(KILL_S):
                     while tree.signal(signal.SIGKILL) or not pump.exited:
-                        await pump.turn(LOOK_S)
+                        await pump.run_once(LOOK_S)
     except BaseException:
         tree.signal(signal.SIGKILL)
         raise
     return len(rest)
 
 
-async def _exited(pump: Pump) -> None:
+async def _wait_for_exit(pump: Pump) -> None:
     """Return when the child has exited; until then its output is read, lest it block on it."""
     while not pump.exited:
-        await pump.turn()
+        await pump.run_once()
 
 
-async def _exited_or_alone(tree: ProcessTree, pump: Pump, alone_s: float | None) -> bool:
+async def _wait_for_exit_or_alone(tree: ProcessTree, pump: Pump, alone_s: float | None) -> bool:
     """Return when the child has exited, or, True, when it has been alone for so long."""
     if alone_s is None:
-        await _exited(pump)
+        await _wait_for_exit(pump)
         return False
     since, looked_s = math.inf, -math.inf
     while not pump.exited:
-        await pump.turn(LOOK_S)
+        await pump.run_once(LOOK_S)
         now = time.monotonic()
         if now - looked_s >= ALONE_LOOK_S:
-            looked_s, since = now, math.inf if tree.rest() else min(since, now)
+            looked_s, since = now, math.inf if tree.others() else min(since, now)
         if now - since >= alone_s:
             return not pump.exited
     return False
 
 
-async def _ended(tree: ProcessTree, pump: Pump, told: set[int]) -> None:
+async def _terminate_until_gone(tree: ProcessTree, pump: Pump, told: set[int]) -> None:
     """Return when nothing of the tree lives. What was started while the signal went round has not
     heard it, and is told once those that have are gone.
     """
-    await _exited(pump)
-    while told := tree.still(told) or tree.signal(signal.SIGTERM):
-        await pump.turn(LOOK_S)
+    await _wait_for_exit(pump)
+    while told := tree.alive_of(told) or tree.signal(signal.SIGTERM):
+        await pump.run_once(LOOK_S)
 
 
-async def _gone(tree: ProcessTree, pump: Pump, known: set[int]) -> None:
+async def _wait_until_gone(tree: ProcessTree, pump: Pump, known: set[int]) -> None:
     """Return when nothing of the tree lives."""
-    await _exited(pump)
-    while known := tree.still(known) or tree.rest():
-        await pump.turn(LOOK_S)
+    await _wait_for_exit(pump)
+    while known := tree.alive_of(known) or tree.others():
+        await pump.run_once(LOOK_S)

@@ -23,7 +23,15 @@ from dataclasses import dataclass, field
 import anyio
 from anyio.lowlevel import checkpoint_if_cancelled
 
-from handrail.system.ending import DRAIN_IDLE_S, DRAIN_S, ProcessTree, attended, end, leave, reap
+from handrail.system.ending import (
+    DRAIN_IDLE_S,
+    DRAIN_S,
+    ProcessTree,
+    end,
+    let_leave,
+    reap,
+    start_pump,
+)
 from handrail.system.marker import marked_environment
 from handrail.system.pump import Pump, Stream
 from handrail.system.run import Tail
@@ -188,7 +196,7 @@ async def open_live(
     await checkpoint_if_cancelled()
     with open_selector(argv) as selector:
         child = await spawn_patiently(argv, cwd=cwd, env=environment, has_stdin=stdin != b"")
-        with attended(child, stdin or b"", unread.feed, selector, more=stdin is None) as pump:
+        with start_pump(child, stdin or b"", unread.feed, selector, more=stdin is None) as pump:
             tree = ProcessTree(child, marker)
             live = LiveProcess(child, tree, pump, unread, exit_s, alone_s=alone_s)
             try:
@@ -264,7 +272,7 @@ class LiveProcess:
                 return None
             limit = self._limit_s()
             if now >= limit:
-                await leave(self._tree, self._pump)
+                await let_leave(self._tree, self._pump)
                 await self.stop()
             else:
                 await self._turn(min(deadline, limit) - now)
@@ -293,13 +301,13 @@ class LiveProcess:
                     alone_s=self._alone_s,
                 )
             finally:
-                self._pump.empty()
+                self._pump.drain()
                 self._unread.finish()
                 self._ended = Exited(reap(self._child))
         return self._ended.code
 
     async def _turn(self, wait_s: float) -> None:
-        if await self._pump.turn(None if wait_s == math.inf else max(0.0, wait_s)):
+        if await self._pump.run_once(None if wait_s == math.inf else max(0.0, wait_s)):
             self._moved_s = time.monotonic()
         if self._pump.exited:
             self._exited_s = min(self._exited_s, time.monotonic())
@@ -338,18 +346,18 @@ class _Unread:
         if not self._lines:
             return None
         line = self._lines.popleft()
-        self._bytes -= _counted(line)
+        self._bytes -= _cost_bytes(line)
         return line
 
     def _add(self, lines: list[Line]) -> None:
         for line in lines:
             # Only what comes while nobody asks, because it is being ended, can pile up. A line that
             # is as long as all that may be unread leaves room for those that came with it.
-            size_bytes = _counted(line)
+            size_bytes = _cost_bytes(line)
             if not self._lines or self._bytes + size_bytes <= UNREAD_BYTES:
                 self._lines.append(line)
                 self._bytes += size_bytes
 
 
-def _counted(line: Line) -> int:
+def _cost_bytes(line: Line) -> int:
     return min(len(line.data), UNREAD_BYTES // 2) + LINE_COST_BYTES

@@ -57,7 +57,7 @@ def environ_of(pid: int, *, since_ticks: int = 0) -> bytes:
     waits up to 20 ms for one to appear, unless it started before ``since_ticks``.
     """
     for _ in range(_EXEC_LOOKS):
-        environ = _read(f"/proc/{pid}/environ")
+        environ = _read_file(f"/proc/{pid}/environ")
         if environ is None:
             return b""
         if environ:
@@ -72,7 +72,7 @@ def environ_of(pid: int, *, since_ticks: int = 0) -> bytes:
 def stat_of(pid: int) -> Stat:
     """The state of a process; one that is not there is not alive."""
     # The second field, a name in parentheses, may itself contain blanks and parentheses.
-    fields = (_read(f"/proc/{pid}/stat") or b"").rpartition(b")")[2].split()
+    fields = (_read_file(f"/proc/{pid}/stat") or b"").rpartition(b")")[2].split()
     if not fields:
         return Stat(alive=False, start_ticks=0)
     return Stat(
@@ -101,10 +101,10 @@ def group_of(pid: int) -> int:
 
 def pid_max() -> int:
     """The number that process ids wrap at, 0 if it cannot be known."""
-    return int(_read("/proc/sys/kernel/pid_max") or 0)
+    return int(_read_file("/proc/sys/kernel/pid_max") or 0)
 
 
-def _read(path: str) -> bytes | None:
+def _read_file(path: str) -> bytes | None:
     parts: list[bytes] = []
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

@@ -16,7 +16,7 @@ def own_files(root: Path) -> frozenset[str]:
     """
     found: set[str] = set()
     base = root.resolve()
-    for opened in map(Path, _opened()):
+    for opened in map(Path, _open_paths()):
         if opened.is_relative_to(base) and str(opened).isprintable():
             name = opened.relative_to(base).as_posix()
             found.update(
@@ -25,9 +25,9 @@ def own_files(root: Path) -> frozenset[str]:
     return frozenset(found)
 
 
-def _opened() -> list[str]:
+def _open_paths() -> list[str]:
     with contextlib.suppress(OSError):
-        return [path for fd in os.listdir("/proc/self/fd") if (path := _linked(fd))]
+        return [path for fd in os.listdir("/proc/self/fd") if (path := _link_target(fd))]
     if sys.platform != "darwin":
         return []
     import fcntl
@@ -40,7 +40,7 @@ def _opened() -> list[str]:
     return paths
 
 
-def _linked(fd: str) -> str:
+def _link_target(fd: str) -> str:
     try:
         return os.readlink(f"/proc/self/fd/{fd}")
     except OSError:  # it was the one that listed the folder

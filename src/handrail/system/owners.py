@@ -72,9 +72,9 @@ def forget(token: str) -> None:
     _mine.discard(token)
 
 
-def lives(owner: Owner, now: float) -> bool:
+def is_alive(owner: Owner, now: float) -> bool:
     """True if the owner may still live; see the module's text."""
-    if not _in_sight(owner):
+    if not _is_on_this_machine(owner):
         return is_renewed(owner, now)
     if owner.pid == os.getpid():
         return owner.token in _mine
@@ -85,7 +85,7 @@ def lives(owner: Owner, now: float) -> bool:
     return _exists(owner.pid) and is_renewed(owner, now)
 
 
-def _in_sight(owner: Owner) -> bool:
+def _is_on_this_machine(owner: Owner) -> bool:
     if owner.machine or boot():
         return owner.machine == boot()
     return owner.host == host()

@@ -80,7 +80,7 @@ class Pump:
         self._more = False
         self._watch_stdin()
 
-    async def turn(self, timeout_s: float | None = None) -> bool:
+    async def run_once(self, timeout_s: float | None = None) -> bool:
         """Wait until something can be done, do it, and say whether output came or ended."""
         self._moved = False
         if self._pidfd is None and not self.exited:
@@ -96,7 +96,7 @@ class Pump:
             self.exited = self.exited or _has_exited(self._child)
         return self._moved
 
-    def empty(self) -> None:
+    def drain(self) -> None:
         """Pass on what is in the pipes now, without waiting for more."""
         for stream in tuple(self._open):
             for _ in range(_FULL_PIPE_READS):

@@ -21,7 +21,7 @@ from anyio.lowlevel import checkpoint_if_cancelled
 
 from handrail.errors import DefinitionError
 from handrail.shortening import LONGEST_WORD, head_end, tail_start
-from handrail.system.ending import DRAIN_IDLE_S, DRAIN_S, ProcessTree, attended, end, leave
+from handrail.system.ending import DRAIN_IDLE_S, DRAIN_S, ProcessTree, end, let_leave, start_pump
 from handrail.system.marker import kill_marked, marked_environment
 from handrail.system.pump import Pump, Stream
 from handrail.system.spawn import CommandNotStarted, input_bytes, open_selector, spawn
@@ -184,16 +184,16 @@ async def run_process(
     environment = {**os.environ, **(env or {}), **marked_environment(marker, os.environ)}
     await checkpoint_if_cancelled()
     started_s = time.perf_counter()
-    with _started(argv, cwd, environment, data, outputs.feed) as (child, pump):
+    with _start_process(argv, cwd, environment, data, outputs.feed) as (child, pump):
         tree = ProcessTree(child, marker)
         try:
             while not pump.exited:
-                await pump.turn()
+                await pump.run_once()
             duration_ms = (time.perf_counter() - started_s) * 1000
             await _drain(tree, pump)
         finally:
             leftovers = await end(tree, pump, grace_s)
-        pump.empty()
+        pump.drain()
         outputs.finish()
     stdout, stdout_left_out = outputs.captures["stdout"].text()
     stderr, stderr_left_out = outputs.captures["stderr"].text()
@@ -209,7 +209,7 @@ async def run_process(
 
 
 @contextlib.contextmanager
-def _started(
+def _start_process(
     argv: Sequence[str] | str,
     cwd: str | os.PathLike[str] | None,
     env: Mapping[str, str],
@@ -219,16 +219,16 @@ def _started(
     """A child and its pump; afterwards both are closed and the child is reaped."""
     with open_selector(argv) as selector:
         child = spawn(argv, cwd=cwd, env=env, has_stdin=bool(stdin))
-        with attended(child, stdin, on_bytes, selector) as pump:
+        with start_pump(child, stdin, on_bytes, selector) as pump:
             yield child, pump
 
 
 async def _drain(tree: ProcessTree, pump: Pump) -> None:
     """Let background processes print, while it comes and for a bounded time, and then go."""
     with anyio.move_on_after(DRAIN_S):
-        while not pump.silent and await pump.turn(DRAIN_IDLE_S):
+        while not pump.silent and await pump.run_once(DRAIN_IDLE_S):
             pass
-    await leave(tree, pump)
+    await let_leave(tree, pump)
 
 
 class _Outputs:

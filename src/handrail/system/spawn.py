@@ -187,7 +187,7 @@ def checked(
     check_environment(env)
     folder = None if cwd is None else os.fspath(cwd)
     if folder is not None:
-        _check_text(f"the working directory of command {_shown(words)}", folder)
+        _check_text(f"the working directory of command {_quoted(words)}", folder)
     return Command(words, folder, env, has_stdin)
 
 
@@ -245,7 +245,7 @@ def arguments(argv: Sequence[str] | str) -> list[str]:
     if blank:
         raise DefinitionError(f"a command must name a program, got {argv!r}")
     for index, word in enumerate(words):
-        _check_text(f"argument {index} of command {_shown(words)}", word)
+        _check_text(f"argument {index} of command {_quoted(words)}", word)
     return words
 
 
@@ -289,5 +289,5 @@ def _check_text(what: str, value: object) -> None:
         ) from None
 
 
-def _shown(words: Sequence[object]) -> str:
+def _quoted(words: Sequence[object]) -> str:
     return repr(shortened(" ".join(str(word) for word in words), _SHOWN_CHARS))

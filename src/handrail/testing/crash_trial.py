@@ -70,7 +70,7 @@ def counted(note: Note) -> Generator[None]:
         make_attempts = CountingAttempts
 
         def start(self, flight: InFlight, work: Callable[[], Any], context: Context) -> None:
-            super().start(flight, _noted(flight, work, note), context)
+            super().start(flight, _with_note(flight, work, note), context)
 
     names = executor.__dict__
     usual = names["Driver"]
@@ -81,7 +81,7 @@ def counted(note: Note) -> Generator[None]:
         names["Driver"] = usual
 
 
-def _noted(flight: InFlight, work: Callable[[], Any], note: Note) -> Callable[[], Any]:
+def _with_note(flight: InFlight, work: Callable[[], Any], note: Note) -> Callable[[], Any]:
     """The work, which says so when it really begins: not all that is started gets that far."""
     if flight.kind not in ("attempt", "rollback"):
         return work
@@ -114,9 +114,9 @@ class Notebook:
         """Add a line."""
         os.write(self._fd, json.dumps([what, *said]).encode() + b"\n")
 
-    def found(self, history: Iterable[ev.Event]) -> None:
-        """These events were recorded when it began."""
-        self.write("found", [line for event in history for line in _found(event)])
+    def note_history(self, history: Iterable[ev.Event]) -> None:
+        """Note the events that were recorded when it began."""
+        self.write("found", [line for event in history for line in _notes_of(event)])
 
     def record(self, number: int, name: str) -> None:
         """It is about to write this record."""
@@ -127,7 +127,7 @@ class Notebook:
         self.write("performs", kind, path, attempt, once)
 
 
-def _found(event: ev.Event) -> list[tuple[str, str, int]]:
+def _notes_of(event: ev.Event) -> list[tuple[str, str, int]]:
     match event:
         case ev.StepStarted():
             return [("started", event.path, 0)]
@@ -485,7 +485,7 @@ class Trial:
         try:
             inner = SqliteJournal(self.home / f"{name}.db")
             history = inner.events(self.errand.run_id)
-            notes.found(history)
+            notes.note_history(history)
             journal = CrashingJournal(inner, point, notes.record)
             executor = self._executor(journal, history[-1].at if history else None)
             with counted(notes.performs):

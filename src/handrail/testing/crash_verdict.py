@@ -83,7 +83,7 @@ def differences(whole: Verdict, crashed: Verdict) -> list[str]:
         was, now = whole.get(key), crashed.get(key)
         if was != now:
             start = max(0, _parting(was or "", now or "") - _BEFORE)
-            shown = (_shown(text, start) for text in (was, now))
+            shown = (_excerpt(text, start) for text in (was, now))
             found.append("{}: {} without a crash, {} with it".format(key, *shown))
     return found
 
@@ -94,7 +94,7 @@ def _parting(one: str, other: str) -> int:
     return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
-def _shown(text: str | None, start: int) -> str:
+def _excerpt(text: str | None, start: int) -> str:
     """The text, or of a long one what stands from ``start`` on."""
     if text is None:
         return "nothing"

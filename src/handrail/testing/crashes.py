@@ -185,7 +185,7 @@ class _Proof:
         elif last.verdict is not None:
             wrong.extend(differences(self._whole, last.verdict))
         if wrong:
-            self._wrong.append(_told(plan, story, wrong))
+            self._wrong.append(_describe_crash(plan, story, wrong))
         return story
 
     def _complaint(self) -> str:
@@ -205,8 +205,8 @@ def _broke_off_once(story: Sequence[Chapter]) -> bool:
     return bool(begun.intersection(story[-1].interrupted))
 
 
-def _told(plan: Plan, story: Sequence[Chapter], wrong: Sequence[str]) -> str:
-    """What was wrong with a crash, and how to repeat it."""
+def _describe_crash(plan: Plan, story: Sequence[Chapter], wrong: Sequence[str]) -> str:
+    """The text of what was wrong with a crash, and how to repeat it."""
     killed = [
         f"killed at record {number} ({_name(chapter, number)}, {when} the write)"
         for (number, when), chapter in zip(plan, story, strict=False)

@@ -27,8 +27,8 @@ from handrail.project import configured_stages
 from handrail.record.answers import accept_answer
 from handrail.steps.verbs import AgentCall, Generation, Stage
 from handrail.testing.clock import START
-from handrail.testing.script_drive import Drive, InFlight, run_to_end
-from handrail.testing.script_pending import Holder, Pending, Waits, told
+from handrail.testing.script_drive import Drive, OpenAttempt, run_to_end
+from handrail.testing.script_pending import Holder, Pending, Waits, describe_state
 from handrail.typed.jsonsafe import short_repr
 
 
@@ -42,18 +42,18 @@ def pending_of(script: Holder, drive: Drive) -> dict[str, Pending]:
 
 def in_flight(script: Holder, drive: Drive, path: str) -> Pending | None:
     """The attempt or rollback that is in flight at this path; asks for no more than that one."""
-    flight = drive.flights.get(path)
-    if flight is None:
+    open_attempt = drive.open_attempts.get(path)
+    if open_attempt is None:
         return None
-    waits: Waits = "attempt" if isinstance(flight.command, cmd.Perform) else "rollback"
-    return Pending(path, drive.steps[path], waits, script, flight=flight)
+    waits: Waits = "attempt" if isinstance(open_attempt.command, cmd.Perform) else "rollback"
+    return Pending(path, drive.steps[path], waits, script, open_attempt=open_attempt)
 
 
 def _waits(script: Holder, drive: Drive) -> Iterator[Pending]:
     machine, steps = drive.machine, drive.steps
     for path, due in drive.pauses().items():
         yield Pending(path, steps[path], "pause", script, due=due)
-    for path in drive.flights:
+    for path in drive.open_attempts:
         entry = in_flight(script, drive, path)
         assert entry is not None
         yield entry
@@ -79,7 +79,7 @@ R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
 
-def _given(kind: type, otherwise: Callable[[], Any], such_as: str) -> Any:
+def _option_field(kind: type, otherwise: Callable[[], Any], such_as: str) -> Any:
     """A field of this kind; None is none given."""
 
     def check(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
@@ -101,10 +101,14 @@ class ScriptOptions:
     """
 
     run_id: str = "script"
-    services: Mapping[str, Any] = _given(Mapping, dict, "a mapping, such as {'db': db}")
-    config: Mapping[str, Any] = _given(Mapping, dict, "a mapping, such as {'style': 'terse'}")
-    stages: Mapping[str, Any] = _given(Mapping, dict, "a mapping, such as {'lint': 'ruff check'}")
-    limits: Limits = _given(Limits, Limits, "Limits(...), such as Limits(max_steps=1000)")
+    services: Mapping[str, Any] = _option_field(Mapping, dict, "a mapping, such as {'db': db}")
+    config: Mapping[str, Any] = _option_field(
+        Mapping, dict, "a mapping, such as {'style': 'terse'}"
+    )
+    stages: Mapping[str, Any] = _option_field(
+        Mapping, dict, "a mapping, such as {'lint': 'ruff check'}"
+    )
+    limits: Limits = _option_field(Limits, Limits, "Limits(...), such as Limits(max_steps=1000)")
     start: float = START
     cleanup_timeout_s: float = 30.0
     auto_advance: bool = False
@@ -283,7 +287,7 @@ class Script(Generic[R_co]):
         that nobody answers; the result says what is open.
         """
         self._must_go_on("be suspended")
-        if self._drive.flights:
+        if self._drive.open_attempts:
             raise AssertionError(f"a run is suspended when no step is at work. {self._state()}")
         self._do(self._drive.report, cmd.CloseRun(reason, at=self.now))
         return self.result
@@ -321,9 +325,9 @@ class Script(Generic[R_co]):
         """The context that a step's functions are shown."""
         return self._contexts.of(view)
 
-    def holds(self, path: str, flight: InFlight) -> bool:
+    def holds(self, path: str, open_attempt: OpenAttempt) -> bool:
         """True if this is still in flight."""
-        return self._drive.flights.get(path) is flight
+        return self._drive.open_attempts.get(path) is open_attempt
 
     def land(self, path: str, event: ev.Event) -> None:
         """What is in flight at this path ended so; do what follows."""
@@ -349,7 +353,7 @@ class Script(Generic[R_co]):
 
     def _waits_for_time_alone(self) -> bool:
         machine = self._machine
-        if self.done or self._drive.flights or machine.run.gates or machine.run.listeners:
+        if self.done or self._drive.open_attempts or machine.run.gates or machine.run.listeners:
             return False
         return bool(self._drive.pauses())
 
@@ -367,14 +371,14 @@ class Script(Generic[R_co]):
         known.update(self._options.stages)
         return Evaluator(self._contexts, lambda: known, None).find_stages(command)
 
-    def _build_context(self, flight: InFlight) -> None:
-        command = flight.command
+    def _build_context(self, open_attempt: OpenAttempt) -> None:
+        command = open_attempt.command
         assert isinstance(command, cmd.Perform)
         match command.step.verb:
             case AgentCall(context=given) | Generation(context=given):
                 assert command.view is not None
                 made = built_context(given, self._contexts.of(command.view))
-                flight.context = run_to_end(made, f"the context builder of {command.path!r}")
+                open_attempt.context = run_to_end(made, f"the context builder of {command.path!r}")
             case _:
                 pass
 
@@ -407,7 +411,7 @@ class Script(Generic[R_co]):
             raise AssertionError(f"the run cannot {what}. {self._state()}")
 
     def _state(self) -> str:
-        return told(self._drive.result, self.pending)
+        return describe_state(self._drive.result, self.pending)
 
 
 def _check(found: Pending, what: str, wanted: Any) -> None:

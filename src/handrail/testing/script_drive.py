@@ -1,8 +1,8 @@
 """Drives a run by hand: no executor, no event loop, no clock but a number.
 
-It is a host of ``core.conductor`` that makes no attempt: one becomes an entry of ``flights`` and
-stays there until somebody says how it ended. Predicates and handlers are called, cancelled attempts
-stop, all at once. Time moves only in ``advance_to``.
+It is a host of ``core.conductor`` that makes no attempt: one becomes an entry of ``open_attempts``
+and stays there until somebody says how it ended. Predicates and handlers are called, cancelled
+attempts stop, all at once. Time moves only in ``advance_to``.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from typing import Any
 
 from handrail.core import commands as cmd
 from handrail.core.attempt_ends import failure_event, rollback_event, time_bound
-from handrail.core.conductor import Conductor, Question
-from handrail.core.conductor import InFlight as Flight
+from handrail.core.conductor import Conductor, InFlight, Question
 from handrail.core.machine import Machine
 from handrail.core.run_state import StepNode
 from handrail.core.waits import ends_by_itself
@@ -25,7 +24,7 @@ from handrail.model.results import WorkflowResult
 from handrail.steps.verbs import Step
 
 
-class InFlight:
+class OpenAttempt:
     """An attempt, or a rollback, that the core waits for."""
 
     __slots__ = ("command", "context", "since")
@@ -36,7 +35,7 @@ class InFlight:
         self.context: Mapping[str, Any] | None = None  # what an agent is given
 
 
-Prepare = Callable[[InFlight], None]
+Prepare = Callable[[OpenAttempt], None]
 Evaluate = Callable[[cmd.AskPredicate | cmd.AskFallback | cmd.FindStages], Any]
 
 
@@ -60,7 +59,7 @@ class Drive:
         self.machine = machine
         self.events: list[ev.Event] = []
         self.progress: list[ev.Progress] = []
-        self.flights: dict[str, InFlight] = {}
+        self.open_attempts: dict[str, OpenAttempt] = {}
         self.steps: dict[str, Step[Any]] = {}
         self._evaluate = evaluate
         self._prepare = prepare
@@ -98,7 +97,7 @@ class Drive:
 
     def land(self, path: str, event: ev.Event) -> None:
         """What is in flight at this path ended with this event."""
-        del self.flights[path]
+        del self.open_attempts[path]
         match event:
             case ev.RollbackCompleted():
                 self._conductor.undone(path, event)
@@ -142,23 +141,23 @@ class Drive:
 
     def perform(self, attempt: cmd.Perform) -> None:
         """Have it in flight until somebody says how it ended."""
-        flight = InFlight(attempt, self._now)
+        open_attempt = OpenAttempt(attempt, self._now)
         path = attempt.path
         if self._prepare is not None:
             try:
-                self._prepare(flight)
+                self._prepare(open_attempt)
             except NeedsEventLoop:
                 raise
             except Exception as error:  # noqa: BLE001  # the user's context builder
                 self._conductor.finished(path, failure_event(attempt, error))
                 return
-        self.flights[path] = flight
+        self.open_attempts[path] = open_attempt
         self._conductor.limit(path, "attempt", time_bound(attempt, self._now)[0])
 
     def undo(self, rollback: cmd.Undo) -> None:
         """As an attempt."""
         path = rollback.path
-        self.flights[path] = InFlight(rollback, self._now)
+        self.open_attempts[path] = OpenAttempt(rollback, self._now)
         self._conductor.limit(path, "rollback", rollback.rollback.timeout_s)
 
     def evaluate(self, question: Question) -> None:
@@ -173,9 +172,9 @@ class Drive:
         else:
             self._conductor.evaluated(question, value)
 
-    def stop(self, it: Flight) -> None:
+    def stop(self, it: InFlight) -> None:
         """What is stopped ends at once."""
-        self.flights.pop(it.path, None)
+        self.open_attempts.pop(it.path, None)
         if isinstance(it.command, cmd.Perform):
             stopped = cmd.Stopped(it.path, it.command.attempt, at=self._now)
             self._conductor.finished(it.path, stopped)

@@ -41,7 +41,7 @@ from handrail.steps.verbs import (
     Step,
     Verb,
 )
-from handrail.testing.script_drive import InFlight, NeedsEventLoop, run_to_end
+from handrail.testing.script_drive import NeedsEventLoop, OpenAttempt, run_to_end
 from handrail.typed.convert import fit_json
 from handrail.typed.jsonsafe import short_repr
 from handrail.typed.schema import describe_type
@@ -101,8 +101,8 @@ def _of_whom(entry: Pending) -> str:
             return ""
 
 
-def told(result: WorkflowResult[Any] | None, pending: Mapping[str, Pending]) -> str:
-    """Where the run stands: how it ended, or what it waits for and what to write to go on."""
+def describe_state(result: WorkflowResult[Any] | None, pending: Mapping[str, Pending]) -> str:
+    """The state of the run as text: its end, or what it waits for and what to write to go on."""
     if result is not None:
         why = f": {result.error}" if result.error else ""
         return f"The run {_ended(result.status)}{why}"
@@ -143,7 +143,7 @@ class Holder(Protocol):
         """The context that a step's functions are shown."""
         ...
 
-    def holds(self, path: str, flight: InFlight) -> bool:
+    def holds(self, path: str, open_attempt: OpenAttempt) -> bool:
         """True if this is still in flight."""
         ...
 
@@ -168,7 +168,7 @@ class Pending:
         waits: Waits,
         script: Holder,
         *,
-        flight: InFlight | None = None,
+        open_attempt: OpenAttempt | None = None,
         gate: OpenGate | None = None,
         due: float | None = None,
     ) -> None:
@@ -178,7 +178,7 @@ class Pending:
         self.gate = gate
         self.due = due
         self._script = script
-        self._flight = flight
+        self._open_attempt = open_attempt
 
     def __repr__(self) -> str:
         return f"<pending {self.path!r}: {self.description}>"
@@ -203,7 +203,7 @@ class Pending:
     @property
     def attempt(self) -> int:
         """The number of the attempt, from 1."""
-        command = self._flight.command if self._flight is not None else None
+        command = self._open_attempt.command if self._open_attempt is not None else None
         return command.attempt if isinstance(command, cmd.Perform) else 1
 
     @property
@@ -232,14 +232,14 @@ class Pending:
 
     def context(self) -> Mapping[str, Any]:
         """What the agent is given: the mapping, or what the step's context builder made."""
-        if self._flight is None or self._flight.context is None:
+        if self._open_attempt is None or self._open_attempt.context is None:
             raise self._has_no("context")
-        return self._flight.context
+        return self._open_attempt.context
 
     @property
     def workflow(self) -> WorkflowContext:
         """The ``WorkflowContext`` that the step's functions are shown."""
-        view = self._flight.command.view if self._flight is not None else None
+        view = self._open_attempt.command.view if self._open_attempt is not None else None
         if view is None:
             raise self._has_no("workflow context")
         return self._script.context_of(view)
@@ -363,7 +363,7 @@ class Pending:
         return run_to_end(value, f"the action of {self.path!r}", context)
 
     def _action(self) -> tuple[Callable[..., Any], tuple[Any, ...], Mapping[str, Any]]:
-        command = self._flight.command if self._flight is not None else None
+        command = self._open_attempt.command if self._open_attempt is not None else None
         if isinstance(command, cmd.Undo):
             return command.rollback.action, (self.workflow,), {}
         match self.verb:
@@ -398,7 +398,7 @@ class Pending:
         return error() if isinstance(error, type) else error
 
     def _perform(self) -> cmd.Perform:
-        command = self._flight.command if self._flight is not None else None
+        command = self._open_attempt.command if self._open_attempt is not None else None
         if isinstance(command, cmd.Perform):
             return command
         raise self._is_no_attempt()
@@ -408,9 +408,9 @@ class Pending:
         self._script.land(self.path, event)
 
     def _still_pending(self) -> None:
-        if self._flight is None:
+        if self._open_attempt is None:
             raise self._is_no_attempt()
-        if not self._script.holds(self.path, self._flight):
+        if not self._script.holds(self.path, self._open_attempt):
             raise AssertionError(f"{self._which()} has ended already, or was stopped")
 
     # -- errors ---------------------------------------------------------------------------------

@@ -361,10 +361,10 @@ def _try(statement: Try, label: str) -> Generator[Step[Any], Any, tuple[Any, ...
 
 def step_of(shape: Shape, label: str) -> Step[Any]:
     """The step that a shape describes, named by ``label``."""
-    return _settled(_modified(_verb(shape.what, label), shape), shape)
+    return _with_fallback(_with_modifiers(_verb(shape.what, label), shape), shape)
 
 
-def _settled(made: Step[Any], shape: Shape) -> Step[Any]:
+def _with_fallback(made: Step[Any], shape: Shape) -> Step[Any]:
     if shape.settle == "default":
         return made.default("default")
     if shape.settle == "skip":
@@ -372,7 +372,7 @@ def _settled(made: Step[Any], shape: Shape) -> Step[Any]:
     return made
 
 
-def _modified(made: Step[Any], shape: Shape) -> Step[Any]:
+def _with_modifiers(made: Step[Any], shape: Shape) -> Step[Any]:
     if shape.when is not None:
         made = made.when(_predicate(None if shape.when == "raises" else shape.when))
     if shape.attempts > 1 and not isinstance(shape.what, Inner):
@@ -459,7 +459,7 @@ def _chore(task: Task) -> Any:
     children = tuple(brought)
     if isinstance(chore.what, Shape) and isinstance(chore.what.what, Act):
         action = Finding("0", chore.what.what.failures, children=children)
-        return _settled(_modified(step("0").call(action), chore.what), chore.what)
+        return _with_fallback(_with_modifiers(step("0").call(action), chore.what), chore.what)
     return _chore_body(chore.what, children)
 
 

@@ -127,7 +127,7 @@ class TextJournal:
             raise LeaseLost(run_id, os.getpid(), "here")
         self._write()
         self._store.rows.setdefault(run_id, rows).extend(written)
-        self._written()
+        self._die_if_due()
 
     def append_run(
         self,
@@ -154,7 +154,7 @@ class TextJournal:
         self._write()
         self._store.rows[run_id] = rows
         self._store.letters[run_id] = mail
-        self._written()
+        self._die_if_due()
 
     def events(self, run_id: str, /, *, secrets: Mapping[str, str] | None = None) -> list[Event]:
         """All events of a run, read anew from their text."""
@@ -204,7 +204,7 @@ class TextJournal:
         written = to_record(event, self.codec, secrets or self._secrets(event.run_id))
         self._write()
         kept.append(_LetterRow(letter.key, event.at, written))
-        self._written()
+        self._die_if_due()
         return replace(letter, number=len(kept))
 
     def letters(self, run_id: str, after: int, /) -> list[Letter]:
@@ -241,7 +241,7 @@ class TextJournal:
         if self.writes == self._fail_at:
             raise self._error
 
-    def _written(self) -> None:
+    def _die_if_due(self) -> None:
         if self._abrupt and self.writes == self._stop_at:
             self.kill()
             raise ProcessGone(f"it died after write {self.writes}")

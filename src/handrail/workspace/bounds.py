@@ -18,7 +18,7 @@ from handrail.model.patterns import display_pattern
 from handrail.model.shapes import AgentRequest
 from handrail.ports.agent import AgentBackend, AgentReply, capabilities_of
 from handrail.ports.claims import Claim, LaunchClaims, Resource
-from handrail.workspace.claims.holding import claims_of, lost
+from handrail.workspace.claims.holding import claims_of, find_lost_claim
 from handrail.workspace.claims.resources import files_of
 from handrail.workspace.errors import ScopeViolated
 from handrail.workspace.git import repository_of
@@ -26,7 +26,7 @@ from handrail.workspace.places import Places, folder_of, places_of
 from handrail.workspace.scope import Findings, Reach, Scope, before_launch
 from handrail.workspace.shadow import Shadow
 from handrail.workspace.tree_lock import tree_locked
-from handrail.workspace.worktree import Worktree, in_tree, worktree_of
+from handrail.workspace.worktree import Worktree, options_in_tree, worktree_of
 
 
 async def confine(
@@ -89,23 +89,27 @@ class Confined:
     claims: LaunchClaims
     claim: Claim | None
 
-    async def failed(self) -> ScopeViolated | None:
-        """What is to be done when there is no answer; the violation, if there was one."""
-        violated = await self._violated()
+    async def clean_up(self) -> ScopeViolated | None:
+        """Check and clean up after a launch without an answer; the violation, if there was one."""
+        violated = await self._find_violation()
         if self.worktree is not None and await self.worktree.is_unchanged():
             await self.worktree.remove()
         return violated
 
-    async def answered(self, tell: Callable[[str], None]) -> None:
-        """What is to be done when there is one, before anything is merged.
+    async def check_answer(self, tell: Callable[[str], None]) -> None:
+        """Check the launch that gave an answer, before anything is merged.
 
         Raises:
             ScopeViolated: the agent wrote where it may not; that was undone.
             ClaimLost: its claim was taken from it meanwhile; ``tell`` is told of a violation.
         """
-        violated = await self._violated()
+        violated = await self._find_violation()
         try:
-            gone = None if self.claim is None else await lost(self.claims.claims, self.claim)
+            gone = (
+                None
+                if self.claim is None
+                else await find_lost_claim(self.claims.claims, self.claim)
+            )
         except ClaimsFailed:
             if violated is None:
                 raise
@@ -117,7 +121,7 @@ class Confined:
         if violated is not None:
             raise violated
 
-    async def merged(self) -> None:
+    async def merge(self) -> None:
         """Bring what was done in a worktree of its own into the working tree, when that is free.
 
         Raises:
@@ -126,15 +130,15 @@ class Confined:
         if self.worktree is not None:
             await self.worktree.merge(self.agent, self.claims)
 
-    async def _violated(self) -> ScopeViolated | None:
+    async def _find_violation(self) -> ScopeViolated | None:
         if self.scope is None:
             return None
         scope = self.scope
         if self.claim is None:
-            findings = await scope.enforced()
+            findings = await scope.enforce()
         else:
             async with tree_locked(self.places):
-                findings = await scope.enforced(partial(self._reach_beside_others, self.claim))
+                findings = await scope.enforce(partial(self._reach_beside_others, self.claim))
         if self.worktree is None:
             self.places.forget()
         return self._error(findings) if findings.files else None
@@ -196,7 +200,7 @@ async def bounds_of(
     """
     settings = request.settings
     if request.tree is not None:
-        options = in_tree(request.tree, options, folder_of(options, backend))
+        options = options_in_tree(request.tree, options, folder_of(options, backend))
     if settings.writes is None and not settings.worktree:
         yield Bounds(options)
         return
@@ -212,7 +216,9 @@ async def _checked(
     request: AgentRequest, confined: Confined, options: AgentOptions
 ) -> AsyncGenerator[Bounds, None]:
     """The launch, and its check behind it, however it ends."""
-    bounds = Bounds(options if confined.worktree is None else confined.worktree.mapped(options))
+    bounds = Bounds(
+        options if confined.worktree is None else confined.worktree.map_options(options)
+    )
 
     def tell(text: str) -> None:
         request.emit(StepOutput(request.path, "stderr", text))
@@ -221,27 +227,29 @@ async def _checked(
         yield bounds
     except BaseException as error:
         with anyio.fail_after(_BOUND_S, shield=True):
-            violated = await confined.failed()
+            violated = await confined.clean_up()
         if violated is None:
             raise
         if not isinstance(error, Exception):  # cancelled: that goes first
             tell(f"{violated}\n")
             raise
         if isinstance(error, AgentError):
-            _learn(violated, error, request)
+            _add_launch_facts(violated, error, request)
         raise violated from error
     try:
         with anyio.fail_after(_BOUND_S, shield=True):
-            await confined.answered(tell)
-        await confined.merged()
+            await confined.check_answer(tell)
+        await confined.merge()
     except (AgentError, ClaimLost) as error:
         if bounds.reply is not None:
-            _learn(error, bounds.reply, request)
+            _add_launch_facts(error, bounds.reply, request)
         raise
 
 
-def _learn(error: AgentError | ClaimLost, said: AgentReply | AgentError, req: AgentRequest) -> None:
-    """Have the error know what the launch has cost, and what the agent said in it."""
+def _add_launch_facts(
+    error: AgentError | ClaimLost, said: AgentReply | AgentError, req: AgentRequest
+) -> None:
+    """Give the error the usage of the launch, and its text, model and session."""
     spent, used = req.launch.spent, said.usage
     error.usage = used if spent is None else spent if used is None else spent + used
     if isinstance(error, AgentError):

@@ -44,9 +44,9 @@ def folders_of(root: Path, passed: Collection[str]) -> Folders:
         seen.modes[name] = mode
         for entry in entries:
             if _is_odd(entry):
-                odd.add(_joined(name, entry.name))
+                odd.add(_join(name, entry.name))
             elif entry.name == _IGNORE:
-                seen.ignore[_joined(name, entry.name)] = _said(entry)
+                seen.ignore[_join(name, entry.name)] = _read_text(entry)
     return Folders(seen.modes, frozenset(odd), seen.ignore, seen.passed)
 
 
@@ -68,16 +68,16 @@ class Odd:
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
-    """What a launch left: folders that it shut, by the modes they had (new ones: None), and what
-    is odd and was not there before.
+class Inspection:
+    """The state of the folders after a launch: those that it shut, by the modes they had (new ones:
+    None), and what is odd and was not there before.
     """
 
     shut: dict[str, int | None]
     odd: tuple[Odd, ...]
 
 
-def looked_into(root: Path, before: Folders) -> Looked:
+def inspect_folders(root: Path, before: Folders) -> Inspection:
     """Open what was shut, and tell of it and of what is odd.
 
     A repository of its own, in a folder that is new, is not looked into.
@@ -86,19 +86,19 @@ def looked_into(root: Path, before: Folders) -> Looked:
     odd: list[Odd] = []
     for name, _, entries in _walk(root, before, shut):
         for entry in entries:
-            path = _joined(name, entry.name)
+            path = _join(name, entry.name)
             if _is_odd(entry) and path not in before.odd:
                 if entry.name != GIT or name in before.modes:
                     odd.append(Odd(_path(path), special=_is_special(entry)))
             elif entry.name == _IGNORE and name in before.modes and not _is_odd(entry):
                 said = before.ignore.get(path)
-                if said != _said(entry):
+                if said != _read_text(entry):
                     odd.append(Odd(_path(path), special=False, ignores=True, said=said))
     shown = {_path(name): before.modes.get(name) for name in shut}
-    return Looked(shown, tuple(odd))
+    return Inspection(shown, tuple(odd))
 
 
-def shut_again(root: Path, shut: dict[str, int | None]) -> None:
+def restore_modes(root: Path, shut: dict[str, int | None]) -> None:
     """Give folders the modes that they had."""
     for name, mode in sorted(shut.items(), reverse=True):
         folder = root / name
@@ -107,7 +107,7 @@ def shut_again(root: Path, shut: dict[str, int | None]) -> None:
                 folder.chmod(mode)
 
 
-def named(path: str) -> str:
+def path_text(path: str) -> str:
     """A path, whose bytes need not be UTF-8, as text that can be written."""
     return os.fsencode(path).decode("latin-1")
 
@@ -116,8 +116,8 @@ def _path(name: str) -> str:
     return os.fsdecode(name.encode("latin-1"))
 
 
-def _joined(name: str, entry: str) -> str:
-    return f"{name}/{named(entry)}" if name else named(entry)
+def _join(name: str, entry: str) -> str:
+    return f"{name}/{path_text(entry)}" if name else path_text(entry)
 
 
 def _walk(
@@ -144,7 +144,7 @@ def _walk(
         if nested and known:
             continue  # a repository of its own
         for entry in entries:
-            path = _joined(name, entry.name)
+            path = _join(name, entry.name)
             walked = entry.is_dir(follow_symlinks=False) and not _is_odd(entry)
             if walked and path not in before.passed:
                 waiting.append(path)
@@ -161,7 +161,7 @@ def _is_special(entry: os.DirEntry[str]) -> bool:
     return not entry.is_file(follow_symlinks=False)
 
 
-def _said(entry: os.DirEntry[str]) -> str:
+def _read_text(entry: os.DirEntry[str]) -> str:
     try:
         with open(entry.path, "rb") as file:  # noqa: PTH123  # its path is one already
             return file.read(_LARGEST).decode("latin-1")

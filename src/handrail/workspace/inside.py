@@ -39,7 +39,7 @@ class Kept:
     size: int = -1
     link: str = ""
 
-    def same(self, other: Kept | None) -> bool:
+    def is_same(self, other: Kept | None) -> bool:
         """True if it is the same file but for its time."""
         if other is None or self.link != other.link:
             return False
@@ -79,7 +79,7 @@ class Inside:
 
 async def inside_of(repository: Repository, marker: str) -> Inside:
     """What there is before a launch."""
-    named = await _named(repository, marker)
+    named = await _names_in_settings(repository, marker)
     head, branch = await ends_of(repository, marker)
     return Inside(head, branch, index_of(repository), settings_of(repository, named), named)
 
@@ -91,7 +91,7 @@ async def ends_of(repository: Repository, marker: str) -> tuple[str | None, str 
     return await head_of(git), branch.strip() or None
 
 
-async def _named(repository: Repository, marker: str) -> Named:
+async def _names_in_settings(repository: Repository, marker: str) -> Named:
     """What settings name, also if it is not there yet."""
     # The words that keep hooks from running name the setting, too: it is asked for by file.
     sought = r"^(core\.hookspath|include(if\..*)?\.path)$"
@@ -124,7 +124,7 @@ def settings_of(
 ) -> dict[str, Kept]:
     """The hooks and settings there are; ``before``: those before a launch. git is not asked."""
     names = _names(repository, named, before)
-    return {name: kept for name in names if (kept := _kept(repository.common / name))}
+    return {name: kept for name in names if (kept := _read_kept(repository.common / name))}
 
 
 def _names(repository: Repository, named: Named, before: Mapping[str, Kept] | None) -> list[str]:
@@ -136,7 +136,9 @@ def _names(repository: Repository, named: Named, before: Mapping[str, Kept] | No
     found = [home / name for home in homes for name in _SETTINGS]
     found += [repository.own / "config.worktree", *map(Path, named.included)]
     found += _of_worktrees(common)
-    found += [todo for todo in (repository.own / "rebase-merge/git-rebase-todo",) if _runs(todo)]
+    found += [
+        todo for todo in (repository.own / "rebase-merge/git-rebase-todo",) if _runs_commands(todo)
+    ]
     folders = [home / "hooks" for home in homes]
     folders += [Path(named.hooks)] if named.hooks else []
     for folder in folders:
@@ -159,23 +161,23 @@ def _of_worktrees(common: Path) -> Iterator[Path]:
     """The settings of other working trees, but for where git itself has them lead."""
     for folder in sorted((common / "worktrees").glob("*")):
         yield folder / "config.worktree"
-        leads = _kept(folder / "commondir")
+        leads = _read_kept(folder / "commondir")
         if leads is None or leads.link or (leads.data or b"").strip() != b"../..":
             yield folder / "commondir"
 
 
-def _runs(todo: Path) -> bool:
+def _runs_commands(todo: Path) -> bool:
     """True if the list of a rebase has commands that it would run."""
-    kept = _kept(todo)
+    kept = _read_kept(todo)
     return kept is not None and _RUNS.search(kept.data or b"") is not None
 
 
 def index_of(repository: Repository) -> Kept | None:
     """The index of the working tree."""
-    return _kept(repository.own / "index", largest=None)
+    return _read_kept(repository.own / "index", largest=None)
 
 
-def _kept(file: Path, largest: int | None = _LARGEST) -> Kept | None:
+def _read_kept(file: Path, largest: int | None = _LARGEST) -> Kept | None:
     """What is there; without bytes if it is too large, or may not be read."""
     try:
         link = _link_of(file)
@@ -201,7 +203,7 @@ def _can_be_read(folder: Path) -> bool:
     return folder.is_dir() and os.access(folder, os.R_OK | os.X_OK)
 
 
-def opened(repository: Repository, named: Named) -> None:
+def make_accessible(repository: Repository, named: Named) -> None:
     """Have git's folders be ones that can be looked into and written."""
     common = repository.common
     top = (common, repository.own, common / "info", common / "hooks", common / "modules")
@@ -274,7 +276,7 @@ async def rewind(
     if not index:
         return
     now = index_of(repository)
-    if before.index is None or not before.index.same(now):
+    if before.index is None or not before.index.is_same(now):
         put_back(repository.own / "index", before.index)
 
 

@@ -24,13 +24,13 @@ import anyio
 from handrail.errors import DefinitionError
 from handrail.model.shapes import OwnTree
 from handrail.ports.claims import Claim, LaunchClaims, Resource
-from handrail.workspace.claims.holding import lost
+from handrail.workspace.claims.holding import find_lost_claim
 from handrail.workspace.claims.resources import these_files
 from handrail.workspace.errors import WorktreeConflict
 from handrail.workspace.git import Repository, head_of, repository_of
 from handrail.workspace.places import Places, places_of
 from handrail.workspace.tree_lock import tree_locked
-from handrail.workspace.worktree import commit_all, made, removed, worktree_at
+from handrail.workspace.worktree import commit_all, make_worktree, remove_worktree, worktree_at
 
 _BOUND_S = 600
 """So long git may take to merge, once the files are free."""
@@ -63,8 +63,8 @@ class OwnTrees:
             )
         places = self.places(main)
         await self._keep_earlier(main, places)
-        await removed(main, places, self.marker)
-        here = await made(main, places, self.marker, base)
+        await remove_worktree(main, places, self.marker)
+        here = await make_worktree(main, places, self.marker, base)
         head = await head_of(here.git(self.marker))
         return OwnTree(str(here.root), str(main.root), places.branch, head or "")
 
@@ -78,19 +78,19 @@ class OwnTrees:
             WorktreeConflict: they do not go together; nothing was changed, the worktree is kept.
             ClaimLost: others have the files, or HEAD; likewise.
         """
-        main, here = await self._both(tree)
+        main, here = await self._repositories(tree)
         merging = _Merging(self, tree, main, here, claims)
-        await merging.settle()
+        await merging.abort_unfinished()
         await commit_all(here, self.marker, f"Step {self.owner} of run {self.run_id}")
         for _ in range(_TRIES):
             if await merging.is_done():
                 return
-            async with await merging.held() as claim:
+            async with await merging.claim() as claim:
                 if not isinstance(how, str):
                     await call(how, tree)
                     return
                 with anyio.fail_after(_BOUND_S, shield=True):
-                    if await merging.bring(how, claim):
+                    if await merging.move_head(how, claim):
                         return
             await anyio.sleep(_PAUSE_S)
         raise merging.conflict(f"HEAD of {tree.root} was moved by others each time")
@@ -99,11 +99,11 @@ class OwnTrees:
         """Remove it with its branch; what stands in the way of that is no failure."""
         main = await repository_of(Path(tree.root), self.marker)
         if main is not None:
-            await removed(main, self.places(main), self.marker)
+            await remove_worktree(main, self.places(main), self.marker)
 
     async def leave(self, tree: OwnTree) -> None:
         """Remove it if nothing was done in it."""
-        _, here = await self._both(tree)
+        _, here = await self._repositories(tree)
         git = here.git(self.marker)
         if not await git("status", "--porcelain") and await head_of(git) == tree.base:
             await self.remove(tree)
@@ -112,11 +112,11 @@ class OwnTrees:
         """Where what belongs to the worktree is."""
         return places_of(main.root, self.run_id, self.owner)
 
-    async def _both(self, tree: OwnTree) -> tuple[Repository, Repository]:
+    async def _repositories(self, tree: OwnTree) -> tuple[Repository, Repository]:
         main = await repository_of(Path(tree.root), self.marker)
         here = None if main is None else await worktree_at(self.places(main), self.marker)
         if here is None or main is None:
-            raise gone(self.owner, tree)
+            raise worktree_gone(self.owner, tree)
         return main, here
 
     async def _keep_earlier(self, main: Repository, places: Places) -> None:
@@ -132,7 +132,7 @@ class OwnTrees:
             await here.git(self.marker)("branch", "--move", "--force", places.branch, earlier)
 
 
-def gone(owner: str, tree: OwnTree) -> DefinitionError:
+def worktree_gone(owner: str, tree: OwnTree) -> DefinitionError:
     """The error for a worktree that somebody removed while its steps were not done."""
     return DefinitionError(
         f"the worktree of step {owner!r} is not there any more: {tree.folder}. What its steps had "
@@ -150,10 +150,10 @@ class _Merging:
     here: Repository
     claims: LaunchClaims
 
-    async def settle(self) -> None:
+    async def abort_unfinished(self) -> None:
         """End what a merge that was broken off has begun in the worktree."""
         git = self.here.git(self.of.marker)
-        for word in _under_way(self.here.own):
+        for word in _unfinished_operations(self.here.own):
             await git.ends(word, "--abort")
         code, branch, _ = await git.ends("symbolic-ref", "--quiet", "--short", "HEAD")
         if code or branch.strip() != self.tree.branch:  # its steps were on another one
@@ -165,42 +165,42 @@ class _Merging:
         code, _, _ = await self.main.git(self.of.marker).ends(*words)
         return code == 0
 
-    async def held(self) -> AbstractAsyncContextManager[Claim]:
-        """What is to be held while it is merged: what was changed, and HEAD."""
+    async def claim(self) -> AbstractAsyncContextManager[Claim]:
+        """A claim of the changed files and of HEAD, to be held while it is merged."""
         git = self.main.git(self.of.marker)
         words = ("diff", "--name-only", "-z", "--no-renames", f"HEAD...{self.tree.branch}")
         files = (await git(*words)).split("\0")[:-1]
         head = Resource(f"HEAD of {self.main.root}", repository=str(self.main.common))
         return self.claims.take((head, *([these_files(self.main, files)] if files else [])))
 
-    async def bring(self, how: str, claim: Claim) -> bool:
+    async def move_head(self, how: str, claim: Claim) -> bool:
         """True if HEAD was moved; False if somebody else was quicker."""
         head = await head_of(self.main.git(self.of.marker))
         assert head is not None  # the worktree began at a commit
-        target = await (self._merged(head) if how == "merge" else self._rebased(head))
-        taken = await lost(self.claims.claims, claim)
+        target = await (self._merge(head) if how == "merge" else self._rebase(head))
+        taken = await find_lost_claim(self.claims.claims, claim)
         if taken is not None:
             raise taken
         async with tree_locked(self.of.places(self.main)):
-            return await self._forward(target)
+            return await self._fast_forward(target)
 
-    async def _rebased(self, head: str) -> str:
+    async def _rebase(self, head: str) -> str:
         """Its commits on top of HEAD; they are there already if that has not moved."""
         git = self.here.git(self.of.marker)
         code, said, more = await git.ends("rebase", "--quiet", head)
         if code:
-            files = await self._unmerged()
+            files = await self._unmerged_files()
             await git.ends("rebase", "--abort")
             raise self.conflict(f"{said}{more}", files)
         return (await git("rev-parse", "HEAD")).strip()
 
-    async def _merged(self, head: str) -> str:
+    async def _merge(self, head: str) -> str:
         """A merge commit of HEAD and its own."""
         git = self.here.git(self.of.marker)
         words = ("merge", "--quiet", "--no-commit", "--no-ff", head)
         code, said, more = await git.ends(*words)
         if code:
-            files = await self._unmerged()
+            files = await self._unmerged_files()
             await git.ends("merge", "--abort")
             raise self.conflict(f"{said}{more}", files)
         files_tree = (await git("write-tree")).strip()
@@ -209,12 +209,12 @@ class _Merging:
         parents = ("-p", head, "-p", self.tree.branch)
         return (await git("commit-tree", files_tree, *parents, "-m", message)).strip()
 
-    async def _unmerged(self) -> list[str]:
+    async def _unmerged_files(self) -> list[str]:
         git = self.here.git(self.of.marker)
         listed = await git("diff", "--name-only", "-z", "--diff-filter=U")
         return listed.split("\0")[:-1]
 
-    async def _forward(self, target: str) -> bool:
+    async def _fast_forward(self, target: str) -> bool:
         words = ("merge", "--quiet", "--ff-only", target)
         code, said, more = await self.main.git(self.of.marker).ends(*words)
         text = f"{said}{more}"
@@ -234,7 +234,7 @@ class _Merging:
         return error
 
 
-def _under_way(own: Path) -> list[str]:
+def _unfinished_operations(own: Path) -> list[str]:
     """What git has begun in a working tree, and not ended; ``own`` is its git directory."""
     rebases = any((own / name).exists() for name in ("rebase-merge", "rebase-apply"))
     merges = (own / "MERGE_HEAD").exists()

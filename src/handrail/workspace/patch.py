@@ -106,25 +106,25 @@ class Watched:
         own = own_files(self.repository.root)
         changes = [c for c in await self.shadow.changes(self.before, now) if c.path not in own]
         told: dict[str, Json] = {"files": [mask.text(str(change)) for change in changes]}
-        secret = [c for c in changes if not c.is_repository and await self._hides(c, mask)]
+        secret = [c for c in changes if not c.is_repository and await self._hides_secret(c, mask)]
         left_out = {c.path for c in secret} | {c.path for c in changes if c.is_repository}
         if left_out:
             told["left_out"] = [mask.text(path) for path in sorted(left_out)]
         kept = [(c.path, c.after) for c in changes if c.path not in left_out]
         if not kept:
             return b"", told
-        wanted = await self.shadow.mixed(self.before, kept)
-        return _masked(await self.shadow.patch(self.before, wanted), mask), told
+        wanted = await self.shadow.with_entries(self.before, kept)
+        return _mask_patch(await self.shadow.patch(self.before, wanted), mask), told
 
     async def apply(self, patch: bytes) -> None:
         """Change the files as the patch says."""
         now = await self._state()
-        await self.shadow.write(now, await self.shadow.patched(now, patch))
+        await self.shadow.write(now, await self.shadow.apply_patch(now, patch))
 
     async def _state(self) -> State:
         return await self.shadow.state(await head_of(self.repository.git(self.shadow.marker)))
 
-    async def _hides(self, change: Change, mask: Mask) -> bool:
+    async def _hides_secret(self, change: Change, mask: Mask) -> bool:
         """True for a binary file with a secret in it, which the patch would hold unseen."""
         texts = [await self.shadow.text(e) for e in (change.before, change.after) if e is not None]
         return any("\0" in text for text in texts) and any(
@@ -132,13 +132,13 @@ class Watched:
         )
 
 
-def _masked(patch: bytes, mask: Mask) -> bytes:
+def _mask_patch(patch: bytes, mask: Mask) -> bytes:
     """The patch without secrets, of which some may be on several lines."""
     files = re.split(rb"(?m)^(?=diff --git )", patch)
-    return b"".join(part if _BINARY in part else _masked_text(part, mask) for part in files)
+    return b"".join(part if _BINARY in part else _mask_text(part, mask) for part in files)
 
 
-def _masked_text(part: bytes, mask: Mask) -> bytes:
+def _mask_text(part: bytes, mask: Mask) -> bytes:
     shown: bytes = mask.value(part)
     for name, value in mask.values.items():
         for line in value.splitlines()[: None if "\n" in value else 0]:

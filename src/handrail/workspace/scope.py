@@ -35,12 +35,12 @@ from handrail.model.patterns import covers
 from handrail.system.own_files import own_files
 from handrail.workspace.folders import (
     Folders,
-    Looked,
+    Inspection,
     Odd,
     folders_of,
-    looked_into,
-    named,
-    shut_again,
+    inspect_folders,
+    path_text,
+    restore_modes,
 )
 from handrail.workspace.git import Git, Repository
 from handrail.workspace.inside import (
@@ -49,7 +49,7 @@ from handrail.workspace.inside import (
     Kept,
     ends_of,
     inside_of,
-    opened,
+    make_accessible,
     put_back,
     rewind,
     settings_of,
@@ -57,7 +57,7 @@ from handrail.workspace.inside import (
 )
 from handrail.workspace.places import Places
 from handrail.workspace.shadow import Change, Shadow, State
-from handrail.workspace.whole_git import Whole, made_whole, whole_of, wrong_with
+from handrail.workspace.whole_git import Whole, find_damage, repair, whole_of
 
 
 def allows(patterns: Sequence[str], path: str, within: str = "", *, folds: bool = False) -> bool:
@@ -152,7 +152,7 @@ async def before_launch(
         shadow.borrow(shadow.repository)
     inside = await inside_of(repository, shadow.marker)
     state = await shadow.state(inside.head)
-    passed = [*map(named, await shadow.ignored()), *_below(repository.root, ours)]
+    passed = [*map(path_text, await shadow.ignored()), *_below(repository.root, ours)]
     folders = folders_of(repository.root, passed)
     own = own_files(repository.root)
     undone_from = places.undone.position()
@@ -165,7 +165,7 @@ async def before_launch(
     return before
 
 
-async def left_from_before(shadow: Shadow, places: Places) -> Path | None:
+async def interrupted_patch(shadow: Shadow, places: Places) -> Path | None:
     """The patch file that has now what was changed since the launch that was killed, if any was."""
     known = shadow.folder / _BEFORE
     if not known.is_file():
@@ -190,23 +190,23 @@ class Scope:
     places: Places
     before: Before
 
-    async def enforced(self, reach: Callable[[], Awaitable[Reach]] | None = None) -> Findings:
+    async def enforce(self, reach: Callable[[], Awaitable[Reach]] | None = None) -> Findings:
         """What was found, set aside and undone; nothing in it if the agent kept to its scope.
 
         ``reach`` is asked once the repository is whole again: what others hold is kept in it.
         """
         found = _Found()
-        await self._whole(found)
+        await self._restore_repository(found)
         scope = self if reach is None else replace(self, reach=await reach())
-        return await scope._undone(found)  # noqa: SLF001  # the same with another reach
+        return await scope._undo(found)  # noqa: SLF001  # the same with another reach
 
-    async def _undone(self, found: _Found) -> Findings:
+    async def _undo(self, found: _Found) -> Findings:
         before = self.before.inside
-        opened(self.repository, before.named)
+        make_accessible(self.repository, before.named)
         self._settings(found)
-        looked = looked_into(self.repository.root, self.before.folders)
+        looked = inspect_folders(self.repository.root, self.before.folders)
         try:
-            await self._odd(looked, found)
+            await self._remove_unseen(looked, found)
             after, branch = await ends_of(self.repository, self.shadow.marker)
             for _ in range(_MAX_PASSES):
                 now = await self.shadow.state()
@@ -215,9 +215,9 @@ class Scope:
                     break
                 await self._set_aside(now, outside, found)
         finally:
-            shut_again(self.repository.root, looked.shut)
+            restore_modes(self.repository.root, looked.shut)
         await self._commits(after, found)
-        self._shut(looked, found)
+        self._report_shut_folders(looked, found)
         if found.files:
             if self.before.of_earlier:
                 found.notes.append(_OF_EARLIER)
@@ -257,9 +257,9 @@ class Scope:
         """Put these changes into the patch, and undo them."""
         files = [change for change in outside if not change.is_repository]
         if files:
-            allowed = await self.shadow.mixed(now, [(c.path, c.before) for c in files])
+            allowed = await self.shadow.with_entries(now, [(c.path, c.before) for c in files])
             patch = await self.shadow.patch(allowed, now)
-            found.patch = self._aside(found).with_suffix(".patch")
+            found.patch = self._quarantine_path(found).with_suffix(".patch")
             with found.patch.open("ab") as file:
                 file.write(patch)
             await self.shadow.write(now, allowed)
@@ -275,17 +275,17 @@ class Scope:
         if change.before is not None:
             found.notes.append(f"The repository in {change.path} was changed, and left as it is.")
             return
-        aside = self._aside(found).with_suffix(".repositories") / change.path
+        aside = self._quarantine_path(found).with_suffix(".repositories") / change.path
         aside.parent.mkdir(parents=True, exist_ok=True)
         shutil.move(self.repository.root / change.path, aside)
         found.notes.append(f"The new repository {change.path} was moved to {aside}.")
 
-    async def _whole(self, found: _Found) -> None:
+    async def _restore_repository(self, found: _Found) -> None:
         """Bring back the repository itself, if it is another one now."""
         before, shadow = self.before.whole, self.shadow
-        for broken in await wrong_with(self.repository, before, shadow.repository, shadow.marker):
-            aside = self._aside(found).with_suffix(".git") / "whole"
-            made_whole(self.repository, broken, before, shadow.repository, aside)
+        for broken in await find_damage(self.repository, before, shadow.repository, shadow.marker):
+            aside = self._quarantine_path(found).with_suffix(".git") / "whole"
+            repair(self.repository, broken, before, shadow.repository, aside)
             found.files.append(f"{GIT} ({broken})")
             found.notes.append(f"{GIT} is as it was before; what was there is in {aside}.")
 
@@ -296,16 +296,16 @@ class Scope:
         files = settings_of(self.repository, was.named, before)
         for name in sorted({*before, *files}):
             old, new = before.get(name), files.get(name)
-            if (old is None and new is None) or (old is not None and old.same(new)):
+            if (old is None and new is None) or (old is not None and old.is_same(new)):
                 continue
             file = Path(os.path.normpath(self.repository.common / name))
-            shown, within = self._shown(file)
+            shown, within = self._display_name(file)
             if self.reach(shown, within):
                 continue
-            found.files.append(f"{shown} ({_what(old, new)})")
+            found.files.append(f"{shown} ({_change_word(old, new)})")
             if new is not None:
-                aside = self._aside(found).with_suffix(".git") / name.replace("../", "")
-                _moved_aside(file, aside, new)
+                aside = self._quarantine_path(found).with_suffix(".git") / name.replace("../", "")
+                _move_aside(file, aside, new)
                 found.notes.append(f"What it wrote into {shown} is in {aside}.")
             if within != GIT:
                 found.notes.append(
@@ -315,7 +315,7 @@ class Scope:
                 found.notes.append(f"{shown} was too large to be kept, and is not put back.")
             put_back(file, old)
 
-    def _shown(self, file: Path) -> tuple[str, str]:
+    def _display_name(self, file: Path) -> tuple[str, str]:
         """The name of a file that git acts on, and how a pattern that allows it begins."""
         root = self.repository.root
         for begin in self.before.inside.named.begins:
@@ -323,7 +323,7 @@ class Scope:
                 return file.relative_to(root).as_posix(), os.path.relpath(begin, root)
         return f"{GIT}/{os.path.relpath(file, self.repository.common)}", GIT
 
-    async def _odd(self, looked: Looked, found: _Found) -> None:
+    async def _remove_unseen(self, looked: Inspection, found: _Found) -> None:
         """Take away what git does not see, where it is not allowed."""
         for one in looked.odd:
             if one.read_by_git:
@@ -335,22 +335,22 @@ class Scope:
             if allowed or one.ignores != (one.path in hidden):
                 continue
             if one.path not in tracked:
-                found.files.append(f"{_printable(one.path)} ({_of_odd(one)})")
-            self._odd_away(one, found)
+                found.files.append(f"{_printable(one.path)} ({_kind_of_change(one)})")
+            self._remove_or_quarantine(one, found)
 
-    def _odd_away(self, one: Odd, found: _Found) -> None:
+    def _remove_or_quarantine(self, one: Odd, found: _Found) -> None:
         file = self.repository.root / one.path
         if one.special:
             file.unlink(missing_ok=True)
             return
-        aside = self._aside(found).with_suffix(".hidden") / one.path
+        aside = self._quarantine_path(found).with_suffix(".hidden") / one.path
         aside.parent.mkdir(parents=True, exist_ok=True)
         shutil.move(file, aside)
         found.notes.append(f"{_printable(one.path)}, which git does not look at, is in {aside}.")
         if one.said is not None:
             file.write_bytes(one.said.encode("latin-1"))
 
-    def _shut(self, looked: Looked, found: _Found) -> None:
+    def _report_shut_folders(self, looked: Inspection, found: _Found) -> None:
         """Tell of folders that nobody could look into."""
         for name, mode in sorted(looked.shut.items()):
             if mode is not None and not self.reach(f"{name}/." if name else "."):
@@ -365,8 +365,8 @@ class Scope:
         known = {file.rpartition(" (")[0] for file in found.files}
         changes = await self.shadow.changes(await _tree(git, head), await _tree(git, after))
         for change in changes:
-            if change.shown not in known and not self.reach(change.path):
-                found.files.append(f"{change.shown} (committed)")
+            if change.display_path not in known and not self.reach(change.path):
+                found.files.append(f"{change.display_path} (committed)")
 
     async def _commits_of_others(self, after: str | None) -> str | None:
         """Where HEAD is to be: behind the commits that are not the agent's to take back, because
@@ -384,7 +384,7 @@ class Scope:
             head = commit
         return head
 
-    def _aside(self, found: _Found) -> Path:
+    def _quarantine_path(self, found: _Found) -> Path:
         """Where its things go, to be given an ending."""
         if found.aside is None:
             found.aside = self.places.quarantine()
@@ -425,10 +425,10 @@ def _folders(path: str) -> list[str]:
 
 def _below(root: Path, folders: Sequence[Path]) -> list[str]:
     inside = [folder for folder in folders if folder.is_relative_to(root) and folder != root]
-    return [named(folder.relative_to(root).as_posix()) for folder in inside]
+    return [path_text(folder.relative_to(root).as_posix()) for folder in inside]
 
 
-def _moved_aside(file: Path, aside: Path, new: Kept) -> None:
+def _move_aside(file: Path, aside: Path, new: Kept) -> None:
     """Have what was found in a file where people find it; a link is none of its own."""
     aside.parent.mkdir(parents=True, exist_ok=True)
     if new.data is None:
@@ -438,7 +438,7 @@ def _moved_aside(file: Path, aside: Path, new: Kept) -> None:
         aside.write_bytes(new.link.encode() or new.data)
 
 
-def _of_odd(one: Odd) -> str:
+def _kind_of_change(one: Odd) -> str:
     return "added" if one.said is None else "changed"
 
 
@@ -446,7 +446,7 @@ def _printable(path: str) -> str:
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
-def _what(old: Kept | None, new: Kept | None) -> str:
+def _change_word(old: Kept | None, new: Kept | None) -> str:
     if old is None:
         return "added"
     return "deleted" if new is None else "changed"

@@ -60,12 +60,12 @@ class Change:
         return any(one is not None and one.is_repository for one in (self.before, self.after))
 
     @property
-    def shown(self) -> str:
+    def display_path(self) -> str:
         """The path, whose bytes need not be UTF-8, as text that can be written."""
         return os.fsencode(self.path).decode("utf-8", "backslashreplace")
 
     def __str__(self) -> str:
-        return f"{self.shown} ({self.what})"
+        return f"{self.display_path} ({self.what})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +175,7 @@ class Shadow:
         changes += [Change(n, unborn, None) for n in before.bare if n not in after.bare]
         return tuple(sorted(changes, key=lambda change: change.path))
 
-    async def mixed(self, state: State, put: Iterable[tuple[str, Entry | None]]) -> State:
+    async def with_entries(self, state: State, put: Iterable[tuple[str, Entry | None]]) -> State:
         """A state with other entries at some paths; None: nothing there."""
         git = self._git("mixed")
         lines = sorted(
@@ -197,7 +197,7 @@ class Shadow:
         await self._git()(*words, *plain, f"--output={found}", before.tree, after.tree)
         return found.read_bytes()
 
-    async def patched(self, state: State, patch: bytes, *, three_way: bool = False) -> State:
+    async def apply_patch(self, state: State, patch: bytes, *, three_way: bool = False) -> State:
         """The state that a patch makes of another; nothing is written into the folder.
 
         Raises:

@@ -39,14 +39,14 @@ def whole_of(repository: Repository, copy: Path | None) -> Whole:
     if copy is None:
         return Whole(told)
     try:
-        _copied(repository.common, copy)
+        _copy(repository.common, copy)
     except OSError:
         shutil.rmtree(copy, ignore_errors=True)
         return Whole(told)
     return Whole(told, kept=True)
 
 
-def _copied(source: Path, copy: Path) -> None:
+def _copy(source: Path, copy: Path) -> None:
     waiting = [("", False)]
     while waiting:
         name, same = waiting.pop()
@@ -70,33 +70,33 @@ _LED_AWAY = "leads elsewhere"
 _BROKEN = "replaced or damaged"
 
 
-async def wrong_with(repository: Repository, before: Whole, copy: Path, marker: str) -> list[str]:
-    """What became of it: that its file leads elsewhere, that it is gone or lost objects."""
+async def find_damage(repository: Repository, before: Whole, copy: Path, marker: str) -> list[str]:
+    """The damage to a repository: its file leads elsewhere, or it is gone or lost objects."""
     file = repository.root / GIT
-    away = file.is_symlink() or not file.is_file() or _says(file) != before.file
+    away = file.is_symlink() or not file.is_file() or _read_text(file) != before.file
     found = [_LED_AWAY] if before.file and away else []
     broken = before.kept and await _is_broken(repository, copy, marker)
     return [*found, _BROKEN] if broken else found
 
 
-def made_whole(repository: Repository, wrong: str, before: Whole, copy: Path, aside: Path) -> None:
+def repair(repository: Repository, wrong: str, before: Whole, copy: Path, aside: Path) -> None:
     """Bring it back; what was there instead goes ``aside``."""
     if wrong == _LED_AWAY:
-        _moved(repository.root / GIT, aside / "file")
+        _move(repository.root / GIT, aside / "file")
         (repository.root / GIT).write_text(before.file, "utf-8", "surrogateescape")
     else:
-        _moved(repository.common, aside)
-        _copied(copy, repository.common)
+        _move(repository.common, aside)
+        _copy(copy, repository.common)
 
 
-def _says(file: Path) -> str:
+def _read_text(file: Path) -> str:
     try:
         return file.read_text("utf-8", "surrogateescape")
     except OSError:
         return ""
 
 
-def _moved(file: Path, aside: Path) -> None:
+def _move(file: Path, aside: Path) -> None:
     if os.path.lexists(file):
         with suppress(OSError):
             if not file.is_symlink():

@@ -27,12 +27,12 @@ from handrail.model.agent_options import AgentOptions
 from handrail.model.shapes import OwnTree
 from handrail.ports.claims import LaunchClaims
 from handrail.system.own_files import own_files
-from handrail.workspace.claims.holding import lost
+from handrail.workspace.claims.holding import find_lost_claim
 from handrail.workspace.claims.resources import these_files
 from handrail.workspace.errors import WorktreeConflict
 from handrail.workspace.git import Repository, head_of, repository_of
 from handrail.workspace.places import Places, prune
-from handrail.workspace.scope import Before, before_launch, left_from_before
+from handrail.workspace.scope import Before, before_launch, interrupted_patch
 from handrail.workspace.shadow import Shadow
 from handrail.workspace.tree_lock import list_locked, tree_locked
 
@@ -50,10 +50,10 @@ class Worktree:
     shadow: Shadow
     before: Before
 
-    def mapped(self, options: AgentOptions) -> AgentOptions:
+    def map_options(self, options: AgentOptions) -> AgentOptions:
         """The options with folders of the working tree as those of the worktree."""
         tree = OwnTree(str(self.here.root), str(self.main.root))
-        return in_tree(tree, options, Path(options.cwd or Path.cwd()))
+        return options_in_tree(tree, options, Path(options.cwd or Path.cwd()))
 
     async def is_unchanged(self) -> bool:
         """True if nothing was changed in it."""
@@ -72,13 +72,15 @@ class Worktree:
         files = [(c.path, c.after) for c in changes if not c.is_repository]
         if files:
             # A repository within the worktree is not merged: its files are in no tree of ours.
-            wanted = await self.shadow.mixed(self.before.state, files)
+            wanted = await self.shadow.with_entries(self.before.state, files)
             patch = await self.shadow.patch(self.before.state, wanted)
             resource = these_files(self.main, [path for path, _ in files])
             async with claims.take((resource,)) as claim:
                 with anyio.fail_after(_BOUND_S, shield=True):
                     async with tree_locked(self.places):
-                        await self._apply(agent, patch, lambda: lost(claims.claims, claim))
+                        await self._apply(
+                            agent, patch, lambda: find_lost_claim(claims.claims, claim)
+                        )
         await self.remove()
 
     async def _apply(
@@ -87,13 +89,13 @@ class Worktree:
         theirs = self.shadow.at(self.main.root, "main")
         now = await theirs.state(await head_of(self.main.git(self.shadow.marker)))
         try:
-            merged = await theirs.patched(now, patch, three_way=True)
+            merged = await theirs.apply_patch(now, patch, three_way=True)
         except CommandFailed as error:
             reason = (error.stderr or error.stdout).strip()
             unmerged = re.findall(r"^U (.+)$", f"{error.stdout}\n{error.stderr}", re.MULTILINE)
             raise await self._conflict(agent, reason, unmerged) from None
         own = own_files(self.main.root)
-        held = [c.shown for c in await theirs.changes(now, merged) if c.path in own]
+        held = [c.display_path for c in await theirs.changes(now, merged) if c.path in own]
         if held:
             raise await self._conflict(agent, f"this process has {', '.join(held)} open", held)
         if (gone := await is_lost()) is not None:
@@ -108,11 +110,11 @@ class Worktree:
 
     async def remove(self) -> None:
         """Remove it with its branch; what stands in the way of that is no failure of the step."""
-        await removed(self.main, self.places, self.shadow.marker)
+        await remove_worktree(self.main, self.places, self.shadow.marker)
         self.places.forget()
 
 
-def in_tree(tree: OwnTree, options: AgentOptions, folder: Path) -> AgentOptions:
+def options_in_tree(tree: OwnTree, options: AgentOptions, folder: Path) -> AgentOptions:
     """The options, and the folder that they mean, with what lies in one working tree in another."""
     cwd = tree.inside(str(folder))
     Path(cwd).mkdir(parents=True, exist_ok=True)
@@ -128,19 +130,19 @@ async def worktree_of(main: Repository, places: Places, marker: str, *, anew: bo
         CommandFailed: git cannot make it.
     """
     shadow = Shadow(places.shadow, places.worktree, marker)
-    here = await _left(places, shadow)
+    here = await _leftover_worktree(places, shadow)
     if here is not None and anew:
-        await left_from_before(shadow, places)
+        await interrupted_patch(shadow, places)
         here = None
     if here is None:
-        await removed(main, places, marker)
+        await remove_worktree(main, places, marker)
         places.forget()
-        here = await made(main, places, marker)
+        here = await make_worktree(main, places, marker)
     before = await before_launch(shadow, places, here, alone=False)
     return Worktree(main, here, places, shadow, before)
 
 
-async def _left(places: Places, shadow: Shadow) -> Repository | None:
+async def _leftover_worktree(places: Places, shadow: Shadow) -> Repository | None:
     """The worktree that an earlier launch left, if it is whole."""
     return await worktree_at(places, shadow.marker) if shadow.folder.is_dir() else None
 
@@ -153,7 +155,7 @@ async def worktree_at(places: Places, marker: str) -> Repository | None:
     return found if found is not None and found.root == places.worktree.resolve() else None
 
 
-async def made(
+async def make_worktree(
     main: Repository, places: Places, marker: str, base: str | None = None
 ) -> Repository:
     """A new worktree, on a branch of its own that begins at a commit.
@@ -179,7 +181,7 @@ async def made(
     return here
 
 
-async def removed(main: Repository, places: Places, marker: str) -> None:
+async def remove_worktree(main: Repository, places: Places, marker: str) -> None:
     """See that there is no such worktree and no such branch."""
     git = main.git(marker)
     async with list_locked(main):

@@ -20,8 +20,8 @@ _NEVER = re.compile(r"(?!)")
 
 
 @dataclass(frozen=True, slots=True)
-class Manners:
-    """What is particular to an agent.
+class AgentProfile:
+    """How one agent differs from the protocol.
 
     ``aside`` matches a whole chunk that the program itself said beside the model; ``error`` the
     beginning of a chunk that is a failure. ``marks_messages``: what its model says has a
@@ -38,10 +38,10 @@ class Manners:
     asking: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
-UNKNOWN = Manners()
+UNKNOWN = AgentProfile()
 
-_KNOWN: dict[Family, Manners] = {
-    "codex": Manners(
+_KNOWN: dict[Family, AgentProfile] = {
+    "codex": AgentProfile(
         "codex",
         aside=re.compile(r"\s*(?:(?:Config )?[Ww]arning: |\[codex-acp ).*", re.DOTALL),
         error=re.compile(
@@ -52,14 +52,14 @@ _KNOWN: dict[Family, Manners] = {
         ),
         marks_messages=True,
     ),
-    "copilot": Manners(
+    "copilot": AgentProfile(
         "copilot",
         aside=re.compile(
             r"\s*(?:Info|Warning): .*(?:\.\.\.|\u2026|retry|Retry|compact).*", re.DOTALL
         ),
         error=re.compile(r"\s*Error: "),
     ),
-    "claude": Manners(
+    "claude": AgentProfile(
         "claude",
         aside=re.compile(r"\s*Compacting(?:\.\.\.| completed\.)\s*"),
         error=re.compile(
@@ -67,8 +67,8 @@ _KNOWN: dict[Family, Manners] = {
             r" balance is too low|Not logged in|Please run /login)"
         ),
     ),
-    "gemini": Manners("gemini", error=re.compile(r"\s*\[API Error")),
-    "opencode": Manners(
+    "gemini": AgentProfile("gemini", error=re.compile(r"\s*\[API Error")),
+    "opencode": AgentProfile(
         "opencode",
         counts_last_step=True,
         asking={
@@ -79,10 +79,10 @@ _KNOWN: dict[Family, Manners] = {
 }
 
 
-def manners_of(*names: str) -> Manners:
-    """What is particular to the agent that one of these names is known to belong to."""
+def profile_of(*names: str) -> AgentProfile:
+    """The profile of the agent that one of these names is known to belong to."""
     for name in names:
-        for family, manners in _KNOWN.items():
+        for family, profile in _KNOWN.items():
             if family in name.lower():
-                return manners
+                return profile
     return UNKNOWN

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from handrail.agents.acp.agents import manners_of
+from handrail.agents.acp.agents import profile_of
 from handrail.agents.acp.dialogue import AcpDialogue
 from handrail.agents.transport.cli import (
     added_folders,
@@ -53,7 +53,7 @@ def _names_only(env: Mapping[str, str]) -> str:
 class AcpBackend:
     """A program that speaks ACP on its stdin and stdout, one process a turn.
 
-    ``name`` is its name for people; where it is that of an agent whose manners are known (or the
+    ``name`` is its name for people; where it is that of an agent with a known profile (or the
     agent gives such a name itself), failures that it tells as text are told from answers.
     ``model_flag`` is the argument that chooses a model, for agents that do not let it be chosen in
     a session. ``can_do`` may be narrowed to what the agent is known to be able to do. ``env`` is
@@ -86,7 +86,7 @@ class AcpBackend:
             self._command(options),
             Messages(self._dialogue(turn, options)),
             Program(self.name, self.install),
-            env=child_environment(options, add=self._added(options)),
+            env=child_environment(options, add=self._environment(options)),
             options=options,
             grace_s=_GRACE_S,
         )
@@ -98,9 +98,9 @@ class AcpBackend:
         env = child_environment(self.options, add=self.env)
         return await probe_program(program, self.argv[0], env)
 
-    def _added(self, options: AgentOptions) -> Mapping[str, str]:
+    def _environment(self, options: AgentOptions) -> Mapping[str, str]:
         is_limited = options.permission in ("read_only", "workspace")
-        return {**self.env, **manners_of(self.name).asking} if is_limited else self.env
+        return {**self.env, **profile_of(self.name).asking} if is_limited else self.env
 
     def _dialogue(self, turn: AgentTurn, options: AgentOptions) -> AcpDialogue:
         return AcpDialogue(
@@ -126,7 +126,7 @@ def gemini_acp(executable: str = "gemini", *, options: AgentOptions = NO_OPTIONS
         name="gemini-acp",
         options=options,
         model_flag="-m",
-        can_do=_narrowed("effort", "add_dirs", fork=False, cost=False),
+        can_do=_capabilities("effort", "add_dirs", fork=False, cost=False),
         env={"GEMINI_CLI_NO_RELAUNCH": "true"},
         install="npm install -g @google/gemini-cli",
         login="gemini",
@@ -139,13 +139,13 @@ def opencode(executable: str = "opencode", *, options: AgentOptions = NO_OPTIONS
         [executable, "acp"],
         name="opencode",
         options=options,
-        can_do=_narrowed("effort", "add_dirs"),
+        can_do=_capabilities("effort", "add_dirs"),
         install="npm install -g opencode-ai",
         login="opencode auth login",
     )
 
 
-def _narrowed(*lacks: str, fork: bool = True, cost: bool = True) -> Capabilities:
+def _capabilities(*lacks: str, fork: bool = True, cost: bool = True) -> Capabilities:
     return Capabilities(
         options=ACP.options - set(lacks),
         permissions=ACP.permissions,

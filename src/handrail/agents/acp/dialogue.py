@@ -15,16 +15,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from handrail.agents.acp.agents import manners_of
-from handrail.agents.acp.errors import diagnosed, diagnosed_reopening, diagnosed_text
+from handrail.agents.acp.agents import profile_of
+from handrail.agents.acp.errors import diagnose, diagnose_reopening, diagnose_text
 from handrail.agents.acp.session import (
-    OPENING,
+    SESSION_SETUP,
     SUBJECTS,
     Setting,
     Unoffered,
     current_model,
-    greeting,
-    how_to_open,
+    initialize_params,
+    session_request,
     setting_of,
 )
 from handrail.agents.acp.updates import (
@@ -43,11 +43,11 @@ from handrail.agents.transport.parser import Ending
 from handrail.agents.transport.programs import CLAUDE, CODEX, COPILOT, Program
 from handrail.agents.transport.rpc import (
     Message,
+    Outgoing,
     Reply,
     Request,
     RpcError,
     RpcTurn,
-    Said,
     answer,
     notification,
     refusal,
@@ -73,7 +73,7 @@ _HINTS_OF: Mapping[str, Mapping[AgentErrorKind, str]] = {
 
 
 class AcpDialogue(RpcTurn):
-    """One turn, from the greeting to the reply. Mutable.
+    """One turn, from ``initialize`` to the reply. Mutable.
 
     ``cwd`` and ``folders`` (more working folders) are absolute. ``sets_model``: the model is chosen
     in the session, not by an argument of the program.
@@ -98,7 +98,7 @@ class AcpDialogue(RpcTurn):
         self._sets_model = sets_model
         self._client_version = client_version
         self._updates = Updates(self)
-        self._updates.manners = manners_of(name)
+        self._updates.profile = profile_of(name)
         self._is_prompted = False
         self._is_interrupted = False
         self._was_not_opened = False
@@ -124,7 +124,7 @@ class AcpDialogue(RpcTurn):
 
     def start(self) -> list[Message]:
         """What is sent first."""
-        return [self.peer.request("initialize", greeting(self._client_version))]
+        return [self.peer.request("initialize", initialize_params(self._client_version))]
 
     def interrupt(self) -> list[Message]:
         """What is sent to end the turn early."""
@@ -141,12 +141,12 @@ class AcpDialogue(RpcTurn):
         """
         self.text = self._updates.answer
         self.usage, self.session_usage = self._counts.spent, self._counts.total
-        family = self._updates.manners.family
+        family = self._updates.profile.family
         self.program = replace(self.program, hints=_HINTS_OF.get(family, _HINTS))
         if self._error is not None:
-            raise self.failed(self._diagnosed(*self._error, ending.now), ending)
+            raise self.failed(self._diagnose(*self._error, ending.now), ending)
         if self._error_text:
-            raise self.failed(diagnosed_text(self._error_text, family, ending.now), ending)
+            raise self.failed(diagnose_text(self._error_text, family, ending.now), ending)
         match self._stop:
             case "end_turn":
                 if not self.text and self._counts.counted_nothing and not self._updates.calls:
@@ -162,44 +162,44 @@ class AcpDialogue(RpcTurn):
                 unknown = Diagnosis("crashed", f"the agent ended its turn as {self._stop!r}")
                 raise self.failed(_STOPS.get(self._stop, unknown), ending)
 
-    def _diagnosed(self, error: RpcError, kind: AgentErrorKind | None, now: float) -> Diagnosis:
-        family, session = self._updates.manners.family, self.turn.session
+    def _diagnose(self, error: RpcError, kind: AgentErrorKind | None, now: float) -> Diagnosis:
+        family, session = self._updates.profile.family, self.turn.session
         if not self._was_not_opened or session is None:
-            told = diagnosed(error, family, now)
+            told = diagnose(error, family, now)
             return told if kind is None else replace(told, kind=kind)
-        told = diagnosed_reopening(error, family, now, session)
+        told = diagnose_reopening(error, family, now, session)
         self.has_no_session = self.has_no_session or told.kind == "bad_request"
         return told
 
     # -- messages --------------------------------------------------------------------------------
 
-    def answered(self, reply: Reply) -> Said:
-        """What follows when we were given what we asked for."""
+    def on_reply(self, reply: Reply) -> Outgoing:
+        """Notices and messages that follow from the result of our request."""
         method, result = reply.method, reply.result
         if method == "initialize":
-            yield from self._greeted(result)
-        elif method in OPENING:
-            yield from self._opened(method, result)
+            yield from self._on_initialized(result)
+        elif method in SESSION_SETUP:
+            yield from self._on_session_opened(method, result)
         elif method == "session/prompt":
-            yield from self._ended(result)
+            yield from self._on_turn_ended(result)
         else:
-            yield from self._was_set(result)
+            yield from self._on_setting_applied(result)
 
-    def refused(self, method: str, error: RpcError) -> Said:
-        """What follows when we were not."""
+    def on_error(self, method: str, error: RpcError) -> Outgoing:
+        """Notices and messages that follow from the error that our request was answered with."""
         setting = self._setting
         if method == "session/prompt":
-            yield from self._broken(error)
-        elif method not in OPENING and setting is not None:
-            yield from self._not_set(setting, error)
+            yield from self._on_prompt_error(error)
+        elif method not in SESSION_SETUP and setting is not None:
+            yield from self._on_setting_refused(setting, error)
         else:
-            self._was_not_opened = method in OPENING
+            self._was_not_opened = method in SESSION_SETUP
             self._error = (error, None)
 
-    def _not_set(self, setting: Setting, error: RpcError) -> Said:
+    def _on_setting_refused(self, setting: Setting, error: RpcError) -> Outgoing:
         """What may do anything may also be asked each time; all else must be as it was said."""
         if setting.subject == "permission" and self._options.permission == "full":
-            yield from self._next()
+            yield from self._set_next_or_prompt()
             return
         what = f"it refused the {setting.subject} {setting.value!r}: {error.message}"
         kind: AgentErrorKind = "config" if setting.subject == "permission" else "bad_request"
@@ -208,8 +208,8 @@ class AcpDialogue(RpcTurn):
     def _refuse(self, reason: str) -> None:
         self._error = (RpcError(reason), "config")
 
-    def asked(self, request: Request) -> Said:
-        """What follows from what the agent asks."""
+    def on_request(self, request: Request) -> Outgoing:
+        """The answer to a request of the agent."""
         if request.method != "session/request_permission":
             yield refusal(request, f"{request.method} is not offered by this client")
             return
@@ -229,8 +229,8 @@ class AcpDialogue(RpcTurn):
         else:
             yield self.denied(tool, what)
 
-    def told(self, method: str, params: Object) -> Said:
-        """What follows from what the agent tells."""
+    def on_notification(self, method: str, params: Object) -> Outgoing:
+        """Notices and messages that follow from a notification of the agent."""
         if method != "session/update":
             return
         update = object_in(params, "update")
@@ -238,24 +238,26 @@ class AcpDialogue(RpcTurn):
         if session and self.session and session != self.session:
             return
         if text_in(update, "sessionUpdate") == "usage_update":
-            self._counts.updated(update, is_turn=self._is_prompted)
+            self._counts.on_usage_update(update, is_turn=self._is_prompted)
         elif self._is_prompted and not self.finished:  # what comes later is of no turn
             yield from self._updates.read(update)
 
     # -- the steps -------------------------------------------------------------------------------
 
-    def _greeted(self, result: Object) -> Said:
+    def _on_initialized(self, result: Object) -> Outgoing:
         agent = object_in(result, "agentInfo")
         self.version = text_in(agent, "version") or None
-        self._updates.manners = manners_of(self.program.name, text_in(agent, "name"))
+        self._updates.profile = profile_of(self.program.name, text_in(agent, "name"))
         servers = self._options.mcp_servers or {}
-        how = how_to_open(result, self.turn, cwd=self._cwd, folders=self._folders, servers=servers)
+        how = session_request(
+            result, self.turn, cwd=self._cwd, folders=self._folders, servers=servers
+        )
         if isinstance(how, str):
             self._refuse(how)
         else:
             yield self.peer.request(*how)
 
-    def _opened(self, method: str, result: Object) -> Said:
+    def _on_session_opened(self, method: str, result: Object) -> Outgoing:
         same = self.turn.session if method in ("session/load", "session/resume") else None
         self.session = text_in(result, "sessionId") or same
         if self.session is None:
@@ -263,18 +265,18 @@ class AcpDialogue(RpcTurn):
             self._error = (RpcError("it opened a session without an id"), "crashed")
             return
         self.model = self.model or current_model(result)
-        yield from self.named(self.session)
+        yield from self.session_named(self.session)
         self._offered = result
-        yield from self._next()
+        yield from self._set_next_or_prompt()
 
-    def _was_set(self, result: Object) -> Said:
+    def _on_setting_applied(self, result: Object) -> Outgoing:
         if self._setting is not None and self._setting.subject == "model":
             self.model = self._setting.value
         if "configOptions" in result:
             self._offered = result
-        yield from self._next()
+        yield from self._set_next_or_prompt()
 
-    def _next(self) -> Said:
+    def _set_next_or_prompt(self) -> Outgoing:
         """The next setting, or the prompt."""
         session = {"sessionId": self.session}
         while self._to_set:
@@ -293,7 +295,7 @@ class AcpDialogue(RpcTurn):
         prompt = [{"type": "text", "text": self.turn.prompt}]
         yield self.peer.request("session/prompt", {**session, "prompt": prompt})
 
-    def _broken(self, error: RpcError) -> Said:
+    def _on_prompt_error(self, error: RpcError) -> Outgoing:
         """Some agents tell an error as text too, before the reply that is one."""
         _, said = self._updates.last_words
         told = (
@@ -301,36 +303,36 @@ class AcpDialogue(RpcTurn):
         )
         if said.strip() in f"{error.message} {told}":
             self._updates.withdraw(said)
-        yield from self._over()
+        yield from self._close()
         self._error = (error, None)
 
-    def _ended(self, result: Object) -> Said:
-        is_whole = not (self._updates.manners.counts_last_step and self._updates.calls)
-        self._counts.replied(result, is_whole=is_whole)
+    def _on_turn_ended(self, result: Object) -> Outgoing:
+        is_whole = not (self._updates.profile.counts_last_step and self._updates.calls)
+        self._counts.on_reply(result, is_whole=is_whole)
         self.model = model_of(result) or self.model
         stop = text_in(result, "stopReason") or "unknown"
         if stop == "end_turn":
-            self._error_text = self._told_error()
+            self._error_text = self._error_in_text()
             self._updates.withdraw(self._error_text)
-        yield from self._over()
+        yield from self._close()
         self._stop = stop
         spent = self._counts.spent
         if spent is not None and (spent.tokens or spent.cost_usd):
             yield AgentUsage(self.path, spent)
 
-    def _over(self) -> Said:
+    def _close(self) -> Outgoing:
         yield from self._updates.flush()
         self.close_tools()
 
-    def _told_error(self) -> str:
+    def _error_in_text(self) -> str:
         """The last words, if they are an error: known as one, and no token was used; or not the
         model's, of an agent that marks what its model says. Else an empty text.
         """
-        manners = self._updates.manners
+        profile = self._updates.profile
         words, chunk = self._updates.last_words
-        is_unmarked = manners.marks_messages and self._updates.is_unmarked
+        is_unmarked = profile.marks_messages and self._updates.is_unmarked
         if is_unmarked and (self._counts.counted_nothing or self._updates.has_marked):
             return words
         if self._counts.is_unused:
-            return next((said for said in (chunk, words) if manners.error.match(said)), "")
+            return next((said for said in (chunk, words) if profile.error.match(said)), "")
         return ""

@@ -16,9 +16,9 @@ from handrail.agents.transport.failures import (
     Diagnosis,
     better_kind,
     kind_of_status,
+    reset_time_in,
     rows,
     status_in,
-    time_said,
 )
 from handrail.agents.transport.loose_json import (
     NOTHING,
@@ -40,7 +40,7 @@ _STATUS = re.compile(
 )
 
 
-def diagnosed(error: RpcError, family: Family, now: float) -> Diagnosis:
+def diagnose(error: RpcError, family: Family, now: float) -> Diagnosis:
     """What an error reply means."""
     data = as_object(error.data)
     details = text_in(data, "message", "details", "error")
@@ -54,27 +54,27 @@ def diagnosed(error: RpcError, family: Family, now: float) -> Diagnosis:
     if claude := text_in(data, "errorKind"):
         return _of_claude(reason, now, claude)
     if "codexErrorInfo" in data:
-        told = codex_errors.diagnosed(reason, now, data["codexErrorInfo"])
+        told = codex_errors.diagnose(reason, now, data["codexErrorInfo"])
         return replace(told, status=told.status or status)
     is_refused = error.code in _REFUSED
     exact = _NAMES.get(text_in(data, "errorName"))
     if exact is None and error.code == AUTH_REQUIRED:
         exact = "auth"
     if exact is None and family in _TOLD_AS and status is None and not is_refused:
-        return diagnosed_text(reason, family, now)
+        return diagnose_text(reason, family, now)
     words = f"{reason} {text_in(inner, 'status')} {_reasons(inner)}".strip()
     otherwise: AgentErrorKind = "bad_request" if is_refused else "transient"
     kind = exact or _kind_of_words(words, status) or otherwise
-    at = time_said(kind, reason if exact else f"{words} {str(error.data)[:2000]}", now)
+    at = reset_time_in(kind, reason if exact else f"{words} {str(error.data)[:2000]}", now)
     return Diagnosis(kind, reason, at, status)
 
 
-def diagnosed_reopening(error: RpcError, family: Family, now: float, session: str) -> Diagnosis:
+def diagnose_reopening(error: RpcError, family: Family, now: float, session: str) -> Diagnosis:
     """What a refusal to open an earlier session means: that the agent does not have it, unless the
     error says of what else it is. Agents have no common word for it, some none at all.
     """
-    told = diagnosed(error, family, now)
-    if told.kind in _NOT_OF_SESSIONS or _says_more(error, told):
+    told = diagnose(error, family, now)
+    if told.kind in _NOT_OF_SESSIONS or _is_specific(error, told):
         return told
     reason = told.reason
     if session not in reason:
@@ -82,38 +82,38 @@ def diagnosed_reopening(error: RpcError, family: Family, now: float, session: st
     return replace(told, kind="bad_request", reason=reason, retry_at=None)
 
 
-def _says_more(error: RpcError, told: Diagnosis) -> bool:
+def _is_specific(error: RpcError, told: Diagnosis) -> bool:
     """True if a failure that may pass is known by more than that nothing else is known of it."""
     is_typed = bool(as_object(error.data).keys() & {"errorKind", "codexErrorInfo"})
     return told.kind == "transient" and (is_typed or told.status is not None)
 
 
-def diagnosed_text(text: str, family: Family, now: float) -> Diagnosis:
+def diagnose_text(text: str, family: Family, now: float) -> Diagnosis:
     """What a text means that an agent told instead of an error."""
     reason = text.strip()
     if told_as := _TOLD_AS.get(family):
         return told_as(reason, now)
     status = status_in(_STATUS, reason)
     kind = _kind_of_words(reason, status) or "transient"
-    return Diagnosis(kind, reason, time_said(kind, reason, now), status)
+    return Diagnosis(kind, reason, reset_time_in(kind, reason, now), status)
 
 
 def _of_claude(reason: str, now: float, error: str = "") -> Diagnosis:
-    told = claude_errors.diagnosed(claude_errors.Failure(text=reason, error=error), now)
+    told = claude_errors.diagnose(claude_errors.Failure(text=reason, error=error), now)
     if told.kind != "crashed":
         return told
     # It told its failure, so it has not crashed.
-    return replace(told, kind="transient", retry_at=time_said("transient", reason, now))
+    return replace(told, kind="transient", retry_at=reset_time_in("transient", reason, now))
 
 
 def _of_codex(reason: str, now: float) -> Diagnosis:
-    told = codex_errors.diagnosed(reason, now)
+    told = codex_errors.diagnose(reason, now)
     return replace(told, status=told.status or status_in(_STATUS, reason))
 
 
 def _of_copilot(reason: str, now: float) -> Diagnosis:
     status = status_in(_STATUS, reason)
-    told = copilot_errors.Fault(message=reason, status=status).diagnosed(now)
+    told = copilot_errors.Fault(message=reason, status=status).diagnose(now)
     known = None if told.kind == "transient" else told.kind
     return replace(told, reason=reason, kind=known or _kind_of_words(reason, status) or "transient")
 

@@ -78,13 +78,15 @@ def setting_of(
     if subject == "permission":
         return None if options.permission is None else _permission(session, options.permission)
     if subject == "model":
-        return _chosen(_offer(session, "model"), options.model if sets_model else None, subject)
-    return _chosen(
+        return _choose_setting(
+            _offer(session, "model"), options.model if sets_model else None, subject
+        )
+    return _choose_setting(
         _option(session, "thought_level", "effort", "reasoning_effort"), options.effort, subject
     )
 
 
-def _chosen(
+def _choose_setting(
     choice: _Choice | None, wanted: str | None, subject: Subject
 ) -> Setting | Unoffered | None:
     if wanted is None:
@@ -163,10 +165,10 @@ def _plain(mode: str) -> str:
 
 
 VERSION = 1
-OPENING = frozenset({"session/new", "session/load", "session/resume", "session/fork"})
+SESSION_SETUP = frozenset({"session/new", "session/load", "session/resume", "session/fork"})
 
 
-def greeting(client_version: str) -> dict[str, Any]:
+def initialize_params(client_version: str) -> dict[str, Any]:
     """The parameters of ``initialize``: no files and no terminals are offered to the agent."""
     return {
         "protocolVersion": VERSION,
@@ -178,7 +180,7 @@ def greeting(client_version: str) -> dict[str, Any]:
     }
 
 
-def how_to_open(
+def session_request(
     greeted: Object,
     turn: AgentTurn,
     *,

@@ -153,12 +153,12 @@ class Updates:
     """What was told in a turn. Mutable.
 
     Texts come in chunks; they are told as whole blocks, which end where something else begins.
-    What an agent says beside its model (see ``Manners.aside``) is no part of the answer.
+    What an agent says beside its model (see ``AgentProfile.aside``) is no part of the answer.
     """
 
     def __init__(self, state: TurnState) -> None:
         self.tools = Tools(state)
-        self.manners = UNKNOWN
+        self.profile = UNKNOWN
         self.has_marked = False
         self.calls = 0
         self.network_waits = 0
@@ -208,7 +208,7 @@ class Updates:
                 yield from self.flush()
                 yield from self.tools.read(update)
             case "session_info_update":
-                yield from self._retried(update)
+                yield from self._retry_notice(update)
             case _:
                 pass
 
@@ -240,9 +240,9 @@ class Updates:
         if not chunk.text:
             return
         if kind == "agent_message_chunk":
-            if self._is_aside(chunk):
+            if self._is_program_text(chunk):
                 yield from self.flush()
-                yield from self._aside(chunk.text)
+                yield from self._program_notice(chunk.text)
                 return
             self.has_marked = self.has_marked or bool(chunk.message)
         if self._block != (kind, chunk.message):
@@ -250,12 +250,12 @@ class Updates:
             self._block = (kind, chunk.message)
         self._parts.append(chunk.text)
 
-    def _is_aside(self, chunk: Chunk) -> bool:
-        if self.manners.marks_messages and chunk.message:
+    def _is_program_text(self, chunk: Chunk) -> bool:
+        if self.profile.marks_messages and chunk.message:
             return False
-        return self.manners.aside.fullmatch(chunk.text) is not None
+        return self.profile.aside.fullmatch(chunk.text) is not None
 
-    def _aside(self, text: str) -> Iterator[Notice]:
+    def _program_notice(self, text: str) -> Iterator[Notice]:
         if "etrying" in text:
             yield AgentRetry(self._path, reason=text.strip())
         elif text.strip().startswith("Compacting"):
@@ -263,7 +263,7 @@ class Updates:
                 self._path, "completed" if text.strip().endswith("completed.") else "started"
             )
 
-    def _retried(self, update: Object) -> Iterator[Notice]:
+    def _retry_notice(self, update: Object) -> Iterator[Notice]:
         """What codex-acp passes on of a request that is tried again."""
         error = object_in(object_in(object_in(update, "_meta"), "codex"), "error")
         if error.get("willRetry") is True:
@@ -312,7 +312,7 @@ class SessionUsage:
         grown = self._cost - self._before if self._cost >= self._before else self._cost
         return replace(self._tokens or Usage(), cost_usd=grown, cost_source="reply")
 
-    def updated(self, update: Object, *, is_turn: bool) -> None:
+    def on_usage_update(self, update: Object, *, is_turn: bool) -> None:
         """Take in a ``usage_update``: of the turn, or of the session as it was before."""
         cost = cost_of(update)
         if cost is not None and is_turn:
@@ -320,7 +320,7 @@ class SessionUsage:
         elif cost is not None:
             self._before = cost
 
-    def replied(self, reply: Object, *, is_whole: bool) -> None:
+    def on_reply(self, reply: Object, *, is_whole: bool) -> None:
         """Take in the reply to the prompt. ``is_whole``: it counts all calls, not just the last."""
         tokens = usage_of(reply)
         self._tokens = tokens if is_whole or tokens is None or not tokens.tokens else None
@@ -330,10 +330,10 @@ def usage_of(reply: Object) -> Usage | None:
     """The tokens of a turn, from the reply to its prompt; None if it tells none."""
     told = object_in(reply, "usage")
     if told:
-        return _counted(told)
+        return _usage_from(told)
     quota = object_in(object_in(object_in(reply, "_meta"), "quota"), "token_count")
-    tokens_in = _either(quota, "input_tokens", "inputTokens")
-    tokens_out = _either(quota, "output_tokens", "outputTokens")
+    tokens_in = _first_count(quota, "input_tokens", "inputTokens")
+    tokens_out = _first_count(quota, "output_tokens", "outputTokens")
     if tokens_in is None and tokens_out is None:
         return None
     return Usage(input_tokens=tokens_in, output_tokens=tokens_out)
@@ -354,14 +354,14 @@ def cost_of(update: Object) -> float | None:
     return amount
 
 
-def _counted(told: Object) -> Usage | None:
+def _usage_from(told: Object) -> Usage | None:
     tokens_in, tokens_out = count_in(told, "inputTokens"), count_in(told, "outputTokens")
     if tokens_in is None and tokens_out is None:
         return None
     read, written = count_in(told, "cachedReadTokens"), count_in(told, "cachedWriteTokens")
     thoughts = count_in(told, "thoughtTokens")
     cached = (read or 0) + (written or 0)
-    apart, thought_apart = _apart(
+    apart, thought_apart = _counted_beside(
         count_in(told, "totalTokens"), (tokens_in or 0) + (tokens_out or 0), cached, thoughts or 0
     )
     return Usage(
@@ -375,7 +375,7 @@ def _counted(told: Object) -> Usage | None:
     )
 
 
-def _apart(total: int | None, plain: int, cached: int, thoughts: int) -> tuple[bool, bool]:
+def _counted_beside(total: int | None, plain: int, cached: int, thoughts: int) -> tuple[bool, bool]:
     """Whether cached tokens and thoughts are counted beside the others."""
     if total is not None:
         for apart in ((True, False), (False, False), (True, True), (False, True)):
@@ -384,7 +384,7 @@ def _apart(total: int | None, plain: int, cached: int, thoughts: int) -> tuple[b
     return True, False
 
 
-def _either(told: Object, *names: str) -> int | None:
+def _first_count(told: Object, *names: str) -> int | None:
     return next((n for name in names if (n := count_in(told, name)) is not None), None)
 
 

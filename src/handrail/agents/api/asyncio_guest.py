@@ -19,7 +19,7 @@ T = TypeVar("T")
 Emit: TypeAlias = Callable[[Notice], None]
 
 
-async def on_asyncio(work: Callable[[Emit], Coroutine[Any, Any, T]], emit: Emit) -> T:
+async def run_on_asyncio(work: Callable[[Emit], Coroutine[Any, Any, T]], emit: Emit) -> T:
     """What the work returns, which is given a function to emit with.
 
     On asyncio it runs here. On trio it runs on an asyncio loop in a thread that this process keeps
@@ -30,11 +30,11 @@ async def on_asyncio(work: Callable[[Emit], Coroutine[Any, Any, T]], emit: Emit)
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return await _as_guest(work, emit)
+        return await _run_as_guest(work, emit)
     return await work(emit)
 
 
-async def _as_guest(work: Callable[[Emit], Coroutine[Any, Any, T]], emit: Emit) -> T:
+async def _run_as_guest(work: Callable[[Emit], Coroutine[Any, Any, T]], emit: Emit) -> T:
     from trio.lowlevel import current_trio_token
 
     here = current_trio_token()

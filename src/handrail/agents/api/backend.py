@@ -10,8 +10,8 @@ from typing import Any
 import anyio
 import attrs
 
-from handrail.agents.api.asyncio_guest import Emit, on_asyncio
-from handrail.agents.api.errors import diagnosed, hint_of
+from handrail.agents.api.asyncio_guest import Emit, run_on_asyncio
+from handrail.agents.api.errors import diagnose, hint_of
 from handrail.agents.api.turn import ApiTurn, Session, Sessions, library
 from handrail.agents.transport.turn import finished_notice, limit_reached
 from handrail.errors import WrongUse
@@ -86,23 +86,23 @@ class ApiBackend:
         """
         is_over = False
 
-        def emitted(notice: Notice) -> None:
+        def forward(notice: Notice) -> None:
             nonlocal is_over
             is_over = is_over or isinstance(notice, AgentFinished)
             turn.emit(notice)
 
         async def work(emit: Emit) -> AgentReply:
-            return await self._told(turn, emit)
+            return await self._answer_with_notices(turn, emit)
 
         try:
-            return await on_asyncio(work, emitted)
+            return await run_on_asyncio(work, forward)
         except BaseException as error:
             if not is_over:  # it was stopped before it had begun
                 turn.emit(finished_notice(turn.path, error))
             raise
 
-    async def _told(self, turn: AgentTurn, emit: Emit) -> AgentReply:
-        """The answer, with the last word said in every case."""
+    async def _answer_with_notices(self, turn: AgentTurn, emit: Emit) -> AgentReply:
+        """The answer; ``AgentFinished`` is forward in every case."""
         try:
             reply = await self._answer(turn, emit)
         except BaseException as error:
@@ -116,7 +116,7 @@ class ApiBackend:
     async def _answer(self, turn: AgentTurn, emit: Emit) -> AgentReply:
         options = turn.options.over(self.options)
         # In a thread, because the library and a provider's client take seconds to be imported.
-        agent, model = await anyio.to_thread.run_sync(self._resolved, turn, options)
+        agent, model = await anyio.to_thread.run_sync(self._resolve_model, turn, options)
         session = self._session(turn)
         named = _name_of(model if model is not None else agent.model)
         emit(AgentSessionStarted(turn.path, session.id, self.name, named))
@@ -124,7 +124,7 @@ class ApiBackend:
         try:
             return await asked.ask(agent, model)
         finally:
-            self._sessions.keep(asked.held())
+            self._sessions.keep(asked.updated_session())
 
     def _session(self, turn: AgentTurn) -> Session:
         if turn.session is None:
@@ -139,7 +139,7 @@ class ApiBackend:
             )
         return self._sessions.fork(session) if turn.fork else session
 
-    def _resolved(self, turn: AgentTurn, options: AgentOptions) -> tuple[Any, Any]:
+    def _resolve_model(self, turn: AgentTurn, options: AgentOptions) -> tuple[Any, Any]:
         """The pydantic-ai agent to ask, and the model to ask it with if it is not its own."""
         package = library()
         wanted = options.model or self.model
@@ -150,16 +150,16 @@ class ApiBackend:
                 kind="config",
             )
         try:
-            model = self._inferred(wanted) if isinstance(wanted, str) else wanted
+            model = self._infer_model(wanted) if isinstance(wanted, str) else wanted
             if hasattr(self.model, "is_model_request_node"):
                 return self.model, None if model is self.model else model
             return package.Agent(model, retries=0, name=turn.agent), None
         except Exception as error:
-            told = diagnosed(error)
+            told = diagnose(error)
             hint = hint_of(told)
             raise AgentError(turn.agent, told.reason, kind=told.kind, hint=hint) from error
 
-    def _inferred(self, text: str) -> Any:
+    def _infer_model(self, text: str) -> Any:
         """The model of this name, made once: it holds its provider's client."""
         if text not in self._models:
             self._models[text] = library("pydantic_ai.models").infer_model(text)
@@ -177,9 +177,9 @@ class ApiBackend:
         if found.where is None or not isinstance(self.options.model or self.model, str):
             return found
         try:
-            await anyio.to_thread.run_sync(self._inferred, found.where, abandon_on_cancel=True)
+            await anyio.to_thread.run_sync(self._infer_model, found.where, abandon_on_cancel=True)
         except Exception as error:  # noqa: BLE001  # a probe tells what is wrong
-            told = diagnosed(error)
+            told = diagnose(error)
             return replace(
                 found,
                 found=told.kind != "not_installed",

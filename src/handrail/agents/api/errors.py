@@ -62,11 +62,11 @@ API = Program(
 )
 
 
-def diagnosed(error: BaseException, now: float | None = None) -> Diagnosis:
+def diagnose(error: BaseException, now: float | None = None) -> Diagnosis:
     """What an exception means that came out of a model request."""
     if isinstance(error, BaseExceptionGroup):  # of a chain of models: why the last one failed
         group = cast("BaseExceptionGroup[BaseException]", error)
-        return diagnosed(group.exceptions[-1], now)
+        return diagnose(group.exceptions[-1], now)
     status = getattr(error, "status_code", None)
     http_status = status if isinstance(status, int) else None
     after = getattr(error, "retry_after", None)

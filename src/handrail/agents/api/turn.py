@@ -14,7 +14,7 @@ from typing import Any, cast
 import anyio
 
 from handrail.agents.api.asyncio_guest import Emit
-from handrail.agents.api.errors import API, diagnosed, hint_of
+from handrail.agents.api.errors import API, diagnose, hint_of
 from handrail.agents.prices import cost_of
 from handrail.agents.transport.parser import Ending
 from handrail.agents.transport.turn_state import TurnState
@@ -151,22 +151,22 @@ class ApiTurn(TurnState):
         return self._reply(result.output)
 
     async def _run_to_end(self, agent: Any, model: Any) -> Any:
-        async with self._opened(agent, model) as run:
+        async with self._open_run(agent, model) as run:
             self._run = run
             self._watch.start()
             async for node in run:
                 if agent.is_model_request_node(node):
-                    self._asked(node.request)
+                    self._on_request(node.request)
                     self._watch.start()
-                    if streams(model if model is not None else agent.model):
+                    if can_stream(model if model is not None else agent.model):
                         await self._listen(node)
                 elif agent.is_call_tools_node(node):
-                    self._answered(node.model_response)
+                    self._on_response(node.model_response)
                     self._watch.tools()
             return run.result
 
     @contextlib.asynccontextmanager
-    async def _opened(self, agent: Any, model: Any) -> AsyncGenerator[Any]:
+    async def _open_run(self, agent: Any, model: Any) -> AsyncGenerator[Any]:
         """A run of the agent, in which nothing is tried again: that is for the ladder to do."""
         options = self._options
         limits = library("pydantic_ai.usage").UsageLimits(request_limit=options.max_turns)
@@ -199,7 +199,7 @@ class ApiTurn(TurnState):
                 self._watch.sign()
 
     def _settings(self, model: Any) -> dict[str, Any]:
-        ignored = getattr(innermost(model), "unsupported_settings", frozenset[str]())
+        ignored = getattr(unwrap_model(model), "unsupported_settings", frozenset[str]())
         settings: dict[str, Any] = {} if "max_retries" in ignored else {"max_retries": 0}
         if (effort := self._options.effort) is not None:
             if effort not in _EFFORTS:
@@ -226,7 +226,7 @@ class ApiTurn(TurnState):
 
     # -- telling ---------------------------------------------------------------------------------
 
-    def _answered(self, response: Any) -> None:
+    def _on_response(self, response: Any) -> None:
         """Tell of a model's response, part by part."""
         self._responses.append(response)
         self.model = getattr(response, "model_name", None)
@@ -247,7 +247,7 @@ class ApiTurn(TurnState):
         if self.usage is not None:
             self._emit(AgentUsage(path, self.usage))
 
-    def _asked(self, request: Any) -> None:
+    def _on_request(self, request: Any) -> None:
         """Tell of what tools gave back, which is sent to the model with its next request."""
         path = self.path
         for part in request.parts:
@@ -299,9 +299,9 @@ class ApiTurn(TurnState):
         if not called and _json(self.text) != output:
             return reply
         if self._wrapped and set(output) != {"value"}:
-            return reply if reply.text else replace(reply, text=_shown(output))
+            return reply if reply.text else replace(reply, text=_to_json(output))
         value = output["value"] if self._wrapped else output
-        return replace(reply, text=_shown(value), value=value, has_value=True)
+        return replace(reply, text=_to_json(value), value=value, has_value=True)
 
     def _without_result(self, error: Exception) -> AgentReply:
         """The text of a model that was to hand over a value, and wrote it down instead.
@@ -311,7 +311,7 @@ class ApiTurn(TurnState):
         """
         if isinstance(error, (AgentError, MissingExtra)):
             raise error
-        told = diagnosed(error, None if self.turn.now is None else self.turn.now())
+        told = diagnose(error, None if self.turn.now is None else self.turn.now())
         if told.kind == "invalid_output" and self.turn.schema is not None and self.text:
             return self._reply(self.text)
         self._count()
@@ -319,7 +319,7 @@ class ApiTurn(TurnState):
         failed.hint = hint_of(told)
         raise failed from error
 
-    def held(self) -> Session:
+    def updated_session(self) -> Session:
         """The session with this turn in it; what no model has seen yet is left out."""
         if self._run is None or not self._responses:
             return self._earlier
@@ -339,7 +339,7 @@ class ApiTurn(TurnState):
         self.session_usage = add_usage(earlier, self.usage) if is_known and self.usage else None
 
 
-def _shown(value: Any) -> str:
+def _to_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
@@ -428,9 +428,9 @@ def as_object(schema: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
     }, True
 
 
-def streams(model: Any) -> bool:
+def can_stream(model: Any) -> bool:
     """True unless the model is one of those that answer in one piece only."""
-    inner = innermost(model)
+    inner = unwrap_model(model)
     if isinstance(inner, str):
         return True
     if hasattr(inner, "stream_function") and inner.stream_function is None:  # a FunctionModel
@@ -439,7 +439,7 @@ def streams(model: Any) -> bool:
     return getattr(inner.__class__, "request_stream", plain) is not plain
 
 
-def innermost(model: Any) -> Any:
+def unwrap_model(model: Any) -> Any:
     """The model within those that only wrap it."""
     while (inner := getattr(model, "wrapped", None)) is not None:
         model = inner

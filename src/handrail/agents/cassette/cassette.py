@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 
-from handrail.agents.cassette.file import Recording, Shown, data_of, recording_of, written
+from handrail.agents.cassette.file import PortableTexts, Recording, data_of, recording_of, to_text
 from handrail.errors import DefinitionError, HandrailError
 from handrail.model.agent_options import NO_OPTIONS, AgentOptions
 from handrail.model.events import Notice
@@ -27,7 +27,7 @@ from handrail.workspace.places import folder_of
 Complete: TypeAlias = Callable[[AgentTurn, AgentBackend, Mask], Awaitable[AgentReply]]
 
 
-class TapedBackend:
+class RecordingBackend:
     """A backend whose turns are carried out by ``complete``; all else is the backend's own."""
 
     def __init__(
@@ -113,17 +113,17 @@ class Cassette:
 
     def wrap(self, backend: AgentBackend) -> AgentBackend:
         """A backend that records this one, or is replayed in its place."""
-        return TapedBackend(self.complete, backend, self.folder, self._secrets or Secrets())
+        return RecordingBackend(self.complete, backend, self.folder, self._secrets or Secrets())
 
     def wrapper(self, secrets: Secrets) -> Callable[[AgentBackend], AgentBackend]:
         """``wrap``, with these secrets unless the cassette was given its own."""
         chosen = self._secrets or secrets
-        return lambda backend: TapedBackend(self.complete, backend, self.folder, chosen)
+        return lambda backend: RecordingBackend(self.complete, backend, self.folder, chosen)
 
     def recordings(self) -> tuple[Path, ...]:
         """The files of all recordings."""
-        found = [file for file in self.folder.rglob("*.json") if _numbered(file)[1]]
-        return tuple(sorted(found, key=lambda file: (file.parent, *_numbered(file))))
+        found = [file for file in self.folder.rglob("*.json") if _split_number(file)[1]]
+        return tuple(sorted(found, key=lambda file: (file.parent, *_split_number(file))))
 
     async def complete(self, turn: AgentTurn, backend: AgentBackend, mask: Mask) -> AgentReply:
         """The reply to a turn: as recorded, or the backend's, which is recorded.
@@ -134,15 +134,15 @@ class Cassette:
         """
         folder = folder_of(turn.options, backend)
         tree = await working_tree(folder, f"{turn.run_id}/{turn.path}/cassette")
-        shown = Shown(tree.root, mask)
+        texts = PortableTexts(tree.root, mask)
         key = (turn.agent, turn.path)
         before = self._last.get(key, 0)
         number = self._last[key] = self._number(turn)
         fresh = self.mode == "auto" and not self._file(turn, number).exists()
         try:
             if self.mode == "record" or fresh:
-                return await self._recorded(turn, number, backend, tree, shown)
-            return await self._replayed(turn, number, tree, shown)
+                return await self._record(turn, number, backend, tree, texts)
+            return await self._replay(turn, number, tree, texts)
         except BaseException as error:
             if not isinstance(error, AgentError) and self._last[key] == number:
                 self._last[key] = before  # it does not count: nothing was recorded or replayed
@@ -158,35 +158,40 @@ class Cassette:
         """Which recording of its agent and path a turn is: the next, or that of its launch."""
         if last := self._last.get((turn.agent, turn.path), 0):
             return last + 1
-        there = max((number for number, _ in self._there(turn)), default=0)
+        there = max((number for number, _ in self._recordings_of(turn)), default=0)
         if self.mode == "record":
             return 1 if turn.launch <= 1 else there + 1
         return max(1, min(turn.launch, there + 1 if self.mode == "auto" else there))
 
-    def _there(self, turn: AgentTurn) -> Iterator[tuple[int, Path]]:
+    def _recordings_of(self, turn: AgentTurn) -> Iterator[tuple[int, Path]]:
         """The recordings of a turn's agent and path, with their numbers."""
         first = self._file(turn, 0)
-        name, _ = _numbered(first)
+        name, _ = _split_number(first)
         for file in first.parent.glob("*.json") if first.parent.is_dir() else ():
-            here, number = _numbered(file)
+            here, number = _split_number(file)
             if here == name and number:
                 yield number, file
 
     # -- recording ------------------------------------------------------------------------------
 
-    async def _recorded(
-        self, turn: AgentTurn, number: int, backend: AgentBackend, tree: WorkingTree, shown: Shown
+    async def _record(
+        self,
+        turn: AgentTurn,
+        number: int,
+        backend: AgentBackend,
+        tree: WorkingTree,
+        texts: PortableTexts,
     ) -> AgentReply:
         patch = b""
         change: dict[str, Json] = {"none": tree.why_not}
         watched = tree.watched([self.folder])
         if watched is None:
-            ended, notices = await _played(turn, backend)
+            ended, notices = await _run_backend(turn, backend)
         else:
             with watched:
                 await watched.begin()
-                ended, notices = await _played(turn, backend)
-                patch, change = await watched.change(shown.mask)
+                ended, notices = await _run_backend(turn, backend)
+                patch, change = await watched.change(texts.mask)
         if patch:
             change = {"patch": self._file(turn, number).with_suffix(".patch").name, **change}
         recording = Recording(
@@ -195,13 +200,13 @@ class Cassette:
             launch=number,
             backend=backend.name,
             prompt=turn.prompt,
-            asked=_asked(turn),
-            notices=shown.pieces(notices),
+            asked=_request_data(turn),
+            notices=texts.pieces(notices),
             ended=ended,
             change=change,
             recorded_at=_time(turn),
         )
-        self._write(turn, number, written(shown.out(recording.data())), patch)
+        self._write(turn, number, to_text(texts.to_file(recording.data())), patch)
         if isinstance(ended, AgentError):
             raise ended
         return ended
@@ -209,7 +214,7 @@ class Cassette:
     def _write(self, turn: AgentTurn, number: int, text: str, patch: bytes) -> None:
         """Write a recording; the first of an agent's step takes the place of all that were."""
         file = self._file(turn, number)
-        for old in [old for there, old in self._there(turn) if number in {1, there}]:
+        for old in [old for there, old in self._recordings_of(turn) if number in {1, there}]:
             old.unlink()
             old.with_suffix(".patch").unlink(missing_ok=True)
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -219,18 +224,18 @@ class Cassette:
 
     # -- replaying ------------------------------------------------------------------------------
 
-    async def _replayed(
-        self, turn: AgentTurn, number: int, tree: WorkingTree, shown: Shown
+    async def _replay(
+        self, turn: AgentTurn, number: int, tree: WorkingTree, texts: PortableTexts
     ) -> AgentReply:
         file = self._file(turn, number)
         if not file.is_file():
             known = [f.relative_to(self.folder).as_posix() for f in self.recordings()]
             raise CassetteMissing(turn.agent, turn.path, number, str(self.folder), known)
         data = _data(file)
-        prompt = shown.out(turn.prompt)
+        prompt = texts.to_file(turn.prompt)
         if data["prompt"] != prompt:
             raise self._mismatch(turn, number, prompt)
-        recording = _recording(file, shown.back(data), turn.path)
+        recording = _recording(file, texts.from_file(data), turn.path)
         if "patch" in recording.change:
             await tree.apply(file.with_name(str(recording.change["patch"])), [self.folder])
         for notice in recording.notices:
@@ -269,7 +274,7 @@ def cassette(
     return Cassette(folder, mode, secrets=secrets)
 
 
-async def _played(
+async def _run_backend(
     turn: AgentTurn, backend: AgentBackend
 ) -> tuple[AgentReply | AgentError, list[Notice]]:
     """How a backend ends, and what it tells until then."""
@@ -289,7 +294,7 @@ def _time(turn: AgentTurn) -> str:
     return "" if turn.now is None else datetime.fromtimestamp(turn.now(), UTC).isoformat()
 
 
-def _asked(turn: AgentTurn) -> dict[str, Json]:
+def _request_data(turn: AgentTurn) -> dict[str, Json]:
     """What a backend is told besides the prompt, as far as it matters to the answer."""
     given = {name: getattr(turn.options, name) for name in turn.options.given}
     asked = {name: json_safe(value) for name, value in given.items() if name not in _TIMES}
@@ -301,7 +306,7 @@ def _asked(turn: AgentTurn) -> dict[str, Json]:
     return asked
 
 
-def _numbered(file: Path) -> tuple[str, int]:
+def _split_number(file: Path) -> tuple[str, int]:
     """The name and the number of a recording; 0: it is none."""
     name, _, number = file.stem.rpartition("-")
     return (name, int(number)) if number.isdecimal() else (file.stem, 0)

@@ -71,7 +71,7 @@ class Recording:
         }
 
 
-def written(data: Mapping[str, Any]) -> str:
+def to_text(data: Mapping[str, Any]) -> str:
     """JSON data of a recording as the text of its file."""
     shown = dict(data)
     shown["prompt"] = shown["prompt"].split("\n")
@@ -126,7 +126,7 @@ def recording_of(data: Mapping[str, Any], path: str) -> Recording:
 
 
 def _notice_data(notice: Notice) -> dict[str, Any]:
-    return {"type": type(notice).__name__, **_told(notice, leave=_OF_A_RUN)}
+    return {"type": type(notice).__name__, **_fields_of(notice, leave=_OF_A_RUN)}
 
 
 def _notice(data: Mapping[str, Any], path: str) -> Notice:
@@ -137,7 +137,7 @@ def _notice(data: Mapping[str, Any], path: str) -> Notice:
 
 def _end_data(ended: AgentReply | AgentError) -> dict[str, Any]:
     if isinstance(ended, AgentReply):
-        return _told(ended)
+        return _fields_of(ended)
     known = {name: json_safe(getattr(ended, name)) for name in _OF_AN_ERROR}
     return {name: _without_none(value) for name, value in known.items() if value not in (None, "")}
 
@@ -151,7 +151,7 @@ def _end(data: Mapping[str, Any]) -> AgentReply | AgentError:
     return AgentError(data["agent"], told.pop("reason", ""), usage=known, **told)
 
 
-def _told(record: Any, leave: frozenset[str] = frozenset()) -> dict[str, Any]:
+def _fields_of(record: Any, leave: frozenset[str] = frozenset()) -> dict[str, Any]:
     """Of a record's fields those that are not at their defaults, and its text."""
     told: dict[str, Any] = {}
     for field in fields(record):
@@ -170,8 +170,8 @@ def _without_none(value: Json) -> Json:
 _TREE = "${WORKING_TREE}"
 
 
-class Shown:
-    """Data of a recording as they are written, and as they are here."""
+class PortableTexts:
+    """Texts of a recording: its file has none of this machine's paths and secrets."""
 
     def __init__(self, root: Path, mask: Mask) -> None:
         self.mask = mask
@@ -179,15 +179,15 @@ class Shown:
         known = len(self._root) > 1
         self._here = re.compile(rf"{re.escape(self._root)}(?![\w-])") if known else None
 
-    def out(self, value: Any) -> Any:
+    def to_file(self, value: Any) -> Any:
         """JSON data, or a text, as it is written."""
-        return _over(value, self._out)
+        return _map_texts(value, self._text_to_file)
 
-    def back(self, value: Any) -> Any:
+    def from_file(self, value: Any) -> Any:
         """JSON data, or a text, as it is here."""
-        return _over(value, lambda text: text.replace(_TREE, self._root))
+        return _map_texts(value, lambda text: text.replace(_TREE, self._root))
 
-    def _out(self, text: str) -> str:
+    def _text_to_file(self, text: str) -> str:
         shown = text if self._here is None else self._here.sub(lambda _: _TREE, text)
         return self.mask.text(shown)
 
@@ -223,13 +223,13 @@ def _texts(notices: Sequence[Notice]) -> list[list[int]]:
     return list(places.values())
 
 
-def _over(value: Any, change: Callable[[str], str]) -> Any:
+def _map_texts(value: Any, change: Callable[[str], str]) -> Any:
     """JSON data with every text changed; short names in objects are words of handrail's."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, list):
-        return [_over(item, change) for item in cast("Iterable[Any]", value)]
+        return [_map_texts(item, change) for item in cast("Iterable[Any]", value)]
     if isinstance(value, dict):
         items = cast("dict[str, Any]", value).items()
-        return {k if len(k) < NAME_LEAST else change(k): _over(v, change) for k, v in items}
+        return {k if len(k) < NAME_LEAST else change(k): _map_texts(v, change) for k, v in items}
     return value

@@ -14,11 +14,11 @@ import attrs
 from handrail.agents.claude.protocol import ClaudeTurn
 from handrail.agents.transport.cli import (
     Lines,
-    Put,
+    WriteFile,
     child_environment,
+    non_blank,
     private_files,
     probe_program,
-    unblank,
 )
 from handrail.agents.transport.programs import CLAUDE
 from handrail.agents.transport.turn import patience_of, run_turn
@@ -46,7 +46,7 @@ def claude_argv(
     options: AgentOptions,
     *,
     new_session: str | None,
-    put: Put,
+    write_file: WriteFile,
 ) -> tuple[str, ...]:
     """The command line for a turn; the prompt is not in it, for claude reads its stdin.
 
@@ -58,9 +58,9 @@ def claude_argv(
         *("--output-format", "stream-json", "--verbose"),
         *_session(turn, new_session),
         *_model(options),
-        *_rights(options),
-        *_surroundings(options, put),
-        *_bounds(turn, options),
+        *_permission_arguments(options),
+        *_context_arguments(options, write_file),
+        *_limit_arguments(turn, options),
         *_schema(turn.schema),
         *(options.extra_args or ()),
     )
@@ -96,7 +96,7 @@ def _model(options: AgentOptions) -> Iterator[str]:
         yield f"--effort={options.effort}"
 
 
-def _rights(options: AgentOptions) -> Iterator[str]:
+def _permission_arguments(options: AgentOptions) -> Iterator[str]:
     """What it may do. What it would have to ask for is denied, for there is nobody to be asked."""
     denied = list(options.denied_tools or ())
     if options.permission is not None:
@@ -116,31 +116,31 @@ def _built_in(tools: tuple[str, ...]) -> list[str]:
     return list(dict.fromkeys(name for name in names if name and not name.startswith("mcp__")))
 
 
-def _surroundings(options: AgentOptions, put: Put) -> Iterator[str]:
-    yield from _prompt("system-prompt", options.system_prompt, put)
-    yield from _prompt("append-system-prompt", options.append_system_prompt, put)
+def _context_arguments(options: AgentOptions, write_file: WriteFile) -> Iterator[str]:
+    yield from _prompt("system-prompt", options.system_prompt, write_file)
+    yield from _prompt("append-system-prompt", options.append_system_prompt, write_file)
     yield from (f"--add-dir={os.fspath(folder)}" for folder in options.add_dirs or ())
     if options.mcp_servers is not None:
         yield "--strict-mcp-config"
         if options.mcp_servers:
-            yield f"--mcp-config={_servers(options.mcp_servers, put)}"
+            yield f"--mcp-config={_servers(options.mcp_servers, write_file)}"
 
 
-def _prompt(name: str, text: str | None, put: Put) -> Iterator[str]:
+def _prompt(name: str, text: str | None, write_file: WriteFile) -> Iterator[str]:
     if text is None:
         return
     if len(text.encode("utf-8", "replace")) <= _LONGEST:
         yield f"--{name}={text}"
     else:
-        yield f"--{name}-file={put(f'{name}.md', text)}"
+        yield f"--{name}-file={write_file(f'{name}.md', text)}"
 
 
-def _servers(servers: Mapping[str, Mapping[str, Any]], put: Put) -> str:
+def _servers(servers: Mapping[str, Mapping[str, Any]], write_file: WriteFile) -> str:
     """The servers as JSON, or the file that holds it: command lines are for all to read."""
     described = {name: _server(server) for name, server in servers.items()}
     config = json.dumps({"mcpServers": described})
     is_secret = any(server.get(part) for server in servers.values() for part in _SECRET_PARTS)
-    return put("mcp.json", config) if is_secret or len(config) > _LONGEST else config
+    return write_file("mcp.json", config) if is_secret or len(config) > _LONGEST else config
 
 
 def _server(server: Mapping[str, Any]) -> dict[str, Any]:
@@ -148,7 +148,7 @@ def _server(server: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "http", **server} if "url" in server else dict(server)
 
 
-def _bounds(turn: AgentTurn, options: AgentOptions) -> Iterator[str]:
+def _limit_arguments(turn: AgentTurn, options: AgentOptions) -> Iterator[str]:
     if options.max_turns is not None:
         yield f"--max-turns={options.max_turns}"
     if options.max_cost_usd is not None:
@@ -246,7 +246,7 @@ class ClaudeBackend:
             fork=turn.fork and before.session is None,
             compact=False,
             session_usage=before.session_usage,
-            emit=_second(turn.emit, before),
+            emit=_after_compaction(turn.emit, before),
         )
         reply = await self._ask(after, options)
         return replace(reply, usage=add_usage(before.usage, reply.usage))
@@ -258,19 +258,19 @@ class ClaudeBackend:
 
     async def _compact(self, turn: AgentTurn, options: AgentOptions) -> AgentReply:
         """The end of the command that makes a session smaller; nobody is told that as an answer."""
-        asked = replace(turn, prompt="/compact", schema=None, emit=_first(turn.emit))
+        asked = replace(turn, prompt="/compact", schema=None, emit=_without_last_word(turn.emit))
         bounds = AgentOptions(start_timeout_s=options.idle_timeout_s)  # it is silent at first
         return await self._ask(asked, bounds.over(options))
 
     async def _ask(self, turn: AgentTurn, options: AgentOptions) -> AgentReply:
         is_new = turn.session is None or turn.fork
-        with private_files("claude") as put:
+        with private_files("claude") as write_file:
             argv = claude_argv(
                 self.executable,
                 turn,
                 options,
                 new_session=str(uuid.uuid4()) if is_new else None,
-                put=put,
+                write_file=write_file,
             )
             variables = claude_variables(
                 options, max_retries=self.max_retries, is_root=os.geteuid() == 0
@@ -278,7 +278,7 @@ class ClaudeBackend:
             return await run_turn(
                 turn,
                 argv,
-                Lines(ClaudeTurn(turn), unblank(turn.prompt)),
+                Lines(ClaudeTurn(turn), non_blank(turn.prompt)),
                 CLAUDE,
                 env=child_environment(options, drop=_NESTED, add=variables),
                 options=options,
@@ -286,20 +286,22 @@ class ClaudeBackend:
             )
 
 
-def _first(emit: Callable[[Notice], None]) -> Callable[[Notice], None]:
+def _without_last_word(emit: Callable[[Notice], None]) -> Callable[[Notice], None]:
     """Passes on what is not the last word: after the session was compacted, the prompt follows."""
 
-    def passed(notice: Notice) -> None:
+    def forward(notice: Notice) -> None:
         if not isinstance(notice, AgentFinished) or notice.status != "completed":
             emit(notice)
 
-    return passed
+    return forward
 
 
-def _second(emit: Callable[[Notice], None], before: AgentReply) -> Callable[[Notice], None]:
+def _after_compaction(
+    emit: Callable[[Notice], None], before: AgentReply
+) -> Callable[[Notice], None]:
     """Passes on what follows a compaction, whose session was told and whose usage is added."""
 
-    def passed(notice: Notice) -> None:
+    def forward(notice: Notice) -> None:
         if isinstance(notice, AgentSessionStarted) and notice.session == before.session:
             return
         if isinstance(notice, AgentFinished):
@@ -308,4 +310,4 @@ def _second(emit: Callable[[Notice], None], before: AgentReply) -> Callable[[Not
             notice = replace(notice, usage=before.usage + notice.usage)
         emit(notice)
 
-    return passed
+    return forward

@@ -76,7 +76,7 @@ def kind_of(failure: Failure) -> AgentErrorKind:
     if exact := _TERMINAL.get(failure.terminal_reason) or _ERRORS.get(failure.error):
         return exact
     return (
-        _by_words(failure)
+        _kind_by_words(failure)
         or _TYPES.get(failure.api_error_type)
         or kind_of_status(status_of(failure))
         or _VAGUE.get(failure.error)
@@ -84,7 +84,7 @@ def kind_of(failure: Failure) -> AgentErrorKind:
     )
 
 
-def diagnosed(failure: Failure, now: float) -> Diagnosis:
+def diagnose(failure: Failure, now: float) -> Diagnosis:
     """What the failure is, and the time from which it may work again, if it was said."""
     kind = kind_of(failure)
     at = failure.resets_at if kind == "usage_cap" else None
@@ -226,7 +226,7 @@ def _is_window_full(failure: Failure) -> bool:
     return failure.cut == "context_window" or _WINDOW_FULL.search(plain(failure.text)) is not None
 
 
-def _by_words(failure: Failure) -> AgentErrorKind | None:
+def _kind_by_words(failure: Failure) -> AgentErrorKind | None:
     """What the sentence says, where no field is exact; None if it says nothing known."""
     said = plain(failure.text)
     if _WINDOW_FULL.search(said):
@@ -249,7 +249,9 @@ def limit_of(info: Object, path: str) -> AgentLimit | None:
     status = _STATUSES.get(text_in(info, "status"))
     if status is None:
         return None
-    return AgentLimit(path, status, text_in(info, "rateLimitType"), _used(info), resets_at(info))
+    return AgentLimit(
+        path, status, text_in(info, "rateLimitType"), _used_fraction(info), resets_at(info)
+    )
 
 
 def is_used_up(info: Object) -> bool:
@@ -265,7 +267,7 @@ def resets_at(info: Object) -> float | None:
     return at / 1000 if at > 1e11 else at
 
 
-def _used(info: Object) -> float | None:
+def _used_fraction(info: Object) -> float | None:
     """How much of it is used, from 0 to 1."""
     used = _number(info, "utilization")
     return None if used is None else min(max(used, 0.0), 1.0)

@@ -20,7 +20,7 @@ from handrail.agents.claude.errors import (
     ABORTED,
     UNDONE,
     Failure,
-    diagnosed,
+    diagnose,
     is_complaint,
     is_unknown_session,
     is_used_up,
@@ -105,15 +105,15 @@ class ClaudeMessages:
         if is_main:
             self.model = text_in(message, "model") or self.model
         if said := text_in(message, "content"):
-            yield from self._said("text", said, is_main=is_main)
+            yield from self._on_text("text", said, is_main=is_main)
         for block in objects_in(message, "content"):
             kind = text_in(block, "type")
             if kind in _USES:
-                yield from self._started(block)
+                yield from self._on_tool_use(block)
             elif kind.endswith("_result"):
-                yield from self._ended(block, NOTHING)
+                yield from self._on_tool_result(block, NOTHING)
             elif kind in self._pieces and not self._repeats(text_in(message, "id"), block):
-                yield from self._said(kind, text_in(block, kind), is_main=is_main)
+                yield from self._on_text(kind, text_in(block, kind), is_main=is_main)
 
     def user(self, event: Object) -> Iterator[Notice]:
         """What tools gave back."""
@@ -124,7 +124,7 @@ class ClaudeMessages:
         ]
         details = object_in(event, "tool_use_result") if len(results) == 1 else NOTHING
         for block in results:
-            yield from self._ended(block, details)
+            yield from self._on_tool_result(block, details)
 
     def piece(self, event: Object) -> Iterator[Notice]:
         """What a piece of a message means that comes before the message."""
@@ -170,7 +170,7 @@ class ClaudeMessages:
         self._blocks.add(key)
         return is_known
 
-    def _said(self, kind: str, said: str, *, is_main: bool) -> Iterator[Notice]:
+    def _on_text(self, kind: str, said: str, *, is_main: bool) -> Iterator[Notice]:
         if not is_main or not said:
             return
         if kind == "text":
@@ -186,12 +186,12 @@ class ClaudeMessages:
         path = self._state.path
         return AgentMessage(path, said) if kind == "text" else AgentReasoning(path, said)
 
-    def _started(self, block: Object) -> Iterator[Notice]:
+    def _on_tool_use(self, block: Object) -> Iterator[Notice]:
         use, given = text_in(block, "id"), block.get("input")
         self._given.setdefault(use, as_object(given))
         return self._state.tool_started(use, text_in(block, "name"), given)
 
-    def _ended(self, block: Object, details: Object) -> Iterator[Notice]:
+    def _on_tool_result(self, block: Object, details: Object) -> Iterator[Notice]:
         use = text_in(block, "tool_use_id")
         name, given = self._state.tool_of(use), self._given.get(use, NOTHING)
         is_ok, output = not block.get("is_error"), _output(block)
@@ -287,11 +287,13 @@ def failure_of(result: Object, before: Before) -> Failure | None:
         return None
     if before.was_interrupted and subtype == "error_during_execution" and not before.complaint:
         terminal = terminal if terminal in ABORTED else "aborted_streaming"
-    return told(result, before, subtype=subtype, terminal=terminal)
+    return collect_failure(result, before, subtype=subtype, terminal=terminal)
 
 
-def told(result: Object, before: Before, *, subtype: str = "", terminal: str = "") -> Failure:
-    """All that was said of a failure, by the result and by the assistant line before it."""
+def collect_failure(
+    result: Object, before: Before, *, subtype: str = "", terminal: str = ""
+) -> Failure:
+    """The fields of a failure, from the result and from the assistant line before it."""
     said = before.complaint
     message, params = object_in(said, "message"), object_in(said, "api_error_params")
     window = before.window or object_in(params, "rate_limit_info")
@@ -425,18 +427,18 @@ class ClaudeTurn(EventReader):
         self._is_over = False
         self.model = text_in(event, "model") or self.model
         self.version = text_in(event, "claude_code_version") or self.version
-        return self.named(text_in(event, "session_id"))
+        return self.session_named(text_in(event, "session_id"))
 
-    def _named(self, event: Object) -> Iterator[Notice]:
+    def _on_session(self, event: Object) -> Iterator[Notice]:
         """The session, where something else comes before what tells it."""
         if not self.is_session_told:
-            yield from self.named(text_in(event, "session_id"))
+            yield from self.session_named(text_in(event, "session_id"))
 
     def _assistant(self, event: Object) -> Iterator[Notice]:
         self._is_over = False
         is_main = not text_in(event, "parent_tool_use_id")
-        yield from self._named(event)
-        yield from self._compacted(NOTHING)
+        yield from self._on_session(event)
+        yield from self._compaction_notices(NOTHING)
         is_error = event.get("is_api_error_message") is True
         is_synthetic = is_error or text_in(object_in(event, "message"), "model") == _SYNTHETIC
         if is_main:
@@ -470,7 +472,7 @@ class ClaudeTurn(EventReader):
         yield AgentRetry(self.path, count_in(event, "attempt"), delay_s, self._retry.strip())
 
     def _status(self, event: Object) -> Iterator[Notice]:
-        yield from self._named(event)  # one that is made smaller is told before its init
+        yield from self._on_session(event)  # one that is made smaller is told before its init
         outcome = text_in(event, "compact_result")
         if text_in(event, "status") == "compacting" and self._compacting != "begun":
             self._compacting = "begun"
@@ -483,12 +485,12 @@ class ClaudeTurn(EventReader):
 
     def _compact_boundary(self, event: Object) -> Iterator[Notice]:
         if not text_in(event, "parent_tool_use_id"):
-            yield from self._named(event)
+            yield from self._on_session(event)
             self._compacting = "done"
-            yield from self._compacted(object_in(event, "compact_metadata"))
+            yield from self._compaction_notices(object_in(event, "compact_metadata"))
             self._compacting = "told"
 
-    def _compacted(self, counts: Object) -> Iterator[Notice]:
+    def _compaction_notices(self, counts: Object) -> Iterator[Notice]:
         if self._compacting == "done":
             self._compacting = "no"
             before, after = count_in(counts, "pre_tokens"), count_in(counts, "post_tokens")
@@ -512,8 +514,8 @@ class ClaudeTurn(EventReader):
             return
         failure = failure_of(event, self._before)
         if failure is None:
-            yield from self._named(event)
-        yield from self._compacted(NOTHING)
+            yield from self._on_session(event)
+        yield from self._compaction_notices(NOTHING)
         for denial in objects_in(event, "permission_denials"):
             yield from self._messages.denied(denial)
         self._count(event)
@@ -553,7 +555,7 @@ class ClaudeTurn(EventReader):
 
     def _failed(self, failure: Failure, ending: Ending) -> AgentError:
         """A failure of which claude told, unless it is one that we have caused."""
-        told = diagnosed(failure, ending.now)
+        told = diagnose(failure, ending.now)
         is_vague = told.kind == "crashed" and failure.subtype == "error_during_execution"
         if ending.stopped is not None and (told.kind == "interrupted" or is_vague):
             return self.stopped(ending)
@@ -569,7 +571,7 @@ class ClaudeTurn(EventReader):
     def unfinished(self, ending: Ending, kind: AgentErrorKind | None = None) -> AgentError:
         """The error of a turn without a result."""
         if self._complaint:
-            return self._failed(told(NOTHING, self._before), ending)
+            return self._failed(collect_failure(NOTHING, self._before), ending)
         if ending.stopped is None and self._was_interrupted:
             return self.stopped(ending)
         error = super().unfinished(ending, kind)

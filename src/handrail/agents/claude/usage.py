@@ -35,7 +35,7 @@ def turn_usage(result: Object, before: Usage | None, *, resumed: bool) -> Usage 
         cost = 0.0 if not since else cost
     else:
         cost = _cost_since(result, before, resumed=resumed)
-    return _or_none(_with(tokens or Usage(), cost, count_in(result, "num_turns")))
+    return _or_none(_with_cost(tokens or Usage(), cost, count_in(result, "num_turns")))
 
 
 def session_usage(
@@ -48,7 +48,7 @@ def session_usage(
         return summed
     tokens = _by_model(result.get("modelUsage")) or summed
     turns = summed.turns if summed and earlier and earlier.turns is not None else None
-    return _or_none(_with(tokens or Usage(), number_in(result, "total_cost_usd"), turns))
+    return _or_none(_with_cost(tokens or Usage(), number_in(result, "total_cost_usd"), turns))
 
 
 def known_input(messages: Iterable[Object]) -> Usage | None:
@@ -106,7 +106,7 @@ def _main_model(result: Object) -> Usage | None:
         cache_write_tokens="cache_creation_input_tokens",
     )
     thoughts = count_in(object_in(usage, "output_tokens_details"), "thinking_tokens")
-    return _or_none(replace(_whole(counts), reasoning_tokens=thoughts))
+    return _or_none(replace(_with_cached_input(counts), reasoning_tokens=thoughts))
 
 
 def _by_model(models: object) -> Usage | None:
@@ -129,10 +129,10 @@ def _of_model(model: Object) -> Usage:
         cache_write_tokens="cacheCreationInputTokens",
         reasoning_tokens="thinkingTokens",
     )
-    return replace(_whole(counts), cost_usd=number_in(model, "costUSD"))
+    return replace(_with_cached_input(counts), cost_usd=number_in(model, "costUSD"))
 
 
-def _whole(counts: Usage | None) -> Usage:
+def _with_cached_input(counts: Usage | None) -> Usage:
     """Counts whose input is without what was read from a cache, or put into one, with these."""
     told = counts or Usage()
     parts = (told.input_tokens, told.cache_write_tokens, told.cached_tokens)
@@ -140,7 +140,7 @@ def _whole(counts: Usage | None) -> Usage:
     return replace(told, input_tokens=sum(known) if known else None)
 
 
-def _with(tokens: Usage, cost_usd: float | None, turns: int | None) -> Usage:
+def _with_cost(tokens: Usage, cost_usd: float | None, turns: int | None) -> Usage:
     source: Literal["reply"] | None = None if cost_usd is None else "reply"
     return replace(tokens, cost_usd=cost_usd, turns=turns, cost_source=source)
 

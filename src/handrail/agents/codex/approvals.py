@@ -19,7 +19,7 @@ Answered: TypeAlias = "tuple[Message, AgentPermission | None]"
 """What is sent back, and what is told about it if something was allowed or denied."""
 
 
-def answered(request: Request, *, path: str, is_full: bool, tool: str = "") -> Answered:
+def permission_answer(request: Request, *, path: str, is_full: bool, tool: str = "") -> Answered:
     """The answer to a request. ``tool`` is the open tool that it is about, if one is."""
     method = request.method
     if method not in _ANSWERS:
@@ -49,11 +49,11 @@ def _always(result: Any) -> Callable[[Object], Any]:
     return lambda _: result
 
 
-def _granted(params: Object) -> Any:
+def _grant_permissions(params: Object) -> Any:
     return {"permissions": dict(object_in(params, "permissions")), "scope": "turn"}
 
 
-def _agreed(params: Object) -> Any:
+def _accept_question(params: Object) -> Any:
     """Yes to a question; a form with fields that must be filled in is none."""
     schema = object_in(params, "requestedSchema")
     if text_in(params, "mode") == "url" or list_in(schema, "required"):
@@ -74,12 +74,12 @@ _ANSWERS: dict[str, tuple[str, _Given, _Given]] = {
     "item/fileChange/requestApproval": ("apply_patch", _ACCEPT, _DECLINE),
     "item/permissions/requestApproval": (
         "permissions",
-        _granted,
+        _grant_permissions,
         _always({"permissions": {}, "scope": "turn"}),
     ),
     "mcpServer/elicitation/request": (
         "elicitation",
-        _agreed,
+        _accept_question,
         _always({"action": "decline", "content": None, "_meta": None}),
     ),
     "item/tool/requestUserInput": ("request_user_input", _NEVER, _always({"answers": {}})),

@@ -44,8 +44,8 @@ def profile_settings(agent: str, profile: str, environment: Mapping[str, str]) -
     home = codex_home(environment)
     own, common = home / f"{profile}.{_CONFIG}", home / _CONFIG
     if "/" not in profile and own.is_file():
-        return _read(agent, own)
-    older = object_in(_read(agent, common), "profiles") if common.is_file() else NOTHING
+        return _read_profile(agent, own)
+    older = object_in(_read_profile(agent, common), "profiles") if common.is_file() else NOTHING
     if profile in older:
         return dict(object_in(older, profile))
     raise AgentError(
@@ -57,7 +57,7 @@ def profile_settings(agent: str, profile: str, environment: Mapping[str, str]) -
     )
 
 
-def _read(agent: str, file: Path) -> dict[str, Any]:
+def _read_profile(agent: str, file: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(file.read_text("utf-8"))
     except (OSError, ValueError) as error:

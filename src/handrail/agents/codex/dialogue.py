@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from handrail.agents.codex.approvals import answered
-from handrail.agents.codex.errors import diagnosed
+from handrail.agents.codex.approvals import permission_answer
+from handrail.agents.codex.errors import diagnose
 from handrail.agents.codex.settings import thread_settings, turn_settings
 from handrail.agents.codex.turn import RETRY, CodexTurn
 from handrail.agents.codex.usage import PlanLimits, ThreadUsage
@@ -33,11 +33,11 @@ from handrail.agents.transport.parser import Ending
 from handrail.agents.transport.rpc import (
     REFUSED,
     Message,
+    Outgoing,
     Reply,
     Request,
     RpcError,
     RpcTurn,
-    Said,
     notification,
 )
 from handrail.errors import AgentErrorKind
@@ -58,7 +58,7 @@ class _Failure:
 
 
 class CodexDialogue(CodexTurn, RpcTurn):
-    """One turn, from the greeting to its end. Mutable.
+    """One turn, from ``initialize`` to its end. Mutable.
 
     ``schema`` is what the answer must fit, as codex takes it; then the answer's JSON is its value.
     ``profile`` are the settings of a profile.
@@ -135,34 +135,36 @@ class CodexDialogue(CodexTurn, RpcTurn):
                 raise self.error("crashed", f"codex ended the turn as {self._status!r}")
 
     def _failed(self, failure: _Failure, ending: Ending) -> AgentError:
-        told = diagnosed(failure.reason, ending.now, failure.info, self._limits.snapshot)
+        told = diagnose(failure.reason, ending.now, failure.info, self._limits.snapshot)
         if told.kind == "transient" and failure.code in REFUSED:
             told = replace(told, kind=failure.otherwise, retry_at=None)
         return self.failed(told, ending)
 
     # -- messages --------------------------------------------------------------------------------
 
-    def received(self, message: object, /) -> Said:
+    def on_message(self, message: object, /) -> Outgoing:
         """What a message means, and what is to be sent because of it. Nothing raises."""
         self.patience_s = 0.0
-        return super().received(message)
+        return super().on_message(message)
 
-    def answered(self, reply: Reply) -> Said:
-        """What follows when we were given what we asked for."""
+    def on_reply(self, reply: Reply) -> Outgoing:
+        """Notices and messages that follow from the result of our request."""
         result = reply.result
         match reply.method:
             case "initialize":
                 yield notification("initialized")
                 yield self._open()
             case "thread/start" | "thread/resume" | "thread/fork":
-                yield from self._opened(object_in(result, "thread"), text_in(result, "model"))
+                yield from self._on_session_opened(
+                    object_in(result, "thread"), text_in(result, "model")
+                )
             case "turn/start":
                 self._begin(object_in(result, "turn"))
             case _:
                 pass
 
-    def refused(self, method: str, error: RpcError) -> Said:
-        """What follows when we were not."""
+    def on_error(self, method: str, error: RpcError) -> Outgoing:
+        """Notices and messages that follow from the error that our request was answered with."""
         match method:
             case "turn/interrupt":
                 pass
@@ -176,12 +178,12 @@ class CodexDialogue(CodexTurn, RpcTurn):
                 otherwise: AgentErrorKind = "bad_request" if method == "turn/start" else "config"
                 self._failure = _Failure(error.message, info, error.code, otherwise)
 
-    def asked(self, request: Request) -> Said:
+    def on_request(self, request: Request) -> Outgoing:
         """What follows from what codex asks while it works."""
         item = text_in(request.params, "itemId", "callId")
         is_full = self._options.permission == "full" and self._is_ours(request.params)
         tool = self.tool_of(item)
-        message, permission = answered(request, path=self.path, is_full=is_full, tool=tool)
+        message, permission = permission_answer(request, path=self.path, is_full=is_full, tool=tool)
         yield message
         if permission is not None:
             self.asked_about.add(item)
@@ -202,7 +204,7 @@ class CodexDialogue(CodexTurn, RpcTurn):
         method = "thread/fork" if turn.fork else "thread/resume"
         return self.peer.request(method, {"threadId": turn.session, **self._settings})
 
-    def _opened(self, thread: Object, model: str) -> Said:
+    def _on_session_opened(self, thread: Object, model: str) -> Outgoing:
         self.session = text_in(thread, "id") or self.known_session
         if self.session is None:
             self._failure = _Failure("codex opened a thread without an id")
@@ -210,7 +212,7 @@ class CodexDialogue(CodexTurn, RpcTurn):
         self.model = model or text_in(thread, "model") or self.model
         self.version = text_in(thread, "cliVersion") or None
         self._older_ids = frozenset(text_in(one, "id") for one in objects_in(thread, "turns"))
-        yield from self.named(self.session)
+        yield from self.session_named(self.session)
         if self.turn.compact and self.turn.session is not None:
             self._stage = "compacting"
             yield self.peer.request("thread/compact/start", {"threadId": self.session})
@@ -237,17 +239,17 @@ class CodexDialogue(CodexTurn, RpcTurn):
 
     # -- what codex tells ------------------------------------------------------------------------
 
-    def told(self, method: str, params: Object) -> Said:
-        """What follows from what codex tells."""
+    def on_notification(self, method: str, params: Object) -> Outgoing:
+        """Notices and messages that follow from a notification of codex."""
         if not self._is_ours(params):
             return
         match method:
             case "account/rateLimits/updated":
-                yield from self._limits.told(self.path, object_in(params, "rateLimits"))
+                yield from self._limits.update(self.path, object_in(params, "rateLimits"))
             case "error":
-                yield from self._complained(params)
+                yield from self._on_error(params)
             case "thread/tokenUsage/updated":
-                yield from self._counted(params)
+                yield from self._on_usage(params)
             case _ if self._stage == "opening":
                 pass
             case "turn/started":
@@ -255,11 +257,11 @@ class CodexDialogue(CodexTurn, RpcTurn):
             case "turn/completed":
                 yield from self._turn_completed(object_in(params, "turn"))
             case _ if self._is_of_turn(text_in(params, "turnId")):
-                yield from self._at_work(method, params)
+                yield from self._on_turn_event(method, params)
             case _:
                 pass
 
-    def _at_work(self, method: str, params: Object) -> Said:
+    def _on_turn_event(self, method: str, params: Object) -> Outgoing:
         """What was done in our turn; most means nothing."""
         match method:
             case "item/started":
@@ -284,7 +286,7 @@ class CodexDialogue(CodexTurn, RpcTurn):
             return True
         return not ours and turn_id != self._compaction_id and turn_id not in self._older_ids
 
-    def _complained(self, params: Object) -> Said:
+    def _on_error(self, params: Object) -> Outgoing:
         """An error that is not the end: codex tries again, or the turn's end will tell."""
         error = object_in(params, "error")
         message, details = text_in(error, "message"), text_in(error, "additionalDetails")
@@ -295,7 +297,7 @@ class CodexDialogue(CodexTurn, RpcTurn):
         else:
             self._fault = error
 
-    def _counted(self, params: Object) -> Said:
+    def _on_usage(self, params: Object) -> Outgoing:
         """A thread that is gone on in first tells its count again, under the id of an old turn."""
         turn_id = text_in(params, "turnId")
         known = {one for one in (self._turn_id, self._compaction_id) if one}
@@ -303,13 +305,13 @@ class CodexDialogue(CodexTurn, RpcTurn):
         is_ours = turn_id in known or is_new if turn_id else self._stage != "opening"
         counts, before = self._counts, self.usage
         is_call = self._stage != "compacting"
-        counts.told(object_in(params, "tokenUsage"), is_ours=is_ours, is_call=is_call)
+        counts.update(object_in(params, "tokenUsage"), is_ours=is_ours, is_call=is_call)
         self.usage, self.session_usage = counts.spent, counts.total
         self.context_tokens = counts.context_tokens
         if is_ours and self.usage is not None and self.usage != before:
             yield AgentUsage(self.path, self.usage)
 
-    def _turn_completed(self, turn: Object) -> Said:
+    def _turn_completed(self, turn: Object) -> Outgoing:
         if not self._is_of_turn(text_in(turn, "id")):
             return
         status, error = text_in(turn, "status"), object_in(turn, "error")

@@ -16,9 +16,9 @@ from handrail.agents.transport.failures import (
     better_kind,
     kind_of_status,
     plain,
+    reset_time_in,
     rows,
     status_in,
-    time_said,
 )
 from handrail.agents.transport.loose_json import (
     NOTHING,
@@ -105,7 +105,7 @@ _INFO: dict[str, AgentErrorKind] = {
 }
 
 
-def diagnosed(
+def diagnose(
     message: str, now: float, info: object = None, limits: Object | None = None
 ) -> Diagnosis:
     """What a failed turn is, by its typed error if there is one, and by its message for what the
@@ -114,7 +114,7 @@ def diagnosed(
     ``info`` is the ``codexErrorInfo``: a name, or ``{name: {"httpStatusCode": ...}}``. ``limits``
     is the last snapshot of the plan's windows, if one came.
     """
-    name, details = _tagged(info)
+    name, details = _split_tag(info)
     words, reason = _plain(message), _reason(message)
     told = whole_in(details, "httpStatusCode")
     status = told or status_in(_STATUS, words)
@@ -125,10 +125,10 @@ def diagnosed(
     if exact is None:  # "other", a name not known here, or a failed request without its status
         exact = better_kind(None, words, _SURE) or kind_of_status(status)
         kind = exact or better_kind(None, words, _FAINT) or "transient"
-        return Diagnosis(kind, reason, time_said(kind, message, now), status)
+        return Diagnosis(kind, reason, reset_time_in(kind, message, now), status)
     kind = better_kind(exact, words, _SURE) or exact
     after_s = number_in(details, "resetAfterSeconds") or number_in(details, "reset_after_seconds")
-    at = time_said(kind, message, now) if after_s is None else now + after_s
+    at = reset_time_in(kind, message, now) if after_s is None else now + after_s
     return Diagnosis(kind, reason, at, status)
 
 
@@ -155,14 +155,14 @@ def _plan_fault(message: str, now: float, limits: Object) -> tuple[AgentErrorKin
     if said == "spending_cap" or not is_window:
         return "spending_cap", None
     times = [at for window in full if (at := number_in(window, "resetsAt")) is not None]
-    return "usage_cap", max(times) if times else time_said("usage_cap", message, now)
+    return "usage_cap", max(times) if times else reset_time_in("usage_cap", message, now)
 
 
 def _plain(text: str) -> str:
     return " ".join(plain(text).split())
 
 
-def _tagged(info: object) -> tuple[str, Object]:
+def _split_tag(info: object) -> tuple[str, Object]:
     if isinstance(info, str):
         return _name(info), NOTHING
     tagged = as_object(info)

@@ -11,17 +11,17 @@ from typing import Any
 import attrs
 
 from handrail.agents.codex.backend import CAPABILITIES
-from handrail.agents.codex.errors import diagnosed
+from handrail.agents.codex.errors import diagnose
 from handrail.agents.codex.settings import mcp_settings
 from handrail.agents.codex.turn import RETRY, CodexTurn
 from handrail.agents.transport.cli import (
     Lines,
-    Put,
+    WriteFile,
     added_folders,
     child_environment,
+    non_blank,
     private_files,
     probe_program,
-    unblank,
     working_folder,
 )
 from handrail.agents.transport.loose_json import (
@@ -91,7 +91,7 @@ class CodexExecParser(CodexTurn, EventReader):
             has_value, value = json_value(self.text) if self._has_schema else (False, None)
             return self.reply(value=value, has_value=has_value)
         if self._failure is not None:
-            raise self.failed(diagnosed(self._failure, ending.now), ending)
+            raise self.failed(diagnose(self._failure, ending.now), ending)
         raise self.unfinished(ending)
 
     def read(self, name: str, event: Object) -> Iterator[Notice]:
@@ -99,15 +99,15 @@ class CodexExecParser(CodexTurn, EventReader):
         self.is_alive = self.is_alive or name in _EVENTS
         match name:
             case "thread.started":
-                yield from self.named(text_in(event, "thread_id"))
+                yield from self.session_named(text_in(event, "thread_id"))
             case "item.started" | "item.updated":
-                yield from self.item_started(_as_told(object_in(event, "item")))
+                yield from self.item_started(_in_camel_case(object_in(event, "item")))
             case "item.completed":
-                yield from self.item_completed(_as_told(object_in(event, "item")))
+                yield from self.item_completed(_in_camel_case(object_in(event, "item")))
             case "error":
-                yield from self._complained(text_in(event, "message"))
+                yield from self._on_error(text_in(event, "message"))
             case "turn.completed":
-                yield from self._over(object_in(event, "usage"))
+                yield from self._on_turn_completed(object_in(event, "usage"))
             case "turn.failed":
                 error = text_in(object_in(event, "error"), "message")
                 self._failure = error or text_in(event, "error", "message") or self.complaint
@@ -116,12 +116,12 @@ class CodexExecParser(CodexTurn, EventReader):
             case _:
                 pass
 
-    def _complained(self, message: str) -> Iterator[Notice]:
+    def _on_error(self, message: str) -> Iterator[Notice]:
         self.complaint = message or self.complaint
         if retry := RETRY.match(message) or _OLDER_RETRY.match(message):
             yield self.retried(message, retry["why"].strip("() ") or message, retry["number"])
 
-    def _over(self, usage: Object) -> Iterator[Notice]:
+    def _on_turn_completed(self, usage: Object) -> Iterator[Notice]:
         """It is done. Its count is the thread's total, unknown for this turn if the start is."""
         self._completed, self._failure = True, None
         self.close_tools()
@@ -132,7 +132,7 @@ class CodexExecParser(CodexTurn, EventReader):
             yield AgentUsage(self.path, self.usage)
 
 
-def _as_told(item: Object) -> Object:
+def _in_camel_case(item: Object) -> Object:
     """An item with its names as ``codex app-server`` spells them."""
     kind = _camel(text_in(item, "type"))
     return {**{_camel(name): value for name, value in item.items()}, "type": kind}
@@ -197,8 +197,8 @@ class CodexExecBackend:
             model=options.profile_and_model[1],
             has_schema=strict is not None,
         )
-        with private_files("codex") as put:
-            files = _files(options, strict, put)
+        with private_files("codex") as write_file:
+            files = _files(options, strict, write_file)
             try:
                 argv = codex_exec_argv(self.executable, turn, options, files)
             except AgentError as error:
@@ -207,7 +207,7 @@ class CodexExecBackend:
             return await run_turn(
                 turn,
                 argv,
-                Lines(parser, unblank(turn.prompt)),
+                Lines(parser, non_blank(turn.prompt)),
                 CODEX,
                 env=child_environment(options),
                 options=options,
@@ -258,11 +258,13 @@ def _settings(turn: AgentTurn, options: AgentOptions, files: Mapping[str, str]) 
     return made | mcp_settings(turn.agent, options)
 
 
-def _files(options: AgentOptions, schema: Mapping[str, Any] | None, put: Put) -> dict[str, str]:
+def _files(
+    options: AgentOptions, schema: Mapping[str, Any] | None, write_file: WriteFile
+) -> dict[str, str]:
     """The files that codex reads what it is told from."""
     files: dict[str, str] = {}
     if schema is not None:
-        files["schema"] = put("schema.json", json.dumps(schema))
+        files["schema"] = write_file("schema.json", json.dumps(schema))
     if options.system_prompt is not None:
-        files["instructions"] = put("instructions.md", options.system_prompt)
+        files["instructions"] = write_file("instructions.md", options.system_prompt)
     return files

@@ -36,7 +36,7 @@ def thread_settings(
         "sandbox": None if level is None else SANDBOXES[level],
         "baseInstructions": options.system_prompt,
         "developerInstructions": options.append_system_prompt,
-        "config": {**flattened(profile), **_config(agent, options)} or None,
+        "config": {**flatten(profile), **_config(agent, options)} or None,
     }
     return {name: value for name, value in settings.items() if value is not None}
 
@@ -47,13 +47,13 @@ def turn_settings(options: AgentOptions, schema: Mapping[str, Any] | None) -> di
     return {name: value for name, value in settings.items() if value is not None}
 
 
-def flattened(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def flatten(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Settings by their dotted names, so that one of them does not replace its whole table."""
     flat: dict[str, Any] = {}
     for name, value in table.items():
         inner = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
         if inner and not any("." in key for key in inner):
-            flat.update(flattened(inner, f"{prefix}{name}."))
+            flat.update(flatten(inner, f"{prefix}{name}."))
         else:
             flat[f"{prefix}{name}"] = value
     return flat

@@ -105,7 +105,7 @@ class CodexTurn(TurnState):
         item_id, kind = text_in(item, "id"), text_in(item, "type")
         if kind in _COMPACTIONS:
             self._compactions += 1
-            yield self._compacted()
+            yield self._compaction_notice()
             return
         if item_id and item_id in self._done:
             return
@@ -114,7 +114,7 @@ class CodexTurn(TurnState):
             yield from self._say(text_in(item, "text") or pieces, text_in(item, "phase"))
         elif kind == "reasoning":
             pieces = "".join(self._thoughts.pop(item_id, []))
-            if thought := _thought(item) or pieces:
+            if thought := _thought_text(item) or pieces:
                 yield AgentReasoning(self.path, thought)
         elif kind in _TOOLS:
             yield from self.item_started(item)
@@ -140,7 +140,7 @@ class CodexTurn(TurnState):
         if self._compactions:
             self._compactions -= 1
         else:
-            yield self._compacted()
+            yield self._compaction_notice()
 
     def retried(self, message: str, why: str, attempt: str | None) -> AgentRetry:
         """That codex tries again, maybe after a wait, for the network or for a time it says."""
@@ -171,7 +171,7 @@ class CodexTurn(TurnState):
             self.files_changed.update(dict.fromkeys(filter(None, paths)))
         yield from self.tool_ended(item_id, is_ok=is_ok, output=_output(item), code=code)
 
-    def _compacted(self) -> Notice:
+    def _compaction_notice(self) -> Notice:
         before, after = self._compacting_from, self.context_tokens
         self._compacting_from = None
         return AgentCompaction(
@@ -182,7 +182,7 @@ class CodexTurn(TurnState):
         )
 
 
-def _thought(item: Object) -> str:
+def _thought_text(item: Object) -> str:
     summary = [one for one in list_in(item, "summary") if isinstance(one, str)]
     content = [one for one in list_in(item, "content") if isinstance(one, str)]
     return "\n\n".join(summary or content) or text_in(item, "text")

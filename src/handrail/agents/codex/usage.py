@@ -37,23 +37,23 @@ class ThreadUsage:
         """What was used since the turn began; None if nothing was told."""
         return None if self.total is None else added_since(self._before, self.total)
 
-    def told(self, usage: Object, *, is_ours: bool, is_call: bool = True) -> None:
-        """Take in what codex said: of our turn or of an older one, after a call or between."""
+    def update(self, usage: Object, *, is_ours: bool, is_call: bool = True) -> None:
+        """Take in a count of tokens: of our turn or of an older one, after a call or between."""
         total, last = object_in(usage, "total"), object_in(usage, "last")
         self.context_tokens = count_in(last, "totalTokens") or self.context_tokens
-        counted = _counted(total)
+        counted = _usage_from(total)
         if counted is None:
             return
         if not is_ours:
             self._before = counted
             return
         if self._before is None:
-            call = (_counted(last) if is_call else None) or _NOTHING
+            call = (_usage_from(last) if is_call else None) or _NOTHING
             self._before = counted.since(call)
         self.total = counted
 
 
-def _counted(tokens: Object) -> Usage | None:
+def _usage_from(tokens: Object) -> Usage | None:
     return usage_in(
         tokens,
         input_tokens="inputTokens",
@@ -87,8 +87,8 @@ class PlanLimits:
         stopping = reached or told
         return stopping[-1] if stopping else None
 
-    def told(self, path: str, limits: Object) -> Iterator[AgentLimit]:
-        """What an update changed."""
+    def update(self, path: str, limits: Object) -> Iterator[AgentLimit]:
+        """The limits that an update of the plan's windows changed."""
         name = text_in(limits, "limitId") or "codex"
         before = self._told.pop(name, {})
         self._told[name] = {**before, **{key: v for key, v in limits.items() if v is not None}}

@@ -17,8 +17,8 @@ from handrail.agents.transport.cli import (
     Lines,
     added_folders,
     child_environment,
+    non_blank,
     probe_program,
-    unblank,
 )
 from handrail.agents.transport.programs import COPILOT, json_file
 from handrail.agents.transport.turn import run_turn
@@ -74,7 +74,7 @@ class CopilotBackend:
             return await run_turn(
                 turn,
                 copilot_argv(self.executable, turn, options, session=session, folder=folder),
-                Lines(parser, unblank(turn.prompt)),
+                Lines(parser, non_blank(turn.prompt)),
                 COPILOT,
                 env=child_environment(options, add={"COPILOT_AUTO_UPDATE": "false"}),
                 options=options,

@@ -13,9 +13,9 @@ from handrail.agents.transport.failures import (
     Diagnosis,
     better_kind,
     kind_of_status,
+    reset_time_in,
     rows,
     status_in,
-    time_said,
 )
 from handrail.errors import AgentErrorKind
 
@@ -63,7 +63,7 @@ _STATUS = re.compile(
 )
 
 
-def status_said(message: str) -> int | None:
+def status_in_message(message: str) -> int | None:
     """The HTTP status that a message names, as of older programs that say it nowhere else."""
     return status_in(_STATUS, message)
 
@@ -93,7 +93,7 @@ class Fault:
         by_status, said = kind_of_status(self.status), f"{self.message}\n{self.request}"
         return exact or better_kind(by_status, said, _ROWS) or "transient"
 
-    def diagnosed(self, now: float) -> Diagnosis:
+    def diagnose(self, now: float) -> Diagnosis:
         """What it is, and the time from which it may work again, if it says so."""
         said = self.message or self.request or "copilot failed and did not say why"
         return Diagnosis(self.kind, " ".join(said.split()), self._retry_at(now), self.status)
@@ -101,6 +101,6 @@ class Fault:
     def _retry_at(self, now: float) -> float | None:
         if self.retry_after_s is not None:
             return now + self.retry_after_s
-        said = time_said(self.kind, _WAITED.sub("", self.message), now)
+        said = reset_time_in(self.kind, _WAITED.sub("", self.message), now)
         is_known = self.kind == "usage_cap" and self.resets_at is not None and self.resets_at > now
         return self.resets_at if said is None and is_known else said

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
-from handrail.agents.copilot.errors import BLOCKED, Fault, status_said
+from handrail.agents.copilot.errors import BLOCKED, Fault, status_in_message
 from handrail.agents.transport.failures import Diagnosis
 from handrail.agents.transport.loose_json import (
     Object,
@@ -24,7 +24,7 @@ from handrail.agents.transport.loose_json import (
     text_in,
     whole_in,
 )
-from handrail.agents.transport.parser import Ending, words_of_end
+from handrail.agents.transport.parser import Ending, describe_end
 from handrail.agents.transport.programs import COPILOT
 from handrail.agents.transport.turn_state import EventReader, TurnState, added_since, usage_in
 from handrail.model.events import (
@@ -56,13 +56,13 @@ class Permissions:
         self._asked: dict[str, tuple[str, str]] = {}
         self._refused: set[str] = set()
 
-    def asked(self, data: Object) -> None:
+    def on_permission_requested(self, data: Object) -> None:
         """A tool needs a permission."""
         request = object_in(data, "permissionRequest")
         tool = text_in(request, "toolName", "kind") or "tool"
         self._asked[text_in(data, "requestId")] = tool, text_in(request, "toolCallId")
 
-    def answered(self, data: Object) -> Iterator[Notice]:
+    def on_permission_completed(self, data: Object) -> Iterator[Notice]:
         """A permission was given or refused."""
         result = object_in(data, "result")
         verdict = text_in(result, "kind")
@@ -86,7 +86,7 @@ class Permissions:
         yield self._state.denied(tool, reason)
 
 
-class Said:
+class MessageStream:
     """The messages and thoughts of a turn. Mutable.
 
     Pieces are kept until the whole comes, which is told instead of them; those of which no whole
@@ -243,7 +243,7 @@ class CopilotParser(EventReader):
         super().__init__(turn, COPILOT, model=model)
         self._given_session = session
         self._report = report
-        self._said = Said(self)
+        self._message_stream = MessageStream(self)
         self._permissions = Permissions(self)
         self._retries = 0
         self._request: Object = {}
@@ -264,7 +264,7 @@ class CopilotParser(EventReader):
         Raises:
             AgentError: it did not.
         """
-        self._look_into_report()
+        self._read_report()
         if self._error is not None:
             raise self._failed(self._error, ending)
         if self._aborted == "autopilot_credit_limit":
@@ -272,7 +272,7 @@ class CopilotParser(EventReader):
         if self._aborted:
             reason = f"copilot was interrupted ({self._aborted})"
             if ending.stopped is not None:
-                reason = words_of_end("copilot", ending)
+                reason = describe_end("copilot", ending)
             raise self.failed(Diagnosis("interrupted", reason), ending)
         if self._blocked:
             raise self.error("refusal", self._blocked)
@@ -290,14 +290,14 @@ class CopilotParser(EventReader):
             type=text_in(error, "errorType"),
             code=text_in(error, "errorCode") or text_in(self._request, "errorCode"),
             message=text_in(error, "message"),
-            status=status_said(text_in(error, "message")) if status is None else status,
+            status=status_in_message(text_in(error, "message")) if status is None else status,
             request=text_in(self._request, "errorMessage"),
             retry_after_s=self.patience_s or None,
             resets_at=max((at for at in self._used_up.values() if at is not None), default=None),
         )
-        return self.failed(fault.diagnosed(ending.now), ending)
+        return self.failed(fault.diagnose(ending.now), ending)
 
-    def _look_into_report(self) -> None:
+    def _read_report(self) -> None:
         """Have the usage from the report if only that knows it; it is told then."""
         if self.usage is None:
             turn = self.turn
@@ -319,18 +319,18 @@ class CopilotParser(EventReader):
         if not self.is_alive:
             self.is_alive, self.session = True, self._given_session
         if text_in(event, "agentId") or text_in(data, "parentToolCallId"):
-            yield from self._done(name, data)
+            yield from self._on_tool_event(name, data)
             return
         self.model = self._model_in(name, data)
         if name == "result":
-            yield from self._over(event)
+            yield from self._on_result(event)
             return
-        yield from self._session_known(name, data)
-        self._went(name, data)
-        yield from self._spoken(name, data)
-        yield from self._done(name, data)
+        yield from self._note_session(name, data)
+        self._note_progress(name, data)
+        yield from self._on_message_event(name, data)
+        yield from self._on_tool_event(name, data)
 
-    def _went(self, name: str, data: Object) -> None:
+    def _note_progress(self, name: str, data: Object) -> None:
         """How the turn goes."""
         match name:
             case "assistant.turn_start":
@@ -357,27 +357,27 @@ class CopilotParser(EventReader):
             case _:
                 pass
 
-    def _spoken(self, name: str, data: Object) -> Iterator[Notice]:
+    def _on_message_event(self, name: str, data: Object) -> Iterator[Notice]:
         """What the main agent says."""
         match name:
             case "assistant.turn_start":
-                self._said.begin()
+                self._message_stream.begin()
             case "assistant.message":
-                yield from self._said.message(data)
+                yield from self._message_stream.message(data)
             case "assistant.message_delta":
-                self._said.piece(data)
+                self._message_stream.piece(data)
             case "assistant.reasoning":
-                yield from self._said.thought(data)
+                yield from self._message_stream.thought(data)
             case "assistant.reasoning_delta":
-                self._said.thought_piece(data)
+                self._message_stream.thought_piece(data)
             case "assistant.turn_end" | "session.error" | "abort":
-                yield from self._said.rest()
+                yield from self._message_stream.rest()
             case "assistant.turn_retry":
                 yield self._retry(data)
             case _:
                 pass
 
-    def _done(self, name: str, data: Object) -> Iterator[Notice]:
+    def _on_tool_event(self, name: str, data: Object) -> Iterator[Notice]:
         """What means the same whoever does it, the main agent or one that it started."""
         match name:
             case "tool.execution_start":
@@ -386,9 +386,9 @@ class CopilotParser(EventReader):
                 yield from self._tool(data)
                 yield from self._tool_done(data)
             case "permission.requested":
-                self._permissions.asked(data)
+                self._permissions.on_permission_requested(data)
             case "permission.completed":
-                yield from self._permissions.answered(data)
+                yield from self._permissions.on_permission_completed(data)
             case "session.compaction_start":
                 yield AgentCompaction(self.path, "started", whole_in(data, "currentTokens"))
             case "session.compaction_complete":
@@ -399,7 +399,7 @@ class CopilotParser(EventReader):
                     whole_in(data, "postCompactionTokens"),
                 )
             case "assistant.usage":
-                yield from self._called(data)
+                yield from self._on_model_call(data)
             case _:
                 pass
 
@@ -421,7 +421,7 @@ class CopilotParser(EventReader):
             yield from self._permissions.denied(ref, name, reason, by_end=True)
         yield from self.tool_ended(ref, is_ok=is_ok, output=output, code=code)
 
-    def _called(self, data: Object) -> Iterator[Notice]:
+    def _on_model_call(self, data: Object) -> Iterator[Notice]:
         """A model was called: what it used is added, and quotas may be told."""
         if call := _usage(data):
             self.usage = call if self.usage is None else self.usage + call
@@ -440,19 +440,19 @@ class CopilotParser(EventReader):
             return text_in(data, "selectedModel") or self.model
         return self.model
 
-    def _session_known(self, name: str, data: Object) -> Iterator[Notice]:
+    def _note_session(self, name: str, data: Object) -> Iterator[Notice]:
         """The session, told when the program turns to the prompt: its model is known by then."""
         if name in ("session.start", "session.resume"):
             self.version = text_in(data, "copilotVersion") or self.version
         elif not name.startswith(("user.", "assistant.", "session.error")):
             return
-        yield from self.named(text_in(data, "sessionId"))
+        yield from self.session_named(text_in(data, "sessionId"))
 
-    def _over(self, event: Object) -> Iterator[Notice]:
+    def _on_result(self, event: Object) -> Iterator[Notice]:
         self._result = {**object_in(event, "data"), **event}
         self.close_tools()
-        yield from self.named(text_in(self._result, "sessionId"))
-        yield from self._said.rest()
+        yield from self.session_named(text_in(self._result, "sessionId"))
+        yield from self._message_stream.rest()
         changed = object_in(object_in(self._result, "usage"), "codeChanges")
         names = (name for name in list_in(changed, "filesModified") if isinstance(name, str))
         self.files_changed.update(dict.fromkeys(names))

@@ -25,14 +25,14 @@ from handrail.system.live import Line
 from handrail.system.run import CommandNotStarted, run_process
 
 
-def unblank(prompt: str) -> bytes:
+def non_blank(prompt: str) -> bytes:
     """The prompt for a program that refuses a blank one, which is sent as ``Continue.``."""
     return (prompt if prompt.strip() else "Continue.").encode("utf-8", "replace")
 
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """The voice of a program that is asked once, on its stdin: it is heard, and never answered.
+    """The transport of a program that is asked once, on its stdin: it is read, and never answered.
 
     With ``keep_ends`` the parser is fed each line of stdout with what ended it.
     """
@@ -46,8 +46,8 @@ class Lines:
         """Nothing: all is on its stdin."""
         return ()
 
-    def heard(self, line: Line, /) -> tuple[Iterable[Notice], Iterable[bytes]]:
-        """What a line means."""
+    def on_line(self, line: Line, /) -> tuple[Iterable[Notice], Iterable[bytes]]:
+        """The notices that a line means; nothing is ever sent."""
         if line.stream == "stderr":
             return self.reader.feed_stderr(line.data), ()
         return self.reader.feed(line.data + line.end if self.keep_ends else line.data), ()
@@ -91,17 +91,17 @@ async def _version(where: str, env: Mapping[str, str]) -> str | None:
     return None
 
 
-Put: TypeAlias = Callable[[str, str], str]
+WriteFile: TypeAlias = Callable[[str, str], str]
 """Writes a text to a private file of this name that lives as long as the turn; its path."""
 
 
 @contextlib.contextmanager
-def private_files(program: str) -> Generator[Put, None, None]:
+def private_files(program: str) -> Generator[WriteFile, None, None]:
     """What writes into a folder of the user alone, which is made for the first file."""
     with contextlib.ExitStack() as stack:
         folders: list[Path] = []
 
-        def put(name: str, text: str) -> str:
+        def write_file(name: str, text: str) -> str:
             if not folders:
                 made = tempfile.TemporaryDirectory(prefix=f"handrail-{program}-")
                 folders.append(Path(stack.enter_context(made)))
@@ -109,7 +109,7 @@ def private_files(program: str) -> Generator[Put, None, None]:
             file.write_text(text, encoding="utf-8", errors="replace")
             return str(file)
 
-        yield put
+        yield write_file
 
 
 def child_environment(

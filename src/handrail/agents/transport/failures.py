@@ -68,7 +68,7 @@ def plain(words: str) -> str:
     return words.lower().replace("\u2019", "'")
 
 
-def time_said(kind: AgentErrorKind | None, words: str, now: float) -> float | None:
+def reset_time_in(kind: AgentErrorKind | None, words: str, now: float) -> float | None:
     """The unix time from which it may work again, by its words, if it is of a kind that passes."""
     return reset_time(words, now) if kind in MAY_PASS else None
 
@@ -183,7 +183,7 @@ def kind_of_status(status: int | None) -> AgentErrorKind | None:
     return _STATUSES.get(status) or ("transient" if status >= 500 else "bad_request")
 
 
-def judged_by_words(error: AgentError, now: float) -> AgentError:
+def classify_by_words(error: AgentError, now: float) -> AgentError:
     """The same error, with the kind that its words say, and the time of which they speak.
 
     ``now`` is the time, in unix seconds, to which relative times refer.
@@ -192,5 +192,5 @@ def judged_by_words(error: AgentError, now: float) -> AgentError:
     if kind != error.kind:
         error.kind, error.hint = kind, ""
         if error.retry_at is None:
-            error.retry_at = time_said(kind, error.reason, now)
+            error.retry_at = reset_time_in(kind, error.reason, now)
     return error

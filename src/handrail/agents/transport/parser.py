@@ -99,7 +99,7 @@ def kind_of_end(ending: Ending, *, alive: bool) -> AgentErrorKind:
     """
     if ending.stopped is not None:
         return "interrupted" if ending.stopped == "interrupted" else "timeout"
-    complaint = said_on_stderr(ending)
+    complaint = stderr_reason(ending)
     if alive or not complaint or not ending.exit_code or ending.exit_code < 0:
         return "crashed"
     if _PANIC.search(complaint):
@@ -107,9 +107,9 @@ def kind_of_end(ending: Ending, *, alive: bool) -> AgentErrorKind:
     return "auth" if _LOGIN.search(complaint) else "config"
 
 
-def words_of_end(program: str, ending: Ending, *, alive: bool = True) -> str:
+def describe_end(program: str, ending: Ending, *, alive: bool = True) -> str:
     """How a program ended, in words, with the end of its stderr."""
-    said = said_on_stderr(ending)
+    said = stderr_reason(ending)
     tail = f": {said}" if said else ""
     match ending.stopped:
         case "interrupted":
@@ -122,10 +122,10 @@ def words_of_end(program: str, ending: Ending, *, alive: bool = True) -> str:
             return f"{program} did not finish within {ending.after_s:g} s"
         case None:
             silent = " without saying that it is done" if alive or not said else ""
-            return f"{program} {words_of_exit(ending.exit_code)}{silent}{tail}"
+            return f"{program} {describe_exit(ending.exit_code)}{silent}{tail}"
 
 
-def said_on_stderr(ending: Ending) -> str:
+def stderr_reason(ending: Ending) -> str:
     """The lines of stderr that may be reasons, in short."""
     plain = _ANSI.sub("", ending.stderr)
     lines = (line.strip() for line in plain.splitlines())
@@ -136,7 +136,7 @@ def said_on_stderr(ending: Ending) -> str:
     return shortened(kept, half, mark=" ... ") + shortened(kept, half, "tail", mark="")
 
 
-def words_of_exit(code: int | None) -> str:
+def describe_exit(code: int | None) -> str:
     """How a program exited."""
     if code is None:
         return "never exited"

@@ -93,8 +93,10 @@ class Peer:
         self._asked[self._last] = method
         return {"jsonrpc": "2.0", "id": self._last, "method": method, "params": dict(params)}
 
-    def received(self, message: Object) -> Received | None:
-        """What a message is; None if it is none, or answers nothing that we asked."""
+    def parse(self, message: Object) -> Received | None:
+        """The message as a reply, a request or a notification; None if it is none of these, or
+        answers nothing that we asked.
+        """
         method, number = message.get("method"), message.get("id")
         if not isinstance(method, str):
             return self._answer(message)
@@ -156,18 +158,18 @@ def _error(message: Object) -> RpcError:
 # also say what is to be sent. Whoever drives one sends what it says, in order.
 
 
-Said: TypeAlias = Iterator[Notice | Message]
-"""What follows from a message: notices, and messages (the dicts) to send."""
+Outgoing: TypeAlias = Iterator[Notice | Message]
+"""Notices to emit, and messages (the dicts) to send."""
 
 
 class Dialogue(TurnReader, Protocol):
-    """Holds one turn."""
+    """Our side of one turn, which is a conversation of messages."""
 
     def start(self) -> list[Message]:
         """What is sent first."""
         ...
 
-    def received(self, message: object, /) -> Iterable[Notice | Message]:
+    def on_message(self, message: object, /) -> Iterable[Notice | Message]:
         """What a message means, and what is to be sent because of it. Nothing raises."""
         ...
 
@@ -185,35 +187,37 @@ class RpcTurn(TurnState, ABC):
         super().__init__(turn, program, backend=backend, model=model)
         self.peer = Peer()
 
-    def received(self, message: object, /) -> Said:
+    def on_message(self, message: object, /) -> Outgoing:
         """What a message means, and what is to be sent because of it. Nothing raises."""
-        received = self.peer.received(as_object(message))
+        received = self.peer.parse(as_object(message))
         self.is_alive = self.is_alive or received is not None
         match received:
             case Reply(method=method, error=error):
-                yield from self.answered(received) if error is None else self.refused(method, error)
+                yield from (
+                    self.on_reply(received) if error is None else self.on_error(method, error)
+                )
             case Request():
-                yield from self.asked(received)
+                yield from self.on_request(received)
             case Notification():
-                yield from self.told(received.method, received.params)
+                yield from self.on_notification(received.method, received.params)
             case None:
                 pass
 
     @abstractmethod
-    def answered(self, reply: Reply) -> Said:
-        """What follows when we were given what we asked for."""
+    def on_reply(self, reply: Reply) -> Outgoing:
+        """Notices and messages that follow from the result of our request."""
 
     @abstractmethod
-    def refused(self, method: str, error: RpcError) -> Said:
-        """What follows when we were not."""
+    def on_error(self, method: str, error: RpcError) -> Outgoing:
+        """Notices and messages that follow from the error that our request was answered with."""
 
     @abstractmethod
-    def asked(self, request: Request) -> Said:
-        """What follows from what the program asks."""
+    def on_request(self, request: Request) -> Outgoing:
+        """Notices and messages that follow from a request of the program."""
 
     @abstractmethod
-    def told(self, method: str, params: Object) -> Said:
-        """What follows from what it tells."""
+    def on_notification(self, method: str, params: Object) -> Outgoing:
+        """Notices and messages that follow from a notification of the program."""
 
 
 INTERRUPT_S = 3.0
@@ -231,7 +235,7 @@ def own_version() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Messages:
-    """The voice of a dialogue: messages go both ways, until its stdin is closed."""
+    """The transport of a dialogue: messages go both ways, until its stdin is closed."""
 
     reader: Dialogue
     stdin: None = None
@@ -245,11 +249,11 @@ class Messages:
         """The messages that are sent first."""
         return map(encode, self.reader.start())
 
-    def heard(self, line: Line, /) -> tuple[Iterable[Notice], Iterable[bytes]]:
-        """What a message means, and what is sent because of it."""
+    def on_line(self, line: Line, /) -> tuple[Iterable[Notice], Iterable[bytes]]:
+        """The notices that a line's message means, and the lines to send in reply."""
         if line.stream == "stderr":
             return (), ()
-        said = list(self.reader.received(object_of(line.data)))
+        said = list(self.reader.on_message(object_of(line.data)))
         notices = [one for one in said if not isinstance(one, dict)]
         return notices, [encode(one) for one in said if isinstance(one, dict)]
 

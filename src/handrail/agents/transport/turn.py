@@ -1,10 +1,10 @@
 """One turn of a program, from its start to its answer, however it is talked with.
 
-A voice says what to send and what was meant; this starts the program, carries the lines, watches
-the time, and ends the program, in every case with all that it started. A program that has said that
-it is done has little time to go, for some never do; what it said counts. Where a turn has to end
-early, the program is first asked to, if its protocol has words for that, so that it can end its
-tools and keep its session in order; signals come after that.
+A transport says what to send and what was meant; this starts the program, carries the lines,
+watches the time, and ends the program, in every case with all that it started. A program that has
+said that it is done has little time to go, for some never do; what it said counts. Where a turn has
+to end early, the program is first asked to, if its protocol has words for that, so that it can end
+its tools and keep its session in order; signals come after that.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Protocol, TypeAlias
 
 import anyio
 
-from handrail.agents.transport.failures import judged_by_words
+from handrail.agents.transport.failures import classify_by_words
 from handrail.agents.transport.parser import Ending, Stop, TurnReader
 from handrail.agents.transport.programs import Program
 from handrail.errors import CommandNotFound
@@ -83,12 +83,12 @@ def patience_of(
     options: AgentOptions, *, grace_s: float = GRACE_S, interrupt_s: float = 0.0
 ) -> Patience:
     """The patience that the options ask for, else the usual one."""
-    idle_s = _else(options.idle_timeout_s, IDLE_S)
+    idle_s = _or_default(options.idle_timeout_s, IDLE_S)
     return Patience(
-        start_s=_else(options.start_timeout_s, START_S),
+        start_s=_or_default(options.start_timeout_s, START_S),
         idle_s=idle_s,
         # Silence that is allowed to a thinking model is not too long for a tool at work.
-        tool_s=_else(options.tool_timeout_s, max(TOOL_S, idle_s)),
+        tool_s=_or_default(options.tool_timeout_s, max(TOOL_S, idle_s)),
         total_s=options.timeout_s,
         grace_s=grace_s,
         interrupt_s=interrupt_s,
@@ -99,7 +99,7 @@ def deadline(patience: Patience, signs: Signs) -> Deadline:
     """When and why to end the program of which these signs were seen."""
     if signs.finished is not None:
         return Deadline(signs.finished + patience.grace_s, None)
-    silence = _silence(patience, signs)
+    silence = _silence_deadline(patience, signs)
     if patience.total_s is None:
         return silence
     return min(
@@ -109,7 +109,7 @@ def deadline(patience: Patience, signs: Signs) -> Deadline:
     )
 
 
-def _silence(patience: Patience, signs: Signs) -> Deadline:
+def _silence_deadline(patience: Patience, signs: Signs) -> Deadline:
     if signs.heard is None:
         return Deadline(signs.started + patience.start_s, "start_timeout", patience.start_s)
     usual_s = patience.tool_s if signs.open_tools else patience.idle_s
@@ -117,7 +117,7 @@ def _silence(patience: Patience, signs: Signs) -> Deadline:
     return Deadline(signs.heard + bound_s, "idle_timeout", bound_s)
 
 
-def _else(given: float | None, usual: float) -> float:
+def _or_default(given: float | None, usual: float) -> float:
     return usual if given is None else given
 
 
@@ -155,7 +155,7 @@ def limit_reached(path: str, error: BaseException) -> Iterator[AgentLimit]:
         yield AgentLimit(path, "reached", reset_at=error.retry_at)
 
 
-def attributed(error: AgentError, agent: str) -> AgentError:
+def with_agent(error: AgentError, agent: str) -> AgentError:
     """The same error, named as that agent's; parsers do not know whose turn they read."""
     error.agent = agent
     error.args = (agent, error.reason)
@@ -192,7 +192,7 @@ _STARTED: dict[_Program, float | None] = {}
 """Programs that this process has started, with the PATH, and since when they are gone."""
 
 
-def _known(argv: Sequence[str] | str, env: Mapping[str, str] | None) -> _Program:
+def _program_key(argv: Sequence[str] | str, env: Mapping[str, str] | None) -> _Program:
     program = argv if isinstance(argv, str) else argv[0]
     return program, (os.environ if env is None else env).get("PATH")
 
@@ -206,8 +206,8 @@ def _may_come_back(program: _Program, now: float) -> bool:
     return since is None or now - since < _UPDATE_S
 
 
-class Voice(Protocol):
-    """Stands between a program and what reads its turn. It waits for nothing, as that."""
+class Transport(Protocol):
+    """The lines between a program and the reader of its turn. It waits for nothing."""
 
     @property
     def reader(self) -> TurnReader:
@@ -228,8 +228,8 @@ class Voice(Protocol):
         """The lines that are sent first."""
         ...
 
-    def heard(self, line: Line, /) -> tuple[Iterable[Notice], Iterable[bytes]]:
-        """What a line means, and the lines that are to be sent because of it."""
+    def on_line(self, line: Line, /) -> tuple[Iterable[Notice], Iterable[bytes]]:
+        """The notices that a line means, and the lines to send in reply."""
         ...
 
     def interrupt(self) -> Sequence[bytes]:
@@ -240,7 +240,7 @@ class Voice(Protocol):
 async def run_turn(
     turn: AgentTurn,
     argv: Sequence[str] | str,
-    voice: Voice,
+    transport: Transport,
     program: Program,
     *,
     env: Mapping[str, str] | None,
@@ -258,41 +258,41 @@ async def run_turn(
     Raises:
         AgentError: there is no answer, or the program cannot be started.
     """
-    patience = patience or patience_of(options, grace_s=grace_s, interrupt_s=voice.interrupt_s)
-    talk = _Talk(turn, voice, patience)
+    patience = patience or patience_of(options, grace_s=grace_s, interrupt_s=transport.interrupt_s)
+    program_turn = _ProgramTurn(turn, transport, patience)
     try:
-        reply = await talk.hold(argv, env=env, cwd=options.cwd)
+        reply = await program_turn.run(argv, env=env, cwd=options.cwd)
     except (CommandNotFound, CommandNotStarted) as error:
         refused = start_error(turn.agent, error, options.cwd, program)
         # What was there before may be updating itself.
         now = (turn.now or time.time)()
-        if refused.kind == "not_installed" and _may_come_back(_known(argv, env), now):
+        if refused.kind == "not_installed" and _may_come_back(_program_key(argv, env), now):
             refused.kind = "transient"
         turn.emit(finished_notice(turn.path, refused))
         raise refused from error
     except AgentError as error:
-        judged_by_words(error, (turn.now or time.time)())
-        for notice in () if talk.told_limit else limit_reached(turn.path, error):
+        classify_by_words(error, (turn.now or time.time)())
+        for notice in () if program_turn.told_limit else limit_reached(turn.path, error):
             turn.emit(notice)
-        turn.emit(finished_notice(turn.path, attributed(error, turn.agent)))
+        turn.emit(finished_notice(turn.path, with_agent(error, turn.agent)))
         raise
     except Exception as error:
         turn.emit(finished_notice(turn.path, error))
         raise
     except BaseException:
-        turn.emit(talk.interrupted())
+        turn.emit(program_turn.interrupted())
         raise
     turn.emit(finished_notice(turn.path, reply))
     return reply
 
 
-class _Talk:
+class _ProgramTurn:
     """One program's turn, from its start to the reader's conclusion. Mutable."""
 
-    def __init__(self, turn: AgentTurn, voice: Voice, patience: Patience) -> None:
+    def __init__(self, turn: AgentTurn, transport: Transport, patience: Patience) -> None:
         self._turn = turn
-        self._voice = voice
-        self._reader = voice.reader
+        self._transport = transport
+        self._reader = transport.reader
         self._patience = patience
         self._live: LiveProcess | None = None
         self._code: int | None = None
@@ -302,7 +302,7 @@ class _Talk:
         self.told_limit = False
         """The program itself has said that a plan is used up."""
 
-    async def hold(
+    async def run(
         self,
         argv: Sequence[str] | str,
         *,
@@ -319,14 +319,14 @@ class _Talk:
             marker=self._turn.marker,
             cwd=cwd,
             env=env,
-            stdin=self._voice.stdin,
+            stdin=self._transport.stdin,
             exit_s=self._patience.exit_s,
             alone_s=self._patience.alone_s,
         ) as live:
             self._live = live
-            _STARTED[_known(argv, env)] = None
+            _STARTED[_program_key(argv, env)] = None
             try:
-                self._send(live, self._voice.start())
+                self._send(live, self._transport.start())
                 stopped = await self._listen(live)
             except anyio.get_cancelled_exc_class():
                 with anyio.CancelScope(shield=True):
@@ -370,7 +370,7 @@ class _Talk:
 
     async def _break_off(self, live: LiveProcess) -> None:
         """Have the program end its turn itself, if it can be asked to; it has a moment for that."""
-        asked = self._voice.interrupt()
+        asked = self._transport.interrupt()
         if not asked:
             return
         self._send(live, asked)
@@ -386,9 +386,9 @@ class _Talk:
                 self._code = code
                 return True
             case Line() as line:
-                self._hear(live, line)
+                self._on_line(live, line)
                 for more in live.ready():
-                    self._hear(live, more)
+                    self._on_line(live, more)
             case None:
                 pass
         return False
@@ -406,12 +406,12 @@ class _Talk:
             ),
         )
 
-    def _hear(self, live: LiveProcess, line: Line) -> None:
+    def _on_line(self, live: LiveProcess, line: Line) -> None:
         path, emit = self._turn.path, self._turn.emit
         text = line.data.decode("utf-8", "replace")
         is_error = line.stream == "stderr"
         emit(StepOutput(path, "stderr", f"{text}\n") if is_error else AgentTranscript(path, text))
-        notices, answers = self._voice.heard(line)
+        notices, answers = self._transport.on_line(line)
         for notice in notices:
             told = isinstance(notice, AgentLimit) and notice.status == "reached"
             self.told_limit = self.told_limit or told
@@ -424,7 +424,7 @@ class _Talk:
             if self._finished_s is None:
                 self._finished_s = time.monotonic()
                 live.close_stdin()
-        elif self._voice.stdin is not None:
+        elif self._transport.stdin is not None:
             self._finished_s = None  # it went on after all: some take up work of their own
 
     def _send(self, live: LiveProcess, lines: Iterable[bytes]) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from handrail.agents.transport.failures import Diagnosis
 from handrail.agents.transport.loose_json import Object, count_in, object_of, text_in
-from handrail.agents.transport.parser import Ending, kind_of_end, said_on_stderr, words_of_end
+from handrail.agents.transport.parser import Ending, describe_end, kind_of_end, stderr_reason
 from handrail.agents.transport.programs import Program
 from handrail.errors import AgentErrorKind
 from handrail.model.events import (
@@ -74,8 +74,8 @@ class TurnState:
         """True once the session was told of."""
         return self._told_session is not None
 
-    def named(self, session: str) -> Iterator[Notice]:
-        """That the session has this name, told once for each."""
+    def session_named(self, session: str) -> Iterator[Notice]:
+        """``AgentSessionStarted`` for a session of this name, once for each."""
         self.session = session or self.session
         if self.session and self.session != self._told_session:
             self._told_session = self.session
@@ -163,7 +163,7 @@ class TurnState:
     def stopped(self, ending: Ending) -> AgentError:
         """A turn of which the program said that it was interrupted: by us, or by somebody."""
         kind = kind_of_end(ending, alive=True) if ending.stopped else "interrupted"
-        words = words_of_end(self.program.name, ending)
+        words = describe_end(self.program.name, ending)
         return self.error(kind, words if ending.stopped else f"{self.program.name} was interrupted")
 
     def unfinished(self, ending: Ending, kind: AgentErrorKind | None = None) -> AgentError:
@@ -174,18 +174,18 @@ class TurnState:
         """
         name = self.program.name
         if not self.is_alive and self._lost_session(ending):
-            said = said_on_stderr(ending)
+            said = stderr_reason(ending)
             reason = f"{name} does not have session {self.turn.session!r}: {said}"
             return AgentError(self.turn.agent, reason, kind="bad_request")
         complaint = f"; its last complaint: {self.complaint}" if self.complaint else ""
-        words = words_of_end(name, ending, alive=self.is_alive)
+        words = describe_end(name, ending, alive=self.is_alive)
         return self.error(kind or kind_of_end(ending, alive=self.is_alive), words + complaint)
 
     def _lost_session(self, ending: Ending) -> bool:
         words = self.program.no_session
         if words is None or self.turn.session is None or ending.stopped or not ending.exit_code:
             return False
-        return words.search(said_on_stderr(ending)) is not None
+        return words.search(stderr_reason(ending)) is not None
 
 
 class EventReader(TurnState, ABC):

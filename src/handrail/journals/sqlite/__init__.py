@@ -1,4 +1,4 @@
 """A journal in one SQLite file: safe to kill at any instant, read by others while it is written.
 
-``journal.SqliteJournal.append`` takes an event, ``rows.put`` writes its row.
+``journal.SqliteJournal.append`` takes an event, ``rows.insert`` writes its row.
 """

@@ -44,16 +44,18 @@ def faults(connection: sqlite3.Connection, codec: Codec, run_id: str | None) -> 
                     yield Fault("", 0, f"the file is damaged: {said}")
         for row in connection.execute(RUN).fetchall():
             if run_id is None or row[1] == run_id:
-                yield from _of_run(connection, codec, row)
+                yield from _run_faults(connection, codec, row)
         for row in connection.execute(_LETTERS).fetchall():
             if run_id in {None, row[0]} and letter_checksum(row[0], row[1:-1]) != row[-1]:
                 yield Fault(str(row[0]), 0, f"message {row[1]} is not as it was written")
         if run_id is None:
-            yield from _of_blobs(connection)
-            yield from _of_nobody(connection)
+            yield from _blob_faults(connection)
+            yield from _orphan_faults(connection)
 
 
-def _of_run(connection: sqlite3.Connection, codec: Codec, run: tuple[Any, ...]) -> Iterator[Fault]:
+def _run_faults(
+    connection: sqlite3.Connection, codec: Codec, run: tuple[Any, ...]
+) -> Iterator[Fault]:
     number, run_id, tail_seq, tail_crc = run[0], str(run[1]), run[5], run[6]
     if run_checksum(run[:7]) != run[7]:
         yield Fault(run_id, 0, "its entry is not as it was written")
@@ -62,7 +64,7 @@ def _of_run(connection: sqlite3.Connection, codec: Codec, run: tuple[Any, ...]) 
         if seq > last + 1:
             yield Fault(run_id, last + 1, f"events {last + 1} to {seq - 1} are missing")
         else:
-            wrong = _of_event(run_id, codec, seq, columns, data, crc, said)
+            wrong = _event_faults(run_id, codec, seq, columns, data, crc, said)
             if wrong:
                 yield Fault(run_id, seq, f"event {seq} {wrong}")
         crc, last = said, seq
@@ -72,7 +74,7 @@ def _of_run(connection: sqlite3.Connection, codec: Codec, run: tuple[Any, ...]) 
         yield Fault(run_id, last + 1, f"events {last + 1} to {tail_seq} are missing")
 
 
-def _of_event(  # noqa: PLR0917  # the parts of a row
+def _event_faults(  # noqa: PLR0917  # the parts of a row
     run_id: str,
     codec: Codec,
     seq: int,
@@ -99,7 +101,7 @@ def _of_event(  # noqa: PLR0917  # the parts of a row
     return ""
 
 
-def _of_blobs(connection: sqlite3.Connection) -> Iterator[Fault]:
+def _blob_faults(connection: sqlite3.Connection) -> Iterator[Fault]:
     """Values that no event has: those that events have are told of with them."""
     query = (
         "SELECT hash, cast(data AS blob) FROM blobs WHERE hash NOT IN "
@@ -110,13 +112,13 @@ def _of_blobs(connection: sqlite3.Connection) -> Iterator[Fault]:
             yield Fault("", 0, f"the value {name} is not as it was written")
 
 
-def _of_nobody(connection: sqlite3.Connection) -> Iterator[Fault]:
+def _orphan_faults(connection: sqlite3.Connection) -> Iterator[Fault]:
     query = "SELECT DISTINCT run FROM events WHERE run NOT IN (SELECT id FROM runs)"
     for (number,) in connection.execute(query).fetchall():
         yield Fault("", 0, f"the entry of the run with the number {number} is missing")
 
 
-def may_go(
+def prunable_runs(
     connection: sqlite3.Connection,
     now: float,
     older_than_s: float | None,

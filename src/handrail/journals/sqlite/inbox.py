@@ -8,7 +8,7 @@ from typing import Any, cast
 from zlib import crc32
 
 from handrail.codec.codec import Codec
-from handrail.journals.sqlite.open import damaged
+from handrail.journals.sqlite.open import journal_damaged
 from handrail.ports.journal import Letter, Message
 from handrail.record.rows import Record, from_record, to_record
 from handrail.system.sqlite import transaction
@@ -31,10 +31,10 @@ class Inbox:
         run_id = event.run_id
         record = to_record(event, self.codec, secrets)
         with transaction(connection):
-            first = self._first(connection, run_id, key, secrets) if key else None
+            first = self._find_by_key(connection, run_id, key, secrets) if key else None
             if first is not None:
                 return first
-            number = self._last(connection, run_id) + 1
+            number = self._last_number(connection, run_id) + 1
             row = (number, key, float(event.at), *record)
             connection.execute(
                 "INSERT INTO letters VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -53,7 +53,7 @@ class Inbox:
         rows = connection.execute(f"{_ROW} AND number > ? ORDER BY number", (run_id, number))
         return [self._letter(run_id, row, secrets) for row in rows.fetchall()]
 
-    def _first(
+    def _find_by_key(
         self,
         connection: sqlite3.Connection,
         run_id: str,
@@ -64,7 +64,7 @@ class Inbox:
         row = connection.execute(query, (run_id, key)).fetchone()
         return self._letter(run_id, row, secrets) if row else None
 
-    def _last(self, connection: sqlite3.Connection, run_id: str) -> int:
+    def _last_number(self, connection: sqlite3.Connection, run_id: str) -> int:
         query = "SELECT coalesce(max(number), 0) FROM letters WHERE run_id = ?"
         return int(connection.execute(query, (run_id,)).fetchone()[0])
 
@@ -74,7 +74,7 @@ class Inbox:
         number, key, at, kind, path, body, value, crc = row
         if letter_checksum(run_id, row[:-1]) != crc:
             why = f"message {number} to run {run_id} is not as it was written"
-            raise damaged(self.journal, f"reading the messages of run {run_id}", why)
+            raise journal_damaged(self.journal, f"reading the messages of run {run_id}", why)
         record = Record(kind, path, body, value)
         event = from_record(run_id, 0, at, record, self.codec, secrets)
         return Letter(cast("Message", event), key, number)

@@ -6,7 +6,7 @@ Theory of operation.
 write-ahead log and without a sync that takes 10 us, less than to ask a thread. The log is in the
 system's hands then, so a killed process loses nothing. With ``durability="power"``, and for
 ``sync=True``, an awaitable comes back that is done once the log is synced; a thread syncs it, once
-for all who wait (``threads.Scribe``), unless the disk is known to be quicker than a thread
+for all who wait (``threads.WriterThread``), unless the disk is known to be quicker than a thread
 (``threads``). Another thread moves the log into the database (``threads``). So the
 loop waits for no slow disk. Where somebody else has the file locked it waits 5 ms; then a thread
 goes on trying, and the awaitable is done when it is stored.
@@ -49,15 +49,15 @@ from typing import Any, Literal
 
 from handrail.codec.codec import Codec
 from handrail.errors import DefinitionError, RunNotFound, WrongUse
-from handrail.journals.sqlite.care import PruneStatus, faults, may_go, remove, size_of
+from handrail.journals.sqlite.care import PruneStatus, faults, prunable_runs, remove, size_of
 from handrail.journals.sqlite.inbox import Inbox
 from handrail.journals.sqlite.leases import holders
 from handrail.journals.sqlite.rows import (
     Numbered,
-    Tail,
+    RunHead,
+    insert_all,
+    insert_run,
     list_runs,
-    put_all,
-    put_run,
     read_events,
 )
 from handrail.journals.sqlite.store import THREAD_NAME, Store
@@ -110,7 +110,7 @@ class SqliteJournal:
         self.codec = codec
         self.durability = durability
         self._power = durability == "power"
-        self._store = Store(_resolved(path), lease_s)
+        self._store = Store(_file_of(path), lease_s)
         self._inbox = Inbox(self._store.name, codec)
         weakref.finalize(self, _close, self._store)
 
@@ -138,15 +138,15 @@ class SqliteJournal:
             OutputNotSerializable, LeaseLost, JournalFailed: nothing was stored.
         """
         store = self._store
-        tail = store.tails.get(event.run_id) or store.tail(event.run_id)
-        record = to_record(event, self.codec, tail.secrets)
+        head = store.heads.get(event.run_id) or store.head(event.run_id)
+        record = to_record(event, self.codec, head.secrets)
         if event.at >= store.look_at or record[0] in _ENDS:
-            store.look(event.run_id, event.seq, event.at)
+            store.check_path(event.run_id, event.seq, event.at)
         if self._power and not sync:
             sync = record[0] not in _BEGINNINGS
         value = record[3]
         pages = 1 if value is None else 1 + len(value) // PAGE_BYTES
-        return self._stored(tail, ((event.seq, event.at, record),), pages, sync=sync)
+        return self._store_rows(head, ((event.seq, event.at, record),), pages, sync=sync)
 
     def append_all(
         self, events: Sequence[Event], /, *, sync: bool = False
@@ -159,15 +159,15 @@ class SqliteJournal:
             OutOfSequence, OutputNotSerializable, LeaseLost, JournalFailed: nothing was stored.
         """
         store, first = self._store, events[0]
-        tail = store.tails.get(first.run_id) or store.tail(first.run_id)
-        rows = [(one.seq, one.at, to_record(one, self.codec, tail.secrets)) for one in events]
+        head = store.heads.get(first.run_id) or store.head(first.run_id)
+        rows = [(one.seq, one.at, to_record(one, self.codec, head.secrets)) for one in events]
         _, at, last = rows[-1]
         if at >= store.look_at or last[0] in _ENDS:
-            store.look(first.run_id, first.seq, at)
+            store.check_path(first.run_id, first.seq, at)
         if self._power and not sync:
             sync = any(record[0] not in _BEGINNINGS for _, _, record in rows)
         size = sum([len(record[2]) + len(record[3] or "") for _, _, record in rows])
-        return self._stored(tail, rows, 1 + size // PAGE_BYTES, sync=sync)
+        return self._store_rows(head, rows, 1 + size // PAGE_BYTES, sync=sync)
 
     def append_run(
         self,
@@ -183,12 +183,12 @@ class SqliteJournal:
             RunIdTaken: there is such a run. OutputNotSerializable, JournalFailed: see ``append``.
         """
 
-        def encoded(event: Event) -> Record:
+        def encode(event: Event) -> Record:
             return to_record(event, self.codec, secrets)
 
         task = f"storing run {events[0].run_id}"
-        with self._store.desk(task, to_write=True) as connection, transaction(connection):
-            put_run(connection, events, encoded)
+        with self._store.connection(task, to_write=True) as connection, transaction(connection):
+            insert_run(connection, events, encode)
             for letter in letters:
                 self._inbox.keep(connection, letter, secrets)
         if self._power:
@@ -215,13 +215,14 @@ class SqliteJournal:
         name, read = self._store.name, self._reader(run_id, secrets)
         return self._store.read(
             f"reading run {run_id}",
-            lambda desk: read_events(name, desk, run_id, read, after),
+            lambda connection: read_events(name, connection, run_id, read, after),
         )
 
     def runs(self) -> list[RunInfo]:
         """Every run, oldest first."""
         return self._store.read(
-            "reading the list of runs", lambda desk: list_runs(desk, time.time(), self.codec)
+            "reading the list of runs",
+            lambda connection: list_runs(connection, time.time(), self.codec),
         )
 
     def acquire(self, run_id: str, /, *, secrets: Mapping[str, str] | None = None) -> SqliteLease:
@@ -236,7 +237,9 @@ class SqliteJournal:
     def post(self, letter: Letter, /, *, secrets: Mapping[str, str] | None = None) -> Letter:
         """Keep a message for its run, and give the one that counts; see the port."""
         run_id = letter.event.run_id
-        with self._store.desk(f"storing a message to run {run_id}", to_write=True) as connection:
+        with self._store.connection(
+            f"storing a message to run {run_id}", to_write=True
+        ) as connection:
             kept = self._inbox.keep(connection, letter, secrets or self._secrets(run_id))
         if self._power:
             self._store.wal.sync()
@@ -246,7 +249,7 @@ class SqliteJournal:
         """The messages of a run whose number is greater than ``after``, in order."""
         return self._store.read(
             f"reading the messages of run {run_id}",
-            lambda desk: self._inbox.after(desk, run_id, after, self._secrets(run_id)),
+            lambda connection: self._inbox.after(connection, run_id, after, self._secrets(run_id)),
         )
 
     def verify(self, run_id: str | None = None) -> tuple[Fault, ...]:
@@ -256,13 +259,15 @@ class SqliteJournal:
             RunNotFound: there is no such run. JournalFailed: the file cannot be read at all.
         """
 
-        def found(desk: sqlite3.Connection) -> tuple[Fault, ...]:
-            known = [str(one) for (one,) in desk.execute("SELECT run_id FROM runs").fetchall()]
+        def find_faults(connection: sqlite3.Connection) -> tuple[Fault, ...]:
+            known = [
+                str(one) for (one,) in connection.execute("SELECT run_id FROM runs").fetchall()
+            ]
             if run_id is not None and run_id not in known:
                 raise RunNotFound(run_id, known)
-            return tuple(faults(desk, self.codec, run_id))
+            return tuple(faults(connection, self.codec, run_id))
 
-        return self._store.read("verifying", found)
+        return self._store.read("verifying", find_faults)
 
     def prune(
         self,
@@ -286,50 +291,50 @@ class SqliteJournal:
             raise WrongUse("prune: name what may go, by older_than, keep_last or statuses")
         age = None if older_than is None else seconds_of(older_than, "older_than of prune")
         now = time.time()
-        with self._store.desk("removing runs", to_write=not dry_run) as desk:
-            runs = may_go(desk, now, age, keep_last, statuses)
+        with self._store.connection("removing runs", to_write=not dry_run) as connection:
+            runs = prunable_runs(connection, now, age, keep_last, statuses)
             if dry_run:
-                size = sum(size_of(desk, one.run_id) for one in runs)
+                size = sum(size_of(connection, one.run_id) for one in runs)
                 return Pruned(
                     tuple(one.run_id for one in runs), sum(one.events for one in runs), size
                 )
-            pruned = remove(desk, runs, now)
-            if pruned.runs and not holders(desk, now):
+            pruned = remove(connection, runs, now)
+            if pruned.runs and not holders(connection, now):
                 with contextlib.suppress(sqlite3.OperationalError):  # somebody reads or writes
-                    desk.execute("VACUUM")
+                    connection.execute("VACUUM")
         for gone in pruned.runs:
-            self._store.tails.pop(gone, None)
+            self._store.heads.pop(gone, None)
         return pruned
 
     def close(self) -> None:
         """Give back the leases and let go of the file; the next call opens it again."""
         self._store.close()
 
-    def _stored(
-        self, tail: Tail, rows: Sequence[Numbered], pages: int, *, sync: bool
+    def _store_rows(
+        self, head: RunHead, rows: Sequence[Numbered], pages: int, *, sync: bool
     ) -> Awaitable[None] | None:
         """Store rows, now or in turn; ``pages`` is how much they are, about."""
         store = self._store
-        if self._store_at_once(tail, rows):
-            store.wrote(pages)
-            return self._synced() if sync else None
+        if self._store_now(head, rows):
+            store.count_pages(pages)
+            return self._sync() if sync else None
         pending = pending_here()
         if pending is None:
-            store.write(tail, rows)
-            return self._synced() if sync else None
-        return store.scribe.ask(lambda: store.write(tail, rows), pending, sync=sync)
+            store.write(head, rows)
+            return self._sync() if sync else None
+        return store.writer_thread.submit(lambda: store.write(head, rows), pending, sync=sync)
 
-    def _store_at_once(self, tail: Tail, rows: Sequence[Numbered]) -> bool:
+    def _store_now(self, head: RunHead, rows: Sequence[Numbered]) -> bool:
         """True if they are stored; False if somebody else has the lock, so that they must wait."""
         store, seq = self._store, rows[0][0]
         if store.cursor is None:
-            store.open_writer(tail.run_id, seq)
-        if store.scribe.waiting or not store.lock.acquire(blocking=False):
+            store.open_writer(head.run_id, seq)
+        if store.writer_thread.waiting or not store.lock.acquire(blocking=False):
             return False
         try:
             if store.writer is None or store.cursor is None:
                 return False
-            put_all(store.writer, store.cursor, tail, rows)
+            insert_all(store.writer, store.cursor, head, rows)
         except sqlite3.Error as error:
             failed = error
         else:
@@ -338,28 +343,28 @@ class SqliteJournal:
             store.lock.release()
         if is_busy(failed):
             return False
-        raise store.failed(tail.run_id, seq, failed) from failed
+        raise store.append_error(head.run_id, seq, failed) from failed
 
-    def _synced(self) -> Awaitable[None] | None:
+    def _sync(self) -> Awaitable[None] | None:
         store = self._store
-        if not store.scribe.unfinished and store.wal.sync_if_quick():
+        if not store.writer_thread.unfinished and store.wal.sync_if_quick():
             return None
         pending = pending_here()
         if pending is None:
             store.wal.sync()
             return None
-        return store.scribe.ask(None, pending, sync=True)
+        return store.writer_thread.submit(None, pending, sync=True)
 
     def _reader(self, run_id: str, secrets: Mapping[str, str] | None) -> Read:
         known = self._secrets(run_id) if secrets is None else secrets
         return reader(run_id, self.codec, known)
 
     def _secrets(self, run_id: str) -> Mapping[str, str] | None:
-        tail = self._store.tails.get(run_id)
-        return tail.secrets if tail else None
+        head = self._store.heads.get(run_id)
+        return head.secrets if head else None
 
 
-def _resolved(path: Any) -> Path:
+def _file_of(path: Any) -> Path:
     """The file itself: beside it SQLite keeps its log, wherever a link to it lies."""
     text = str(path)
     if not isinstance(path, (str, os.PathLike)) or "\0" in text or not text.strip():

@@ -13,7 +13,7 @@ import sqlite3
 
 from handrail.errors import RunLocked
 from handrail.ports.journal import Holder
-from handrail.system.owners import Owner, lives, place, this_process
+from handrail.system.owners import Owner, is_alive, place, this_process
 
 _ROWS = "SELECT token, pid, start_ticks, host, boot, since, expires_at, epoch, run_id FROM leases"
 
@@ -33,7 +33,7 @@ def take(
         epoch = before + 1
         if parts[1] is not None:
             holder = Owner(*parts)
-            if lives(holder, now):
+            if is_alive(holder, now):
                 raise RunLocked(run_id, holder.pid, holder.host, max(0.0, now - holder.since))
     mine = this_process(now, lease_s)
     connection.execute(
@@ -72,5 +72,5 @@ def holders(connection: sqlite3.Connection, now: float) -> dict[str, Holder]:
     return {
         run_id: Holder(owner.pid, owner.host, owner.since)
         for run_id, owner in owners.items()
-        if lives(owner, now)
+        if is_alive(owner, now)
     }

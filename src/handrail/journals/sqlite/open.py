@@ -63,35 +63,35 @@ def failure(journal: str, doing: str, error: Failure) -> JournalFailed:
     That a text is no UTF-8 is damage, also where it is the text of SQLite's own error.
     """
     if isinstance(error, UnicodeDecodeError):
-        return damaged(journal, doing, str(error))
+        return journal_damaged(journal, doing, str(error))
     why = why_of(error)
     reads = doing.startswith(("reading", "opening"))
     if isinstance(error, sqlite3.Error):
         code = code_of(error)
         if code in _OF_DAMAGE or (code in (0, sqlite3.SQLITE_ERROR) and reads):
             return JournalDamaged(journal, doing, why, _DAMAGED)
-    return JournalFailed(journal, doing, why, _again(_HINTS[cause_of(error)], doing))
+    return JournalFailed(journal, doing, why, _fill_hint(_HINTS[cause_of(error)], doing))
 
 
 def may_not_write(journal: str, doing: str) -> JournalFailed:
     """The error for a journal that can only be read."""
     why = "the file, or its folder, is read-only for this user"
-    return JournalFailed(journal, doing, why, _again(_HINTS["write"], doing))
+    return JournalFailed(journal, doing, why, _fill_hint(_HINTS["write"], doing))
 
 
-def never_still(journal: str, doing: str) -> JournalFailed:
+def busy_while_read(journal: str, doing: str) -> JournalFailed:
     """The error for a journal that can only be read while nobody writes it, and somebody does."""
     why = "it can only be read here while nobody writes it, and others did each time"
     return JournalFailed(journal, doing, why, "Try again.")
 
 
-def _again(hint: str, doing: str) -> str:
-    """What to do then: only a run that has begun can be resumed."""
+def _fill_hint(hint: str, doing: str) -> str:
+    """The hint with what to do next: only a run that has begun can be resumed."""
     begun = doing.startswith(("storing event", "syncing")) and "storing event 1 " not in doing
     return hint.replace("{again}", "resume the run" if begun else "try again")
 
 
-def damaged(journal: str, doing: str, why: str) -> JournalDamaged:
+def journal_damaged(journal: str, doing: str, why: str) -> JournalDamaged:
     """The error to raise for what is not as it was written."""
     return JournalDamaged(journal, doing, why, _DAMAGED)
 
@@ -225,7 +225,9 @@ def check_schema(
     there = set(connection.execute(_SCHEMA))
     changed = sorted(name for name, _ in expected_schema(migrations) - there)
     if changed:
-        raise damaged(journal, "reading its tables", f"{', '.join(changed)}: not as created")
+        raise journal_damaged(
+            journal, "reading its tables", f"{', '.join(changed)}: not as created"
+        )
 
 
 _SCHEMA = "SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL"
@@ -251,7 +253,7 @@ def expected_schema(migrations: tuple[Migration, ...]) -> frozenset[tuple[str, s
 # begins anew the old frames stay behind the new ones, with older salts: that is no damage.
 #
 # Here only the headers are looked at; a checksum of every page would take longer than the run. How
-# far SQLite believed is asked of SQLite: see ``cut_off``. That a log was cut just between two
+# far SQLite believed is asked of SQLite: see ``describe_cut``. That a log was cut just between two
 # transactions cannot be seen.
 #
 # Nothing here opens the database or its ``-shm``: to close a file drops every lock that the process
@@ -302,7 +304,7 @@ def scan(wal: str) -> WalScan:
         os.close(fd)
 
 
-def cut_off(found: WalScan, believed: int) -> str:
+def describe_cut(found: WalScan, believed: int) -> str:
     """What was cut off the end of a log of which SQLite believed so many frames; empty if nothing.
 
     An unfinished transaction at the end is nothing: nobody was told that it was stored. Of one that
@@ -468,13 +470,13 @@ def open_journal(path: Path, notice: Callable[[str], None]) -> sqlite3.Connectio
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)
     made = _make_folder(path.parent)
-    size, found = _look(path)
+    size, found = _scan_file(path)
     connection = connect(name, PATIENCE_S)
     try:
         version_of(name, connection)
         _use_wal(name, connection)
         if size:
-            _tell_what_was_cut(name, connection, found, notice)
+            _report_cut(name, connection, found, notice)
         migrate(name, connection)
         if size:
             _check(name, connection, size)
@@ -497,7 +499,7 @@ def open_to_read(path: Path) -> tuple[sqlite3.Connection, bool]:
             version.
     """
     name = str(path)
-    size, _ = _look(path)
+    size, _ = _scan_file(path)
     connection, frozen = open_read_only(path, lambda uri: connect(uri, PATIENCE_S, uri=True))
     try:
         _check_version(name, version_of(name, connection))
@@ -551,7 +553,7 @@ def _check_version(journal: str, version: int) -> None:
         raise JournalFailed(journal, "reading it", why, "Copy it to where you may write.")
 
 
-def _look(path: Path) -> tuple[int, WalScan]:
+def _scan_file(path: Path) -> tuple[int, WalScan]:
     """How many bytes the file has, and what its log holds; 0 bytes, if it is not there.
 
     The log first: SQLite makes it when the file has its first page, and another process may be
@@ -570,7 +572,7 @@ def _look(path: Path) -> tuple[int, WalScan]:
         raise JournalFailed(journal, "opening it", why, "Name another file for the journal.")
     if not size and found.commits:
         why = "it is empty, while its write-ahead log is not"
-        raise damaged(journal, "reading it", why)
+        raise journal_damaged(journal, "reading it", why)
     return size, found
 
 
@@ -596,32 +598,32 @@ def _check(journal: str, connection: sqlite3.Connection, size: int) -> None:
         pragma = f"PRAGMA integrity_check({table or 1})"
         (said,) = connection.execute(pragma).fetchone()
         if said != "ok":
-            raise damaged(journal, "reading it", str(said).replace("\n", "; "))
+            raise journal_damaged(journal, "reading it", str(said).replace("\n", "; "))
     last = connection.execute("SELECT run FROM events ORDER BY run DESC LIMIT 1").fetchone()
     if last and not connection.execute("SELECT 1 FROM runs WHERE id = ?", last).fetchone():
-        raise damaged(journal, "reading it", f"events of a run {last[0]} that is not there")
+        raise journal_damaged(journal, "reading it", f"events of a run {last[0]} that is not there")
 
 
-def _tell_what_was_cut(
+def _report_cut(
     name: str, connection: sqlite3.Connection, found: WalScan, notice: Callable[[str], None]
 ) -> None:
     if not (found.frames or found.strange):
         return
-    cut = _cut(connection, found)
+    cut = _find_cut(connection, found)
     if not cut:
         return
     # A live process may have been about to write just there, or to begin the log anew.
     pause(_LOOK_AGAIN_S)
     again = scan(f"{name}-wal")
-    if again == found and _cut(connection, again) == cut:
+    if again == found and _find_cut(connection, again) == cut:
         notice(f"journal {name}: {cut}. They were cut off; what is before them is whole.")
 
 
-def _cut(connection: sqlite3.Connection, found: WalScan) -> str:
+def _find_cut(connection: sqlite3.Connection, found: WalScan) -> str:
     try:
         busy, believed, _ = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
     except sqlite3.Error as error:
         if cause_of(error) != "full":
             raise
         return ""  # the log stays as it is, and can be read; who writes is told
-    return "" if busy or believed < 0 else cut_off(found, believed)
+    return "" if busy or believed < 0 else describe_cut(found, believed)

@@ -17,7 +17,7 @@ from handrail.codec.codec import Codec
 from handrail.errors import LeaseLost, RunIdTaken
 from handrail.journals.memory import OutOfSequence
 from handrail.journals.sqlite.leases import holders
-from handrail.journals.sqlite.open import damaged
+from handrail.journals.sqlite.open import journal_damaged
 from handrail.model.events import Event
 from handrail.model.results import RunStatus, WaitsFor
 from handrail.ports.journal import Holder, RunInfo, waits_since
@@ -37,8 +37,8 @@ LARGE = 16 << 10
 
 
 @dataclass(slots=True)
-class Tail:
-    """The end of a run as this journal knows it.
+class RunHead:
+    """The newest event of a run as this journal knows it.
 
     While ``epoch`` is not None, this journal holds the lease, and nobody else moves the end.
     ``run`` is the number of the run's row, 0 if it has none yet. ``secrets`` are the ones of the
@@ -68,10 +68,10 @@ WHERE run_id = ? ORDER BY seq DESC LIMIT 1
 """
 
 
-def put(  # noqa: PLR0917 - on the hot path: keywords would cost
+def insert(  # noqa: PLR0917 - on the hot path: keywords would cost
     connection: sqlite3.Connection,
     cursor: sqlite3.Cursor,
-    tail: Tail,
+    head: RunHead,
     seq: int,
     at: float,
     record: Record,
@@ -84,45 +84,45 @@ def put(  # noqa: PLR0917 - on the hot path: keywords would cost
         sqlite3.Error: what else went wrong; nothing was stored.
     """
     kind, path, body, value = record
-    epoch = tail.epoch
-    if epoch is None or not tail.run or (value is not None and len(value) > LARGE):
-        _put_with_care(connection, tail, seq, float(at), record)
+    epoch = head.epoch
+    if epoch is None or not head.run or (value is not None and len(value) > LARGE):
+        _insert_in_transaction(connection, head, seq, float(at), record)
         return
-    _check_next(tail, seq)
+    _check_next(head, seq)
     at = float(at)
-    crc = checksum(tail.crc, seq, at, kind, path, body, value, None)
+    crc = checksum(head.crc, seq, at, kind, path, body, value, None)
     try:
         cursor.execute(
             _FENCED,
-            (tail.run, seq, at, kind, path, body, value, None, crc, tail.run_id, epoch),
+            (head.run, seq, at, kind, path, body, value, None, crc, head.run_id, epoch),
         )
     except sqlite3.IntegrityError:
-        move_to_end(connection, tail)
-        raise OutOfSequence(tail.run_id, seq, tail.seq + 1) from None
+        load_head(connection, head)
+        raise OutOfSequence(head.run_id, seq, head.seq + 1) from None
     if cursor.rowcount != 1:
-        raise lost(connection, tail)
-    tail.seq = seq
-    tail.crc = crc
+        raise lease_lost(connection, head)
+    head.seq = seq
+    head.crc = crc
 
 
-def put_all(
-    connection: sqlite3.Connection, cursor: sqlite3.Cursor, tail: Tail, rows: Sequence[Numbered]
+def insert_all(
+    connection: sqlite3.Connection, cursor: sqlite3.Cursor, head: RunHead, rows: Sequence[Numbered]
 ) -> None:
-    """Store records of one run, in order, or none of them; see ``put``."""
+    """Store records of one run, in order, or none of them; see ``insert``."""
     if len(rows) == 1:  # its statement is a transaction of its own
-        put(connection, cursor, tail, *rows[0])
+        insert(connection, cursor, head, *rows[0])
         return
-    was = tail.run, tail.seq, tail.crc
+    was = head.run, head.seq, head.crc
     try:
         with transaction(connection):
             for seq, at, record in rows:
-                put(connection, cursor, tail, seq, at, record)
+                insert(connection, cursor, head, seq, at, record)
     except BaseException:
-        tail.run, tail.seq, tail.crc = was
+        head.run, head.seq, head.crc = was
         raise
 
 
-def put_run(
+def insert_run(
     connection: sqlite3.Connection, events: Sequence[Event], encoded: Callable[[Event], Record]
 ) -> None:
     """Store a whole run that is not there yet, or nothing. What is an event of another run of the
@@ -131,13 +131,13 @@ def put_run(
     Raises:
         RunIdTaken: it is there. sqlite3.Error: what else went wrong.
     """
-    tail = Tail(events[0].run_id)
-    ours = [encoded(one) if one.run_id == tail.run_id else None for one in events]
+    head = RunHead(events[0].run_id)
+    ours = [encoded(one) if one.run_id == head.run_id else None for one in events]
     with transaction(connection):
-        move_to_end(connection, tail)
-        if tail.run:
-            raise RunIdTaken(tail.run_id)
-        theirs = {one.run_id for one in events} - {tail.run_id}
+        load_head(connection, head)
+        if head.run:
+            raise RunIdTaken(head.run_id)
+        theirs = {one.run_id for one in events} - {head.run_id}
         stored = {other: _columns(connection, other) for other in theirs}
 
         def columns() -> Iterator[tuple[Any, ...]]:
@@ -147,15 +147,15 @@ def put_run(
                     kind, path, body, value, blob = stored[event.run_id][event.seq - 1]
                 else:
                     kind, path, body, value = record
-                    tail.run = tail.run or _begin(connection, tail.run_id, at, record)
+                    head.run = head.run or _begin(connection, head.run_id, at, record)
                     if value is not None and len(value) > LARGE:
-                        blob, value = _put_blob(connection, value), None
-                tail.crc = checksum(tail.crc, seq, at, kind, path, body, value, blob)
-                tail.seq = seq
-                yield (tail.run, seq, at, kind, path, body, value, blob, tail.crc)
+                        blob, value = _insert_blob(connection, value), None
+                head.crc = checksum(head.crc, seq, at, kind, path, body, value, blob)
+                head.seq = seq
+                yield (head.run, seq, at, kind, path, body, value, blob, head.crc)
 
         connection.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", columns())
-        mark_end(connection, tail)
+        store_head(connection, head)
 
 
 def _columns(connection: sqlite3.Connection, run_id: str) -> list[tuple[Any, ...]]:
@@ -167,32 +167,32 @@ def _columns(connection: sqlite3.Connection, run_id: str) -> list[tuple[Any, ...
     return connection.execute(query, (run_id,)).fetchall()
 
 
-def _put_with_care(
-    connection: sqlite3.Connection, tail: Tail, seq: int, at: float, record: Record
+def _insert_in_transaction(
+    connection: sqlite3.Connection, head: RunHead, seq: int, at: float, record: Record
 ) -> None:
     """The same for the first event of a run, a large value, and where there is no lease."""
     kind, path, body, value = record
     blob = None
     with transaction(connection):
-        _check_epoch(connection, tail)
-        move_to_end(connection, tail)
-        _check_next(tail, seq)
-        run = tail.run or _begin(connection, tail.run_id, at, record)
+        _check_epoch(connection, head)
+        load_head(connection, head)
+        _check_next(head, seq)
+        run = head.run or _begin(connection, head.run_id, at, record)
         if value is not None and len(value) > LARGE:
-            blob, value = _put_blob(connection, value), None
-        crc = checksum(tail.crc, seq, at, kind, path, body, value, blob)
+            blob, value = _insert_blob(connection, value), None
+        crc = checksum(head.crc, seq, at, kind, path, body, value, blob)
         connection.execute(_INSERT, (run, seq, at, kind, path, body, value, blob, crc))
-    tail.run, tail.seq, tail.crc = run, seq, crc
+    head.run, head.seq, head.crc = run, seq, crc
 
 
-def _check_epoch(connection: sqlite3.Connection, tail: Tail) -> None:
-    if tail.epoch is not None and epoch_of(connection, tail.run_id) != tail.epoch:
-        raise lost(connection, tail)
+def _check_epoch(connection: sqlite3.Connection, head: RunHead) -> None:
+    if head.epoch is not None and epoch_of(connection, head.run_id) != head.epoch:
+        raise lease_lost(connection, head)
 
 
-def _check_next(tail: Tail, seq: int) -> None:
-    if seq != tail.seq + 1:
-        raise OutOfSequence(tail.run_id, seq, tail.seq + 1)
+def _check_next(head: RunHead, seq: int) -> None:
+    if seq != head.seq + 1:
+        raise OutOfSequence(head.run_id, seq, head.seq + 1)
 
 
 def checksum(  # noqa: PLR0917 - the columns, in their order
@@ -232,23 +232,23 @@ def begin_checksum(run_id: str) -> int:
     return crc32(run_id.encode())
 
 
-def move_to_end(connection: sqlite3.Connection, tail: Tail) -> None:
-    """Bring what is known of a run's end up to date."""
-    row = connection.execute(_END, (tail.run_id,)).fetchone()
+def load_head(connection: sqlite3.Connection, head: RunHead) -> None:
+    """Read the number and the checksum of a run's newest event into its head."""
+    row = connection.execute(_END, (head.run_id,)).fetchone()
     if row is None:
-        tail.run, tail.seq, tail.crc = 0, 0, begin_checksum(tail.run_id)
+        head.run, head.seq, head.crc = 0, 0, begin_checksum(head.run_id)
     else:
-        tail.run, tail.seq, tail.crc = row
+        head.run, head.seq, head.crc = row
 
 
-def mark_end(connection: sqlite3.Connection, tail: Tail) -> None:
-    """Note in the run's own row how far it has come, so that its last events cannot vanish."""
-    row = connection.execute(f"{RUN} WHERE run_id = ?", (tail.run_id,)).fetchone()
+def store_head(connection: sqlite3.Connection, head: RunHead) -> None:
+    """Write a run's head into its own row, so that its last events cannot vanish."""
+    row = connection.execute(f"{RUN} WHERE run_id = ?", (head.run_id,)).fetchone()
     if row is not None:
-        marked = (*row[:5], tail.seq, tail.crc)
+        marked = (*row[:5], head.seq, head.crc)
         connection.execute(
             "UPDATE runs SET tail_seq = ?, tail_crc = ?, crc = ? WHERE id = ?",
-            (tail.seq, tail.crc, run_checksum(marked), row[0]),
+            (head.seq, head.crc, run_checksum(marked), row[0]),
         )
 
 
@@ -263,13 +263,13 @@ def epoch_of(connection: sqlite3.Connection, run_id: str) -> int:
     return int(row[0]) if row else 0
 
 
-def lost(connection: sqlite3.Connection, tail: Tail) -> LeaseLost:
+def lease_lost(connection: sqlite3.Connection, head: RunHead) -> LeaseLost:
     """The error for a run that somebody else drives now."""
     row = connection.execute(
-        "SELECT coalesce(pid, 0), host FROM leases WHERE run_id = ?", (tail.run_id,)
+        "SELECT coalesce(pid, 0), host FROM leases WHERE run_id = ?", (head.run_id,)
     ).fetchone()
     pid, host = row or (0, "nobody knows where")
-    return LeaseLost(tail.run_id, int(pid), str(host))
+    return LeaseLost(head.run_id, int(pid), str(host))
 
 
 def digest(value: bytes) -> str:
@@ -277,7 +277,7 @@ def digest(value: bytes) -> str:
     return hashlib.sha256(value).hexdigest()[:32]
 
 
-def _put_blob(connection: sqlite3.Connection, value: str) -> str:
+def _insert_blob(connection: sqlite3.Connection, value: str) -> str:
     name = digest(value.encode())
     connection.execute("INSERT OR IGNORE INTO blobs VALUES (?, ?)", (name, value))
     return name
@@ -456,12 +456,12 @@ def read_events(
                 begin = _checksum_at(connection, run, after)
                 if begin is None:
                     return None
-                _read(connection, run, read, events, begin)
+                _read_run(connection, run, read, events, begin)
             elif after:
                 return None
     except _NotAsWritten as wrong:
         said = f"run {run_id}: {wrong}"
-        error = damaged(journal, f"reading run {run_id}", said)
+        error = journal_damaged(journal, f"reading run {run_id}", said)
         error.readable = events
         raise error from wrong.__cause__
     return events
@@ -477,7 +477,7 @@ def _checksum_at(
     return None if found is None else (after, found[0])
 
 
-def _read(
+def _read_run(
     connection: sqlite3.Connection,
     run: tuple[Any, ...],
     read: Read,
@@ -505,7 +505,7 @@ def _chain(  # noqa: PLR0917 - they are one row's parts, and where to
     connection: sqlite3.Connection,
     number: int,
     begin: tuple[int, int],
-    tail: tuple[int, int],
+    head: tuple[int, int],
     read: Read,
     events: list[Event],
 ) -> None:
@@ -514,7 +514,7 @@ def _chain(  # noqa: PLR0917 - they are one row's parts, and where to
     One loop, and as few calls as can be: half of a replay's time is spent here.
     """
     after, crc = begin
-    tail_seq, tail_crc = tail
+    tail_seq, tail_crc = head
     keep = events.append
     connection.text_factory = bytes  # so they were checksummed, and msgspec reads them
     try:

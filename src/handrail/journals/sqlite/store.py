@@ -25,20 +25,20 @@ from handrail.errors import HandrailError
 from handrail.journals.sqlite import leases
 from handrail.journals.sqlite.open import (
     State,
+    busy_while_read,
     connect,
     failure,
     is_read_only,
     may_not_write,
-    never_still,
     open_journal,
     open_to_read,
     pause,
     retry_busy,
     state,
 )
-from handrail.journals.sqlite.rows import Numbered, Tail, mark_end, move_to_end, put_all
-from handrail.journals.sqlite.threads import Keeper, Scribe, WalFile
-from handrail.journals.sqlite.watch import LOOK_S, Watch, removed
+from handrail.journals.sqlite.rows import Numbered, RunHead, insert_all, load_head, store_head
+from handrail.journals.sqlite.threads import CheckpointThread, WalFile, WriterThread
+from handrail.journals.sqlite.watch import LOOK_S, Watch, journal_removed
 from handrail.system.owners import forget
 from handrail.system.sqlite import is_busy, transaction
 
@@ -59,7 +59,7 @@ class Store:
         self.name = str(path)
         self.lease_s = lease_s
         self.notices: list[str] = []
-        self.tails: dict[str, Tail] = {}
+        self.heads: dict[str, RunHead] = {}
         self._begin()
         _stores.add(self)
 
@@ -67,8 +67,8 @@ class Store:
         self.lock = threading.Lock()
         self.writer: sqlite3.Connection | None = None
         self.cursor: sqlite3.Cursor | None = None
-        self._desk_lock = threading.RLock()
-        self._desk: sqlite3.Connection | None = None
+        self._connection_lock = threading.RLock()
+        self._connection: sqlite3.Connection | None = None
         self._reads_only = False
         self._frozen: State | None = None
         self._held: dict[str, tuple[int, str]] = {}
@@ -76,52 +76,52 @@ class Store:
         self._watch = Watch(self.name)
         self.look_at = 0.0
         """From which time on an event is not stored without a look at the file's name."""
-        self.wal = WalFile(self.path, self._look, self._synced_often)
-        self.scribe = Scribe(self.wal.sync)
-        self.keeper = Keeper(
+        self.wal = WalFile(self.path, self._check_not_removed, self._on_frequent_syncs)
+        self.writer_thread = WriterThread(self.wal.sync)
+        self.checkpoint_thread = CheckpointThread(
             self.name,
             self.lock,
             self._renew,
-            held=self._holding,
-            lost=self._lost,
+            has_leases=self._has_leases,
+            is_gone=self._is_gone,
             every_s=self.lease_s / 3,
         )
 
     # -- what others do with it ----------------------------------------------------------------
 
     @contextlib.contextmanager
-    def desk(self, doing: str, *, to_write: bool = False) -> Generator[sqlite3.Connection]:
+    def connection(self, doing: str, *, to_write: bool = False) -> Generator[sqlite3.Connection]:
         """The connection for all but events, opened if need be, for one caller at a time.
 
         Raises:
             JournalFailed: whatever SQLite or the system said inside; or the journal was removed, or
                 may not be written.
         """
-        with self._desk_lock:
+        with self._connection_lock:
             try:
                 connection = self._open(doing)
                 if to_write and self._reads_only:
                     raise may_not_write(self.name, doing)
                 yield connection
             except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
-                self._drop_desk(error)
+                self._drop_connection(error)
                 raise failure(self.name, doing, error) from error
 
     def read(self, doing: str, reading: Callable[[sqlite3.Connection], T]) -> T:
-        """What ``reading`` gives for the desk's connection.
+        """The result of ``reading`` with the connection for all but events.
 
         A file that may not be written can be read as one that nobody changes, and somebody may
         begin to: what was read then, or went wrong, is nothing, and it is read again.
 
         Raises:
-            JournalFailed: as ``desk``; or others wrote it each time.
+            JournalFailed: as ``connection``; or others wrote it each time.
         """
         last: HandrailError | None = None
-        with self._desk_lock:
+        with self._connection_lock:
             for _ in range(READ_TIMES):
                 before = self._state()
                 try:
-                    with self.desk(doing) as connection:
+                    with self.connection(doing) as connection:
                         found = reading(connection)
                 except HandrailError as error:
                     if not self._reads_only or before == self._state():
@@ -131,88 +131,88 @@ class Store:
                     if self._frozen is None or self._frozen == self._state():
                         return found
                 pause(READ_AGAIN_S)
-        raise never_still(self.name, doing) from last
+        raise busy_while_read(self.name, doing) from last
 
-    def tail(self, run_id: str) -> Tail:
-        """What is known of the end of a run; nothing yet, for one that is new here."""
-        return self.tails.setdefault(run_id, Tail(run_id))
+    def head(self, run_id: str) -> RunHead:
+        """The head of a run; an empty one, for a run that is new here."""
+        return self.heads.setdefault(run_id, RunHead(run_id))
 
-    def write(self, tail: Tail, rows: Sequence[Numbered]) -> None:
+    def write(self, head: RunHead, rows: Sequence[Numbered]) -> None:
         """Store events, and wait for others as long as it takes, within reason.
 
         Raises:
             JournalFailed: whatever SQLite or the system said.
         """
         try:
-            retry_busy(lambda: self._write(tail, rows))
+            retry_busy(lambda: self._write(head, rows))
         except sqlite3.Error as error:
-            raise self.failed(tail.run_id, rows[0][0], error) from error
+            raise self.append_error(head.run_id, rows[0][0], error) from error
 
-    def look(self, run_id: str, seq: int, at: float) -> None:
+    def check_path(self, run_id: str, seq: int, at: float) -> None:
         """See to it that an event of that time is not stored in a file that nobody can find.
 
         Raises:
             JournalFailed: the file was removed, or there is another in its place.
         """
         self.look_at = at + LOOK_S
-        if why := self._watch.gone():
+        if why := self._watch.why_gone():
             with self.lock:
                 self._drop_writer()
-            raise removed(self.name, f"storing event {seq} of run {run_id}", why)
+            raise journal_removed(self.name, f"storing event {seq} of run {run_id}", why)
 
-    def failed(self, run_id: str, seq: int, error: sqlite3.Error) -> HandrailError:
+    def append_error(self, run_id: str, seq: int, error: sqlite3.Error) -> HandrailError:
         """The error for an event that could not be stored; the next one finds a new connection."""
         if not is_busy(error):
             with self.lock:
                 self._drop_writer()
         return failure(self.name, f"storing event {seq} of run {run_id}", error)
 
-    def wrote(self, pages: int) -> None:
+    def count_pages(self, pages: int) -> None:
         """Count what was written, and have it moved into the database when it is enough."""
-        self.keeper.written += pages
-        if self.keeper.is_due:
-            self.keeper.wake()
+        self.checkpoint_thread.written += pages
+        if self.checkpoint_thread.is_due:
+            self.checkpoint_thread.wake()
 
     def acquire(self, run_id: str, secrets: Mapping[str, str] | None) -> tuple[int, str]:
         """Take the lease of a run, and learn where it ends: the lease's epoch and token."""
-        with self.desk(f"taking the lease of run {run_id}", to_write=True) as connection:
-            tail = Tail(run_id, secrets=secrets)
+        with self.connection(f"taking the lease of run {run_id}", to_write=True) as connection:
+            head = RunHead(run_id, secrets=secrets)
             with transaction(connection):
                 now = time.time()
                 epoch, token = leases.take(connection, run_id, now, self.lease_s)
-                move_to_end(connection, tail)
-            tail.epoch = epoch
-            self.tails[run_id] = tail
+                load_head(connection, head)
+            head.epoch = epoch
+            self.heads[run_id] = head
             self._held[run_id] = (epoch, token)
-            self.keeper.wake()
+            self.checkpoint_thread.wake()
             return epoch, token
 
     def release(self, run_id: str, epoch: int, token: str) -> None:
         """Give a lease back, if it is held still; where that fails it is tried again later."""
-        with self._desk_lock:
+        with self._connection_lock:
             if self._held.get(run_id) != (epoch, token):
                 return
             del self._held[run_id]
             forget(token)
-            tail = self.tail(run_id)
-            tail.epoch = None
-            if self._watch.gone():
-                self._begin_anew()
+            head = self.head(run_id)
+            head.epoch = None
+            if self._watch.why_gone():
+                self._forget_file()
                 return
             try:
-                self._give_back(self._open(f"releasing run {run_id}"), run_id, epoch, tail)
+                self._give_back(self._open(f"releasing run {run_id}"), run_id, epoch, head)
             except (sqlite3.Error, OSError, HandrailError) as error:
                 self._unreleased[run_id] = epoch
-                self._drop_desk(error)
+                self._drop_connection(error)
 
     def close(self) -> None:
         """Give back all leases, finish what was asked for, and let go of the file."""
-        self.scribe.stop()
-        self.keeper.stop()
-        with self._desk_lock:
+        self.writer_thread.stop()
+        self.checkpoint_thread.stop()
+        with self._connection_lock:
             for run_id, (epoch, token) in list(self._held.items()):
                 self.release(run_id, epoch, token)
-            self._shorten()
+            self._truncate_wal()
             self._disconnect()
 
     # -- connections ---------------------------------------------------------------------------
@@ -221,26 +221,26 @@ class Store:
         """The connection. A file that is gone is an error while a lease of it is held; else there
         is another from now on.
         """
-        if why := self._watch.gone():
+        if why := self._watch.why_gone():
             if self._held:
-                raise removed(self.name, doing, why)
-            self._begin_anew()
+                raise journal_removed(self.name, doing, why)
+            self._forget_file()
         if self._frozen is not None and self._frozen != state(self.path):
-            self._close_desk()
-        if self._desk is None:
+            self._close_connection()
+        if self._connection is None:
             try:
-                self._desk = self._opened()
+                self._connection = self._connect()
             except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
                 raise failure(self.name, "opening it", error) from error
             if not self._held:
                 self._watch.forget()
             self._watch.begin()
             for run_id, epoch in list(self._unreleased.items()):
-                leases.give_back(self._desk, run_id, epoch)
+                leases.give_back(self._connection, run_id, epoch)
                 del self._unreleased[run_id]
-        return self._desk
+        return self._connection
 
-    def _opened(self) -> sqlite3.Connection:
+    def _connect(self) -> sqlite3.Connection:
         self._reads_only = is_read_only(self.path)
         if not self._reads_only:
             return open_journal(self.path, self._notice)
@@ -262,7 +262,7 @@ class Store:
         Raises:
             JournalFailed: whatever SQLite or the system said.
         """
-        with self.desk(f"storing event {seq} of run {run_id}", to_write=True), self.lock:
+        with self.connection(f"storing event {seq} of run {run_id}", to_write=True), self.lock:
             self._open_writer()
 
     def _open_writer(self) -> tuple[sqlite3.Connection, sqlite3.Cursor]:
@@ -271,60 +271,62 @@ class Store:
             self.cursor = self.writer.cursor()
         return self.writer, self.cursor
 
-    def _write(self, tail: Tail, rows: Sequence[Numbered]) -> None:
+    def _write(self, head: RunHead, rows: Sequence[Numbered]) -> None:
         if self.cursor is None:
-            self.open_writer(tail.run_id, rows[0][0])
+            self.open_writer(head.run_id, rows[0][0])
         with self.lock:
-            put_all(*self._open_writer(), tail, rows)
+            insert_all(*self._open_writer(), head, rows)
 
-    def _begin_anew(self) -> None:
-        """Let go of a file that is gone, once no lease of it is held; the caller holds the desk."""
+    def _forget_file(self) -> None:
+        """Let go of a file that is gone, once no lease of it is held. The caller has the
+        lock of the connection.
+        """
         if self._held:
             return
         self._unreleased.clear()
-        self.keeper.stale = True
+        self.checkpoint_thread.stale = True
         self._disconnect()
 
-    def _drop_desk(self, error: Exception) -> None:
+    def _drop_connection(self, error: Exception) -> None:
         if not is_busy(error):
-            self._close_desk()
+            self._close_connection()
 
-    def _close_desk(self) -> None:
-        desk, self._desk, self._frozen = self._desk, None, None
-        if desk is not None:
+    def _close_connection(self) -> None:
+        connection, self._connection, self._frozen = self._connection, None, None
+        if connection is not None:
             self._watch.forget_log()
-            desk.close()
+            connection.close()
 
     def _drop_writer(self) -> None:
         writer, self.writer, self.cursor = self.writer, None, None
         if writer is not None:
             writer.close()
 
-    def _shorten(self) -> None:
-        if self._desk is not None:
+    def _truncate_wal(self) -> None:
+        if self._connection is not None:
             with contextlib.suppress(sqlite3.Error):  # others may be at work: then it stays
-                self._desk.execute(f"PRAGMA busy_timeout = {CLOSING_WAIT_MS}")
-                self._desk.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+                self._connection.execute(f"PRAGMA busy_timeout = {CLOSING_WAIT_MS}")
+                self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
 
     def _disconnect(self) -> None:
         with self.lock:
             self._drop_writer()
-        self._close_desk()
+        self._close_connection()
         self._watch.forget()
         with self.wal.lock:
             self.wal.close()
 
-    def _look(self) -> None:
-        if why := self._watch.gone():
-            raise removed(self.name, "syncing it to disk", why)
+    def _check_not_removed(self) -> None:
+        if why := self._watch.why_gone():
+            raise journal_removed(self.name, "syncing it to disk", why)
 
-    def _synced_often(self) -> None:
-        self.keeper.lengthens = True
-        self.keeper.wake()
+    def _on_frequent_syncs(self) -> None:
+        self.checkpoint_thread.lengthens = True
+        self.checkpoint_thread.wake()
 
-    def _lost(self) -> bool:
+    def _is_gone(self) -> bool:
         """True if the file is gone; the next who writes an event is told."""
-        if not self._watch.gone():
+        if not self._watch.why_gone():
             return False
         with self.lock:
             self._drop_writer()
@@ -338,7 +340,7 @@ class Store:
 
     # -- leases --------------------------------------------------------------------------------
 
-    def _holding(self) -> bool:
+    def _has_leases(self) -> bool:
         return bool(self._held or self._unreleased)
 
     def _renew(self, connection: sqlite3.Connection) -> None:
@@ -350,39 +352,39 @@ class Store:
             self._unreleased.pop(run_id, None)
 
     def _give_back(
-        self, connection: sqlite3.Connection, run_id: str, epoch: int, tail: Tail
+        self, connection: sqlite3.Connection, run_id: str, epoch: int, head: RunHead
     ) -> None:
         with transaction(connection):
-            if leases.give_back(connection, run_id, epoch) and tail.run:
-                mark_end(connection, tail)
+            if leases.give_back(connection, run_id, epoch) and head.run:
+                store_head(connection, head)
 
     # -- forks ---------------------------------------------------------------------------------
 
     def before_fork(self) -> None:
         """Stop all use of SQLite, in an order that no other part takes the other way round."""
-        self.keeper.lock.acquire()
-        self._desk_lock.acquire()
+        self.checkpoint_thread.lock.acquire()
+        self._connection_lock.acquire()
         self.lock.acquire()
         self.wal.lock.acquire()
-        self.scribe.starting.acquire()
+        self.writer_thread.starting.acquire()
         self._drop_writer()
-        self._close_desk()
-        self.keeper.disconnect()
+        self._close_connection()
+        self.checkpoint_thread.disconnect()
         self.wal.close()
 
     def after_fork_in_parent(self) -> None:
         """Go on."""
-        self.scribe.starting.release()
+        self.writer_thread.starting.release()
         self.wal.lock.release()
         self.lock.release()
-        self._desk_lock.release()
-        self.keeper.lock.release()
+        self._connection_lock.release()
+        self.checkpoint_thread.lock.release()
 
     def after_fork_in_child(self) -> None:
         """Begin anew, with no thread and no lease."""
         self._begin()
-        for tail in self.tails.values():
-            tail.epoch = None
+        for head in self.heads.values():
+            head.epoch = None
 
 
 _forking: list[Store] = []

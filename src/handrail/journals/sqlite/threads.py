@@ -88,7 +88,7 @@ class WalFile:
             self._open()
             began = time.perf_counter()
             _sync_data(self._fd)
-            self._judge(time.perf_counter() - began)
+            self._note_duration(time.perf_counter() - began)
             self._syncs += 1
             if self._syncs == MANY_SYNCS:
                 self._many()
@@ -98,7 +98,7 @@ class WalFile:
             self.close()
             raise failure(str(self._journal), "syncing it to disk", error) from error
 
-    def _judge(self, took_s: float) -> None:
+    def _note_duration(self, took_s: float) -> None:
         if took_s <= QUICK_S:
             self._quick = min(self._quick + 1, _MOST_QUICK)
         elif took_s < _SLOW_S:
@@ -144,12 +144,13 @@ as the data: 135 us a sync on a disk where one of a file that is long enough cos
 _WAIT_S = 0.05
 
 
-class Keeper:
+class CheckpointThread:
     """The thread, started when it is first needed.
 
     ``renew`` renews every lease that is held, on the connection that it is given, and gives back
-    those that could not be given back before; ``held`` says whether there are any, ``lost`` whether
-    the file is gone. ``writing`` is the lock of the connection whose writes are held back.
+    those that could not be given back before; ``has_leases`` says whether there are any,
+    ``is_gone`` whether the file is gone. ``writing`` is the lock of the connection whose writes are
+    held back.
     """
 
     def __init__(
@@ -158,8 +159,8 @@ class Keeper:
         writing: threading.Lock,
         renew: Callable[[sqlite3.Connection], None],
         *,
-        held: Callable[[], bool],
-        lost: Callable[[], bool],
+        has_leases: Callable[[], bool],
+        is_gone: Callable[[], bool],
         every_s: float,
     ) -> None:
         self.lock = threading.Lock()
@@ -173,8 +174,8 @@ class Keeper:
         self._path = path
         self._writing = writing
         self._renew = renew
-        self._held = held
-        self._lost = lost
+        self._has_leases = has_leases
+        self._is_gone = is_gone
         self._every_s = every_s
         self._due = threading.Event()
         self._starting = threading.Lock()
@@ -200,7 +201,7 @@ class Keeper:
             thread = threading.Thread(
                 target=self._work,
                 args=(self._ending,),
-                name="handrail journal keeper",
+                name="handrail journal checkpoints",
                 daemon=True,
             )
             thread.start()
@@ -228,7 +229,7 @@ class Keeper:
         next_renewal = time.monotonic() + self._every_s
         while True:
             wait_s = max(0.0, min(LOOK_EVERY_S, next_renewal - time.monotonic()))
-            self._due.wait(wait_s if self._held() else None)
+            self._due.wait(wait_s if self._has_leases() else None)
             self._due.clear()
             if ending.is_set():
                 return
@@ -236,25 +237,25 @@ class Keeper:
                 due = time.monotonic() >= next_renewal
                 if due:
                     next_renewal = time.monotonic() + self._every_s
-                lost = self._lost()
-                if lost or self.stale:
+                is_gone = self._is_gone()
+                if is_gone or self.stale:
                     self.stale = False
                     self.disconnect()
-                if lost:  # nothing is to be opened, and so made, in its place
+                if is_gone:  # nothing is to be opened, and so made, in its place
                     continue
                 try:
                     if due:
-                        retry_busy(lambda: self._renew(self._connected()), self._every_s)
+                        retry_busy(lambda: self._renew(self._connect()), self._every_s)
                     if self.lengthens:
                         self.lengthens = False
-                        self._lengthen(self._connected())
+                        self._extend_wal(self._connect())
                     if self.written >= self._after:
                         self.written = 0
-                        self._checkpoint(self._connected())
+                        self._checkpoint(self._connect())
                 except sqlite3.Error:  # whoever writes will meet it too, and say so
                     self.disconnect()
 
-    def _connected(self) -> sqlite3.Connection:
+    def _connect(self) -> sqlite3.Connection:
         if self._connection is None:
             self._connection = connect(self._path, _WAIT_S)
         return self._connection
@@ -265,22 +266,22 @@ class Keeper:
         _, pages, _ = connection.execute(passive).fetchone()  # what came in during the first
         if pages >= self._long:
             with self._writing:
-                self._begin_again(connection)
+                self._restart_wal(connection)
 
-    def _begin_again(self, connection: sqlite3.Connection) -> None:
+    def _restart_wal(self, connection: sqlite3.Connection) -> None:
         """Have the log written from its beginning; the caller holds the writes back."""
         connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
         # The first write to the new log syncs its header; better here than on the loop.
         self._renew(connection)
 
-    def _lengthen(self, connection: sqlite3.Connection) -> None:
+    def _extend_wal(self, connection: sqlite3.Connection) -> None:
         """Write one page so often that the log is long, and begin it again: it stays so long."""
         self._after = self._long = SYNCED_PAGES
         with self._writing:
             (version,) = connection.execute("PRAGMA user_version").fetchone()
             for _ in range(SYNCED_PAGES):
                 connection.execute(f"PRAGMA user_version = {version}")
-            self._begin_again(connection)
+            self._restart_wal(connection)
 
 
 class AsyncioPending:
@@ -362,7 +363,7 @@ def pending_here() -> Pending | None:
 Job: TypeAlias = tuple[Callable[[], None] | None, bool, Pending]
 
 
-class Scribe:
+class WriterThread:
     """The thread, started when it is first asked; ``sync`` makes all that was written so far
     survive a loss of power.
     """
@@ -377,7 +378,7 @@ class Scribe:
         self.unfinished = 0
         """How many of those who asked wait still."""
 
-    def ask(self, write: Callable[[], None] | None, pending: Pending, *, sync: bool) -> Pending:
+    def submit(self, write: Callable[[], None] | None, pending: Pending, *, sync: bool) -> Pending:
         """Write, if there is something to, then sync, if asked to; ``pending`` is done then."""
         with self.starting:
             self.unfinished += 1
@@ -385,7 +386,7 @@ class Scribe:
                 self.waiting += 1
             if self._thread is None:
                 self._thread = threading.Thread(
-                    target=self._work, name="handrail journal scribe", daemon=True
+                    target=self._work, name="handrail journal writer", daemon=True
                 )
                 self._thread.start()
             self._queue.put((write, sync, pending))
@@ -412,11 +413,11 @@ class Scribe:
                     job = queue.get_nowait()
                 except Empty:
                     break
-            self._do(batch)
+            self._write_batch(batch)
             if job is None:
                 return
 
-    def _do(self, batch: list[Job]) -> None:
+    def _write_batch(self, batch: list[Job]) -> None:
         unsynced: list[Pending] = []
         for write, sync, pending in batch:
             if write is not None:

@@ -50,25 +50,25 @@ class Watch:
         """Expect nothing."""
         self._known = self._log = None
 
-    def gone(self) -> str:
-        """What happened to a file; nothing, if they are those that were opened."""
+    def why_gone(self) -> str:
+        """Why a file is gone, in words; empty if both are those that were opened."""
         known, log = self._known, self._log
         if known is None:
             return ""
-        said = _compared(self._journal, known, "the file")
+        said = _change_of(self._journal, known, "the file")
         if not said and log is not None:
-            said = _compared(self._journal + _LOG, log, "its write-ahead log")
+            said = _change_of(self._journal + _LOG, log, "its write-ahead log")
             if log is not self._log:  # let go of meanwhile
                 return ""
         return said
 
 
-def removed(journal: str, doing: str, why: str) -> JournalFailed:
+def journal_removed(journal: str, doing: str, why: str) -> JournalFailed:
     """The error for a journal that is not where it was."""
     return JournalFailed(journal, doing, why, _HINT)
 
 
-def _compared(name: str, known: _File, what: str) -> str:
+def _change_of(name: str, known: _File, what: str) -> str:
     found = _file(name)
     if found == known:
         return ""

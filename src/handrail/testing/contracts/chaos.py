@@ -170,7 +170,7 @@ async def _busy(plant: Plant, folder: Path) -> int:
     await _begun(folder, BRANCHES)
     while True:
         by_worker: dict[int, int] = defaultdict(int)
-        for lines in _said(folder).values():
+        for lines in _performed_by_key(folder).values():
             by_worker[lines[-1]["pid"]] += 1
         alive = [pid for pid in by_worker if pid in plant.workers()]
         if alive:
@@ -184,8 +184,10 @@ async def _begun(folder: Path, count: int) -> None:
         await anyio.sleep(0.01)
 
 
-def _said(folder: Path) -> dict[str, list[dict[str, Any]]]:
-    """What the engine did, by idempotency key; each knows who did it, and whether it was first."""
+def _performed_by_key(folder: Path) -> dict[str, list[dict[str, Any]]]:
+    """The actions that the engine performed, by idempotency key: who did each, and whether it was
+    first.
+    """
     found: dict[str, list[dict[str, Any]]] = {}
     for file in folder.iterdir():
         said = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
@@ -197,6 +199,6 @@ def _said(folder: Path) -> dict[str, list[dict[str, Any]]]:
 
 def _twice(folder: Path) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """What was done more than once: the first two of those who did it."""
-    said = _said(folder)
+    said = _performed_by_key(folder)
     assert len(said) == BRANCHES * STEPS
     return [(lines[0], lines[1]) for lines in said.values() if len(lines) > 1]

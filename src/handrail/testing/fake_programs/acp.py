@@ -16,7 +16,7 @@ from handrail.testing.fake_programs.launch import VERSIONS, Entry, Launch
 from handrail.testing.fake_programs.opencode_lines import FAILED as OPENCODE_FAILED
 from handrail.testing.fake_programs.output import new_id
 from handrail.testing.fake_programs.rpc import Message, Peer, Stopped
-from handrail.testing.fake_programs.turn import Voice, deltas, perform
+from handrail.testing.fake_programs.turn import TurnWriter, deltas, perform
 
 NOT_OPEN = -32602
 CANCEL = "session/cancel"
@@ -32,24 +32,24 @@ class _Server:
     """What the agent knows of its client. Mutable."""
 
     def __init__(self, launch: Launch, agent: Agent) -> None:
-        self.peer = Peer(launch, self._hear, version=True)
+        self.peer = Peer(launch, self._on_message, version=True)
         self._launch = launch
         self._agent = agent
         self._modes: dict[str, str] = {}
 
-    def _hear(self, message: Message) -> None:
+    def _on_message(self, message: Message) -> None:
         params: Message = message.get("params") or {}
         match message.get("method"):
             case "initialize":
                 self.peer.answer(message, {"protocolVersion": 1, **self._agent.introduction()})
             case "session/new":
-                self._opened(message)
+                self._new_session(message)
             case "session/load" | "session/resume":
-                self._resumed(message, params["sessionId"])
+                self._resume_session(message, params["sessionId"])
             case "session/fork" if "fork" in self._agent.sessions:
-                self._forked(message, params["sessionId"])
+                self._fork_session(message, params["sessionId"])
             case "session/prompt":
-                self._prompted(message, params)
+                self._prompt(message, params)
             case "session/set_mode":
                 self._modes[params["sessionId"]] = params["modeId"]
                 self.peer.answer(message, {})
@@ -62,20 +62,20 @@ class _Server:
             case _:
                 pass
 
-    def _opened(self, message: Message, *, copy_of: str | None = None) -> None:
+    def _new_session(self, message: Message, *, copy_of: str | None = None) -> None:
         session = self._agent.new_session(new_id())
         self._launch.open_session(session, copy_of=copy_of)
         self.peer.answer(message, {"sessionId": session, **self._agent.modes})
         self._commands(session)
 
-    def _resumed(self, message: Message, session: str) -> None:
+    def _resume_session(self, message: Message, session: str) -> None:
         if self._is_known(message, session):
             self.peer.answer(message, dict(self._agent.modes))
             self._commands(session)
 
-    def _forked(self, message: Message, session: str) -> None:
+    def _fork_session(self, message: Message, session: str) -> None:
         if self._is_known(message, session):
-            self._opened(message, copy_of=session)
+            self._new_session(message, copy_of=session)
 
     def _is_known(self, message: Message, session: str) -> bool:
         """False for a session that there is not, which is said."""
@@ -89,7 +89,7 @@ class _Server:
         commands: Message = {"sessionUpdate": "available_commands_update", "availableCommands": []}
         self.peer.tell("session/update", {"sessionId": session, "update": commands})
 
-    def _prompted(self, message: Message, params: Message) -> None:
+    def _prompt(self, message: Message, params: Message) -> None:
         session = params.get("sessionId", "")
         if self._launch.session(session) is None:
             self.peer.refuse(message, NOT_OPEN, f"Session not found: {session}")
@@ -105,7 +105,7 @@ class _Server:
             self.peer.answer(message, {"stopReason": "cancelled"})
 
 
-class _Turn(Voice):
+class _Turn(TurnWriter):
     """What the agent says in one turn. Mutable."""
 
     def __init__(
@@ -124,22 +124,22 @@ class _Turn(Voice):
         self._asked = asked
         self._asks = asks
 
-    def noise(self, padding: str) -> None:
+    def write_noise(self, padding: str) -> None:
         self._update("fake_noise", padding=padding)
 
-    def retried(self, attempt: int, _: Entry) -> None:
+    def write_retry(self, attempt: int, _: Entry) -> None:
         if again := self._agent.again:  # nothing on stdout
             self.launch.out.error(again.format(attempt))
 
-    def thought(self, text: str) -> None:
+    def write_thought(self, text: str) -> None:
         self._update("agent_thought_chunk", content={"type": "text", "text": text})
 
-    def said(self, text: str) -> None:
+    def write_message(self, text: str) -> None:
         about = {"messageId": f"msg_{new_id()}"} if self._agent.message_ids else {}
         for part in deltas(text):
             self._update("agent_message_chunk", **about, content={"type": "text", "text": part})
 
-    def tool_started(self, tool: Entry) -> bool:
+    def write_tool_start(self, tool: Entry) -> bool:
         title = tool["command"] or tool["name"]
         self.tool = {"toolCallId": f"call_{new_id()[:20]}", "title": title, "kind": "execute"}
         given: Mapping[str, Any] = tool["input"] or {"command": tool["command"]}
@@ -162,7 +162,7 @@ class _Turn(Voice):
         outcome: Message = result.get("outcome") or {}
         return outcome.get("optionId") in [one["optionId"] for one in options[:2]]
 
-    def tool_completed(self, tool: Entry, *, allowed: bool) -> None:
+    def write_tool_result(self, tool: Entry, *, allowed: bool) -> None:
         text = tool["output"] if allowed else "The user rejected the tool call."
         failed = not allowed or (tool["exit_code"] != 0 and not self._agent.tells_raw)
         block = {"type": "content", "content": {"type": "text", "text": text}}
@@ -176,7 +176,7 @@ class _Turn(Voice):
         if self._peer.wait(seconds, lambda message: message.get("method") == CANCEL):
             raise Stopped
 
-    def completed(self) -> int:
+    def write_end(self) -> int:
         total = self.launch.add_usage(self.session, self.entry["usage"])
         for update in self._agent.usage_updates(self.entry["usage"], total["cost_usd"]):
             self._update("usage_update", **update)
@@ -184,7 +184,7 @@ class _Turn(Voice):
         self._peer.answer(self._asked, {"stopReason": "end_turn", **told})
         return 0
 
-    def failed(self, fail: Entry) -> int:
+    def write_failure(self, fail: Entry) -> int:
         told = self._agent.failure(fail)
         if told.code is not None:
             self._peer.refuse(self._asked, told.code, told.text, told.data)
@@ -194,7 +194,7 @@ class _Turn(Voice):
         self._peer.answer(self._asked, {"stopReason": told.stop_reason})
         return 1
 
-    def interrupted(self, number: int, *, in_tool: bool) -> int:  # noqa: ARG002
+    def write_interruption(self, number: int, *, in_tool: bool) -> int:  # noqa: ARG002
         return -number if self._agent.dies_of_signals else 0
 
     def _update(self, what: str, /, **more: Any) -> None:

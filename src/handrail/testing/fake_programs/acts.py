@@ -203,16 +203,16 @@ def entry_of(act: Act | str) -> dict[str, Any]:
         case str():
             return entry_of(Says(act))
         case Says():
-            return {**_faults(act), **_said(act)}
+            return {**_faults(act), **_says_data(act)}
         case Fails():
             fail = attrs.asdict(act, filter=_not_says)
-            return {**_said(act.says), **_faults(act), "fail": _without_faults(fail)}
+            return {**_says_data(act.says), **_faults(act), "fail": _without_faults(fail)}
         case Hangs():
             hang = {"after": act.after, "seconds": act.seconds}
-            return {**_said(act.says), **_faults(act), "hang": hang}
+            return {**_says_data(act.says), **_faults(act), "hang": hang}
         case Dies():
             death = {"after": act.after, "exit_code": act.exit_code, "signal": act.signal}
-            return {**_said(act.says), **_faults(act), "death": death}
+            return {**_says_data(act.says), **_faults(act), "death": death}
         case Garbage():
             data = act.data.decode("latin-1")
             return {**_faults(act), "garbage": {"data": data, "exit_code": act.exit_code}}
@@ -243,7 +243,7 @@ def _faults(act: Faults) -> dict[str, Any]:
     return {name: getattr(act, name) for name in FAULTS}
 
 
-def _said(says: Says) -> dict[str, Any]:
+def _says_data(says: Says) -> dict[str, Any]:
     data = _without_faults(attrs.asdict(says, recurse=False))
     data["tools"] = [attrs.asdict(tool) for tool in says.tools]
     return {**data, "usage": asdict(says.usage), "writes": dict(says.writes)}

@@ -13,7 +13,7 @@ from typing import Any
 
 from handrail.testing.fake_programs.launch import VERSIONS, Entry, Launch, Options
 from handrail.testing.fake_programs.output import Ended, clock_text, new_id, pause, stamp
-from handrail.testing.fake_programs.turn import Voice, call_of, perform
+from handrail.testing.fake_programs.turn import TurnWriter, call_of, perform
 
 SCHEMA_TOOL = "StructuredOutput"
 TOO_LONG_S = 3.0
@@ -93,7 +93,7 @@ def _session_of(launch: Launch, options: Options) -> str:
     return chosen or ""
 
 
-class _Claude(Voice):
+class _Claude(TurnWriter):
     """What claude prints in one turn. Mutable."""
 
     usual_model = "claude-sonnet-4-5"
@@ -124,15 +124,15 @@ class _Claude(Voice):
         self._result("success", result="", num_turns=0, stop_reason=None)
         return 0
 
-    def started(self) -> None:
+    def write_start(self) -> None:
         self.session = self.session or self.entry["session"] or new_id()
         self.launch.open_session(self.session)
         self._init()
 
-    def noise(self, padding: str) -> None:
+    def write_noise(self, padding: str) -> None:
         self._system("informational", content=padding)
 
-    def retried(self, attempt: int, fail: Entry) -> None:
+    def write_retry(self, attempt: int, fail: Entry) -> None:
         form = FAILED[fail["kind"]]
         self._system(
             "api_retry",
@@ -144,14 +144,14 @@ class _Claude(Voice):
         )
         pause(0.02)
 
-    def thought(self, text: str) -> None:
+    def write_thought(self, text: str) -> None:
         self._assistant({"type": "thinking", "thinking": text, "signature": "c2ln"})
 
-    def said(self, text: str) -> None:
+    def write_message(self, text: str) -> None:
         self._said = text
         self._assistant({"type": "text", "text": text})
 
-    def tool_started(self, tool: Entry) -> bool:
+    def write_tool_start(self, tool: Entry) -> bool:
         name, given = call_of(tool, runs="Bash", writes="Write", path="file_path")
         self._tool_id = f"toolu_{new_id()[:20]}"
         self._model_calls += 1
@@ -168,7 +168,7 @@ class _Claude(Voice):
         )
         return False
 
-    def tool_completed(self, tool: Entry, *, allowed: bool) -> None:
+    def write_tool_result(self, tool: Entry, *, allowed: bool) -> None:
         failed = not allowed or tool["exit_code"] != 0
         content = tool["output"] if allowed else "Permission has been denied."
         if allowed and failed:
@@ -178,14 +178,14 @@ class _Claude(Voice):
             told = {"stdout": content, "stderr": "", "interrupted": False, "isImage": False}
         self._tool_result(content, told, is_error=failed)
 
-    def answered(self) -> None:
+    def write_answer(self) -> None:
         value = self.entry["structured"]
         if value is None:
-            return self.said(self.entry["text"])
+            return self.write_message(self.entry["text"])
         if "--json-schema" not in self.options:
-            return self.said(json.dumps(value))
+            return self.write_message(json.dumps(value))
         if self.entry["text"] and self.entry["text"] != "done.":
-            self.said(self.entry["text"])
+            self.write_message(self.entry["text"])
         self._tool_id = f"toolu_{new_id()[:20]}"
         call = {"type": "tool_use", "id": self._tool_id, "name": SCHEMA_TOOL, "input": value}
         self._assistant(call)
@@ -194,7 +194,7 @@ class _Claude(Voice):
         self._said = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
         return None
 
-    def completed(self) -> int:
+    def write_end(self) -> int:
         value = self.entry["structured"]
         more: dict[str, Any] = {"result": self._said}
         if value is not None and "--json-schema" in self.options:
@@ -202,7 +202,7 @@ class _Claude(Voice):
         self._result("success", usage=self.entry["usage"], num_turns=self._model_calls, **more)
         return 0
 
-    def failed(self, fail: Entry) -> int:
+    def write_failure(self, fail: Entry) -> int:
         form = FAILED[fail["kind"]]
         if "subtype" in form:
             reason = fail["message"] or form["text"]
@@ -254,7 +254,7 @@ class _Claude(Voice):
         resets = fail["resets"] or (None if at is None else f"{clock_text(at)} (UTC)")
         return "You've hit your 5-hour limit" + (f" · resets {resets}" if resets else "")
 
-    def interrupted(self, number: int, *, in_tool: bool) -> int:
+    def write_interruption(self, number: int, *, in_tool: bool) -> int:
         if number != 2:  # SIGTERM
             return 143
         why = "[Request interrupted by user for tool use]"

@@ -14,7 +14,7 @@ from typing import Any
 
 from handrail.testing.fake_programs.launch import Entry, Launch, Options
 from handrail.testing.fake_programs.output import Ended, new_id
-from handrail.testing.fake_programs.turn import Voice, final_text, perform
+from handrail.testing.fake_programs.turn import TurnWriter, final_text, perform
 
 MODEL = "gpt-5"
 VALUED = (
@@ -71,7 +71,7 @@ def _split(argv: list[str]) -> tuple[list[str], str, list[str]]:
     return words[:found], words[found], words[found + 1 :]
 
 
-class _Exec(Voice):
+class _Exec(TurnWriter):
     """What codex exec prints in one turn. Mutable."""
 
     usual_model = MODEL
@@ -85,7 +85,7 @@ class _Exec(Voice):
         self._copied = known if fork else None
         self._items = 0
 
-    def started(self) -> None:
+    def write_start(self) -> None:
         self.launch.open_session(self.session, copy_of=self._copied)
         self._out.line({"type": "thread.started", "thread_id": self.session})
         self._item(
@@ -95,21 +95,21 @@ class _Exec(Voice):
         )
         self._out.line({"type": "turn.started"})
 
-    def noise(self, padding: str) -> None:
+    def write_noise(self, padding: str) -> None:
         self._item("fake_noise", text=padding)
 
-    def retried(self, attempt: int, fail: Entry) -> None:
+    def write_retry(self, attempt: int, fail: Entry) -> None:
         reason, _ = failure(fail)
         again = f"Reconnecting... {attempt}/{fail['retries']} ({reason})"
         self._out.line({"type": "error", "message": again})
 
-    def thought(self, text: str) -> None:
+    def write_thought(self, text: str) -> None:
         self._item("reasoning", text=text)
 
-    def said(self, text: str) -> None:
+    def write_message(self, text: str) -> None:
         self._item("agent_message", text=text)
 
-    def tool_started(self, tool: Entry) -> bool:
+    def write_tool_start(self, tool: Entry) -> bool:
         if "content" in tool:
             kind = file_kind(tool["content"], existed=os.path.exists(tool["path"]))
             change = {"path": os.path.abspath(tool["path"]), "kind": kind}
@@ -128,14 +128,14 @@ class _Exec(Voice):
         bypass = "--dangerously-bypass-approvals-and-sandbox"
         return not tool["asks"] or bypass in self.options
 
-    def tool_completed(self, tool: Entry, *, allowed: bool) -> None:
+    def write_tool_result(self, tool: Entry, *, allowed: bool) -> None:
         done = {**self.tool, "status": "completed" if allowed else "declined"}
         if "content" not in tool and allowed:
             done |= {"aggregated_output": tool["output"], "exit_code": tool["exit_code"]}
             done["status"] = "failed" if tool["exit_code"] else "completed"
         self._out.line({"type": "item.completed", "item": done})
 
-    def completed(self) -> int:
+    def write_end(self) -> int:
         """The end; the usage is the whole thread's."""
         total = self.launch.add_usage(self.session, self.entry["usage"])
         usage = {
@@ -151,13 +151,13 @@ class _Exec(Voice):
                 file.write(final_text(self.entry))
         return 0
 
-    def failed(self, fail: Entry) -> int:
+    def write_failure(self, fail: Entry) -> int:
         reason, _ = failure(fail)
         self._out.line({"type": "error", "message": reason})
         self._out.line({"type": "turn.failed", "error": {"message": reason}})
         return 1
 
-    def interrupted(self, number: int, *, in_tool: bool) -> int:  # noqa: ARG002
+    def write_interruption(self, number: int, *, in_tool: bool) -> int:  # noqa: ARG002
         return 1 if number == 2 else -number
 
     def _item(self, kind: str, **more: Any) -> None:

@@ -16,7 +16,7 @@ from handrail.testing.fake_programs.codex_exec import (
 from handrail.testing.fake_programs.launch import VERSIONS, Entry, Launch
 from handrail.testing.fake_programs.output import new_id, totals
 from handrail.testing.fake_programs.rpc import Message, Peer, Stopped
-from handrail.testing.fake_programs.turn import Voice, deltas, perform
+from handrail.testing.fake_programs.turn import TurnWriter, deltas, perform
 
 VERSION = VERSIONS["codex"].split()[-1]
 WINDOW = 258400
@@ -33,11 +33,11 @@ class _Server:
     """What the server knows of its client. Mutable."""
 
     def __init__(self, launch: Launch) -> None:
-        self.peer = Peer(launch, self._hear, version=False)
+        self.peer = Peer(launch, self._on_message, version=False)
         self._launch = launch
         self._threads: dict[str, Message] = {}
 
-    def _hear(self, message: Message) -> None:
+    def _on_message(self, message: Message) -> None:
         params: Message = message.get("params") or {}
         match message.get("method"):
             case "initialize":
@@ -45,9 +45,9 @@ class _Server:
             case "thread/start":
                 self._open(message, None)
             case "thread/resume":
-                self._known(message, params, fork=False)
+                self._open_known(message, params, fork=False)
             case "thread/fork":
-                self._known(message, params, fork=True)
+                self._open_known(message, params, fork=True)
             case "turn/start":
                 self._turn(message, params)
             case "thread/compact/start":
@@ -72,7 +72,7 @@ class _Server:
             },
         )
 
-    def _known(self, message: Message, params: Message, *, fork: bool) -> None:
+    def _open_known(self, message: Message, params: Message, *, fork: bool) -> None:
         thread = params["threadId"]
         if self._launch.session(thread) is None:
             verb = "fork" if fork else "resume"
@@ -129,7 +129,7 @@ class _Server:
             turn.stopped()
 
 
-class _Turn(Voice):
+class _Turn(TurnWriter):
     """What the server says in one turn. Mutable."""
 
     def __init__(
@@ -148,7 +148,7 @@ class _Turn(Voice):
         self._began = _now_ms()
         self._items: list[Message] = []
 
-    def started(self) -> None:
+    def write_start(self) -> None:
         assert self._asked is not None
         model = self._thread["model"]
         warning = f"Model metadata for `{model}` not found. Defaulting to fallback metadata."
@@ -160,17 +160,17 @@ class _Turn(Voice):
         content = params.get("input", [])
         self._whole({"type": "userMessage", "id": new_thread_id(), "content": content})
 
-    def noise(self, padding: str) -> None:
+    def write_noise(self, padding: str) -> None:
         self._tell("fake/noise", {"padding": padding})
 
-    def retried(self, attempt: int, fail: Entry) -> None:
+    def write_retry(self, attempt: int, fail: Entry) -> None:
         reason, _ = failure(fail)
         lost = {"responseStreamDisconnected": {"httpStatusCode": None}}
         again = f"Reconnecting... {attempt}/{fail['retries']}"
         error = {"message": again, "codexErrorInfo": lost, "additionalDetails": reason}
         self._tell("error", {"error": error, "willRetry": True})
 
-    def thought(self, text: str) -> None:
+    def write_thought(self, text: str) -> None:
         item: Message = {
             "type": "reasoning",
             "id": f"rs_{new_id()[:8]}",
@@ -182,7 +182,7 @@ class _Turn(Voice):
         self._tell("item/reasoning/summaryTextDelta", delta)
         self._item("item/completed", {**item, "summary": [text]})
 
-    def said(self, text: str) -> None:
+    def write_message(self, text: str) -> None:
         item: Message = {
             "type": "agentMessage",
             "id": f"msg_{new_id()[:8]}",
@@ -196,7 +196,7 @@ class _Turn(Voice):
         self._item("item/completed", done)
         self._items = [done]
 
-    def tool_started(self, tool: Entry) -> bool:
+    def write_tool_start(self, tool: Entry) -> bool:
         self.tool = {"type": "commandExecution", "id": f"call_{new_id()[:10]}"}
         if "content" in tool:
             kind = file_kind(tool["content"], existed=os.path.exists(tool["path"]))
@@ -236,7 +236,7 @@ class _Turn(Voice):
         result: Message = reply.get("result") or {}
         return result.get("decision") in {"accept", "acceptForSession"}
 
-    def tool_completed(self, tool: Entry, *, allowed: bool) -> None:
+    def write_tool_result(self, tool: Entry, *, allowed: bool) -> None:
         done = {**self.tool, "status": "completed" if allowed else "declined"}
         if "content" not in tool and allowed:
             done |= {"aggregatedOutput": tool["output"], "exitCode": tool["exit_code"]}
@@ -253,14 +253,14 @@ class _Turn(Voice):
         if self._peer.wait(seconds, stops):
             raise Stopped
 
-    def completed(self) -> int:
+    def write_end(self) -> int:
         self._used()
         self._limits(NO_LIMITS)
         self._status("idle")
         self._ended("completed", None)
         return 0
 
-    def failed(self, fail: Entry) -> int:
+    def write_failure(self, fail: Entry) -> int:
         message, info = failure(fail)
         if fail["kind"] == "usage_cap":
             at = None if fail["resets_at"] is None else int(fail["resets_at"])

@@ -12,7 +12,7 @@ from typing import Any
 from handrail.testing.fake_programs.folder import write_json
 from handrail.testing.fake_programs.launch import Entry, Launch, Options
 from handrail.testing.fake_programs.output import Ended, new_id, stamp
-from handrail.testing.fake_programs.turn import Voice, call_of, deltas, perform
+from handrail.testing.fake_programs.turn import TurnWriter, call_of, deltas, perform
 
 VALUED = (
     "--prompt", "--model", "--reasoning-effort", "--effort", "--context", "--agent", "--resume",
@@ -87,7 +87,7 @@ def run(launch: Launch) -> int:
     return perform(_Copilot(launch, options, launch.next_act(), prompt))
 
 
-class _Copilot(Voice):
+class _Copilot(TurnWriter):
     """What copilot prints in one turn. Mutable."""
 
     usual_model = "claude-sonnet-4.5"
@@ -101,17 +101,17 @@ class _Copilot(Voice):
         self._turn = 0
         self._changed: list[str] = []
 
-    def started(self) -> None:
+    def write_start(self) -> None:
         self.launch.open_session(self.session)
         self._event("session.tools_updated", {"model": self.model}, passing=True)
         data = {"content": self._prompt, "transformedContent": self._prompt, "turnId": "0"}
         self._event("user.message", {**data, "messageId": new_id(), "delivery": "idle"})
         self._begin()
 
-    def noise(self, padding: str) -> None:
+    def write_noise(self, padding: str) -> None:
         self._event("session.fake_noise", {"padding": padding}, passing=True)
 
-    def retried(self, attempt: int, fail: Entry) -> None:
+    def write_retry(self, attempt: int, fail: Entry) -> None:
         self._call_failed(attempt - 1, fail)
         reason = "rate_limit" if fail["kind"] == "rate_limit" else "api_error"
         self._event("assistant.turn_retry", {**self._where, "reason": reason}, passing=True)
@@ -123,12 +123,12 @@ class _Copilot(Voice):
         again = "Request failed due to a transient API error. Retrying..."
         self._event("session.info", {"infoType": "model_retry", "message": again}, passing=True)
 
-    def thought(self, text: str) -> None:
+    def write_thought(self, text: str) -> None:
         about = {"reasoningId": new_id()}
         self._event("assistant.reasoning_delta", {**about, "deltaContent": text}, passing=True)
         self._event("assistant.reasoning", {**about, "content": text}, passing=True)
 
-    def said(self, text: str) -> None:
+    def write_message(self, text: str) -> None:
         about = {"messageId": new_id()}
         self._event("assistant.message_start", about, passing=True)
         for part in deltas(text):
@@ -137,7 +137,7 @@ class _Copilot(Voice):
         self._message({**about, "content": text, "toolRequests": []})
         self._call_result("success")
 
-    def tool_started(self, tool: Entry) -> bool:
+    def write_tool_start(self, tool: Entry) -> bool:
         name, given = call_of(tool, runs="bash", writes="create", path="path", text="file_text")
         if "content" in tool:
             self._changed.append(os.path.abspath(tool["path"]))
@@ -150,7 +150,7 @@ class _Copilot(Voice):
         self._call_result("success")
         return not tool["asks"] or bool({"--allow-all", "--yolo"} & self.options.given.keys())
 
-    def tool_completed(self, tool: Entry, *, allowed: bool) -> None:
+    def write_tool_result(self, tool: Entry, *, allowed: bool) -> None:
         about = {"toolCallId": self.tool["toolCallId"], **self._where, "success": allowed}
         is_shell = self.tool["toolName"] == "bash"
         content = tool["output"]
@@ -166,12 +166,12 @@ class _Copilot(Voice):
         self._turn += 1
         self._begin()
 
-    def completed(self) -> int:
+    def write_end(self) -> int:
         self.launch.add_usage(self.session, self.entry["usage"])
         self._ended(0)
         return 0
 
-    def failed(self, fail: Entry) -> int:
+    def write_failure(self, fail: Entry) -> int:
         kind, status, text = _form(fail)
         self._call_failed(fail["retries"], fail)
         self._call_result(f"http_{status or 400}")
@@ -184,7 +184,7 @@ class _Copilot(Voice):
         self._result(1)
         return 1
 
-    def interrupted(self, _: int, *, in_tool: bool) -> int:
+    def write_interruption(self, _: int, *, in_tool: bool) -> int:
         if in_tool:
             return 0
         self._event("abort", {"reason": "user_initiated"})

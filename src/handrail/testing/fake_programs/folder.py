@@ -69,8 +69,8 @@ class Folder:
         return [read_json(os.path.join(self.calls, name)) for name in names]
 
 
-def told(environ: Mapping[str, str], inherited: list[str]) -> dict[str, str]:
-    """What the caller added to the environment, and what such programs read; no secrets."""
+def recorded_environment(environ: Mapping[str, str], inherited: list[str]) -> dict[str, str]:
+    """The variables that the caller added, and those that such programs read; no secrets."""
     had = set(inherited)
     return {
         name: "***" if any(word in name.upper() for word in SECRET) else value

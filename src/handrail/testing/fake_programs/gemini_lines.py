@@ -13,7 +13,7 @@ from typing import Any
 from handrail.testing.fake_programs.acp import GEMINI_FAILED
 from handrail.testing.fake_programs.launch import Entry, Launch, Options
 from handrail.testing.fake_programs.output import Ended, new_id, pause, stamp, totals
-from handrail.testing.fake_programs.turn import Voice, call_of, perform
+from handrail.testing.fake_programs.turn import TurnWriter, call_of, perform
 
 SHELL = "run_shell_command"
 VALUED = (
@@ -58,7 +58,7 @@ def run(launch: Launch) -> int:
     return perform(_Gemini(launch, options, entry, prompt))
 
 
-class _Gemini(Voice):
+class _Gemini(TurnWriter):
     """What gemini prints in one turn; it does not tell what the model thinks. Mutable."""
 
     usual_model = "gemini-2.5-flash"
@@ -69,27 +69,27 @@ class _Gemini(Voice):
         self._prompt = prompt
         self._calls = 0
 
-    def started(self) -> None:
+    def write_start(self) -> None:
         self.launch.open_session(self.session)
         self._event("init", session_id=self.session, model=self.model)
         self._event("message", role="user", content=self._prompt)
 
-    def noise(self, padding: str) -> None:
+    def write_noise(self, padding: str) -> None:
         self._event("fake_noise", padding=padding)
 
-    def retried(self, attempt: int, fail: Entry) -> None:
+    def write_retry(self, attempt: int, fail: Entry) -> None:
         """A line on stderr alone."""
         _, _, text = _form(fail)
         again = f"Attempt {attempt} failed: {text} Retrying after 20ms...\n"
         self.launch.out.error(again)
         pause(0.02)
 
-    def said(self, text: str) -> None:
+    def write_message(self, text: str) -> None:
         half = len(text) // 2
         for piece in filter(None, (text[:half], text[half:])):
             self._event("message", role="assistant", content=piece, delta=True)
 
-    def tool_started(self, tool: Entry) -> bool:
+    def write_tool_start(self, tool: Entry) -> bool:
         name, given = call_of(tool, runs=SHELL, writes="write_file", path="file_path")
         ref = f"{name}__{name}_{int(time.time() * 1000)}_{self._calls}"
         self._calls += 1
@@ -97,7 +97,7 @@ class _Gemini(Voice):
         self._event("tool_use", **self.tool, parameters=given)
         return not tool["asks"] or self._may_do_anything
 
-    def tool_completed(self, tool: Entry, *, allowed: bool) -> None:
+    def write_tool_result(self, tool: Entry, *, allowed: bool) -> None:
         """A tool that would have to be asked for is not there for the model."""
         about: dict[str, Any] = {"tool_id": self.tool["tool_id"]}
         if not allowed:
@@ -108,12 +108,12 @@ class _Gemini(Voice):
         status = "error" if tool["exit_code"] else "success"
         self._event("tool_result", **about, status=status, output=tool["output"])
 
-    def completed(self) -> int:
+    def write_end(self) -> int:
         self.launch.add_usage(self.session, self.entry["usage"])
         self._event("result", status="success", stats=self._stats(self.entry["usage"]))
         return 0
 
-    def failed(self, fail: Entry) -> int:
+    def write_failure(self, fail: Entry) -> int:
         """The result, with the API's error within the message; the exit code is its status."""
         if fail["kind"] == "max_turns":
             message = fail["message"] or "Reached max session turns for this session."
@@ -125,7 +125,7 @@ class _Gemini(Voice):
         self._failed("unknown", f"[API Error: {said}]")
         return code % 256
 
-    def interrupted(self, number: int, *, in_tool: bool) -> int:
+    def write_interruption(self, number: int, *, in_tool: bool) -> int:
         return -number if number == 2 and not in_tool else 0
 
     @property

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Any, TypeAlias
 
-from handrail.testing.fake_programs.folder import Folder, told
+from handrail.testing.fake_programs.folder import Folder, recorded_environment
 from handrail.testing.fake_programs.output import (
     Ended,
     Output,
@@ -46,7 +46,7 @@ class Launch:
         self._call: dict[str, Any] = {
             "argv": [name, *argv],
             "cwd": os.getcwd(),
-            "env": told(os.environ, script["inherited"]),
+            "env": recorded_environment(os.environ, script["inherited"]),
             "pid": os.getpid(),
             "started": time.time(),
             "ended": None,

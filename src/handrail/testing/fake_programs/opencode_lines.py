@@ -11,7 +11,7 @@ from typing import Any
 
 from handrail.testing.fake_programs.launch import Entry, Launch, Options
 from handrail.testing.fake_programs.output import Ended, new_id, totals
-from handrail.testing.fake_programs.turn import Voice, call_of, perform
+from handrail.testing.fake_programs.turn import TurnWriter, call_of, perform
 
 VALUED = (
     "--log-level", "--command", "--session", "--model", "--agent", "--format", "--title",
@@ -65,7 +65,7 @@ def run(launch: Launch) -> int:
     return perform(_Opencode(launch, options, launch.next_act({*FAILED, *ENDS})))
 
 
-class _Opencode(Voice):
+class _Opencode(TurnWriter):
     """What opencode prints in one turn; it tells of a tool when that is done. Mutable."""
 
     def __init__(self, launch: Launch, options: Options, entry: Entry) -> None:
@@ -78,27 +78,27 @@ class _Opencode(Voice):
         self._given: Mapping[str, Any] = {}
         self._has_step = False
 
-    def started(self) -> None:
+    def write_start(self) -> None:
         self.launch.open_session(self.session, copy_of=self._copied)
         self._step_start()
 
-    def noise(self, padding: str) -> None:
+    def write_noise(self, padding: str) -> None:
         self._part("fake_noise", padding=padding)
 
-    def thought(self, text: str) -> None:
+    def write_thought(self, text: str) -> None:
         if "--thinking" in self.options:
             self._part("reasoning", text=text, time=_now(), metadata={})
 
-    def said(self, text: str) -> None:
+    def write_message(self, text: str) -> None:
         self._part("text", text=text, time=_now())
 
-    def tool_started(self, tool: Entry) -> bool:
+    def write_tool_start(self, tool: Entry) -> bool:
         name, given = call_of(tool, runs="bash", writes="write", path="filePath")
         self.tool = {"tool": name, "callID": f"toolu_{new_id()[:20]}"}
         self._given = given
         return not tool["asks"] or "--auto" in self.options
 
-    def tool_completed(self, tool: Entry, *, allowed: bool) -> None:
+    def write_tool_result(self, tool: Entry, *, allowed: bool) -> None:
         """The tool, the end of the step that called it, and the next step."""
         state: dict[str, Any] = {"status": "completed", "input": self._given}
         if allowed:
@@ -113,13 +113,13 @@ class _Opencode(Voice):
         self._step_finish("tool-calls", {})
         self._step_start()
 
-    def completed(self) -> int:
+    def write_end(self) -> int:
         """All of the turn's tokens are told with its last step."""
         self.launch.add_usage(self.session, self.entry["usage"])
         self._step_finish("stop", self.entry["usage"])
         return 0
 
-    def failed(self, fail: Entry) -> int:
+    def write_failure(self, fail: Entry) -> int:
         """An event of the error, or a step that ended otherwise."""
         kind = fail["kind"]
         if kind in ENDS:

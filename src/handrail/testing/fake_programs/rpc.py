@@ -21,10 +21,12 @@ class Stopped(Exception):
 class Peer:
     """Reads what the client sends. Mutable."""
 
-    def __init__(self, launch: Launch, hear: Callable[[Message], None], *, version: bool) -> None:
-        """``hear`` is called with each message; ``version``: ours say ``"jsonrpc": "2.0"``."""
+    def __init__(
+        self, launch: Launch, on_message: Callable[[Message], None], *, version: bool
+    ) -> None:
+        """``on_message`` is given each message; ``version``: ours say ``"jsonrpc": "2.0"``."""
         self._launch = launch
-        self._hear = hear
+        self._on_message = on_message
         self._head: Message = {"jsonrpc": "2.0"} if version else {}
         self._rest = b""
         self._waiting: list[Message] = []
@@ -37,8 +39,8 @@ class Peer:
             raise Ended(1, reason)
         while True:
             while self._waiting:
-                self._hear(self._waiting.pop(0))
-            self._read()
+                self._on_message(self._waiting.pop(0))
+            self._read_lines()
 
     def wait(self, seconds: float, until: Callable[[Message], bool] = lambda _: False) -> bool:
         """Be silent for so long; True as soon as a message came for which ``until`` holds.
@@ -57,7 +59,7 @@ class Peer:
             if left <= 0:
                 return False
             if has_input((0,), left):
-                self._read()
+                self._read_lines()
 
     def next_act(self, message: Message, code: int) -> Entry | None:
         """What to do with a prompt; it is refused with this code if nothing is left to do."""
@@ -101,7 +103,7 @@ class Peer:
     def _send(self, message: Message) -> None:
         self._launch.out.line({**self._head, **message})
 
-    def _read(self) -> None:
+    def _read_lines(self) -> None:
         has_input((0,))  # unlike a read, it lets a signal in
         part = os.read(0, 65536)
         if not part:

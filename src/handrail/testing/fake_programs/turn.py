@@ -25,9 +25,9 @@ WAITING: Mapping[str, Any] = {
 }
 
 
-class Voice:
-    """How one program words a turn; here is what most of them do. Every method prints; the last
-    two give exit codes. Mutable.
+class TurnWriter:
+    """Prints a turn in the format of one program. Every method prints; the last three give exit
+    codes. Mutable.
     """
 
     usual_model = ""
@@ -46,48 +46,48 @@ class Voice:
         self.tool: dict[str, Any] = {}
         """The tool that is used now, as the program names it."""
 
-    def started(self) -> None:
+    def write_start(self) -> None:
         """The session is there."""
 
-    def noise(self, padding: str) -> None:
+    def write_noise(self, padding: str) -> None:
         """An event that nobody knows."""
         raise NotImplementedError
 
-    def retried(self, attempt: int, fail: Entry, /) -> None:
+    def write_retry(self, attempt: int, fail: Entry, /) -> None:
         """The program tries again by itself."""
 
-    def thought(self, text: str) -> None:
+    def write_thought(self, text: str) -> None:
         """The model thought."""
 
-    def said(self, text: str) -> None:
+    def write_message(self, text: str) -> None:
         """The model said something before its answer."""
         raise NotImplementedError
 
-    def tool_started(self, tool: Entry) -> bool:
+    def write_tool_start(self, tool: Entry) -> bool:
         """A tool begins; False if it may not."""
         raise NotImplementedError
 
-    def tool_completed(self, tool: Entry, *, allowed: bool) -> None:
+    def write_tool_result(self, tool: Entry, *, allowed: bool) -> None:
         """A tool has ended."""
         raise NotImplementedError
 
-    def answered(self) -> None:
+    def write_answer(self) -> None:
         """The last message."""
-        self.said(final_text(self.entry))
+        self.write_message(final_text(self.entry))
 
     def wait(self, seconds: float) -> None:
         """Silence."""
         pause(seconds)
 
-    def completed(self) -> int:
+    def write_end(self) -> int:
         """The end, with all well."""
         raise NotImplementedError
 
-    def failed(self, fail: Entry) -> int:
+    def write_failure(self, fail: Entry) -> int:
         """The end, with a failure."""
         raise NotImplementedError
 
-    def interrupted(self, number: int, /, *, in_tool: bool) -> int:
+    def write_interruption(self, number: int, /, *, in_tool: bool) -> int:
         """The end, by a signal."""
         del in_tool
         return -number
@@ -99,35 +99,35 @@ class Voice:
         return str(chosen or self.usual_model)
 
 
-def perform(voice: Voice) -> int:
+def perform(writer: TurnWriter) -> int:
     """Do what the act says; the exit code."""
-    turn = _Turn(voice)
+    turn = _Turn(writer)
     try:
         return turn.run()
     except Signalled as signalled:
-        return voice.interrupted(signalled.number, in_tool=turn.in_tool)
+        return writer.write_interruption(signalled.number, in_tool=turn.in_tool)
 
 
 class _Turn:
     """Where a turn stands. Mutable."""
 
-    def __init__(self, voice: Voice) -> None:
+    def __init__(self, writer: TurnWriter) -> None:
         self.in_tool = False
-        self._voice = voice
-        self._entry = voice.entry
+        self._writer = writer
+        self._entry = writer.entry
 
     def run(self) -> int:
-        entry, voice = self._entry, self._voice
+        entry, writer = self._entry, self._writer
         self._at("launch")
         if garbage := entry.get("garbage"):
-            voice.launch.out.raw(garbage["data"].encode("latin-1"))
+            writer.launch.out.raw(garbage["data"].encode("latin-1"))
             raise Ended(garbage["exit_code"])
-        voice.started()
+        writer.write_start()
         self._at("start")
         if entry["noise_bytes"]:
-            voice.noise("·" * (entry["noise_bytes"] // 2))
+            writer.write_noise("·" * (entry["noise_bytes"] // 2))
         if entry["reasoning"]:
-            voice.thought(entry["reasoning"])
+            writer.write_thought(entry["reasoning"])
         for tool in self._tools():
             self._use(tool)
         code = self._conclude()
@@ -141,23 +141,23 @@ class _Turn:
 
     def _use(self, tool: Entry) -> None:
         self.in_tool = True  # before it is told: a signal may come as soon as it is
-        allowed = self._voice.tool_started(tool)
+        allowed = self._writer.write_tool_start(tool)
         self._at("tool")
         if allowed and "content" in tool:
             _write(tool["path"], tool["content"])
-        self._voice.tool_completed(tool, allowed=allowed)
+        self._writer.write_tool_result(tool, allowed=allowed)
         self.in_tool = False
 
     def _conclude(self) -> int:
         fail: Entry | None = self._entry.get("fail")
         if fail is None:
-            self._voice.answered()
-            return self._voice.completed()
+            self._writer.write_answer()
+            return self._writer.write_end()
         if self._entry["text"]:
-            self._voice.said(self._entry["text"])
+            self._writer.write_message(self._entry["text"])
         for attempt in range(1, fail["retries"] + 1):
-            self._voice.retried(attempt, fail)
-        return self._voice.failed(fail)
+            self._writer.write_retry(attempt, fail)
+        return self._writer.write_failure(fail)
 
     def _stops_at(self, moment: str) -> bool:
         stop: Entry = self._entry.get("hang") or self._entry.get("death") or {"after": None}
@@ -168,7 +168,7 @@ class _Turn:
             return
         death: Entry | None = self._entry.get("death")
         if death is None:
-            self._voice.wait(self._entry["hang"]["seconds"])
+            self._writer.wait(self._entry["hang"]["seconds"])
             return
         raise Ended(-death["signal"] if death["signal"] else death["exit_code"])
 

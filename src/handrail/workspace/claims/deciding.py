@@ -84,7 +84,7 @@ class ClaimSnapshot:
             here = waiting.pop()
             for claim in self.holders(here):
                 if one.claimant.is_within(claim.claimant):
-                    return _told(here, claim, steps)
+                    return _circle_sentences(here, claim, steps)
                 for other in self._within(claim):
                     if other.number not in steps:
                         steps[other.number] = (here, claim)
@@ -101,7 +101,7 @@ class ClaimSnapshot:
                 for place in _places(one.resources)
                 for claim in self._holders.get(place, ())
             }
-            found = [near[epoch] for epoch in sorted(near) if _meet(near[epoch], one)]
+            found = [near[epoch] for epoch in sorted(near) if _conflict(near[epoch], one)]
             self._kept_by[one.number] = found
         return found
 
@@ -115,7 +115,7 @@ class ClaimSnapshot:
         return [
             near[number]
             for number in sorted(near)
-            if _meet(near[number], one) and not self._waits_for(near[number], one)
+            if _conflict(near[number], one) and not self._waits_for(near[number], one)
         ]
 
     def _waits_for(self, first: InLine, one: InLine) -> bool:
@@ -147,7 +147,7 @@ def related(one: Claimant, other: Claimant) -> bool:
     return one.is_within(other) or other.is_within(one)
 
 
-def _meet(one: Claim | InLine, other: InLine) -> bool:
+def _conflict(one: Claim | InLine, other: InLine) -> bool:
     if related(one.claimant, other.claimant):
         return False
     return any(mine.overlaps(theirs) for mine in one.resources for theirs in other.resources)
@@ -158,7 +158,7 @@ def _places(resources: Sequence[Resource]) -> set[Hashable]:
     return {(one.repository, one.name, one.tree) for one in resources}
 
 
-def _told(
+def _circle_sentences(
     last: InLine, closing: Claim, steps: dict[int, tuple[InLine | None, Claim | None]]
 ) -> tuple[str, ...]:
     said = [_sentence(last, closing)]

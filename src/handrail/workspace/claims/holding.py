@@ -26,7 +26,7 @@ Tell = Callable[[ev.OfClaims], object]
 
 
 @asynccontextmanager
-async def held(
+async def hold_claim(
     claims: Claims, request: ClaimRequest, path: str, tell: Tell
 ) -> AsyncGenerator[Claim, None]:
     """Hold it, from when it is free to the end of the block; ``tell`` is told who has it until
@@ -35,7 +35,7 @@ async def held(
     Raises:
         ClaimTimeout, ClaimDeadlock, ClaimsFailed: see the port.
     """
-    claim = await acquired(claims, request, path, tell)
+    claim = await acquire_claim(claims, request, path, tell)
     try:
         yield claim
     finally:
@@ -43,7 +43,7 @@ async def held(
             await claims.release(claim)
 
 
-async def acquired(claims: Claims, request: ClaimRequest, path: str, tell: Tell) -> Claim:
+async def acquire_claim(claims: Claims, request: ClaimRequest, path: str, tell: Tell) -> Claim:
     """The claim, when it is free.
 
     Raises:
@@ -59,8 +59,8 @@ async def acquired(claims: Claims, request: ClaimRequest, path: str, tell: Tell)
     return claim
 
 
-async def lost(claims: Claims, claim: Claim) -> ClaimLost | None:
-    """What a step fails with that does not have its claim any more; None if it has."""
+async def find_lost_claim(claims: Claims, claim: Claim) -> ClaimLost | None:
+    """The error of a step that has lost its claim; None if it has it."""
     if await claims.is_held(claim):
         return None
     now = next(
@@ -86,6 +86,6 @@ def claims_of(request: AgentRequest) -> LaunchClaims:
     claimant = Claimant(request.run_id, request.path, journal)
 
     def take(resources: tuple[Resource, ...]) -> AbstractAsyncContextManager[Claim]:
-        return held(claims, ClaimRequest(claimant, resources), request.path, request.emit)
+        return hold_claim(claims, ClaimRequest(claimant, resources), request.path, request.emit)
 
     return LaunchClaims(claims, None, take)

@@ -57,42 +57,42 @@ class LocalClaims:
     def __init__(self, *repositories: str | os.PathLike[str], lease_s: float = 30.0) -> None:
         self._lease_s = positive_seconds(lease_s, "lease_s of LocalClaims")
         self._lock = threading.Lock()
-        self._keepers: dict[str, _Keeper] = {}
+        self._queues: dict[str, _ClaimQueue] = {}
         for repository in repositories:
-            self._keeper(os.fspath(repository))
+            self._queue_of(os.fspath(repository))
 
     async def acquire(self, request: ClaimRequest, /, *, waiting: Waiting | None = None) -> Claim:
         """The claim, as soon as it is granted; see the port."""
-        keeper = self._keeper(_repository(request))
+        queue = self._queue_of(_repository(request))
         waiter = _Waiter(request)
         try:
             with anyio.move_on_after(request.wait_s or None):
-                await in_thread(lambda: keeper.ask(waiter))
+                await in_thread(lambda: queue.ask(waiter))
                 await waiter.until(lambda: waiter.claim is not None, waiting)
             return waiter.claim_in_time()
         except BaseException:
-            keeper.abandon(waiter)
+            queue.abandon(waiter)
             raise
 
     async def release(self, claim: Claim, /) -> None:
         """End it; see the port."""
-        keeper = self._keeper(claim.resources[0].repository)
-        await in_thread(lambda: keeper.end(claim))
+        queue = self._queue_of(claim.resources[0].repository)
+        await in_thread(lambda: queue.end(claim))
 
     async def is_held(self, claim: Claim, /) -> bool:
         """True if it did not end; see the port."""
-        store = self._keeper(claim.resources[0].repository).store
+        store = self._queue_of(claim.resources[0].repository).store
         return await in_thread(lambda: store.is_held(claim))
 
     async def others_since(self, claim: Claim, since: int | None = None, /) -> Sequence[Claim]:
         """What others held since then; see the port."""
-        store = self._keeper(claim.resources[0].repository).store
+        store = self._queue_of(claim.resources[0].repository).store
         return await in_thread(lambda: store.others_since(claim, since))
 
     async def listed(self) -> ClaimList:
         """All that is held, and all who wait, in the files that are looked at."""
-        keepers = list(self._keepers.values())
-        lists = [await in_thread(keeper.listed) for keeper in keepers]
+        queues = list(self._queues.values())
+        lists = [await in_thread(queue.listed) for queue in queues]
         return ClaimList(
             tuple(claim for one in lists for claim in one.held),
             tuple(wait for one in lists for wait in one.waiting),
@@ -100,15 +100,15 @@ class LocalClaims:
 
     async def close(self) -> None:
         """Give back what was acquired here, and let go of the files; see the port."""
-        for keeper in list(self._keepers.values()):
-            await in_thread(keeper.close)
+        for queue in list(self._queues.values()):
+            await in_thread(queue.close)
 
-    def _keeper(self, repository: str) -> _Keeper:
+    def _queue_of(self, repository: str) -> _ClaimQueue:
         with self._lock:
-            found = self._keepers.get(repository)
+            found = self._queues.get(repository)
             if found is None:
                 path = claims_file(repository)
-                found = self._keepers[repository] = _Keeper(path, self._lease_s)
+                found = self._queues[repository] = _ClaimQueue(path, self._lease_s)
             return found
 
 
@@ -143,14 +143,14 @@ class _Waiter(Awaited):
         raise ClaimTimeout(str(request.claimant), what, seconds, holders)
 
 
-class _Keeper:
-    """Looks after one file: who waits in it here, and what is held here. Mutable; any thread."""
+class _ClaimQueue:
+    """The line of one claims file: who waits and what is held here. Mutable; any thread."""
 
     def __init__(self, path: Path, lease_s: float) -> None:
         self.store = Store(path, lease_s)
         self._renew_s = lease_s / 3
         self.begin()
-        _keepers.add(self)
+        _queues.add(self)
 
     def begin(self) -> None:
         """Begin with nothing, in a child process, too: there the threads are gone."""
@@ -185,7 +185,7 @@ class _Keeper:
     def abandon(self, waiter: _Waiter) -> None:
         """Have it leave the line, or give back what it got too late; soon, for this does not wait.
 
-        Whatever is asked of the keeper later comes after that.
+        Whatever is asked of the queue later comes after that.
         """
         waiter.abandoned = True
         self._abandoned.append(waiter)
@@ -282,12 +282,12 @@ class _Keeper:
             return  # it goes with its process
 
 
-_keepers: weakref.WeakSet[_Keeper] = weakref.WeakSet()
+_queues: weakref.WeakSet[_ClaimQueue] = weakref.WeakSet()
 
 
 def _after_in_child() -> None:
-    for keeper in list(_keepers):
-        keeper.begin()
+    for queue in list(_queues):
+        queue.begin()
 
 
 os.register_at_fork(after_in_child=_after_in_child)

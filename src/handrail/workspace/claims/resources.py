@@ -20,7 +20,7 @@ def files_of(repository: Repository, patterns: Sequence[str]) -> Resource:
         DefinitionError: a pattern leads out of the working tree; the text says which.
     """
     root = Path(os.path.realpath(repository.root))
-    placed = tuple(_placed(root, normal(pattern)) for pattern in patterns)
+    placed = tuple(_resolve_folders(root, normal(pattern)) for pattern in patterns)
     return Resource(
         patterns=placed,
         repository=str(repository.common),
@@ -53,7 +53,7 @@ def folds_case(common: Path) -> bool:
         return False
 
 
-def _placed(root: Path, pattern: str) -> str:
+def _resolve_folders(root: Path, pattern: str) -> str:
     """The pattern with its folders where they lie; of a file that is there, only that."""
     sign = "!" if pattern.startswith("!") else ""
     wanted = pattern.removeprefix("!")

@@ -46,8 +46,8 @@ from handrail.system.owners import (
     Owner,
     forget,
     host,
+    is_alive,
     is_renewed,
-    lives,
     of_process,
     place,
     this_process,
@@ -166,18 +166,18 @@ class Store:
             ClaimTimeout: it does not want to wait. ClaimDeadlock: it may not. ClaimsFailed.
         """
         what = text_of(request.resources)
-        with self._desk(f"claiming {what}") as desk, transaction(desk):
-            self._drop_dead(desk)
+        with self._open(f"claiming {what}") as connection, transaction(connection):
+            self._drop_dead(connection)
             owner = self._owner(request)
-            values = (None, _encoded(request), *_columns(owner))
-            (number,) = desk.execute(_ADD_TO_LINE, values).fetchone()
-            scene = self._scene(desk)
-            claim = self._granted(desk, scene, scene.line[number], request, owner)
+            values = (None, _encode(request), *_columns(owner))
+            (number,) = connection.execute(_ADD_TO_LINE, values).fetchone()
+            claims = self._snapshot(connection)
+            claim = self._grant(connection, claims, claims.line[number], request, owner)
             if claim is not None:
                 return claim
-            self._refuse(scene, scene.line[number], request, owner)
+            self._refuse(claims, claims.line[number], request, owner)
             self._lined[number] = (request, owner)
-            return Lined(number, scene.in_the_way(scene.line[number]))
+            return Lined(number, claims.in_the_way(claims.line[number]))
 
     def look(self, numbers: set[int]) -> dict[int, Claim | Lined]:
         """What became of those in line here: granted by now, or who is in their way.
@@ -185,15 +185,15 @@ class Store:
         Raises:
             ClaimsFailed: they could not be looked at; they are in line still.
         """
-        with self._desk("looking at the line") as desk:
-            with snapshot(desk):
-                scene = self._scene(desk)
-                known = scene.line.keys() & numbers
-                changes = known != numbers or self._anything_dead(desk)
-            if not changes and not any(self._may_have(scene, number) for number in known):
-                return {n: Lined(n, scene.in_the_way(scene.line[n])) for n in known}
-            with transaction(desk):
-                return self._look_again(desk, numbers)
+        with self._open("looking at the line") as connection:
+            with snapshot(connection):
+                claims = self._snapshot(connection)
+                known = claims.line.keys() & numbers
+                changes = known != numbers or self._anything_dead(connection)
+            if not changes and not any(self._may_grant(claims, number) for number in known):
+                return {n: Lined(n, claims.in_the_way(claims.line[n])) for n in known}
+            with transaction(connection):
+                return self._look_again(connection, numbers)
 
     def leave(self, number: int) -> None:
         """Give up a place in line."""
@@ -201,8 +201,8 @@ class Store:
         if lined is None:
             return
         forget(lined[1].token)
-        with self._desk("leaving the line") as desk:
-            desk.execute("DELETE FROM line WHERE number = ?", (number,))
+        with self._open("leaving the line") as connection:
+            connection.execute("DELETE FROM line WHERE number = ?", (number,))
 
     # -- what is held ---------------------------------------------------------------------------
 
@@ -212,24 +212,30 @@ class Store:
         if owner is not None:
             forget(owner.token)
             self._unended.add(claim.epoch)
-        with self._desk(f"releasing {text_of(claim.resources)}") as desk, transaction(desk):
-            if self._is_live(desk, claim):
-                self._end(desk, claim.epoch)
-                self._forget_history(desk, claim.claimant)
+        with (
+            self._open(f"releasing {text_of(claim.resources)}") as connection,
+            transaction(connection),
+        ):
+            if self._is_live(connection, claim):
+                self._end(connection, claim.epoch)
+                self._forget_history(connection, claim.claimant)
         self._unended.discard(claim.epoch)
 
     def is_held(self, claim: Claim) -> bool:
         """True if it did not end; it is renewed then."""
-        with self._desk(f"looking at {text_of(claim.resources)}") as desk, transaction(desk):
-            self._drop_dead(desk)
-            self._renew(desk)
-            return self._is_live(desk, claim)
+        with (
+            self._open(f"looking at {text_of(claim.resources)}") as connection,
+            transaction(connection),
+        ):
+            self._drop_dead(connection)
+            self._renew(connection)
+            return self._is_live(connection, claim)
 
     def others_since(self, claim: Claim, since: int | None) -> list[Claim]:
         """What files others held at any time since an epoch."""
         after = claim.epoch if since is None else since
-        with self._desk("looking at what others held") as desk:
-            rows = desk.execute(
+        with self._open("looking at what others held") as connection:
+            rows = connection.execute(
                 f"{_CLAIMS} WHERE files AND epoch <> ? AND (ended IS NULL OR ended > ?)"
                 " ORDER BY epoch",
                 (claim.epoch, after),
@@ -241,17 +247,17 @@ class Store:
         """All that is held, and all in line."""
         if not self.path.exists():
             return ClaimList()
-        with self._desk("listing") as desk:
-            if self._anything_dead(desk):
-                with transaction(desk):
-                    self._drop_dead(desk)
-            with snapshot(desk):
-                scene = self._scene(desk)
+        with self._open("listing") as connection:
+            if self._anything_dead(connection):
+                with transaction(connection):
+                    self._drop_dead(connection)
+            with snapshot(connection):
+                claims = self._snapshot(connection)
         waiting = [
-            ClaimWait(one.claimant, one.resources, one.since, scene.in_the_way(one))
-            for one in scene.line.values()
+            ClaimWait(one.claimant, one.resources, one.since, claims.in_the_way(one))
+            for one in claims.line.values()
         ]
-        return ClaimList(tuple(scene.held.values()), tuple(waiting))
+        return ClaimList(tuple(claims.held.values()), tuple(waiting))
 
     # -- for who looks after it -----------------------------------------------------------------
 
@@ -262,17 +268,17 @@ class Store:
 
     def changed(self) -> bool:
         """True if somebody else wrote the file since this was asked last, or it is another one."""
-        with self._desk("looking for changes") as desk:
-            version = int(desk.execute("PRAGMA data_version").fetchone()[0])
+        with self._open("looking for changes") as connection:
+            version = int(connection.execute("PRAGMA data_version").fetchone()[0])
             changed, self._seen = version != self._seen, version
             return changed
 
     def renew(self) -> None:
         """Keep what this process has for as long as its lease again."""
-        with self._desk("renewing") as desk, transaction(desk):
-            self._renew(desk)
+        with self._open("renewing") as connection, transaction(connection):
+            self._renew(connection)
             for epoch in list(self._unended):
-                self._end(desk, epoch)
+                self._end(connection, epoch)
                 self._unended.discard(epoch)
 
     def close(self) -> None:
@@ -310,61 +316,61 @@ class Store:
     # -- inside a transaction -------------------------------------------------------------------
 
     def _look_again(
-        self, desk: sqlite3.Connection, numbers: Iterable[int]
+        self, connection: sqlite3.Connection, numbers: Iterable[int]
     ) -> dict[int, Claim | Lined]:
-        self._drop_dead(desk)
+        self._drop_dead(connection)
         found: dict[int, Claim | Lined] = {}
         for number in sorted(numbers):
             if number not in self._lined:
                 continue
             request, owner = self._lined[number]
-            scene = self._scene(desk)
-            if number not in scene.line:  # the file is another one
-                values = (number, _encoded(request), *_columns(owner))
-                desk.execute(_ADD_TO_LINE, values).fetchone()
-                scene = self._scene(desk)
-            claim = self._granted(desk, scene, scene.line[number], request, owner)
+            claims = self._snapshot(connection)
+            if number not in claims.line:  # the file is another one
+                values = (number, _encode(request), *_columns(owner))
+                connection.execute(_ADD_TO_LINE, values).fetchone()
+                claims = self._snapshot(connection)
+            claim = self._grant(connection, claims, claims.line[number], request, owner)
             if claim is not None:
                 del self._lined[number]
-            found[number] = claim or Lined(number, scene.in_the_way(scene.line[number]))
+            found[number] = claim or Lined(number, claims.in_the_way(claims.line[number]))
         return found
 
-    def _may_have(self, scene: ClaimSnapshot, number: int) -> bool:
-        one = scene.line[number]
-        return not scene.holders(one) and not scene.ahead(one)
+    def _may_grant(self, claims: ClaimSnapshot, number: int) -> bool:
+        one = claims.line[number]
+        return not claims.holders(one) and not claims.ahead(one)
 
     def _refuse(
-        self, scene: ClaimSnapshot, one: InLine, request: ClaimRequest, owner: Owner
+        self, claims: ClaimSnapshot, one: InLine, request: ClaimRequest, owner: Owner
     ) -> None:
         """Raise if it may not stand in line; the transaction takes it out again."""
         who, what = str(request.claimant), text_of(request.resources)
-        circle = scene.circle(one)
+        circle = claims.circle(one)
         if circle:
             forget(owner.token)
             raise ClaimDeadlock(who, what, circle)
         if request.wait_s is not None and request.wait_s <= 0:
             forget(owner.token)
-            raise ClaimTimeout(who, what, request.wait_s, [*map(str, scene.in_the_way(one))])
+            raise ClaimTimeout(who, what, request.wait_s, [*map(str, claims.in_the_way(one))])
 
-    def _granted(
+    def _grant(
         self,
-        desk: sqlite3.Connection,
-        scene: ClaimSnapshot,
+        connection: sqlite3.Connection,
+        claims: ClaimSnapshot,
         one: InLine,
         request: ClaimRequest,
         owner: Owner,
     ) -> Claim | None:
-        if scene.in_the_way(one):
+        if claims.in_the_way(one):
             return None
-        for taken in scene.to_be_taken(one):
-            self._cut(desk, taken)
-        epoch = _next(desk)
+        for taken in claims.to_be_taken(one):
+            self._cut(connection, taken)
+        epoch = _next(connection)
         now = time.time()
         until = None if request.ttl_s is None else now + request.ttl_s
         columns = (*_columns(owner)[:5], now, owner.expires_at)
-        desk.execute("DELETE FROM line WHERE number = ?", (one.number,))
+        connection.execute("DELETE FROM line WHERE number = ?", (one.number,))
         files = any(one.tree for one in request.resources)
-        desk.execute(_ADD_CLAIM, (epoch, _encoded(request), files, until, *columns))
+        connection.execute(_ADD_CLAIM, (epoch, _encode(request), files, until, *columns))
         if owner.pid == os.getpid():
             self._claims[epoch] = owner
         return Claim(request.claimant, request.resources, epoch, now, until, owner.host, owner.pid)
@@ -378,20 +384,20 @@ class Store:
             return this_process(now, self._lease_s)
         return Owner("", 0, 0, host(), "", now, now + request.ttl_s)
 
-    def _renew(self, desk: sqlite3.Connection) -> None:
+    def _renew(self, connection: sqlite3.Connection) -> None:
         if not (owners := self._owners()):
             return
         tokens = msgspec.json.encode([owner.token for owner in owners]).decode()
         values = (place(self._lease_s), time.time() + self._lease_s, tokens)
         for statement in _RENEW:
-            desk.execute(statement, values)
+            connection.execute(statement, values)
 
-    def _scene(self, desk: sqlite3.Connection) -> ClaimSnapshot:
+    def _snapshot(self, connection: sqlite3.Connection) -> ClaimSnapshot:
         """Who holds what, and who is in line; those whose process does not stir count as gone."""
         now, mine = time.time(), {owner.token for owner in self._owners()}
         held: list[Claim] = []
         gone: set[int] = set()
-        for row in desk.execute(f"{_CLAIMS} WHERE ended IS NULL"):
+        for row in connection.execute(f"{_CLAIMS} WHERE ended IS NULL"):
             claim = _claim(row)
             held.append(claim)
             # What has a time of its own is renewed by nobody, and what is kept here is in hand.
@@ -399,7 +405,7 @@ class Store:
                 gone.add(claim.epoch)
         line = [
             _in_line(row)
-            for row in desk.execute(_LINE)
+            for row in connection.execute(_LINE)
             if row[2] in mine or is_renewed(_owner(row, 2), now)
         ]
         return ClaimSnapshot(held, line, gone)
@@ -408,68 +414,70 @@ class Store:
         """This process, as the owner of each thing that it keeps or wants."""
         return [*self._claims.values(), *(owner for _, owner in self._lined.values())]
 
-    def _anything_dead(self, desk: sqlite3.Connection) -> bool:
+    def _anything_dead(self, connection: sqlite3.Connection) -> bool:
         now = time.time()
-        rows = desk.execute(f"{_CLAIMS} WHERE ended IS NULL").fetchall()
+        rows = connection.execute(f"{_CLAIMS} WHERE ended IS NULL").fetchall()
         return any(_is_dead(row, now) for row in rows) or any(
-            not lives(_owner(row, 2), now) for row in desk.execute(_LINE).fetchall()
+            not is_alive(_owner(row, 2), now) for row in connection.execute(_LINE).fetchall()
         )
 
-    def _drop_dead(self, desk: sqlite3.Connection) -> None:
+    def _drop_dead(self, connection: sqlite3.Connection) -> None:
         """End what nobody keeps any more."""
         now = time.time()
-        for row in desk.execute(f"{_CLAIMS} WHERE ended IS NULL").fetchall():
+        for row in connection.execute(f"{_CLAIMS} WHERE ended IS NULL").fetchall():
             if _is_dead(row, now):
                 if row[2] is not None and row[2] <= now:
-                    self._end(desk, row[0])
+                    self._end(connection, row[0])
                 else:
-                    self._cut(desk, _claim(row))
-        for row in desk.execute(_LINE).fetchall():
-            if not lives(_owner(row, 2), now):
-                desk.execute("DELETE FROM line WHERE number = ?", (row[0],))
+                    self._cut(connection, _claim(row))
+        for row in connection.execute(_LINE).fetchall():
+            if not is_alive(_owner(row, 2), now):
+                connection.execute("DELETE FROM line WHERE number = ?", (row[0],))
 
-    def _cut(self, desk: sqlite3.Connection, claim: Claim) -> None:
+    def _cut(self, connection: sqlite3.Connection, claim: Claim) -> None:
         """End a claim whose holder does not; what that left at work is killed."""
-        desk.execute(
+        connection.execute(
             "UPDATE claims SET cut = 1 WHERE epoch = ? AND files AND ended IS NULL", (claim.epoch,)
         )
-        self._end(desk, claim.epoch)
+        self._end(connection, claim.epoch)
         marker = marker_of(claim.claimant)
         if claim.host == host() and not is_inside(marker, os.environ):
             kill_marked(marker)
 
-    def _end(self, desk: sqlite3.Connection, epoch: int) -> None:
-        ended = _next(desk)
-        desk.execute("DELETE FROM claims WHERE epoch = ? AND NOT files", (epoch,))
-        desk.execute(
+    def _end(self, connection: sqlite3.Connection, epoch: int) -> None:
+        ended = _next(connection)
+        connection.execute("DELETE FROM claims WHERE epoch = ? AND NOT files", (epoch,))
+        connection.execute(
             "UPDATE claims SET ended = ? WHERE epoch = ? AND ended IS NULL", (ended, epoch)
         )
 
     def _end_epoch(self, epoch: int) -> None:
         forget(self._claims.pop(epoch).token)
-        with self._desk("releasing what is left") as desk, transaction(desk):
-            self._end(desk, epoch)
+        with self._open("releasing what is left") as connection, transaction(connection):
+            self._end(connection, epoch)
 
-    def _forget_history(self, desk: sqlite3.Connection, done: Claimant) -> None:
+    def _forget_history(self, connection: sqlite3.Connection, done: Claimant) -> None:
         """Drop what nobody can ask for any more, now that this claimant is done."""
-        for epoch, body in desk.execute("SELECT epoch, body FROM claims WHERE cut").fetchall():
-            if _decoded(body).claimant == done:
-                desk.execute("UPDATE claims SET cut = 0 WHERE epoch = ?", (epoch,))
-        (oldest,) = desk.execute(
+        for epoch, body in connection.execute(
+            "SELECT epoch, body FROM claims WHERE cut"
+        ).fetchall():
+            if _decode(body).claimant == done:
+                connection.execute("UPDATE claims SET cut = 0 WHERE epoch = ?", (epoch,))
+        (oldest,) = connection.execute(
             "SELECT min(epoch) FROM claims WHERE files AND (ended IS NULL OR (cut AND since > ?))",
             (time.time() - _KEEPS_S,),
         ).fetchone()
         if oldest is None:
-            desk.execute("DELETE FROM claims WHERE ended IS NOT NULL")
+            connection.execute("DELETE FROM claims WHERE ended IS NOT NULL")
         else:
-            desk.execute("DELETE FROM claims WHERE ended < ?", (oldest,))
+            connection.execute("DELETE FROM claims WHERE ended < ?", (oldest,))
 
-    def _is_live(self, desk: sqlite3.Connection, claim: Claim) -> bool:
+    def _is_live(self, connection: sqlite3.Connection, claim: Claim) -> bool:
         """True if it did not end; in a file that was made since, another may have its epoch."""
-        row = desk.execute(
+        row = connection.execute(
             "SELECT body, token FROM claims WHERE epoch = ? AND ended IS NULL", (claim.epoch,)
         ).fetchone()
-        if row is None or _decoded(row[0]).claimant != claim.claimant:
+        if row is None or _decode(row[0]).claimant != claim.claimant:
             return False
         owner = self._claims.get(claim.epoch)
         return owner is None or owner.token == str(row[1])
@@ -477,10 +485,10 @@ class Store:
     # -- the file -------------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def _desk(self, doing: str) -> Generator[sqlite3.Connection]:
+    def _open(self, doing: str) -> Generator[sqlite3.Connection]:
         with self._lock:
             try:
-                yield self._opened()
+                yield self._connect()
             except HandrailError:  # a ClaimTimeout is an OSError, too
                 raise
             except (sqlite3.Error, OSError, msgspec.MsgspecError) as error:
@@ -494,7 +502,7 @@ class Store:
             return ClaimsFailed(str(self.path), doing, str(error), _HINTS["other"])
         return ClaimsFailed(str(self.path), doing, why_of(error), _HINTS[cause_of(error)])
 
-    def _opened(self) -> sqlite3.Connection:
+    def _connect(self) -> sqlite3.Connection:
         if self._connection is not None and self._file == _identity(self.path):
             return self._connection
         self.disconnect()
@@ -548,16 +556,16 @@ def _identity(path: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _next(desk: sqlite3.Connection) -> int:
-    value = desk.execute("UPDATE counter SET value = value + 1 RETURNING value").fetchone()[0]
+def _next(connection: sqlite3.Connection) -> int:
+    value = connection.execute("UPDATE counter SET value = value + 1 RETURNING value").fetchone()[0]
     return int(value)
 
 
-def _encoded(request: ClaimRequest) -> str:
+def _encode(request: ClaimRequest) -> str:
     return msgspec.json.encode(_Body(request.claimant, request.resources)).decode()
 
 
-def _decoded(body: str) -> _Body:
+def _decode(body: str) -> _Body:
     return msgspec.json.decode(body, type=_Body)
 
 
@@ -573,13 +581,13 @@ def _owner(row: Sequence[Any], at: int) -> Owner:
 
 
 def _claim(row: Sequence[Any]) -> Claim:
-    body, owner = _decoded(row[1]), _owner(row, 3)
+    body, owner = _decode(row[1]), _owner(row, 3)
     where = owner.host, owner.pid
     return Claim(body.claimant, body.resources, row[0], owner.since, row[2], *where)
 
 
 def _in_line(row: Sequence[Any]) -> InLine:
-    body = _decoded(row[1])
+    body = _decode(row[1])
     return InLine(row[0], body.claimant, body.resources, _owner(row, 2).since)
 
 
@@ -588,7 +596,7 @@ def _is_dead(row: Sequence[Any], now: float) -> bool:
     until, owner = row[2], _owner(row, 3)
     if until is not None and until <= now:
         return True
-    return bool(owner.pid) and not lives(owner, now)
+    return bool(owner.pid) and not is_alive(owner, now)
 
 
 _stores: weakref.WeakSet[Store] = weakref.WeakSet()
