@@ -43,6 +43,9 @@ every_backend = pytest.mark.parametrize(
      for name in NAMES],
 )  # fmt: skip
 every_program = pytest.mark.parametrize("name", [*PROGRAMS, "command"])
+BOTH_LOOPS = pytest.mark.parametrize(
+    "anyio_backend", ["asyncio", pytest.param("trio", marks=pytest.mark.extra("trio"))]
+)
 SIGNS: dict[str, type[Any]] = {
     "command": ev.StepOutput,
     "opencode-run": ev.AgentSessionStarted,
@@ -50,6 +53,12 @@ SIGNS: dict[str, type[Any]] = {
     "fake": ev.AgentTurnStarted,
 }
 """That an agent is at work, where that is not told by a tool that begins."""
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """One event loop, where neither waiting nor being cancelled is the matter."""
+    return "asyncio"
 
 
 @pytest.fixture
@@ -269,6 +278,7 @@ async def test_a_good_turn_leaves_nothing_running(
     assert left_running(run_id) == []
 
 
+@BOTH_LOOPS
 @every_backend
 async def test_a_hang_is_a_timeout(name: str, ask: Ask, stage: Ask, run_id: str) -> None:
     """A program that falls silent is ended, and its session can be gone on in."""
@@ -427,6 +437,7 @@ async def test_what_is_not_there_is_not_installed(
     assert [(type(one), one.kind) for one in told] == [(ev.AgentFinished, "not_installed")]
 
 
+@BOTH_LOOPS
 @every_backend
 async def test_a_turn_that_is_cancelled_says_so_last(
     name: str, stage: Ask, tmp_path: Path, run_id: str
@@ -450,6 +461,7 @@ async def test_a_turn_that_is_cancelled_says_so_last(
     assert left_running(run_id) == []
 
 
+@BOTH_LOOPS
 @every_backend
 async def test_what_a_person_says_goes_into_the_session(
     name: str, stage: Ask, tmp_path: Path
