@@ -112,6 +112,7 @@ def test_the_log_is_read_with_keys_alone(place: Place, open_page: Open) -> None:
     page, _ = waiting(place, open_page)
     page.keyboard.press("/")
     page.keyboard.type("check")
+    lines(page).filter(has_text="prepare").first.wait_for(state="detached")  # it is found
     page.keyboard.press("Enter")
     page.locator("[role=listbox]:focus").wait_for()
     page.keyboard.press("j")
