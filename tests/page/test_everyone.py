@@ -85,7 +85,7 @@ def look_at_views(page: Any, looker: Looker) -> None:
     looker.look("a step that failed")
     page.get_by_role("link", name="in the log").click()
     page.get_by_role("option", name="error: ").first.click()
-    page.get_by_role("region", name="As it is recorded").wait_for()
+    page.get_by_role("region", name="As it is recorded", exact=True).wait_for()
     looker.look("an event")
     page.get_by_role("button", name="Close the event").click()
     page.get_by_role("tab", name="Tree").click()

@@ -76,13 +76,13 @@ def test_a_line_has_an_address(place: Place, open_page: Open) -> None:
     """Who is sent it sees that line, the event as it is recorded, and the step that it is of."""
     page, address = waiting(place, open_page)
     lines(page).filter(has_text="number 1 is odd").first.click()
-    record = page.get_by_role("region", name="As it is recorded")
+    record = page.get_by_role("region", name="As it is recorded", exact=True)
     record.get_by_text('"error_type": "builtins.ValueError"').wait_for()
     found = page.url
     assert re.search(r"view=log&line=\d+$", found)
     other = open_page(address).page
     other.goto(found)
-    other.get_by_role("region", name="As it is recorded").wait_for()
+    other.get_by_role("region", name="As it is recorded", exact=True).wait_for()
     other.get_by_role("option", selected=True).filter(has_text="number 1 is odd").wait_for()
     other.get_by_role("button", name="Show the step").click()
     other.get_by_role("complementary", name="Step each/1/check").wait_for()
@@ -99,7 +99,7 @@ def test_a_line_that_was_found_is_seen_among_the_others(place: Place, open_page:
     page.get_by_role("searchbox").fill("GateOpened")
     has_lines(page, 1)
     lines(page).click()
-    page.get_by_role("region", name="As it is recorded").wait_for()
+    page.get_by_role("region", name="As it is recorded", exact=True).wait_for()
     page.get_by_role("searchbox").fill("")
     lines(page).filter(has_text="prepare").first.wait_for()
     chosen = page.get_by_role("option", selected=True).filter(has_text="asks: Merge")
