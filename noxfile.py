@@ -41,7 +41,7 @@ NODE = (20, 19)
 OLDEST, MIDDLE, NEWEST = "3.11", "3.12", "3.13"
 PROJECT = nox.project.load_toml(ROOT / "pyproject.toml")
 WORKERS = min((os.cpu_count() or 1) + 1, 4)  # one more than cores: some tests wait for programs
-IN_PARALLEL = (f"--numprocesses={WORKERS}", "--dist=worksteal")
+IN_PARALLEL = (f"--numprocesses={WORKERS}",)
 BRIEF = ("--hypothesis-profile=brief",)
 WITHIN_ONE_PROCESS = tuple(
     f"tests/{name}" for name in ("core", "engine", "model", "record", "sinks", "static")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -62,3 +63,8 @@ def lasting_files(before: int) -> int:
     while (found := open_files()) > before and time.monotonic() < deadline:
         time.sleep(0.01)  # noqa: TID251  # as above
     return found
+
+
+def journal_threads() -> set[threading.Thread]:
+    """The threads of journals; those of an earlier test may still be there."""
+    return {one for one in threading.enumerate() if one.name.startswith("handrail journal")}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 
 from handrail import CallbackSink, Executor, MemoryJournal, SqliteJournal, Steps, step, workflow
 from handrail.model import events as ev
+from tests.leftovers import journal_threads
 
 
 @workflow
@@ -40,6 +40,7 @@ def test_a_request_of_another_thread_reaches_the_drive(
     tmp_path: Path, journal_in: Callable[[Path], Any]
 ) -> None:
     """Answers, signals and cancellations of a web server's threads are heard at once."""
+    before = journal_threads()
     seen = SimpleQueue[Any]()
     journal = journal_in(tmp_path)
     driving = Executor(journal=journal, sinks=[CallbackSink(seen.put)], linger_s=60)
@@ -60,4 +61,4 @@ def test_a_request_of_another_thread_reaches_the_drive(
         result = driven.result(timeout=30)
     assert result.status == "cancelled"
     assert [one.status for one in result.step_results] == 3 * ["succeeded"] + ["cancelled"]
-    assert not [one for one in threading.enumerate() if one.name.startswith("handrail journal")]
+    assert journal_threads() <= before

@@ -17,6 +17,7 @@ import pytest
 
 from handrail import Executor, RunLocked, SqliteJournal, Steps, step, workflow
 from handrail.model import events as ev
+from tests.leftovers import journal_threads
 
 
 @workflow
@@ -37,6 +38,7 @@ async def test_an_executor_that_has_nothing_to_run_gives_back_no_lease_of_anothe
     tmp_path: Path,
 ) -> None:
     """The run of the first goes on, alone, while the second comes and goes."""
+    before = journal_threads()
     journal = SqliteJournal(tmp_path / "runs.db")
     first, second = Executor(journal=journal), Executor(journal=journal)
     go_on, begun, performed = anyio.Event(), anyio.Event(), list[str]()
@@ -69,7 +71,7 @@ async def test_an_executor_that_has_nothing_to_run_gives_back_no_lease_of_anothe
         go_on.set()
     assert (results[0].status, performed) == ("succeeded", ["x"])
     assert held(tmp_path / "runs.db") == []
-    assert not [one for one in threading.enumerate() if one.name.startswith("handrail journal")]
+    assert journal_threads() <= before
 
 
 def test_many_threads_run_on_one_executor_and_on_many(tmp_path: Path) -> None:
