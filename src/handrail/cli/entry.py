@@ -157,7 +157,8 @@ def _open_what_is_closed() -> None:
                 os.dup2(nowhere, descriptor)
                 os.close(nowhere)
             os.set_inheritable(descriptor, True)  # noqa: FBT003  # as the system calls it
-            setattr(sys, name, open(descriptor, mode, closefd=False))  # noqa: SIM115
+            stream = open(descriptor, mode, encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115
+            setattr(sys, name, stream)
 
 
 def _end_with(code: int) -> None:
