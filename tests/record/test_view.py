@@ -90,18 +90,27 @@ def test_a_view_is_data_that_json_can_hold() -> None:
     assert [(step["path"], step["status"]) for step in found["steps"]] == [("ok", "waiting")]
 
 
-def test_a_step_at_work_waits_while_another_has_what_it_claims() -> None:
-    """Until it is granted; a process that is gone waits for nothing."""
-    history: list[Any] = [
+def test_a_step_at_work_waits_while_it_cannot_go_on() -> None:
+    """For a claim until it is granted, for a retry until its pause is over; a process that is gone
+    waits for nothing.
+    """
+    claimed: list[Any] = [
         ev.WorkflowStarted("ship"),
         ev.StepStarted("fix", "agent"),
         ev.ClaimWaiting("fix", "src/**", "ann"),
     ]
-    granted = [*history, ev.ClaimGranted("fix", "src/**", 1)]
-    for events, alive, state in (
-        (history, True, "waiting"),
-        (granted, True, "running"),
-        (history, False, "interrupted"),
+    failed: list[Any] = [
+        *claimed[:2],
+        ev.AttemptFailed("fix", 1, "no", "builtins.OSError"),
+        ev.TimerSet("fix", 5.0, "retry"),
+    ]
+    for events, alive, now, state in (
+        (claimed, True, 2.0, "waiting"),
+        ([*claimed, ev.ClaimGranted("fix", "src/**", 1)], True, 2.0, "running"),
+        (claimed, False, 2.0, "interrupted"),
+        (failed, True, 2.0, "waiting"),
+        (failed, True, 6.0, "running"),
+        (failed, False, 2.0, "interrupted"),
     ):
-        (step,) = view_of(events, alive=alive, now=2.0).steps
+        (step,) = view_of(events, alive=alive, now=now).steps
         assert step.state == state

@@ -364,7 +364,7 @@ class Reading:
             recorded.inputs,
             recorded.completed,
             self._suspended_for,
-            _with_causes(list(self._steps(spent, alive=alive))),
+            _with_causes(list(self._steps(spent, now, alive=alive))),
             () if over else tuple(gates),
             () if over else self._signals(inbox),
             tuple(inbox),
@@ -522,7 +522,7 @@ class Reading:
             if name not in come
         )
 
-    def _steps(self, spent: Mapping[str, Spent], *, alive: bool) -> Iterator[StepView]:
+    def _steps(self, spent: Mapping[str, Spent], now: float, *, alive: bool) -> Iterator[StepView]:
         """The steps whose records count, those above first; with no inner causes."""
         tree = self._recorded.tree_below("", whole=True)
         stack = [(path, 0) for path in reversed(tree.get("", {}))]
@@ -531,15 +531,17 @@ class Reading:
             if path not in self._kinds and self._recorded.at(path).gates:
                 yield self._question(path, depth)
             else:
-                yield self._step(path, depth, spent.get(path), alive=alive)
+                yield self._step(path, depth, spent.get(path), now, alive=alive)
             stack += [(below, depth + 1) for below in reversed(tree.get(path, {}))]
 
-    def _step(self, path: str, depth: int, spent: Spent | None, *, alive: bool) -> StepView:
+    def _step(
+        self, path: str, depth: int, spent: Spent | None, now: float, *, alive: bool
+    ) -> StepView:
         record, answer = self._recorded.at(path), self._recorded.answers.get(path)
         kind, told = self._kinds.get(path, "member"), self._told.get(path, ())
         end = record.end or record.member_end
         if end is None:
-            state = self._unfinished(path, kind, alive=alive)
+            state = self._unfinished(path, kind, now, alive=alive)
             attempts = record.attempts + (kind not in _WAITS and state != "open")
             failed, name = record.failure, path.rpartition("/")[2]
             cause = None if failed is None else Cause.of(path, name, failed)
@@ -554,9 +556,10 @@ class Reading:
             record.undone, spent, end.handled, end.given_by, told,
         )  # fmt: skip
 
-    def _unfinished(self, path: str, kind: str, *, alive: bool) -> StepState:
+    def _unfinished(self, path: str, kind: str, now: float, *, alive: bool) -> StepState:
         wait = self._waits.get(path)
-        if kind in _WAITS or (alive and wait is not None and wait.kind == "claim"):
+        lasts = alive and wait is not None and (wait.until is None or wait.until > now)
+        if kind in _WAITS or lasts:
             return "waiting"
         if alive:
             return "running"
