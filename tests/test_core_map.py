@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from importlib import import_module
 from operator import attrgetter
@@ -20,13 +21,24 @@ WALKS = [one for one in CALLS if one[0] not in {"handrail", "pyproject"}]
 MODULES = sorted(set(re.findall(r"`(handrail\.[a-z_.]+)`", PAGE)))
 FILES = sorted(set(re.findall(r"`([a-z_]+/[a-z_]+\.py)`", PAGE)))
 NODES = sorted(set(re.findall(r"`([A-Z][A-Za-z]+Node)`", PAGE)))
-TABLE = re.findall(r"`([a-z_]+)`", PAGE.split("| module |")[1].split("Sometimes")[0])
+ROWS = PAGE.split("| module |")[1].split("Sometimes")[0]
+TABLE = [re.findall(r"`([a-z_]+)`", cell) for cell in re.findall(r"(?m)^\| (`[^|]*) \|", ROWS)]
+"""The parts of the core, by rows."""
 
 
 def module_of(name: str) -> Any:
     """The module of the engine, the core or the record that has this name."""
     (room,) = [room for room in ROOMS if (PACKAGE / room / f"{name}.py").exists()]
     return import_module(f"handrail.{room}.{name}")
+
+
+def imported_by(path: Path) -> set[str]:
+    """The modules of the core that one of them imports, in annotations too."""
+    tree = ast.parse(path.read_text("utf-8"))
+    found = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    names = {node.module.removeprefix("handrail.core.") for node in found if node.module}
+    names |= {one.name for node in found if node.module == "handrail.core" for one in node.names}
+    return {name for name in names if (path.parent / f"{name}.py").exists()}
 
 
 @pytest.mark.parametrize(
@@ -62,13 +74,22 @@ def test_each_file_is_there(name: str) -> None:
     assert (PACKAGE / name).is_file()
 
 
-def test_each_module_of_the_table_is_there() -> None:
-    """The table of the core's parts names modules of the core, and leaves no large one out."""
-    core = {path.stem for path in (PACKAGE / "core").glob("*.py")}
-    named = set(TABLE) & core
-    small = {"__init__", "admission", "commands", "failures", "generators", "items",
-             "ledger", "mistakes", "visible"}  # fmt: skip
-    assert core - named == small
+def test_the_table_has_every_part_of_the_core_once() -> None:
+    """The table of the core's parts names each module of the core, and nothing else."""
+    core = {path.stem for path in (PACKAGE / "core").glob("*.py")} - {"__init__"}
+    assert sorted(name for row in TABLE for name in row) == sorted(core)
+
+
+def test_a_part_of_the_core_imports_those_below_it() -> None:
+    """The rows of the table stand in the order of the imports."""
+    row_of = {name: number for number, row in enumerate(TABLE) for name in row}
+    upward = [
+        (name, below)
+        for name in row_of
+        for below in imported_by(PACKAGE / "core" / f"{name}.py")
+        if row_of[below] < row_of[name]
+    ]
+    assert upward == []
 
 
 def test_the_kinds_of_nodes_are_all_named() -> None:

@@ -1,6 +1,6 @@
 """``Executor``: what it is made of where nothing else is said; the only place that knows everyone.
 
-What it does, it has from ``engine``: ``engine.executor.Engine`` begins, resumes and plans runs,
+What it does, it has from ``engine``: ``engine.engine.Engine`` begins, resumes and plans runs,
 ``engine.steering`` and ``engine.serving`` reach them.
 """
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from handrail.codec.unresolved import Unresolvable
 from handrail.core.comparison import Comparison, Diverged
-from handrail.engine.executor import Engine
+from handrail.engine.engine import Engine
 from handrail.engine.exporting import import_from
 from handrail.engine.outside import run_outside
 from handrail.engine.parts import definition_of

@@ -18,7 +18,7 @@ SUITE = """
 
 
     def test_nothing_is_imported_before_a_fixture_is_used():
-        assert "handrail.engine.executor" not in sys.modules
+        assert "handrail.engine.engine" not in sys.modules
 
 
     def test_the_fixtures_belong_together(handrail_executor, jump_clock, memory_sink):

@@ -32,7 +32,7 @@ from handrail.cli.journal import Place
 from handrail.cli.notify import Notifier
 from handrail.cli.report import tell_ending, tell_mismatch, tell_missing, write_value
 from handrail.cli.screen import Screen
-from handrail.engine.executor import Engine
+from handrail.engine.engine import Engine
 from handrail.engine.parts import OnChange, Start
 from handrail.engine.stream import Run
 from handrail.errors import ReplayMismatch

@@ -26,7 +26,12 @@ from handrail.core.run_state import (
     StepNode,
     Stop,
 )
-from handrail.core.steering import end_as_asked, go_on_with_held, hold_back, waits_for_claim_above
+from handrail.core.steering import (
+    begin_postponed,
+    end_as_asked,
+    postpone_blocked,
+    waits_for_claim_above,
+)
 from handrail.model import events as ev
 from handrail.record.assemble import assembler
 from handrail.steps.verbs import PythonCall, StageCheck, Step, wanted_by
@@ -46,8 +51,8 @@ def open_step(run: RunState, node: StepNode) -> None:
     if parent.stop is not None and not parent.unwinding:
         run.end_step(node, "cancelled", error=parent.stop)
         return
-    held = run.paused is not None or run.unclaimed
-    if held and not run.recorded.knows(node.path) and hold_back(run, Open(node)):
+    may_block = run.paused is not None or run.unclaimed
+    if may_block and not run.recorded.knows(node.path) and postpone_blocked(run, Open(node)):
         return
     if run.asked and end_as_asked(run, node):
         return
@@ -178,7 +183,7 @@ def begin_claimed(run: RunState, node: CompositeNode) -> None:
     else:
         node.asking = True
     if run.nodes.get(node.path) is node and node.phase is not Phase.ENDING:
-        _ask(run)
+        _request_claims(run)
 
 
 def claim_answered(run: RunState, node: CompositeNode, report: cmd.Evaluated) -> None:
@@ -187,8 +192,8 @@ def claim_answered(run: RunState, node: CompositeNode, report: cmd.Evaluated) ->
     del run.unclaimed[node.path]
     if report.error is None:
         run.look_at_each()
-        _ask(run)
-        go_on_with_held(run)
+        _request_claims(run)
+        begin_postponed(run)
         if waits_to_begin:
             node.begin(run)
     elif waits_to_begin:
@@ -204,7 +209,7 @@ def _was_entered(run: RunState, node: CompositeNode) -> bool:
     return any(recorded.at(one).attempt == node.attempt for one in recorded.children(node.path))
 
 
-def _ask(run: RunState) -> None:
+def _request_claims(run: RunState) -> None:
     """Ask for what is wanted: of steps in one another the outer one is first."""
     for path, node in run.unclaimed.items():
         if path not in run.claimed and not waits_for_claim_above(run, node):

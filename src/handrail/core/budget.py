@@ -67,7 +67,7 @@ def breach_of(run: RunState, node: AgentNode, scopes: tuple[Scope, ...]) -> Brea
     return next(filter(None, (_breach(run, scope) for scope in scopes)), None)
 
 
-def hold(
+def defer_unmeasured(
     run: RunState, node: AgentNode, launch: Launch, scopes: tuple[Scope, ...], *, interrupted: bool
 ) -> bool:
     """True if the launch must wait for another, since nobody can say yet what one takes.
@@ -79,7 +79,7 @@ def hold(
         if run.budgets.at_work.get(scope.path) and _is_unmeasured(run, scope):
             _warn_once(run, node, scope, "first_launch", 1, 0, due=True)
             node.phase = Phase.PAUSED
-            run.budgets.held.append((node.path, launch, interrupted))
+            run.budgets.deferred.append((node.path, launch, interrupted))
             return True
     return False
 
@@ -162,7 +162,7 @@ def refuse(run: RunState, node: AgentNode, launch: Launch, breach: Breach) -> No
                 ev.LadderStep(node.path, node.attempt, "budget", advice, launch, parked=True)
             )
         case "ask":
-            _ask(run, node, launch, breach)
+            _ask_for_more(run, node, launch, breach)
 
 
 def _fail(run: RunState, node: AgentNode, launch: Launch, breach: Breach) -> None:
@@ -182,7 +182,7 @@ def _refusal(run: RunState, scope: Scope) -> Breach:
     return Breach(scope, name, used, _limit(run, scope, name, bound), 0, refused=True)
 
 
-def _ask(run: RunState, node: AgentNode, launch: Launch, breach: Breach) -> None:
+def _ask_for_more(run: RunState, node: AgentNode, launch: Launch, breach: Breach) -> None:
     path = _question_of(run, node)
     run.budgets.asking[path] = (node.path, launch, breach)
     node.phase = Phase.PAUSED
@@ -260,7 +260,7 @@ def settle(run: RunState, node: AgentNode, usage: Usage | None, took_s: float = 
     for scope in scopes_above(run, node):
         run.budgets.at_work.get(scope.path, set()).discard(node.path)
         _warn(run, node, scope)
-    _release_held(run)
+    _launch_deferred(run)
 
 
 def settle_total(run: RunState, node: AgentNode, total: Usage | None, took_s: float = 0.0) -> None:
@@ -270,10 +270,10 @@ def settle_total(run: RunState, node: AgentNode, total: Usage | None, took_s: fl
     settle(run, node, used, took_s)
 
 
-def _release_held(run: RunState) -> None:
+def _launch_deferred(run: RunState) -> None:
     """Have what waited for a first launch look at its budgets again."""
-    held, run.budgets.held = run.budgets.held, []
-    for path, launch, interrupted in held:
+    deferred, run.budgets.deferred = run.budgets.deferred, []
+    for path, launch, interrupted in deferred:
         node = run.nodes.get(path)
         if isinstance(node, AgentNode) and node.phase is Phase.PAUSED and node.stop is None:
             queue_launch(run, node, launch, interrupted=interrupted)

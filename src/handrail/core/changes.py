@@ -10,7 +10,7 @@ from typing import Any
 from handrail.core import commands as cmd
 from handrail.core.run_state import RunState
 from handrail.errors import StepChange
-from handrail.record.outputs import held_steps
+from handrail.record.outputs import steps_within
 from handrail.steps.fingerprint import item_digest, item_matches
 from handrail.steps.verbs import Step
 
@@ -24,7 +24,7 @@ def step_changed(run: RunState, above: str, step: Step[Any]) -> bool:
     recorded, must_end = run.recorded, False
     end = recorded.at(above).end
     made = 0 if end is None else end.attempts
-    for path, one in held_steps(above, step):
+    for path, one in steps_within(above, step):
         if recorded.at(path).attempt > made and path.rpartition("/")[0] == above:
             continue  # it is of the fallback, which has the name of a step that never began
         was = recorded.fingerprint_of(path)

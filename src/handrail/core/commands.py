@@ -97,8 +97,9 @@ class Release(msgspec.Struct, frozen=True):
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """Hold this for a step that the core carries out itself, until ``Unclaim``; answered by
-    ``Evaluated`` once it is held.
+    """Acquire claims for a step that the core carries out itself, and keep them until ``Unclaim``.
+
+    Answered by ``Evaluated`` once they are granted.
     """
 
     path: str
@@ -111,8 +112,8 @@ class Unclaim(msgspec.Struct, frozen=True):
     path: str
 
 
-class Hold(msgspec.Struct, frozen=True):
-    """Let nothing begin that waits for a place; with ``on`` false, let it begin again."""
+class PauseAdmission(msgspec.Struct, frozen=True):
+    """Start no queued attempt; with ``on`` false, start them again."""
 
     on: bool
 
@@ -224,7 +225,7 @@ Command: TypeAlias = (
     | Release
     | Claim
     | Unclaim
-    | Hold
+    | PauseAdmission
     | EndDrive
     | AskPredicate
     | AskFallback

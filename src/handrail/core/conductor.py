@@ -46,7 +46,7 @@ from handrail.core.nodes import Phase
 from handrail.core.rehearsal import Rehearsal, questions, rehearse, rehearse_on, to_carry_out
 from handrail.core.timers import Timers
 from handrail.core.value_texts import Types, declared_in, event_in_its_place
-from handrail.core.waits import ends_by_itself
+from handrail.core.waits import accept_no_other_answer, ends_by_itself
 from handrail.errors import (
     CancelledFromWithin,
     CoreStalled,
@@ -160,7 +160,7 @@ class Conductor:
             carry_out=self._carry_out,
             pull=self._pull,
         )
-        self._inbox: deque[Callable[[], None]] = deque()
+        self._jobs: deque[Callable[[], None]] = deque()
         self._window = math.inf if window is None else window
         limits = machine.run.limits if limits is None else limits
         self._line = Line(self, Admission(_within(limits, window), last_at), self._start)
@@ -175,7 +175,7 @@ class Conductor:
         """Why the drive ends before its run does, if it does."""
         self._when_idle: str | None = None
         self._drains: str | None = None
-        self._held = False
+        self._is_paused = False
         self._alarm: float | None = None
 
     # -- from the host --------------------------------------------------------------------------
@@ -208,9 +208,9 @@ class Conductor:
         while self.result is None:
             if not self._loop.run(most):
                 return False
-            if not self._inbox:
+            if not self._jobs:
                 break
-            self._inbox.popleft()()
+            self._jobs.popleft()()
         if self.result is None:
             self._dismiss()
             self._set_alarm()
@@ -221,26 +221,26 @@ class Conductor:
 
     def finished(self, path: str, end: End) -> None:
         """An attempt has ended so; ``Stopped`` if it was stopped, by whomever."""
-        self._inbox.append(partial(self._finished, path, end))
+        self._jobs.append(partial(self._finished, path, end))
 
     def overdue(self, path: str, known: cmd.BrokenOff = cmd.NOTHING_KNOWN) -> None:
         """An attempt was stopped where it was made, for its time was over."""
-        self._inbox.append(partial(self._overdue, path, known))
+        self._jobs.append(partial(self._overdue, path, known))
 
     def interrupted(self, path: str, reason: str, usage: Usage | None = None) -> None:
         """An attempt was broken off because what made it is to end; it is made again later."""
-        self._inbox.append(partial(self._interrupted, path, reason, usage))
+        self._jobs.append(partial(self._interrupted, path, reason, usage))
 
     def noticed(self, event: ev.Event) -> None:
         """Something to be recorded has happened within an attempt: its agent's session began."""
-        self._inbox.append(partial(self._noticed, event))
+        self._jobs.append(partial(self._noticed, event))
 
     def evaluated(
         self, question: Question, value: Any = None, error: BaseException | None = None
     ) -> None:
         """What a question's answer is; of a gate: the answer and who gave it."""
         if isinstance(question, cmd.Ask):
-            self._inbox.append(partial(self._answered, question, value, error))
+            self._jobs.append(partial(self._answered, question, value, error))
         elif question is self._asked:
             self._asked = None
             report = cmd.Evaluated(question.path, value, error, self.now())
@@ -254,24 +254,24 @@ class Conductor:
 
     def refused(self, path: str, error: BaseException) -> None:
         """Whoever was to answer a question, elsewhere, could not."""
-        self._inbox.append(lambda: self.receive(cmd.GateRefused(path, error, at=self.now())))
+        self._jobs.append(lambda: self.receive(cmd.GateRefused(path, error, at=self.now())))
 
     def undone(self, path: str, end: ev.RollbackCompleted) -> None:
         """A rollback has ended so."""
-        self._inbox.append(partial(self._undone, path, end))
+        self._jobs.append(partial(self._undone, path, end))
 
     def tick(self) -> None:
         """The time of the alarm has come."""
         self._alarm = None
-        self._inbox.append(self._fire_due)
+        self._jobs.append(self._fire_due)
 
     def turned(self, path: str) -> None:
         """Others have had their turn."""
-        self._inbox.append(lambda: self.receive(cmd.Pulled(path, at=self.now())))
+        self._jobs.append(lambda: self.receive(cmd.Pulled(path, at=self.now())))
 
     def happened(self, event: ev.Event) -> None:
         """Somebody has sent this: a valid answer, a signal, a request to cancel, steering."""
-        self._inbox.append(partial(self._happened, event))
+        self._jobs.append(partial(self._happened, event))
 
     def limit(self, path: str, kind: Kind, left_s: float) -> None:
         """Stop what is in flight after so many seconds, and fail it by that: for a host that does
@@ -283,7 +283,7 @@ class Conductor:
 
     def end(self, reason: str) -> None:
         """End the drive, and not the run: stop what is in flight, then suspend."""
-        self._inbox.append(partial(self._end_drive, reason))
+        self._jobs.append(partial(self._end_drive, reason))
 
     def end_when_idle(self, reason: str) -> None:
         """End the drive as soon as an attempt could begin and none is in flight."""
@@ -292,8 +292,8 @@ class Conductor:
     def drain(self, reason: str) -> None:
         """End the drive once all that is in flight has ended; nothing begins any more."""
         self._drains = reason
-        self._line.hold(on=True)
-        self._inbox.append(self._end_if_drained)
+        self._line.pause(on=True)
+        self._jobs.append(self._end_if_drained)
 
     # -- how it stands --------------------------------------------------------------------------
 
@@ -307,7 +307,7 @@ class Conductor:
     def _goes_on_by_itself(self) -> bool:
         if self._rehearsal is not None or self._asked is not None:
             return True
-        if self._line.waiting and not self._held:
+        if self._line.waiting and not self._is_paused:
             return True
         run = self.machine.run
         return any(ends_by_itself(run, token) for _, token in self.timers.waits())
@@ -333,17 +333,17 @@ class Conductor:
                     self._write(cast("ev.Event", event), rehearsal.declared.get(number))
                 elif self._tell is not None:
                     self._tell(cast("ev.Progress", event))
-            self._ask_following(rehearsal.held)
+            self._ask_following(rehearsal.beyond)
         return True
 
-    def _ask_following(self, held: Sequence[cmd.Command]) -> None:
+    def _ask_following(self, beyond: Sequence[cmd.Command]) -> None:
         """Ask the next question that leads back into the record, or begin what lies beyond it."""
         try:
             if self._questions is None:
-                self._questions = questions(held, self.machine.run.recorded)
+                self._questions = questions(beyond, self.machine.run.recorded)
                 self._asked = next(self._questions)
             else:
-                self._asked = self._questions.send(held)
+                self._asked = self._questions.send(beyond)
         except StopIteration as done:
             self._rehearsed(done.value)
         else:
@@ -353,7 +353,7 @@ class Conductor:
         carried_out, stopped = to_carry_out(beyond, self.machine.run, self._cancel)
         self._loop.add(*carried_out)
         for one in stopped:
-            self._inbox.append(partial(self._stopped, one.path, one.attempt))
+            self._jobs.append(partial(self._stopped, one.path, one.attempt))
         self.receive(cmd.Rehearsed(at=self.now()))
 
     # -- what the loop and the line ask for -----------------------------------------------------
@@ -368,7 +368,7 @@ class Conductor:
 
     def next(self, message: Callable[[], None]) -> None:
         """Do this behind what came in meanwhile."""
-        self._inbox.append(message)
+        self._jobs.append(message)
 
     def _stamp(self, event: ev.Event) -> float:
         self._seq += 1
@@ -401,7 +401,7 @@ class Conductor:
                 self.timers.wait(command.due, command.token)
             case cmd.Cancel() | cmd.BreakOff():
                 self._stop(command.path, again=isinstance(command, cmd.BreakOff))
-            case cmd.Queue() | cmd.Release() | cmd.Hold():
+            case cmd.Queue() | cmd.Release() | cmd.PauseAdmission():
                 self._carry_out_in_line(command)
             case cmd.AskPredicate() | cmd.AskFallback() | cmd.FindStages() | cmd.Ask():
                 self._ask(command)
@@ -417,10 +417,10 @@ class Conductor:
             case cmd.Record() | cmd.Tell() | cmd.Pull() | cmd.Unclaim():
                 pass  # the loop's own
 
-    def _carry_out_in_line(self, command: cmd.Queue | cmd.Release | cmd.Hold) -> None:
-        if isinstance(command, cmd.Hold):
-            self._held = command.on
-            self._line.hold(on=command.on or self._drains is not None)
+    def _carry_out_in_line(self, command: cmd.Queue | cmd.Release | cmd.PauseAdmission) -> None:
+        if isinstance(command, cmd.PauseAdmission):
+            self._is_paused = command.on
+            self._line.pause(on=command.on or self._drains is not None)
         else:
             self._line.carry_out(command)
 
@@ -467,7 +467,7 @@ class Conductor:
     def _remove_flight(self, path: str, kind: Kind) -> InFlight | None:
         flight = self.flights.pop((path, kind), None)
         if flight is not None:
-            self._inbox.append(self._go_on)
+            self._jobs.append(self._go_on)
             if self._ends is not None:
                 self._close_when_idle()
         return flight
@@ -551,7 +551,7 @@ class Conductor:
         if isinstance(event, ev.GateAnswered):
             if event.path not in run.gates or event.path in run.answered:
                 return
-            run.answered[event.path] = event
+            accept_no_other_answer(run, event)
         self.record(event)
 
     def _dismiss(self) -> None:
@@ -612,7 +612,7 @@ class Conductor:
                 del self.flights[path, kind]
             self._halt(flight)
         if not self.flights:
-            self._inbox.append(self._close)
+            self._jobs.append(self._close)
 
     def _close(self) -> None:
         if not self.flights and self.result is None and self._ends is not None:

@@ -484,16 +484,16 @@ def _decision(members: Members) -> str:
 
 
 def _size(verb: GroupVerb) -> int | None:
-    held: Any
+    members: Any
     match verb:
         case ForEachGroup():
-            held = verb.items
+            members = verb.items
         case WorkGroup():
-            held = verb.tasks
+            members = verb.tasks
         case _:
-            held = verb.steps
+            members = verb.steps
     try:
-        return len(held)
+        return len(members)
     except Exception:  # noqa: BLE001  # no __len__, or the user's own
         return None
 

@@ -13,7 +13,7 @@ from handrail.core import commands as cmd
 from handrail.core.budget import (
     breach_of,
     deadline_of,
-    hold,
+    defer_unmeasured,
     queue_launch,
     refuse,
     reserve,
@@ -26,7 +26,7 @@ from handrail.core.ladder import IN_A_NEW_SESSION, GiveUp, Next, Park, next_laun
 from handrail.core.ledger import Scope
 from handrail.core.nodes import Node, Phase
 from handrail.core.run_state import AgentNode, MakeLaunch, RunState, StepNode
-from handrail.core.steering import hold_back
+from handrail.core.steering import postpone_blocked
 from handrail.model import events as ev
 from handrail.model.launch import FIRST, Launch
 from handrail.model.results import A_PERSON, SILENT, add_usage
@@ -50,10 +50,12 @@ def first_launch(run: RunState, node: AgentNode, *, interrupted: bool) -> None:
     launch(run, node, which, interrupted=interrupted)
 
 
-def go_on_with(run: RunState, node: AgentNode, which: Launch, *, interrupted: bool = False) -> None:
+def launch_unless_paused(
+    run: RunState, node: AgentNode, which: Launch, *, interrupted: bool = False
+) -> None:
     """Make this launch, which is not the first of its attempt, once the run is not paused."""
     action = MakeLaunch(node, which, interrupted)
-    if run.paused is None or not hold_back(run, action):
+    if run.paused is None or not postpone_blocked(run, action):
         launch(run, node, which, interrupted=interrupted)
 
 
@@ -61,7 +63,7 @@ def launch(run: RunState, node: AgentNode, which: Launch, *, interrupted: bool =
     """Have the engine make this launch; where there are budgets, once it is its turn; not before
     what it stands in has what it holds.
     """
-    if run.unclaimed and hold_back(run, MakeLaunch(node, which, interrupted)):
+    if run.unclaimed and postpone_blocked(run, MakeLaunch(node, which, interrupted)):
         return
     if not queue_launch(run, node, which, interrupted=interrupted):
         _perform(run, node, which, (), interrupted=interrupted)
@@ -84,7 +86,7 @@ def granted(run: RunState, report: cmd.Granted) -> None:
     if breach is not None:
         run.emit(cmd.Release(report.path))  # first: its next attempt may ask for a place
         refuse(run, node, which, breach)
-    elif hold(run, node, which, scopes, interrupted=interrupted):
+    elif defer_unmeasured(run, node, which, scopes, interrupted=interrupted):
         run.emit(cmd.Release(report.path))
     else:
         reserve(run, node, which, scopes)
@@ -222,7 +224,7 @@ def ladder_stepped(run: RunState, event: ev.LadderStep) -> None:
     elif event.due > run.now:
         _wait_for_rung(run, node, event)
     else:
-        go_on_with(run, node, event.next)
+        launch_unless_paused(run, node, event.next)
 
 
 def _wait_for_rung(run: RunState, node: AgentNode, event: ev.LadderStep) -> None:
@@ -322,5 +324,5 @@ def resume_launches(run: RunState, node: AgentNode, record: PathRecord, launched
         )
     node.interrupted = False
     number = max(launched + 1, base.number)
-    go_on_with(run, node, replace(base, number=number), interrupted=record.interrupted)
+    launch_unless_paused(run, node, replace(base, number=number), interrupted=record.interrupted)
     return True

@@ -123,7 +123,7 @@ class Breach:
 class BudgetState:
     """What the budgets of a run have seen and said, in all its drives. Mutable."""
 
-    __slots__ = ("allowed", "asking", "at_work", "held", "ledger", "raised", "warned")
+    __slots__ = ("allowed", "asking", "at_work", "deferred", "ledger", "raised", "warned")
 
     def __init__(self, recorded: Iterable[Event] = ()) -> None:
         self.ledger = Ledger()
@@ -136,7 +136,7 @@ class BudgetState:
         """The launches that somebody is asked about, by the path of the gate, with their steps'."""
         self.at_work: dict[str, set[str]] = {}
         """The launches of this drive that are not settled, by scope."""
-        self.held: list[tuple[str, Launch, bool]] = []
+        self.deferred: list[tuple[str, Launch, bool]] = []
         """Launches that wait for the first of their scope, by the path of their step."""
         for event in recorded:
             self.count(event)

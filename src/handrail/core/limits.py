@@ -29,7 +29,7 @@ def has_room(run: RunState, node: StepNode) -> bool:
         return True
     name, limit, why = passed
     if run.limits.on_breach == "ask" and not cleans_up(node.parent):
-        _hold(run, node, name, limit, why)
+        _wait_for_room(run, node, name, limit, why)
     else:
         _hit(run, node, name, limit, why)
     return False
@@ -69,14 +69,14 @@ def _hit(run: RunState, node: StepNode, name: str, limit: float, why: str = "") 
 # -- the question ----------------------------------------------------------------------------------
 
 
-def _hold(run: RunState, node: StepNode, name: str, limit: float, why: str) -> None:
+def _wait_for_room(run: RunState, node: StepNode, name: str, limit: float, why: str) -> None:
     path = limit_gate(name, _times(run, name))
     if path in run.answered:  # with no
         _hit(run, node, name, limit, why)
         return
     if run.limits.max_steps is not None:
         run.opened -= 1  # it is looked at once more
-    run.held.setdefault(path, {})[node.path] = node, name, limit, why
+    run.over_limit.setdefault(path, {})[node.path] = node, name, limit, why
     if path in run.gates or run.timers_frozen:
         return
     known = run.recorded.questions.get(path)
@@ -95,33 +95,33 @@ def _hold(run: RunState, node: StepNode, name: str, limit: float, why: str) -> N
 
 
 def limit_answered(run: RunState, event: ev.GateAnswered) -> bool:
-    """Let in what was held, or end the run; False if no limit asks at this path."""
-    held = run.held.pop(event.path, None)
-    if held is None:
+    """Open the steps that waited for room, or end the run; False if no limit asks at this path."""
+    steps = run.over_limit.pop(event.path, None)
+    if steps is None:
         return False
     run.gates.pop(event.path, None)
     if event.answer == ALLOW:
-        for node, *_ in reversed(held.values()):
+        for node, *_ in reversed(steps.values()):
             run.push(Open(node))
     else:
-        _hit(run, *next(iter(held.values())))
+        _hit(run, *next(iter(steps.values())))
     return True
 
 
 def limit_refused(run: RunState, report: cmd.GateRefused) -> bool:
     """End the run, since nobody can answer; False if no limit asks at this path."""
-    held = run.held.pop(report.path, None)
-    if held is None:
+    steps = run.over_limit.pop(report.path, None)
+    if steps is None:
         return False
     run.gates.pop(report.path, None)
-    node, name, limit, _ = next(iter(held.values()))
+    node, name, limit, _ = next(iter(steps.values()))
     _hit(run, node, name, limit, str(report.error))
     return True
 
 
 def stop_asking(run: RunState, path: str) -> None:
-    """Forget a step that was held and is stopped; nobody is asked for it any more."""
-    for gate, held in list(run.held.items()):
-        if held.pop(path, None) is not None and not held:
-            del run.held[gate]
+    """Forget a stopped step that waited for room; close the question if no other step waits."""
+    for gate, steps in list(run.over_limit.items()):
+        if steps.pop(path, None) is not None and not steps:
+            del run.over_limit[gate]
             run.gates.pop(gate, None)

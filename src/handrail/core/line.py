@@ -76,10 +76,10 @@ class Line:
         self._granted: set[str] = set()
         """Whose launch has a place, and is not made yet."""
         self._look_at = 0.0
-        self._is_held = False
+        self._is_paused = False
         """The run is paused: nobody's turn comes."""
 
-    def carry_out(self, command: cmd.Queue | cmd.Release | cmd.Hold) -> None:
+    def carry_out(self, command: cmd.Queue | cmd.Release | cmd.PauseAdmission) -> None:
         """Do what the core asks for of who waits."""
         match command:
             case cmd.Queue():
@@ -87,8 +87,8 @@ class Line:
             case cmd.Release():
                 self.kept.discard(command.path)
                 self.release(command.path)
-            case cmd.Hold():
-                self.hold(on=command.on)
+            case cmd.PauseAdmission():
+                self.pause(on=command.on)
 
     def begin(self, command: Waiting) -> None:
         """Have an attempt begin, or a launch be granted, now or when it is its turn."""
@@ -128,7 +128,7 @@ class Line:
         made of it. What waits in line, if it does.
         """
         waiting = self.waiting.get(path)
-        if waiting is not None or path in self.holders or self._is_held:
+        if waiting is not None or path in self.holders or self._is_paused:
             self.kept.add(path)
         return waiting
 
@@ -143,15 +143,15 @@ class Line:
         if path in self._come:
             self._begin(path)
 
-    def hold(self, *, on: bool) -> None:
+    def pause(self, *, on: bool) -> None:
         """Let nobody begin, or again those whose turn has come."""
-        self._is_held = on
+        self._is_paused = on
         if not on:
             self.admit()
 
     def admit(self) -> None:
         """Let those begin whose turn has come."""
-        if self._is_held:
+        if self._is_paused:
             return
         loop, admission, now = self._loop, self._admission, self._loop.now()
         for path in admission.grants(now):

@@ -68,11 +68,11 @@ from handrail.core.failures import failure_from, failure_of_body
 from handrail.core.generators import call
 from handrail.core.groups import GroupNode
 from handrail.core.launches import (
-    go_on_with,
     granted,
     ladder_stepped,
     launch_failed,
     launch_over,
+    launch_unless_paused,
 )
 from handrail.core.nodes import MemberNode, Node, Phase, RunNode
 from handrail.core.replaying import keep_result
@@ -99,7 +99,7 @@ from handrail.core.run_state import (
     TellParent,
     declared_for,
 )
-from handrail.core.steering import hold_back, run_steered
+from handrail.core.steering import postpone_blocked, run_steered
 from handrail.core.stopping import (
     attempt_stopped,
     end_rehearsal,
@@ -271,10 +271,10 @@ def _act(run: RunState, action: Action) -> None:  # noqa: C901, PLR0912  # one a
         case TellParent(node, result):
             _tell_parent(run, node, result)
         case Attempt(node):
-            if not (run.paused or run.unclaimed) or not hold_back(run, action):
+            if not (run.paused or run.unclaimed) or not postpone_blocked(run, action):
                 attempt(run, node)
         case MakeLaunch(node, which, interrupted):
-            go_on_with(run, node, which, interrupted=interrupted)
+            launch_unless_paused(run, node, which, interrupted=interrupted)
         case Stop(node, reason, hard):
             stop(run, node, reason, hard=hard)
         case EndStopped(node):
@@ -304,7 +304,7 @@ def _run_resumed(run: RunState, event: ev.RunResumed) -> None:
     run.revisions.update(recorded.revisions)
     run.drive_seq = event.seq
     if run.paused is not None:
-        run.emit(cmd.Hold(on=True))
+        run.emit(cmd.PauseAdmission(on=True))
     _begin(run)
 
 

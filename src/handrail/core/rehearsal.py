@@ -41,7 +41,7 @@ class Rehearsal:
     ) -> None:
         self.happened: list[tuple[ev.Event | ev.Progress, bool | None]] = []
         """What happened, in order, and whether it is to be on disk at once; None for progress."""
-        self.held: list[cmd.Command] = []
+        self.beyond: list[cmd.Command] = []
         """What is asked for now."""
         self.declared: dict[int, Callable[[], Types]] = {}
         """The types by which the value of an end will be read, by its place."""
@@ -51,8 +51,10 @@ class Rehearsal:
         self._at = at
         self._seq = seq
         self._shows = shows
-        held = self.held.append
-        self._loop = CommandLoop(machine, at, record=self._record, tell=self._tell, carry_out=held)
+        beyond = self.beyond.append
+        self._loop = CommandLoop(
+            machine, at, record=self._record, tell=self._tell, carry_out=beyond
+        )
         self.receive = self._loop.begin
 
     def run(self, most: float = math.inf) -> bool:
@@ -120,16 +122,16 @@ def rehearse_on(
     return rehearsal
 
 
-# -- what was held back ----------------------------------------------------------------------------
+# -- what lies beyond the record -------------------------------------------------------------------
 
 
 def questions(
-    held: Sequence[cmd.Command], recorded: Recorded
+    commands: Sequence[cmd.Command], recorded: Recorded
 ) -> Generator[RecordedQuestion, Sequence[cmd.Command], list[cmd.Command]]:
     """The questions that lead back into the record, one after the other. Each is sent what is held
     back when that has been gone through, by its answer. Returns all that lies beyond.
     """
-    left, beyond = deque(held), list[cmd.Command]()
+    left, beyond = deque(commands), list[cmd.Command]()
     while left:
         command = left.popleft()
         if leads_back(command, recorded):

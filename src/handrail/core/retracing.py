@@ -230,11 +230,11 @@ class Retracing:
         self, place: Place, made: int, step: Step[Any], inputs: Inputs, items: Items | None
     ) -> Traversal:
         verb, base = step.verb, place.base
-        held: Iterable[Step[Any]] = ()
+        inner: Iterable[Step[Any]] = ()
         if isinstance(verb, (ParallelGroup, RaceGroup)):
-            held = verb.steps
+            inner = verb.steps
         elif isinstance(verb, Branching):
-            held = [arm for _, arm in verb.arms]
+            inner = [arm for _, arm in verb.arms]
         elif isinstance(verb, Validation):
             yield self.stages(place, verb)
             if verb.on_failure is not None:
@@ -253,7 +253,7 @@ class Retracing:
         elif isinstance(verb, (HeldBody, TreeBody)):
             yield self._called_body(place, verb, inputs)
         self._concurrent.add(base)
-        for one in held:
+        for one in inner:
             below = f"{base}/{one.name}"
             if self.enters(below) and self.recorded.at(below).attempt <= made:
                 self.met(below, one, yielded=False)

@@ -436,7 +436,7 @@ class RunState:
         """A plain leaf needs no look at the record, nor at how many steps there were."""
         self.guidance = recorded.guidance.copy()
         """What people said to agents, and is not given to them yet."""
-        self.held_back: dict[str, Open | Attempt | MakeLaunch | Pull] = {}
+        self.postponed: dict[str, Open | Attempt | MakeLaunch | Pull] = {}
         """What is to begin once the run is not paused any more, or what it stands in holds what it
         wants; by path.
         """
@@ -447,7 +447,7 @@ class RunState:
         self.claimed: set[str] = set()
         """Paths of those that have it, or ask for it now."""
         self.look_at_each()
-        self.held: dict[str, dict[str, tuple[StepNode, str, float, str]]] = {}
+        self.over_limit: dict[str, dict[str, tuple[StepNode, str, float, str]]] = {}
         """Steps that a limit has no room for, with the limit, by the question they wait for."""
         self.opened = setting.opened_before()
         """How many steps were let in, if that is bounded."""
@@ -491,8 +491,8 @@ class RunState:
     def look_at_each(self) -> None:
         """Begin plain leaves at once only where nothing is to be looked up first."""
         known = not self.recorded.is_empty or bool(self.asked)
-        held = self.paused or self.unclaimed or self.trees
-        self.begins_at_once = not (known or self.bounds_steps or held)
+        may_wait = self.paused or self.unclaimed or self.trees
+        self.begins_at_once = not (known or self.bounds_steps or may_wait)
 
     # -- commands and actions -------------------------------------------------------------------
 

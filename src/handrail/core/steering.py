@@ -56,7 +56,7 @@ def pause(run: RunState, by: ev.RunSteered) -> None:
     """Begin nothing any more; what is at work goes on to its end, and so do timers."""
     run.paused = by
     run.look_at_each()
-    run.emit(cmd.Hold(on=True))
+    run.emit(cmd.PauseAdmission(on=True))
 
 
 def unpause(run: RunState) -> None:
@@ -65,35 +65,35 @@ def unpause(run: RunState) -> None:
         return
     run.paused = None
     run.look_at_each()
-    go_on_with_held(run)
-    run.emit(cmd.Hold(on=False))
+    begin_postponed(run)
+    run.emit(cmd.PauseAdmission(on=False))
 
 
-def go_on_with_held(run: RunState) -> None:
+def begin_postponed(run: RunState) -> None:
     """Begin what was held back, and is not to be any more, in the order in which it came."""
-    free = {path: it for path, it in run.held_back.items() if not _is_held_back(run, it.node)}
+    free = {path: it for path, it in run.postponed.items() if not _is_blocked(run, it.node)}
     for path, action in reversed(free.items()):
-        del run.held_back[path]
+        del run.postponed[path]
         if run.nodes.get(path) is action.node and action.node.phase is _DUE[type(action)]:
             run.push(action)
 
 
-def hold_back(run: RunState, action: Open | Attempt | MakeLaunch | Pull) -> bool:
+def postpone_blocked(run: RunState, action: Open | Attempt | MakeLaunch | Pull) -> bool:
     """True if this is to begin only when the run is not paused any more, and all that it stands in
     has what it holds; not what is entered again because an earlier drive was in it.
     """
     node = action.node
-    if not _is_held_back(run, node):
+    if not _is_blocked(run, node):
         return False
     if isinstance(action, (Attempt, MakeLaunch)):
         if run.rehearses and isinstance(node, CompositeNode):
             return False
         node.phase = Phase.PAUSED
-    run.held_back[node.path] = action
+    run.postponed[node.path] = action
     return True
 
 
-def _is_held_back(run: RunState, node: StepNode) -> bool:
+def _is_blocked(run: RunState, node: StepNode) -> bool:
     """True for what is paused, unless it cleans up, and for what stands in a step that waits for
     what it is to hold.
     """

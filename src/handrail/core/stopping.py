@@ -97,7 +97,7 @@ def end_stopped(run: RunState, node: Node) -> None:
     run.parked.pop(node.path, None)
     if isinstance(node, AgentNode) and node.budget_gate:
         close_budget_gate(run, node)
-    if run.held:
+    if run.over_limit:
         stop_asking(run, node.path)
     if isinstance(node, RunNode):
         root_ended(run, None, None)

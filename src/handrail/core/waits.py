@@ -14,7 +14,7 @@ from handrail.core.budget import budget_answered, budget_refused
 from handrail.core.ending import hit_limit
 from handrail.core.failing import fail, fail_with
 from handrail.core.failures import failure_of
-from handrail.core.launches import go_on_with
+from handrail.core.launches import launch_unless_paused
 from handrail.core.limits import limit_answered, limit_refused
 from handrail.core.nodes import Node, Phase
 from handrail.core.run_state import AgentNode, Attempt, CompositeNode, RunState, StepNode
@@ -209,7 +209,7 @@ def _wait_ended(run: RunState, node: Node) -> None:
         elif isinstance(node, StepNode):
             node.timer_fired(run)
     elif isinstance(node, AgentNode) and node.pending is not None:
-        go_on_with(run, node, node.pending)
+        launch_unless_paused(run, node, node.pending)
     else:
         run.push(Attempt(node))
 
@@ -249,6 +249,11 @@ def clock_was_set(run: RunState, jump_s: float) -> None:
     for token, (node, due) in run.timers.items():
         if counts_running_time(run, token):
             run.timers[token] = node, due + jump_s
+
+
+def accept_no_other_answer(run: RunState, event: ev.GateAnswered) -> None:
+    """Close the gate to other answers: a driver has this one, and is about to record it."""
+    run.answered[event.path] = event
 
 
 def gate_answered(run: RunState, event: ev.GateAnswered) -> None:

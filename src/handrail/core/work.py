@@ -25,7 +25,7 @@ from handrail.core.groups import GroupNode, GroupVerb, Members
 from handrail.core.items import function_of
 from handrail.core.nodes import Node, Phase, RollbackEntry
 from handrail.core.run_state import Pull, RunState
-from handrail.core.steering import hold_back
+from handrail.core.steering import postpone_blocked
 from handrail.errors import WrongUse
 from handrail.model import events as ev
 from handrail.model.described import defined_at
@@ -391,7 +391,7 @@ class WorkNode(GroupNode):
         if self._is_behind:
             self._catch_up(run)
         begins = not queue.takes_up and queue.may_begin and members.may_pull(self)
-        return not (run.paused is not None and begins and hold_back(run, Pull(self)))
+        return not (run.paused is not None and begins and postpone_blocked(run, Pull(self)))
 
     def _perhaps_end(self, run: RunState) -> None:
         super()._perhaps_end(run)

@@ -18,7 +18,7 @@ from handrail.engine.calls import UNBEGUN, InContext, await_value, is_async
 from handrail.engine.claiming import Claiming
 from handrail.engine.current import CURRENT, Current
 from handrail.engine.loop import Loop, Skew
-from handrail.engine.perform import Performer, attempt_failed
+from handrail.engine.perform import Performer, raised_event
 from handrail.engine.tasks import ABANDONED, STOPPED, AttemptStopped, InFlight
 from handrail.errors import CancelledFromWithin
 from handrail.model import events as ev
@@ -130,7 +130,7 @@ class Attempts:
             if isinstance(error, anyio.get_cancelled_exc_class()) and not cancelled_itself():
                 self._note_interruption(command.path, "cancelled")
                 raise
-            return attempt_failed(command, error)
+            return raised_event(command, error)
         if type(outcome) is _Ended:
             ended: ev.Event | cmd.LaunchFailed = outcome.event
             if isinstance(ended, cmd.LaunchFailed):
@@ -229,7 +229,7 @@ class Attempts:
         elif outcome is STOPPED or outcome is ABANDONED:
             self._loop.record(failure_event(command, CancelledFromWithin(flight.path)))
         elif isinstance(outcome, BaseException):
-            self._loop.record(attempt_failed(command, outcome))
+            self._loop.record(raised_event(command, outcome))
         elif type(outcome) is cmd.LaunchFailed:
             self._loop.receive(outcome)
         else:

@@ -4,9 +4,9 @@ Theory of operation
 ===================
 
 The driver is one task with one loop. It carries out commands in order, in ``_carry_out``; when
-there are none it waits for its inbox or the next timer, in ``_wait``. Everything that comes from
-elsewhere (ends of attempts, answers, signals, a request to cancel) is put into the inbox and
-handled by that loop, so the core is never entered twice.
+there are none it waits for the next job or timer, in ``_wait``. Everything that comes from
+elsewhere (ends of attempts, answers, signals, a request to cancel) becomes a job, a function that
+that loop calls, so the core is never entered twice.
 
 An event goes one way: numbered, then ``journal.append``, then sinks, then ``machine.receive``.
 Where a journal can, the records that are next in line are written as one (``append_all``). A drive
@@ -57,7 +57,12 @@ from handrail.core.nodes import Phase
 from handrail.core.rehearsal import Rehearsal, rehearse, rehearse_on, to_carry_out
 from handrail.core.timers import Timers
 from handrail.core.value_texts import declared_in, event_in_its_place
-from handrail.core.waits import clock_was_set, counts_running_time, ends_by_itself
+from handrail.core.waits import (
+    accept_no_other_answer,
+    clock_was_set,
+    counts_running_time,
+    ends_by_itself,
+)
 from handrail.engine.attempt_tasks import (
     ATTEMPT,
     Attempts,
@@ -152,7 +157,7 @@ class Driver:
         self._seq = seq
         self.now = parts.clock.now
         self._todo: deque[cmd.Command | _Written] = deque()
-        self._inbox: deque[Job] = deque()
+        self._jobs: deque[Job] = deque()
         self._wake = anyio.Event()
         self._thread, self._home = threading.get_ident(), running_loop()
         self.flights: dict[tuple[str, str], InFlight] = {}
@@ -173,7 +178,7 @@ class Driver:
         self._syncing = False
         self.mask = bus.mask
         self.mark = performer.contexts.mark
-        self._messages = Inbox(journal, machine)
+        self._inbox = Inbox(journal, machine)
         self.attempts = self.make_attempts(
             self,
             performer,
@@ -208,7 +213,7 @@ class Driver:
         if threading.get_ident() != self._thread:
             self._home.soon_from_anywhere(partial(self.post, job, urgent=urgent))
             return
-        self._inbox.append(job)
+        self._jobs.append(job)
         self._wake.set()
         if urgent and self.attempts.inline is not None:
             self.tasks.stop_inline(self.attempts.inline, ABANDON_AFTER_S)
@@ -230,7 +235,7 @@ class Driver:
         """
         gate = self._open_gate(path)
         value = accept_answer(gate, answer)
-        self._messages.answer(gate, value, by, self.now())
+        self._inbox.answer(gate, value, by, self.now())
         self._look_for_messages()
         return value
 
@@ -240,12 +245,12 @@ class Driver:
         Raises:
             InvalidSignal: somebody waits for it, and would fail by this payload.
         """
-        self._messages.signal(name, payload, by, self.now())
+        self._inbox.signal(name, payload, by, self.now())
         self._look_for_messages()
 
     def steer(self, event: ev.RunSteered | ev.WorkEdited) -> None:
         """Do to the run, or to a step of it, what somebody asked for; returns at once."""
-        self._messages.steer(event, self.now())
+        self._inbox.steer(event, self.now())
         self._look_for_messages()
 
     def _look_for_messages(self) -> None:
@@ -260,14 +265,14 @@ class Driver:
             self.read_messages()
 
     def read_messages(self) -> None:
-        """Have the messages that came recorded, before whatever the inbox holds; once the run's end
+        """Have the messages that came recorded, before the jobs that are left; once the run's end
         is on its way, they are left for another drive.
         """
         if self.machine.run.root.phase is Phase.ENDING or self.result is not None:
             return
-        for event in self._messages.new():
+        for event in self._inbox.new():
             if isinstance(event, ev.GateAnswered):
-                self.machine.run.answered[event.path] = event
+                accept_no_other_answer(self.machine.run, event)
             if is_urgent(event, self.attempts.inline):
                 self.post(partial(self.record, event), urgent=True)
             else:
@@ -349,7 +354,7 @@ class Driver:
             raise ReplayMismatch(self.run_id, self.machine.run.changes)
         with anyio.CancelScope(shield=True):  # all of it is numbered: none may be missing
             await write_out(rehearsal, self.machine, self._journal, self._bus)
-        return rehearsal.held
+        return rehearsal.beyond
 
     def _stamp(self, event: ev.Event) -> float:
         self._seq += 1
@@ -380,12 +385,12 @@ class Driver:
         while self.result is None:
             if self._todo:
                 await self._carry_out()
-            elif self._inbox:
-                self._inbox.popleft()()
+            elif self._jobs:
+                self._jobs.popleft()()
                 for _ in range(self._gathers if len(self.flights) > FEW else 0):
-                    if not self._inbox or type(self._inbox[0]) is not FlightFinished:
+                    if not self._jobs or type(self._jobs[0]) is not FlightFinished:
                         break
-                    self._inbox.popleft()()
+                    self._jobs.popleft()()
             elif not self._fire_timers():
                 await self._wait()
                 self.look_at_clock()
@@ -416,7 +421,7 @@ class Driver:
                 modifiers = command.step.modifiers
                 if (
                     todo
-                    or self._inbox
+                    or self._jobs
                     or self.flights
                     or waiting
                     or not free
@@ -435,7 +440,7 @@ class Driver:
                 event = await self.attempts.perform_here(command)
                 if holders:
                     self._line.release(command.path)
-                if self._inbox:  # what its own thread sent before its end
+                if self._jobs:  # what its own thread sent before its end
                     self._read_messages_if_it_can()
                 if todo:
                     await self._until_written()
@@ -546,7 +551,7 @@ class Driver:
                 self.tell(command.progress)
             case cmd.Cancel() | cmd.BreakOff():
                 self._stop(command.path, again=isinstance(command, cmd.BreakOff))
-            case cmd.Queue() | cmd.Release() | cmd.Claim() | cmd.Unclaim() | cmd.Hold():
+            case cmd.Queue() | cmd.Release() | cmd.Claim() | cmd.Unclaim() | cmd.PauseAdmission():
                 self._line_up(command)
             case cmd.EndDrive():
                 self._interrupt(command.reason)
@@ -565,7 +570,7 @@ class Driver:
                 raise AssertionError(command)
 
     def _line_up(
-        self, command: cmd.Queue | cmd.Release | cmd.Claim | cmd.Unclaim | cmd.Hold
+        self, command: cmd.Queue | cmd.Release | cmd.Claim | cmd.Unclaim | cmd.PauseAdmission
     ) -> None:
         match command:
             case cmd.Queue():
@@ -577,7 +582,7 @@ class Driver:
                 self._claiming.claim(command)
             case cmd.Unclaim():
                 self._claiming.give_back(command.path)
-            case cmd.Hold():
+            case cmd.PauseAdmission():
                 self._line.carry_out(command)
 
     def receive(self, event: ev.Event | cmd.Report) -> None:
@@ -586,11 +591,11 @@ class Driver:
 
     def _pull_on(self, path: str) -> None:
         """Behind whatever came in meanwhile: a request to cancel, above all."""
-        self._inbox.append(lambda: self.receive(cmd.Pulled(path, at=self.now())))
+        self._jobs.append(lambda: self.receive(cmd.Pulled(path, at=self.now())))
 
     def next(self, job: Job) -> None:
         """Do this behind what came in meanwhile."""
-        self._inbox.append(job)
+        self._jobs.append(job)
 
     def record(self, event: ev.Event, *, sync: bool = False) -> None:
         """Have an event recorded behind what is to be done already; ``sync``: on disk at once."""
@@ -632,7 +637,7 @@ class Driver:
 
     def _deliver(self, flight: InFlight, outcome: Any) -> None:
         if not flight.over:
-            self._inbox.append(FlightFinished(self, flight, outcome))
+            self._jobs.append(FlightFinished(self, flight, outcome))
             self._wake.set()
 
     def finished_flight(self, flight: InFlight, outcome: Any) -> None:
@@ -733,7 +738,7 @@ class Driver:
     def _answered_in_time(self, path: str) -> bool:
         """True if somebody answered the gate whose time is up before it could be closed."""
         gate = self.machine.run.gates.get(path)
-        if gate is None or self._messages.close(gate, self.now()):
+        if gate is None or self._inbox.close(gate, self.now()):
             return False
         self.read_messages()
         return True
@@ -749,7 +754,7 @@ class Driver:
                 self._linger_until = now + stays_s(self._parts.linger_s, self.machine.run)
             if now >= self._linger_until:
                 self.read_messages()  # an answer that was accepted must not wait for the next drive
-                if not self._todo and not self._inbox:
+                if not self._todo and not self._jobs:
                     (self._end_drive if self._line.waiting else self._suspend)("waiting")
                 return
             due = self._linger_until if due is None else min(due, self._linger_until)
@@ -757,7 +762,7 @@ class Driver:
             self._linger_until = None
         if self._wake.is_set():
             self._wake = anyio.Event()
-            if self._inbox:
+            if self._jobs:
                 return
         busy = sum(1 for one in self.flights.values() if not one.waits)
         await self._parts.clock.wait(self._wake, due, busy=busy + self._claiming.at_work)
@@ -793,7 +798,7 @@ class Driver:
             return
         self.interrupted = reason
         if not self._journal.durable:
-            self._inbox.appendleft(lambda: self.record(ev.CancelRequested(reason)))
+            self._jobs.appendleft(lambda: self.record(ev.CancelRequested(reason)))
             return
         self._end_drive(reason)
 
@@ -816,9 +821,9 @@ class Driver:
             else:
                 self._halt(flight)
         if self.flights:
-            self.timers.at(self.now() + 0.02, partial(self._inbox.append, self._close_when_idle))
+            self.timers.at(self.now() + 0.02, partial(self._jobs.append, self._close_when_idle))
         else:
-            self._inbox.append(partial(self._suspend, self.interrupted or "interrupted"))
+            self._jobs.append(partial(self._suspend, self.interrupted or "interrupted"))
 
 
 def _raise(error: Exception) -> None:

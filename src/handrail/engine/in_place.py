@@ -54,17 +54,17 @@ class InPlace:
         """True if the action is given anything that can change."""
         if any(type(one) not in _FIXED for one in verb.args):
             return True
-        return bool(verb.kwargs) or bool(self._held(verb))
+        return bool(verb.kwargs) or bool(self._outputs_in(verb))
 
     def before(self, verb: PythonCall) -> Given:
         """What the action may change, and what each is now."""
         given = [
             one for one in (*verb.args, *(verb.kwargs or {}).values()) if type(one) not in _FIXED
         ]
-        given += self._held(verb)
+        given += self._outputs_in(verb)
         return [(one, self._codec.identity(one)) for one in given]
 
-    def _held(self, verb: PythonCall) -> list[Any]:
+    def _outputs_in(self, verb: PythonCall) -> list[Any]:
         """The outputs that the action's function holds, or a part of them."""
         action = verb.action
         if type(action) is FunctionType and not (

@@ -23,7 +23,7 @@ Due: TypeAlias = int | InFlight | Job
 
 
 class Loop(LineDriver, Protocol):
-    """One task that carries out commands in order, and then what its inbox holds."""
+    """One task that carries out commands in order, and then its jobs."""
 
     run_id: str
     machine: Machine

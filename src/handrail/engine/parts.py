@@ -96,7 +96,7 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class Leased:
     """A run that is driven here: the secrets of its record, and since when it is."""
 
     secrets: SecretValues

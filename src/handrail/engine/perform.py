@@ -163,7 +163,7 @@ class Performer:
         self, command: Perform, error: BaseException, took_s: float
     ) -> AttemptFailed | LaunchFailed:
         """The attempt's end; for a launch that failed in a known way, the core has a say first."""
-        ended = attempt_failed(command, error)
+        ended = raised_event(command, error)
         if not isinstance(error, AgentError):
             return ended
         fault = error.fault or fault_of(error, command.launch)
@@ -506,7 +506,7 @@ class _NotParsed(Exception):
         self.result = result
 
 
-def attempt_failed(
+def raised_event(
     command: Perform, error: BaseException, spent: Usage | None = None
 ) -> AttemptFailed:
     """The event of an attempt that raised, while the exception is alive; see ``failure_event``."""

@@ -49,12 +49,12 @@ async def plan_of(
     async def go_on(report: cmd.Report) -> list[cmd.Command]:
         rehearsal = rehearse_on(machine, report, 0, stamp)
         rehearsal.run()
-        return rehearsal.held
+        return rehearsal.beyond
 
     try:
         rehearsal = rehearse(machine, first, (), stamp)
         rehearsal.run()
-        held = rehearsal.held
+        held = rehearsal.beyond
         held = await resolve_recorded_callbacks(held, recorded, evaluated, go_on)
         held += await go_on(cmd.Rehearsed(at=now))
     finally:

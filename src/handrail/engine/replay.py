@@ -19,15 +19,15 @@ from handrail.record.run_record import Recorded
 
 
 async def resolve_recorded_callbacks(
-    held: Sequence[cmd.Command],
+    commands: Sequence[cmd.Command],
     recorded: Recorded,
     evaluated: Callable[[cmd.AskFallback | cmd.FindStages], Awaitable[cmd.Evaluated]],
     go_on: Callable[[cmd.Report], Awaitable[Sequence[cmd.Command]]],
 ) -> list[cmd.Command]:
-    """Have those questions answered that lead back into the record, and give what is held back when
-    that has been gone through, too: what is recorded below a fallback, or a validation.
+    """The commands that lie beyond the record, once every question among these that leads back into
+    it is answered: what is recorded below a fallback, or a validation, is gone through first.
     """
-    asked = questions(held, recorded)
+    asked = questions(commands, recorded)
     try:
         question = next(asked)
         while True:

@@ -35,14 +35,14 @@ class SharedLine(Line):
         self._shared = shared
         self._seat: Seat | None = None
         self._look_at_shared = 0.0
-        self._held: list[str] = []
+        self._postponed: list[str] = []
         """Who was let in by what all runs share, and may not begin now."""
 
-    def hold(self, *, on: bool) -> None:
+    def pause(self, *, on: bool) -> None:
         """Let nobody begin, or again those whose turn has come."""
-        self._is_held = on
+        self._is_paused = on
         if not on:
-            held, self._held = self._held, []
+            held, self._postponed = self._postponed, []
             for path in held:
                 self._begin_granted(path)
             self.admit()
@@ -50,7 +50,7 @@ class SharedLine(Line):
     def admit(self) -> None:
         """Let those begin whose turn has come."""
         super().admit()
-        if not self._is_held:
+        if not self._is_paused:
             self._look()
 
     def _admitted(self, path: str) -> None:
@@ -70,8 +70,8 @@ class SharedLine(Line):
             self._post(partial(self._begin_granted, path))
 
     def _begin_granted(self, path: str) -> None:
-        if self._is_held:
-            self._held.append(path)
+        if self._is_paused:
+            self._postponed.append(path)
         elif path in self.waiting and path in self.holders:
             self._begin(path)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from handrail.core.steering import check_path, check_steering, guidance_event
 from handrail.core.work_edits import check_edit, edit_of
-from handrail.engine.executor import Engine
+from handrail.engine.engine import Engine
 from handrail.engine.outside import sync_twin
 from handrail.engine.step_names import no_step_at
 from handrail.errors import CannotSteer

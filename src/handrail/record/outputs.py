@@ -85,7 +85,7 @@ def _rebuilt(end: StepResult[Any], declared: Any, codec: Codec) -> StepResult[An
 
 def _described(recorded: Recorded, path: str, step: Step[Any]) -> Iterator[tuple[str, Any]]:
     """The path and those below it whose type the step says, with that type; first attempts only."""
-    for here, one in held_steps(path, step):
+    for here, one in steps_within(path, step):
         yield here, declared_output(one)
         if isinstance(one.verb, (ForEachGroup, WorkGroup)):
             declared = member_output(one.verb)
@@ -95,7 +95,7 @@ def _described(recorded: Recorded, path: str, step: Step[Any]) -> Iterator[tuple
                     yield from ((child, declared) for child in recorded.children(member))
 
 
-def held_steps(path: str, step: Step[Any]) -> Iterator[tuple[str, Step[Any]]]:
+def steps_within(path: str, step: Step[Any]) -> Iterator[tuple[str, Step[Any]]]:
     """A step and those that it holds as data, with their paths; first attempts only."""
     stack = [(path, step)]
     while stack:

@@ -22,11 +22,11 @@ import anyio
 import attrs
 
 from handrail.core import commands as cmd
-from handrail.engine import executor
+from handrail.engine import engine
 from handrail.engine.attempt_tasks import Attempts
 from handrail.engine.checking import JournalBefore
 from handrail.engine.driver import Driver
-from handrail.engine.executor import Engine
+from handrail.engine.engine import Engine
 from handrail.engine.tasks import InFlight
 from handrail.errors import WrongUse, did_you_mean
 from handrail.journals.sqlite.journal import SqliteJournal
@@ -72,7 +72,7 @@ def counted(note: Note) -> Generator[None]:
         def start(self, flight: InFlight, work: Callable[[], Any], context: Context) -> None:
             super().start(flight, _with_note(flight, work, note), context)
 
-    names = executor.__dict__
+    names = engine.__dict__
     usual = names["Driver"]
     names["Driver"] = Counting
     try:

@@ -24,7 +24,7 @@ from handrail.engine.outside import run_outside, sync_twin
 from handrail.engine.parts import (
     Begin,
     Existing,
-    Held,
+    Leased,
     Options,
     Parts,
     Start,
@@ -194,37 +194,39 @@ class Engine:
 
     async def _begin(self, begin: Begin, run: Run[Any] | None) -> WorkflowResult[Any]:
         definition, run_id, options = begin.definition, begin.run_id, begin.options
-        with self._leased(run_id) as held:
+        with self._leased(run_id) as leased:
             if options.run_id is not None and self._journal.events(run_id):
                 if options.existing == "refuse":
                     raise RunIdTaken(run_id)  # since the call: by another process
-                return await self._go_on(begin, held, run)
+                return await self._go_on(begin, leased, run)
             first = ev.WorkflowStarted(definition.name, begin.inputs, options.labels)
             return await self._drive_from(Start(definition, run_id, begin.inputs, first), run)
 
-    async def _go_on(self, begin: Begin, held: Held, run: Run[Any] | None) -> WorkflowResult[Any]:
+    async def _go_on(
+        self, begin: Begin, leased: Leased, run: Run[Any] | None
+    ) -> WorkflowResult[Any]:
         """The recorded result of a run that has ended; of another, what resuming it comes to."""
         definition, run_id, codec = begin.definition, begin.run_id, self._journal.codec
-        history = history_of(self._journal, run_id, held.secrets)
+        history = history_of(self._journal, run_id, leased.secrets)
         refuse_other_workflow(history, definition)
         recorded = inputs_of(Recorded(history), definition, codec)
         refuse_other_inputs(run_id, definition, begin.given, recorded, codec)
         if ended(history) is not None:
             return recorded_result(run_id, definition, history, codec)
-        return await self._resume_from(history, definition, (), (), held, run)
+        return await self._resume_from(history, definition, (), (), leased, run)
 
     @contextlib.contextmanager
-    def _leased(self, run_id: str) -> Generator[Held]:
+    def _leased(self, run_id: str) -> Generator[Leased]:
         """While this engine, and nobody else, drives the run.
 
         Raises:
             RunLocked: somebody else does.
         """
-        held = Held(self._secrets(), self._parts.clock.now())
+        leased = Leased(self._secrets(), self._parts.clock.now())
         with self._users.using():
-            lease = self._journal.acquire(run_id, secrets=held.secrets)
+            lease = self._journal.acquire(run_id, secrets=leased.secrets)
             try:
-                yield held
+                yield leased
             finally:
                 lease.release()
 
@@ -371,15 +373,15 @@ class Engine:
         run: Run[Any] | None,
     ) -> WorkflowResult[Any]:
         check_paths(reuse=reuse, rerun=rerun)
-        with self._leased(run_id) as held:
-            history = history_of(self._journal, run_id, held.secrets)
+        with self._leased(run_id) as leased:
+            history = history_of(self._journal, run_id, leased.secrets)
             definition = workflow_for(history, given, self._parts.workflows)
             last = ended(history)
             if last is not None and last.status == "succeeded" and not rerun:
                 self._sweep(run_id)
-                self._tell_missing(run_id, held.secrets)
+                self._tell_missing(run_id, leased.secrets)
                 return recorded_result(run_id, definition, history, self._journal.codec)
-            return await self._resume_from(history, definition, reuse, rerun, held, run)
+            return await self._resume_from(history, definition, reuse, rerun, leased, run)
 
     async def _resume_from(  # noqa: PLR0917  # what one resume is told
         self,
@@ -387,16 +389,16 @@ class Engine:
         definition: WorkflowDefinition,
         reuse: Sequence[str],
         rerun: Sequence[str],
-        held: Held,
+        leased: Leased,
         run: Run[Any] | None,
     ) -> WorkflowResult[Any]:
         run_id, on_change = history[0].run_id, self._parts.on_change
         self._sweep(run_id)
         while True:
-            start = self._start_again(history, definition, held.since, reuse, rerun)
+            start = self._start_again(history, definition, leased.since, reuse, rerun)
             if start.cancel is None and not start.recorded.is_empty:
                 preflight(definition, self._parts, start.recorded.ended_paths)
-            self._tell_missing(run_id, held.secrets)
+            self._tell_missing(run_id, leased.secrets)
             try:
                 return await self._drive_from(start, run)
             except ReplayMismatch as mismatch:
@@ -404,7 +406,7 @@ class Engine:
                 changed = [one.path for one in mismatch.changes]
                 known = {*reuse, *rerun}
                 if _is_fork(history) and known.isdisjoint(changed):  # that is what a fork is for
-                    history = history_of(self._journal, run_id, held.secrets)
+                    history = history_of(self._journal, run_id, leased.secrets)
                     since = (one for path in changed for one in began_since(history, path))
                     rerun = list(dict.fromkeys((*rerun, *since)))
                     continue
@@ -725,14 +727,14 @@ class Engine:
             return None
         given = self._resolve_workflow(workflow)
         try:
-            with self._leased(run_id) as held:
-                history = history_of(self._journal, run_id, held.secrets)
+            with self._leased(run_id) as leased:
+                history = history_of(self._journal, run_id, leased.secrets)
                 definition = workflow_for(history, given, self._parts.workflows)
                 if ended(history) is not None:
                     return recorded_result(run_id, definition, history, self._journal.codec)
                 self._sweep(run_id)
-                start = self._start_again(history, definition, held.since, cancel=reason)
-                self._tell_missing(run_id, held.secrets)
+                start = self._start_again(history, definition, leased.since, cancel=reason)
+                self._tell_missing(run_id, leased.secrets)
                 return await self._drive_from(start, None)
         except RunLocked:
             with self._users.using():
