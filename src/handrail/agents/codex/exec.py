@@ -134,8 +134,9 @@ class CodexExecParser(CodexTurn, EventReader):
 
 def _in_camel_case(item: Object) -> Object:
     """An item with its names as ``codex app-server`` spells them."""
-    kind = _camel(text_in(item, "type"))
-    return {**{_camel(name): value for name, value in item.items()}, "type": kind}
+    renamed = {_camel(name): value for name, value in item.items()}
+    renamed["type"] = _camel(text_in(item, "type"))
+    return renamed
 
 
 @lru_cache(maxsize=256)

@@ -117,7 +117,8 @@ class CodexTurn(TurnState):
             if thought := _thought_text(item) or pieces:
                 yield AgentReasoning(self.path, thought)
         elif kind in _TOOLS:
-            yield from self.item_started(item)
+            if not self.tool_of(item_id):
+                yield from self.item_started(item)
             yield from self._tool_done(item_id, item)
         if item_id:
             self._done.add(item_id)
@@ -190,10 +191,12 @@ def _thought_text(item: Object) -> str:
 
 def _output(item: Object) -> str:
     """What a tool gave back, as text."""
-    error = text_in(object_in(item, "error"), "message") or text_in(item, "error")
+    error = object_in(item, "error")
+    told = text_in(item, "aggregatedOutput") or text_in(error, "message") or text_in(item, "error")
+    if told:
+        return told
     parts = objects_in(object_in(item, "result"), "content") or objects_in(item, "contentItems")
-    texts = [text_in(part, "text") for part in parts]
-    return text_in(item, "aggregatedOutput") or error or "\n".join(filter(None, texts))
+    return "\n".join(filter(None, (text_in(part, "text") for part in parts)))
 
 
 def _command(item: Object) -> Described:
