@@ -153,7 +153,7 @@ NOTHING_MORE = Capabilities(sessions=True)
 
 
 def capabilities_of(backend: AgentBackend) -> Capabilities:
-    """The capabilities that a backend declares; without any, it is taken to answer prompts and to
-    continue the sessions that its replies name.
+    """The capabilities that a backend declares. Without any, handrail assumes that it answers
+    prompts and continues the sessions that its replies name.
     """
     return getattr(backend, "capabilities", NOTHING_MORE)

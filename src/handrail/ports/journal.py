@@ -219,7 +219,7 @@ class ReadAfter(Protocol):
     def __call__(
         self, run_id: str, after: int, /, *, secrets: Mapping[str, str] | None = None
     ) -> Sequence[Event] | None:
-        """These events, in order; None if the run has no event with the number ``after``."""
+        """These events, in order; None if the run has fewer than ``after`` events."""
         ...
 
 
