@@ -333,7 +333,7 @@ def launch_folder(
 ) -> Path | None:
     """The folder that a launch of an agent works in.
 
-    None for an agent of another class, and for a launch that will fail: it reports why.
+    None for an agent of another class, and for a launch that will fail and report why.
     """
     if getattr(type(given), "run", None) is not Agent[Any].run:
         return None

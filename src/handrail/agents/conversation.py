@@ -57,7 +57,7 @@ class Digest:
         self._before = ""
 
     def __call__(self, notice: Notice) -> None:
-        """Keep the notice if it is a message or a tool, and forward it."""
+        """Keep a message or tool, add launch or price where missing, and forward the notice."""
         if isinstance(notice, AgentMessage):
             self._keep(notice.text)
         elif isinstance(notice, AgentToolStarted):
@@ -96,7 +96,7 @@ _AT_WORK = frozenset(
 
 
 def schema_for(output: Any) -> Schema | None:
-    """The JSON schema of an output type; None for text, which is used unchanged.
+    """The JSON schema of an output type; None for text, which needs none.
 
     Raises:
         DefinitionError: no JSON is of this type.
@@ -150,7 +150,7 @@ class Conversation:
             return self._result_of(bounds.reply, route)
 
     async def _ask(self, turn: AgentTurn, route: Route, digest: Digest) -> AgentReply:
-        """The backend's reply; its errors get the fault, usage and text that the ladder needs."""
+        """The backend's reply; its errors get the usage, text and fault that the ladder needs."""
         try:
             reply = await route.backend.complete(turn)
         except AgentError as error:
@@ -162,7 +162,7 @@ class Conversation:
         return replace(reply, usage=_with_price(reply.usage, reply.model or route.options.model))
 
     def _session(self, route: Route) -> str | None:
-        """The session to continue: the launch's, or the one in the step's settings."""
+        """The session to continue, from the launch or the step's settings; None for a new one."""
         if not capabilities_of(route.backend).sessions:
             return None
         launch = self.request.launch

@@ -14,7 +14,7 @@ from handrail.ports.agent import Probe
 PROBE_S = 5.0
 """How long a backend may take for its probe."""
 _AT_ONCE = 2
-"""Starting programs use the processor; with many at once, all would seem to hang."""
+"""How many probes run at once. Starting programs use the processor: many would seem to hang."""
 
 Named: TypeAlias = tuple[str, Callable[[], Any]]
 """A backend's name, and a function that creates it."""

@@ -25,7 +25,7 @@ ScriptedError: TypeAlias = "BaseException | type[BaseException]"
 
 
 def replies_of(replies: object, whose: str) -> tuple[Any, ...]:
-    """The replies as a tuple; refuses a text, which would count as a list of its characters."""
+    """The replies as a tuple; refuses a text, because that is one reply and no list."""
     if _is_list(replies):
         return tuple(replies)
     raise WrongUse(
@@ -74,7 +74,7 @@ def _is_error(reply: object) -> TypeGuard[ScriptedError]:
 
 
 def _takes(function: Callable[..., Any], argument: Any) -> bool:
-    """False only for a function that accepts no argument."""
+    """False only for a function that can be called without an argument but not with one."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):

@@ -139,7 +139,7 @@ _VARIANT = re.compile(r"(\[1m\]|-latest|[-@]\d{8}|-\d{4}-\d{2}-\d{2})$")
 
 
 def cost_of(model: str | None, usage: Usage, prices: Mapping[str, Price] = PRICES) -> Usage:
-    """The usage with its cost by the table, if the cost can be told; else unchanged.
+    """The usage with its cost by the table, if that can be computed; else unchanged.
 
     It cannot if the model is not in the table, or the tokens are unknown; a known cost stays. The
     cost is an estimate: tokens that nobody reported as cached cost as plain input, and all requests

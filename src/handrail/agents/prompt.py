@@ -230,7 +230,7 @@ def with_schema(prompt: str, schema: Mapping[str, Any]) -> str:
 def reask_prompt(task: str, answer: str, reason: str, *, remembered: bool) -> str:
     """The prompt after an answer that did not fit.
 
-    If the backend does not remember the conversation, it repeats the task and the answer.
+    If the backend does not remember the conversation, the prompt repeats task and answer.
     """
     refusal = (
         f"Your answer was not accepted: {reason.rstrip('.')}.\n"

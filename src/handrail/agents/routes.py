@@ -111,7 +111,7 @@ def routes_of(agent: Routed, settings: AgentSettings, defaults: AgentSettings) -
 def owner_first(
     routes: tuple[Route, ...], settings: AgentSettings, whose: str
 ) -> tuple[Route, ...]:
-    """The chain, with the backend first that has the session which a step continues.
+    """The chain, beginning with the backend that has the session which a step continues.
 
     After a fallback, that is not the chain's first backend. Backends that do not know the session
     stay in the chain as fallbacks.

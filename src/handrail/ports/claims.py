@@ -30,11 +30,11 @@ class Claimant:
 
     @property
     def name(self) -> str:
-        """``run/path``."""
+        """``run/path``, or ``run`` without a path."""
         return f"{self.run}/{self.path}" if self.path else self.run
 
     def is_within(self, other: Claimant) -> bool:
-        """True for the other itself, and for a step below it, whatever the attempt."""
+        """True for the other claimant itself and for steps below it; attempts do not matter."""
         if (self.run, self.journal) != (other.run, other.journal):
             return False
         mine, theirs = _ATTEMPT.sub("", self.path), _ATTEMPT.sub("", other.path)
@@ -149,17 +149,17 @@ class Claims(Protocol):
 
     A claim does not block claimants within its claimant (see ``Claimant.is_within``). A claimant
     keeps its claims until all claimants within it are done. So while a claimant waits, all those
-    around it wait too.
+    that enclose it wait too.
 
     A request is granted once no other claimant has an overlapping claim, and no other claimant that
     still waits requested an overlapping one earlier. One exception: the request overtakes waiters
-    that wait for a claim of its claimant, or of one around it. To wait behind them would be a
+    that wait for a claim of its claimant, or of an enclosing one. To wait behind them would be a
     cycle.
 
-    Several clients may be open at once, in several processes; all see the same claims. If the
-    process of a claim is seen to be dead, the claim is free at once. If the process has not renewed
-    the claim for so long that it counts as dead, a waiter may take the claim. The previous owner is
-    not notified: it must call ``is_held`` before it does the work that the claim was for.
+    Several clients may be open at once, in several processes; all see the same claims. Once the
+    process of a claim is known to be dead, the claim is free. A claim that its process has not
+    renewed in time has lapsed: a waiter may take it. The previous owner is not notified. It must
+    call ``is_held`` before it does the work that the claim was for.
 
     Contract suite: ``handrail.testing.contracts.ClaimsContract``.
     """
@@ -182,19 +182,19 @@ class Claims(Protocol):
         ...
 
     async def is_held(self, claim: Claim, /) -> bool:
-        """True if the claim has not ended. Renews one that counts as dead but was not taken."""
+        """True if the claim has not ended. Renews a lapsed claim that no waiter has taken."""
         ...
 
     async def others_since(self, claim: Claim, since: int | None = None, /) -> Sequence[Claim]:
-        """The claims of files that others had at any time since an epoch.
+        """The claims of files that other claimants had at any time since an epoch.
 
-        Without an epoch: since that of the claim. They may have ended since. Claimants within the
-        claim's claimant, and those around it, do not count as others.
+        Without an epoch: since the claim's own. They may have ended since. Claimants within the
+        claim's claimant, and those that enclose it, do not count as others.
         """
         ...
 
     async def listed(self) -> ClaimList:
-        """All that is held, and all who wait."""
+        """All claims, and all waits."""
         ...
 
     async def close(self) -> None:

@@ -155,7 +155,7 @@ class Mask:
         return text if len(text) < SHORTEST else mask_text(text, self.values)
 
     def value(self, value: T) -> T:
-        """Any value, of the same type as far as possible."""
+        """Any value without its secrets, of the same type as far as possible."""
         if type(value) in PLAIN or not self.may_be_in(value):
             return value
         return cast("T", self._rebuilt(value, ()))

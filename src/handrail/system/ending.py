@@ -72,9 +72,8 @@ class ProcessTree:
         return rest
 
     def interrupt(self) -> None:
-        """Send SIGINT to the child's group, as a terminal does. Processes outside the group are
-        left to the child: if one of its tools died on its own, the child would take it for a
-        failure.
+        """Send SIGINT to the child's group, as a terminal does. The child itself ends processes
+        outside the group: if a tool of the child died first, it would look like a failed tool.
         """
         send(-self._child.pid, signal.SIGINT)
 
@@ -118,9 +117,9 @@ def oldest_descendant(child: int, age_s: float, *, pid_max: int) -> int:
 
 
 DRAIN_IDLE_S = 0.5
-"""How long after the child's exit output may pause before none is expected any more."""
+"""After the child's exit: how long output may pause before handrail expects no more."""
 DRAIN_S = 2.0
-"""How long after the child's exit output that never pauses is still read."""
+"""After the child's exit: how long handrail reads output that never pauses."""
 LEAVE_S = 0.1
 """How long processes that closed their outputs, as every exit does, may take to vanish."""
 KILL_S = 1.0

@@ -173,7 +173,7 @@ def kill_marked(marker: str) -> int:
 
     ``marker`` is a whole marker, or its beginning up to a ``/``. ``<run id>@<journal>`` matches all
     processes of a run; the run id alone, those of runs with this id in any journal. Append the path
-    of a step to match that step's.
+    of a step to match the processes of that step.
 
     For emergencies: no grace, no event loop, no waiting. The calling process itself is spared.
     Linux only; elsewhere it finds nothing and returns 0.

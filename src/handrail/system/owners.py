@@ -1,7 +1,7 @@
 """Which process owns something that a database row records, and whether that process lives.
 
-If the owner's process is visible (same boot of the same machine, same pid namespace), it is looked
-up: a process that was stopped for an hour still owns its things, a dead one owns nothing. Otherwise
+If the owner's process is visible (same boot of the same machine, same pid namespace), handrail
+looks it up: a process stopped for an hour still owns its things, a dead one owns nothing. Otherwise
 an owner counts as alive while it renews its lease. Within one boot (in another container, say) the
 lease is measured by the machine's running time, so that setting the clock ends no lease; between
 machines, by their wall clocks.

@@ -81,7 +81,7 @@ class Pump:
         self._watch_stdin()
 
     async def run_once(self, timeout_s: float | None = None) -> bool:
-        """Wait for activity, handle it, and say whether output arrived or ended."""
+        """Wait for activity and handle it; returns whether output arrived or ended."""
         self._moved = False
         if self._pidfd is None and not self.exited:
             timeout_s = _POLL_S if timeout_s is None else min(timeout_s, _POLL_S)

@@ -167,7 +167,8 @@ async def run_process(
     and so is ``HANDRAIL_STEP=<marker>``; no two commands may run under one marker at the same time.
     Without ``stdin`` the command reads ``/dev/null``. Output is decoded as UTF-8 with U+FFFD for
     other bytes, and passed to ``on_output(stream, text)`` as it arrives, cut anywhere; a slow
-    receiver slows the command. Each stream keeps ``limit_bytes``: its first and last half.
+    receiver slows the command. The result has ``limit_bytes`` of each stream: half from the start,
+    half from the end.
 
     After the command's exit, its background processes may print until they are silent for half a
     second, two seconds at most; then they are ended. If this call is cancelled, or ``on_output``

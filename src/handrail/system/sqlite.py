@@ -10,8 +10,8 @@ from typing import Literal, TypeAlias
 
 Cause: TypeAlias = Literal["full", "write", "locked", "disk", "place", "other", ""]
 """What to do about an error: free space (``full``), allow writing (``write``), end the process with
-the lock (``locked``), check the disk (``disk``), name another place (``place``) or
-another file (``other``).
+the lock (``locked``), check the disk (``disk``), name another place (``place``), or another file
+(``other``).
 """
 _PRIMARY = 0xFF
 _CAUSES: dict[int, Cause] = {

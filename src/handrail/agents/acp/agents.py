@@ -27,7 +27,7 @@ class AgentProfile:
     that reports a failure. ``marks_messages``: chunks of the model have a ``messageId``, chunks of
     the program have none. ``counts_last_step``: its usage covers only the last call of a turn.
     ``asking`` are variables that make it ask before actions that it takes unasked by default; they
-    are set unless it may do everything.
+    are set at the levels below ``full``.
     """
 
     family: Family = ""

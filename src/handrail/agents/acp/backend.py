@@ -120,7 +120,7 @@ class AcpBackend:
 
 
 def gemini_acp(executable: str = "gemini", *, options: AgentOptions = NO_OPTIONS) -> AcpBackend:
-    """Gemini CLI through ACP; only ``GeminiBackend`` keeps its sessions and reads reset times."""
+    """Gemini CLI through ACP; ``GeminiBackend`` keeps its sessions and reads reset times."""
     return AcpBackend(
         [executable, "--acp", "--skip-trust"],
         name="gemini-acp",

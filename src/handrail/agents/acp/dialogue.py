@@ -67,7 +67,7 @@ _HINTS: Mapping[AgentErrorKind, str] = {
     "spending_cap": "Add credits or raise the limit of the account.",
 }
 _HINTS_OF: Mapping[str, Mapping[AgentErrorKind, str]] = {
-    one.name: {kind: one.hints[kind] for kind in _HINTS}  # its options are not the program's
+    one.name: {kind: one.hints[kind] for kind in _HINTS}  # no advice on the program's options
     for one in (CLAUDE, CODEX, COPILOT)
 }
 
@@ -111,7 +111,7 @@ class AcpDialogue(RpcTurn):
         self._error: tuple[RpcError, AgentErrorKind | None] | None = None
         self._error_text = ""
 
-    # -- what the driver asks --------------------------------------------------------------------
+    # -- called by the transport -----------------------------------------------------------------
 
     @property
     def finished(self) -> bool:
@@ -127,7 +127,7 @@ class AcpDialogue(RpcTurn):
         return [self.peer.request("initialize", initialize_params(self._client_version))]
 
     def interrupt(self) -> list[Message]:
-        """The message that ends the turn early; none before the prompt was sent."""
+        """The message that ends the turn early; none unless the prompt awaits its reply."""
         if self.finished or not self._is_prompted:
             return []
         self._is_interrupted = True
@@ -325,9 +325,8 @@ class AcpDialogue(RpcTurn):
         self.close_tools()
 
     def _error_in_text(self) -> str:
-        """The last words, if they are an error; else an empty text. They are if no token was used
-        and the agent's profile knows them, or if they are not the model's, in an agent that marks
-        those.
+        """The last words, if they are an error; else an empty text. They are an error if no token
+        was used and the agent's profile knows them, or if they lack the mark of the model's words.
         """
         profile = self._updates.profile
         words, chunk = self._updates.last_words

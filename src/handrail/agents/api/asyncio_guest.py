@@ -23,8 +23,8 @@ async def run_on_asyncio(work: Callable[[Emit], Coroutine[Any, Any, T]], emit: E
     """The result of ``work``, which gets a function to emit notices with.
 
     On asyncio the work runs on the current loop. On trio it runs on an asyncio loop in a thread
-    that this process keeps for it. Its notices are emitted on trio's loop, and a cancellation is
-    passed to the work, whose end it waits for.
+    that this process keeps for it, and its notices are emitted on trio's loop. A cancellation
+    cancels the work, and continues once the work has ended.
     """
     import asyncio
 

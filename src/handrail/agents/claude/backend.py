@@ -144,7 +144,7 @@ def _servers(servers: Mapping[str, Mapping[str, Any]], write_file: WriteFile) ->
 
 
 def _server(server: Mapping[str, Any]) -> dict[str, Any]:
-    """The server's entry; one that has an address needs its transport, HTTP, spelled out."""
+    """A server's entry; one with a URL needs a ``type``, which defaults to HTTP."""
     return {"type": "http", **server} if "url" in server else dict(server)
 
 
@@ -159,7 +159,7 @@ def _limit_arguments(turn: AgentTurn, options: AgentOptions) -> Iterator[str]:
 
 
 def _schema(schema: Mapping[str, Any] | None) -> Iterator[str]:
-    """The schema, if it is an object's: claude has the model answer with a tool's input."""
+    """The schema, if it is an object's: the model's answer is a tool's input."""
     if schema is None or schema.get("type") != "object":
         return
     text = json.dumps(schema, separators=(",", ":"))

@@ -148,7 +148,7 @@ class ClaudeMessages:
                 pass
 
     def denied(self, event: Object) -> Iterator[Notice]:
-        """The notice that a tool was denied, once for each use."""
+        """The notice that a tool was denied, once for each tool use."""
         use, tool = text_in(event, "tool_use_id"), text_in(event, "tool_name")
         if use and use in self._denied:
             return
@@ -265,7 +265,7 @@ _DIAGNOSTIC = "[ede_diagnostic]"  # for claude's own developers
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """Events before a result that affect how it counts.
+    """Earlier reports of a turn that affect the meaning of its result.
 
     ``complaint`` is the last assistant line if it was an error, ``window`` the plan's window that
     is used up. ``was_interrupted``: a line said that the turn was interrupted. ``text`` is what the

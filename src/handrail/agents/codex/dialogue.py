@@ -93,7 +93,7 @@ class CodexDialogue(CodexTurn, RpcTurn):
         self._fault: Object = NOTHING
         """The last error after which codex did not announce a retry."""
 
-    # -- what the driver asks --------------------------------------------------------------------
+    # -- called by the transport -----------------------------------------------------------------
 
     @property
     def finished(self) -> bool:
@@ -109,7 +109,7 @@ class CodexDialogue(CodexTurn, RpcTurn):
         ]
 
     def interrupt(self) -> list[Message]:
-        """The message that ends the turn early; none before codex named the turn."""
+        """The message that ends the turn early; none if no turn of known id is running."""
         turn_id = self._compaction_id if self._stage == "compacting" else self._turn_id
         if self.finished or not turn_id:
             return []
@@ -237,7 +237,7 @@ class CodexDialogue(CodexTurn, RpcTurn):
         elif self._stage == "working" and turn_id != self._compaction_id:
             self._turn_id = self._turn_id or turn_id
 
-    # -- what codex tells ------------------------------------------------------------------------
+    # -- notifications ---------------------------------------------------------------------------
 
     def on_notification(self, method: str, params: Object) -> Outgoing:
         """Notices and messages that follow from a notification of codex."""
@@ -301,7 +301,7 @@ class CodexDialogue(CodexTurn, RpcTurn):
         """A resumed thread first repeats its old count, under the id of an older turn."""
         turn_id = text_in(params, "turnId")
         known = {one for one in (self._turn_id, self._compaction_id) if one}
-        is_new = self.turn.session is None  # so that it has no older turns
+        is_new = self.turn.session is None  # a new thread has no older turns
         is_ours = turn_id in known or is_new if turn_id else self._stage != "opening"
         counts, before = self._counts, self.usage
         is_call = self._stage != "compacting"

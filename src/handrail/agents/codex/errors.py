@@ -108,7 +108,7 @@ _INFO: dict[str, AgentErrorKind] = {
 def diagnose(
     message: str, now: float, info: object = None, limits: Object | None = None
 ) -> Diagnosis:
-    """A failed turn's kind, by its typed error; its message refines that or replaces it.
+    """A failed turn's kind: by its typed error, and by its message for what that leaves open.
 
     A failure that neither explains is transient. ``info`` is the ``codexErrorInfo``: a name, or
     ``{name: {"httpStatusCode": ...}}``. ``limits`` is the last snapshot of the plan's windows, if

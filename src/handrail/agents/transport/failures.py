@@ -178,7 +178,7 @@ def kind_by_words(kind: AgentErrorKind | None, words: str) -> AgentErrorKind | N
 
 
 def kind_of_status(status: int | None) -> AgentErrorKind | None:
-    """The kind of a failure with this HTTP status; None if it says nothing."""
+    """The kind of a failure with this HTTP status; None unless it is 4xx or 5xx."""
     if status is None or not 400 <= status < 600:
         return None
     return _STATUSES.get(status) or ("transient" if status >= 500 else "bad_request")

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, cast
 import msgspec
 
 Object: TypeAlias = Mapping[str, Any]
-"""A JSON object as it was read."""
+"""A decoded JSON object."""
 
 NOTHING: Object = {}
 

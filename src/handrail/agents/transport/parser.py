@@ -49,7 +49,7 @@ class TurnReader(Protocol):
 
     @property
     def open_tools(self) -> int:
-        """How many tools are running, as far as reported; silence is no hang then."""
+        """How many tools are running, as far as reported. While any are, silence is no hang."""
         ...
 
     @property

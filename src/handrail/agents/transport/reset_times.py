@@ -123,7 +123,7 @@ def _unix(digits: str) -> float:
 
 
 def _after(key: str, window: str, now: float, zone: tzinfo | None) -> float | None:
-    """The time after an announcement; ``key`` is the rest of the word in which it stands."""
+    """The time after an announcement; ``key`` is the rest of the announcing word."""
     filler = _FILLER.match(window)
     start = filler.end() if filler else 0
     if (duration := _duration_s(window, start)) is not None:
@@ -263,5 +263,5 @@ def _zone_of(name: str | None) -> tzinfo | None:
         plain = f"{name[0]}T" if name[-4:].lower() == "time" else name
         known = _ZONE_NAMES.get(plain.upper(), name)
         return UTC if known == "UTC" else ZoneInfo(known)
-    except (ValueError, OSError, KeyError):  # no such zone, or a name that is no file's
+    except (ValueError, OSError, KeyError):  # no such zone, or no valid file name
         return None

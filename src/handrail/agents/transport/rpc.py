@@ -36,7 +36,7 @@ REFUSED = frozenset({-32700, -32600, METHOD_NOT_FOUND, -32602})
 """Error codes for requests that were not understood, so that repeating them will not help."""
 
 Message: TypeAlias = dict[str, Any]
-"""A JSON-RPC message as it is sent."""
+"""A JSON-RPC message to send."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +226,7 @@ INTERRUPT_S = 3.0
 
 @cache
 def own_version() -> str:
-    """The version of this library, sent to programs as a greeting."""
+    """This library's version, which it sends to programs in its greeting."""
     try:
         return version("handrail")
     except PackageNotFoundError:  # run from its sources

@@ -174,7 +174,7 @@ def start_error(
 
     If no install command is known, the words of ``error`` are the only help.
     """
-    if isinstance(error, CommandNotStarted):  # it is there, but the machine or an update is busy
+    if isinstance(error, CommandNotStarted):  # it exists; the machine or an update is busy
         return AgentError(agent, str(error), kind="transient")
     if cwd is not None and not Path(cwd).is_dir():
         return AgentError(agent, str(error), kind="config")

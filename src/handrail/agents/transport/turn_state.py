@@ -54,7 +54,7 @@ class TurnState:
         self.denials: list[str] = []
         self.files_changed: dict[str, None] = {}  # in the order of their first change
         self.is_alive = False
-        """The program has got as far as its protocol."""
+        """The program has sent a message of its protocol."""
         self.patience_s = 0.0
         self._backend = backend or program.name
         self._told_session: str | None = None
@@ -118,7 +118,7 @@ class TurnState:
         self._open_tools.clear()
 
     def denied(self, tool: str, reason: str) -> AgentPermission:
-        """The notice that the program was denied a tool; ``denials`` gets the tool, too."""
+        """The notice that a tool was denied; ``denials`` gets the tool, too."""
         self.denials.append(tool)
         return AgentPermission(self.path, tool, "denied", reason)
 
