@@ -146,8 +146,8 @@ class CommandBackend:
     """A program that reads a prompt from its stdin and prints the answer to its stdout.
 
     ``argv`` is a list of arguments, or one text for the shell. ``env`` is added to this process's
-    environment. ``timeout`` limits one turn, in seconds. Options of an agent or a step override
-    these three. The program may print nothing before its answer, for as long as it likes, unless
+    environment. ``timeout`` limits one turn: seconds, or a ``timedelta``. Options of an agent or a
+    step override these three. The program may be silent before its answer for any time, unless
     ``start_timeout_s`` or ``idle_timeout_s`` limit that.
 
     Each line of its stdout is reported as it arrives. Its stderr is output of the step, and the

@@ -19,8 +19,8 @@ class Claimant:
     """Who claims: a step of a run, or a person, command or session outside every run.
 
     ``run`` is the run's id, ``path`` the step's. For other kinds ``run`` is the claimant's own
-    name; ``path`` is empty, or names a part of it that claims within the claimant's other claims.
-    ``journal`` distinguishes runs with the same id in different journals.
+    name; ``path`` is empty, or names what claims within that claimant (``lock-<pid>``). ``journal``
+    distinguishes runs with the same id in different journals.
     """
 
     run: str
