@@ -1,1 +1,1 @@
-"""Agents, and the backends that carry them out, one a file."""
+"""Agents, and the backends that carry them out, one backend a file or package."""

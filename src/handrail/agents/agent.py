@@ -112,7 +112,7 @@ def _check_tokens(agent: Agent[Any], _: attrs.Attribute[Any], count: object) -> 
 
 
 def _caller() -> str | None:
-    """The file in which ``Agent(...)`` is written: of the frame that called ``__init__``."""
+    """The file that calls ``Agent(...)``: that of the frame which called ``__init__``."""
     frame = inspect.currentframe()
     for _ in range(2):
         frame = None if frame is None else frame.f_back
@@ -131,7 +131,7 @@ def _check_reasks(agent: Agent[Any], _: attrs.Attribute[Any], count: object) -> 
 
 
 class _Settings(TypedDict, total=False):
-    """What ``Agent`` takes besides what decides the type of its answers."""
+    """The settings of ``Agent`` that do not decide the type of its answers."""
 
     backend: AgentBackend | str | None
     max_reasks: int
@@ -149,25 +149,25 @@ class Agent(Generic[T_co]):
     """A named task for a model, whose answer is of type ``output``.
 
     ``prompt`` is Jinja2 text, a ``pathlib.Path`` to a file of it, or a sync or async function of
-    the context. A file is read at each run; a relative path is looked for beside the file that
-    makes the agent, else in the working directory; its includes are found in its own folder.
-    Variables are the context's, and ``ctx``, the ``WorkflowContext``, unless the context has a
-    ``ctx`` of its own.
+    the context. Each run reads the file again. A relative path is resolved beside the file that
+    creates the agent, else in the working directory; includes are found in the prompt file's own
+    folder. A template's variables are the context's, and ``ctx``, the ``WorkflowContext``, unless
+    the context has its own ``ctx``.
 
     With an ``output`` other than ``str``, its JSON schema is added to the prompt, and the answer is
-    the last JSON value in the reply that fits. If none does, the backend is asked again with the
-    reason, at most ``max_reasks`` times in all: within its session, or, if it has none, with the
-    prompt and its own answer repeated; the last of several times in a new session. Text is stripped
-    of blanks around it.
+    the last JSON value in the reply that fits. If none fits, the backend is re-asked with the
+    reason, at most ``max_reasks`` times in all. It is re-asked in its session; without sessions,
+    the prompt and its answer are repeated; the last of several re-asks begins a new session. A
+    text answer is stripped of surrounding blanks.
 
     ``context_mode`` adds results of earlier steps that the step may see: the ``"last"`` one, or
-    ``"accumulate"``, the latest that fit into ``context_tokens`` (reckoned at 4 characters each).
-    ``files`` are files and folders whose text is shown before the prompt (see ``Files``).
+    ``"accumulate"``, the latest that fit into ``context_tokens`` (estimated at 4 characters each).
+    ``files`` are files and folders whose text comes before the prompt (see ``Files``).
 
-    ``backend`` is one, or a name: ``"claude"``, ``"codex:gpt-6"`` (with a model). ``options`` are
-    what it is told besides (``model`` is short for ``AgentOptions(model=)``). What the step says of
-    both wins, and what the run says counts where neither speaks. ``fallback`` lists backends, names
-    or ``":model"`` to turn to when one gives no answer. ``ladder`` says what is tried before that.
+    ``backend`` is a backend, or a name: ``"claude"``, ``"codex:gpt-6"`` (with a model). ``options``
+    go to the backend (``model`` is short for ``AgentOptions(model=)``). For both, the step's
+    settings come before the agent's, and these before the run's. ``fallback`` lists backends, names
+    or ``":model"`` to try if a backend gives no answer; ``ladder`` says what is tried before that.
     """
 
     name: str = attrs.field(validator=_check_name)
@@ -249,8 +249,8 @@ class Agent(Generic[T_co]):
     def identity(self) -> dict[str, Any]:
         """What makes this agent's answers comparable: name, prompt template, output schema.
 
-        Plain JSON data for the fingerprint of a step. Of a prompt file it is the text, of a prompt
-        function its reference; templates that a prompt includes are not part of it.
+        Plain JSON data for a step's fingerprint. A prompt file counts by its text, a prompt
+        function by its reference; included templates do not count.
         """
         known: dict[str, Any] = {
             "agent": self.name,
@@ -264,22 +264,22 @@ class Agent(Generic[T_co]):
         return known
 
     async def prompt_for(self, request: AgentRequest, /) -> str:
-        """The prompt that the request's context makes, before anything is added to it.
+        """The prompt rendered from the request's context, before anything is added to it.
 
         Raises:
-            PromptError: it cannot be made.
+            PromptError: it cannot be rendered.
         """
         return await render_prompt(
             self.prompt, agent=self.name, context=request.context, workflow=request.workflow
         )
 
     async def run(self, request: AgentRequest, /) -> AgentResult[T_co]:
-        """The answer of one launch to the prompt that the request's context makes.
+        """The answer of one launch to the prompt rendered from the request's context.
 
         Raises:
             AgentError: there is no backend, or it gave no answer.
-            DefinitionError: none of its backends keeps the session that it is to go on in.
-            PromptError: the prompt cannot be made from the context.
+            DefinitionError: none of its backends has the session that it is to continue.
+            PromptError: the prompt cannot be rendered from the context.
             AnswerRejected: the answer was not of the output type.
         """
         routes = routes_of(self, request.settings, request.defaults)
@@ -303,14 +303,14 @@ class Agent(Generic[T_co]):
 def check_launchable(
     given: object, settings: AgentSettings, defaults: Callable[[], AgentSettings] | None
 ) -> None:
-    """Do nothing, or raise what a launch of an agent would raise before its backend is asked.
+    """Raise what a launch of an agent would raise before it calls its backend; else do nothing.
 
-    Without ``defaults``, what holds for the run, only what the step itself says counts. Agents of
-    other classes take what they like. What else is wrong, such as that nobody names a backend, is
-    the launch's to say.
+    Without ``defaults``, the settings of the run, only the step's own settings are checked. Agents
+    of other classes are not checked. Other errors, such as a missing backend, are left to the
+    launch.
 
     Raises:
-        DefinitionError: a backend cannot honour what it is told, or there is none of its name.
+        DefinitionError: a backend cannot honour an option, or no backend has the name.
     """
     if getattr(type(given), "run", None) is not Agent[Any].run:
         return
@@ -324,15 +324,16 @@ def check_launchable(
         routes_of(agent, settings, attrs.evolve(defaults(), wrap=None))
     except DefinitionError:
         raise
-    except Exception:  # noqa: BLE001  # the launch tells of it
+    except Exception:  # noqa: BLE001  # the launch reports it
         return
 
 
 def launch_folder(
     given: object, settings: AgentSettings, defaults: AgentSettings, launch: Launch
 ) -> Path | None:
-    """The folder that a launch of an agent works in; None for an agent of another class, which
-    takes what it likes, and for one that cannot be launched: the launch tells why.
+    """The folder that a launch of an agent works in.
+
+    None for an agent of another class, and for a launch that will fail and report why.
     """
     if getattr(type(given), "run", None) is not Agent[Any].run:
         return None
@@ -340,7 +341,7 @@ def launch_folder(
     try:
         routes = routes_of(agent, settings, defaults)
         routes = owner_first(routes, settings, f"agent {agent.name!r}")
-    except Exception:  # noqa: BLE001  # the launch tells of it
+    except Exception:  # noqa: BLE001  # the launch reports it
         return None
     route = routes[min(launch.route, len(routes) - 1)]
     return folder_of(route.options, route.backend)

@@ -1,4 +1,4 @@
-"""A backend that is any program: prompt on stdin, answer on stdout."""
+"""A backend for any program: prompt on stdin, answer on stdout."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ from handrail.ports.agent import AgentReply, AgentTurn, Capabilities
 from handrail.shortening import LONGEST_WORD, shortened
 from handrail.system.spawn import arguments, check_environment
 
-# What any program prints, read for one turn: all of its stdout is the answer.
+# Reads what any program prints in one turn: all of its stdout is the answer.
 #
-# Such a program knows no protocol. Its only word on the answer is its exit: with 0 what it printed
-# is whole, with anything else it is not, for reasons of its own.
+# Such a program has no protocol. Only its exit code says whether the answer counts: with 0 it is
+# complete, with any other code it is not, for reasons that only the program knows.
 
 KEPT_BYTES = 8 << 20
-"""The longest answer that is taken."""
+"""The longest answer that is accepted."""
 _TAIL_CHARS = 2_000
-_TAIL_BYTES = 4 * (_TAIL_CHARS + LONGEST_WORD + 1)  # so that its last characters are cut as text
+_TAIL_BYTES = 4 * (_TAIL_CHARS + LONGEST_WORD + 1)  # enough to cut at characters, not at bytes
 
 
 class CommandParser:
     """Reads one turn of any program. Mutable.
 
-    It is fed lines with their ends, so that the answer is what was printed, byte for byte. ``name``
-    is the program's, ``patience`` the one it was given.
+    It gets lines with their endings, so that the answer is the output, byte for byte. ``name`` is
+    the program's, ``patience`` its timeouts.
     """
 
     finished = False
@@ -67,14 +67,14 @@ class CommandParser:
         return (AgentMessage(self._turn.path, line.decode("utf-8", "replace")),)
 
     def feed_stderr(self, _line: bytes, /) -> Iterable[Notice]:
-        """Nothing: what is said there is the step's output."""
+        """Nothing: stderr is output of the step, not of the agent."""
         return ()
 
     def conclude(self, ending: Ending, /) -> AgentReply:
-        """All that was printed, if the program exited with 0.
+        """The whole output, if the program exited with 0.
 
         Raises:
-            AgentError: it did not, was ended by us, or printed more than can be kept.
+            AgentError: it did not, handrail ended it, or it printed more than is kept.
         """
         if ending.stopped is not None:
             raise self._stopped(ending.stopped, ending)
@@ -112,7 +112,7 @@ class CommandParser:
 
     @property
     def _end(self) -> str:
-        """The last of what it printed, or all."""
+        """The end of its output, or all of it."""
         return self._tail.decode("utf-8", "replace") if self._tail else self._printed
 
 
@@ -146,17 +146,16 @@ class CommandBackend:
     """A program that reads a prompt from its stdin and prints the answer to its stdout.
 
     ``argv`` is a list of arguments, or one text for the shell. ``env`` is added to this process's
-    environment. ``timeout`` bounds one turn, in seconds. Options of an agent or a step come before
-    these three. A program may think in silence: it is not expected to print anything before its
-    answer, unless ``start_timeout_s`` or ``idle_timeout_s`` say so.
+    environment. ``timeout`` limits one turn: seconds, or a ``timedelta``. Options of an agent or a
+    step override these three. The program may be silent before its answer for any time, unless
+    ``start_timeout_s`` or ``idle_timeout_s`` limit that.
 
-    Each line that it prints is told as it comes; what it prints to stderr is the step's output, and
-    the reason if it fails. Each turn is a process of its own that remembers nothing, and all that
-    it started is ended with it.
+    Each line of its stdout is reported as it arrives. Its stderr is output of the step, and the
+    reason if the program fails. Each turn is a new process without a session; it is ended with
+    every process that it started.
 
-    An exit code, or a signal that somebody sent, is the program's own word, of which nothing is
-    known. So such a failure has no kind on purpose: no launch follows it, and the ``.retry`` of the
-    step decides.
+    handrail cannot know what a program's exit code means, or a signal from elsewhere. So such a
+    failure deliberately has no kind: no launch follows it, and the ``.retry`` of the step decides.
     """
 
     argv: str | tuple[str, ...] = attrs.field(converter=_argv, validator=_check_argv)
@@ -176,16 +175,16 @@ class CommandBackend:
 
     @property
     def options(self) -> AgentOptions:
-        """What holds unless an agent or a step says otherwise."""
+        """The options that apply unless an agent or a step overrides them."""
         return AgentOptions(cwd=self.cwd, env=self.env, timeout_s=self.timeout)
 
     async def complete(self, turn: AgentTurn, /) -> AgentReply:
-        """What the program printed.
+        """The program's output.
 
         Raises:
-            AgentError: it could not be started (``not_installed``), took too long (``timeout``),
-                was ended by us (``interrupted``); or, without a kind, it ended with another exit
-                code than 0, or printed more than can be kept.
+            AgentError: it could not be started (``not_installed``), took too long (``timeout``), or
+                handrail ended it (``interrupted``); or, without a kind, it ended with another exit
+                code than 0, or printed more than is kept.
         """
         options = turn.options.over(self.options)
         patience = _patience(options)
@@ -202,7 +201,7 @@ class CommandBackend:
 
 
 def _patience(options: AgentOptions) -> Patience:
-    """What the options ask for, and else no end of it. Who bounds each silence bounds the first."""
+    """The timeouts of the options, else none. ``idle_timeout_s`` also limits the first silence."""
     idle_s = options.idle_timeout_s or math.inf
     start_s = options.start_timeout_s or idle_s
     tool_s = options.tool_timeout_s or idle_s

@@ -1,4 +1,4 @@
-"""One launch of an agent: its prompt put as the ladder says, its answer read."""
+"""One launch of an agent: prompts its backend as the ladder says, and reads the answer."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _TEXT_CHARS = 4_000
 
 
 class Digest:
-    """Passes notices on, as those of one launch, and keeps the last messages and tools. Mutable."""
+    """Forwards the notices of one launch, and keeps the last messages and tools. Mutable."""
 
     def __init__(
         self, emit: Callable[[Notice], None], launch: int, model: str | None = None
@@ -57,7 +57,7 @@ class Digest:
         self._before = ""
 
     def __call__(self, notice: Notice) -> None:
-        """Keep it if it is of use, and pass it on."""
+        """Keep a message or tool, add launch or price where missing, and forward the notice."""
         if isinstance(notice, AgentMessage):
             self._keep(notice.text)
         elif isinstance(notice, AgentToolStarted):
@@ -69,13 +69,13 @@ class Digest:
         self._emit(notice)
 
     def text(self) -> str:
-        """The end of what was said and done."""
+        """The end of what the agent said and did."""
         kept = "".join(self._kept).rstrip()
         most = min(len(kept), _TEXT_CHARS)
         return shortened(self._before + kept, most, keep="tail", mark="").strip()
 
     def _keep(self, text: str) -> None:
-        """Keep it in place of the oldest, of whose end no more is needed than to know a word."""
+        """Keep a text; of dropped texts only the end is kept, to find a word's start."""
         self._kept.append(text)
         if len(self._kept) > _KEPT:
             self._before = (self._before + self._kept.popleft())[-LONGEST_WORD - 1 :]
@@ -92,11 +92,11 @@ _AT_WORK = frozenset(
         "crashed",
     }
 )
-"""How launches fail of which a model has had its part, and its price, though they say none."""
+"""Kinds of failures after which a model has used tokens, even if the error reports no usage."""
 
 
 def schema_for(output: Any) -> Schema | None:
-    """The JSON schema of an output type, or None for text, which is taken as it is.
+    """The JSON schema of an output type; None for text, which needs none.
 
     Raises:
         DefinitionError: no JSON is of this type.
@@ -105,7 +105,7 @@ def schema_for(output: Any) -> Schema | None:
 
 
 def read_answer(reply: AgentReply, output: Any) -> Found | NotFound:
-    """The answer in a reply: its structured value if it has one, else what its text holds."""
+    """The answer in a reply: its structured value if it has one, or else from its text."""
     if plain(output) is str and not reply.text.strip():
         return NotFound("it gave no text")
     if not reply.has_value or plain(output) is str:
@@ -118,7 +118,7 @@ def read_answer(reply: AgentReply, output: Any) -> Found | NotFound:
 
 @attrs.frozen
 class Conversation:
-    """What an agent wants, to be asked of one of its routes in one launch."""
+    """An agent's request, for one launch on one of its routes."""
 
     agent: str
     output: Any
@@ -131,7 +131,7 @@ class Conversation:
         """The answer.
 
         Raises:
-            AgentError: there is none, or none that fits; ``fault`` says what could follow.
+            AgentError: there is none, or none that fits; ``fault`` says what may follow.
             ScopeViolated, WorktreeConflict: see ``bounds``.
         """
         request, launch = self.request, self.request.launch
@@ -150,7 +150,7 @@ class Conversation:
             return self._result_of(bounds.reply, route)
 
     async def _ask(self, turn: AgentTurn, route: Route, digest: Digest) -> AgentReply:
-        """The backend's reply; an error of it knows what could follow."""
+        """The backend's reply; its errors get the usage, text and fault that the ladder needs."""
         try:
             reply = await route.backend.complete(turn)
         except AgentError as error:
@@ -162,7 +162,7 @@ class Conversation:
         return replace(reply, usage=_with_price(reply.usage, reply.model or route.options.model))
 
     def _session(self, route: Route) -> str | None:
-        """The session to go on in: the launch's, or the one that the step was given."""
+        """The session to continue, from the launch or the step's settings; None for a new one."""
         if not capabilities_of(route.backend).sessions:
             return None
         launch = self.request.launch
@@ -203,7 +203,7 @@ class Conversation:
         )
 
     def _result_of(self, reply: AgentReply, route: Route) -> AgentResult[Any]:
-        """The result that the reply makes; ``AgentTurnCompleted`` is emitted."""
+        """The result of a reply; emits ``AgentTurnCompleted``."""
         request, launch = self.request, self.request.launch
         answer = read_answer(reply, self.output)
         problem = answer.reason if isinstance(answer, NotFound) else None
@@ -236,7 +236,7 @@ class Conversation:
         return error
 
     def _explain(self, error: AgentError, route: Route, digest: Digest) -> None:
-        """Tell of a failed launch, and give its error what the ladder needs to know."""
+        """Report a failed launch, and add to its error what the ladder needs to know."""
         request, launch = self.request, self.request.launch
         error.text = error.text or digest.text()
         error.fault = self._fault(error, route, error.reason, None)
@@ -264,7 +264,7 @@ class Conversation:
 
 
 def _with_price(usage: Usage | None, model: str | None) -> Usage | None:
-    """With what it costs by the table of prices, where the backend does not say."""
+    """The usage with a cost from the table of prices, if the backend reported none."""
     if usage is None:
         return None
     if usage.cost_usd is None and model is not None:

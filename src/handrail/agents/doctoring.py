@@ -1,4 +1,4 @@
-"""What several backends say of themselves on this machine, each within a bound of time."""
+"""Probes several backends on this machine, each within a time limit."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ import anyio
 from handrail.ports.agent import Probe
 
 PROBE_S = 5.0
-"""How long a backend may take to say whether it can be used."""
+"""How long a backend may take for its probe."""
 _AT_ONCE = 2
-"""Programs that start take time of the processor; many at once would all look as if they hung."""
+"""How many probes run at once. Starting programs use the processor: many would seem to hang."""
 
 Named: TypeAlias = tuple[str, Callable[[], Any]]
-"""A backend's name, and what makes it."""
+"""A backend's name, and a function that creates it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Probed:
-    """A backend's name, and its probe or else, in a word and in a sentence, why there is none."""
+    """A backend's name, and its probe; or why there is none, as one word and as a sentence."""
 
     name: str
     probe: Probe | None
@@ -32,7 +32,7 @@ class Probed:
 
 
 async def probe_all(backends: Sequence[Named], timeout_s: float = PROBE_S) -> list[Probed]:
-    """What each backend says, in their order. A backend that fails or hangs spoils no other."""
+    """The backends' probes, in their order. A backend that fails or hangs affects no other."""
     found: dict[int, Probed] = {}
     limiter = anyio.CapacityLimiter(_AT_ONCE)
 
@@ -56,7 +56,7 @@ async def _probe_one(name: str, make: Callable[[], Any], timeout_s: float) -> Pr
             return Probed(name, None, "unknown", "It has no probe().", where)
         with anyio.move_on_after(timeout_s):
             return Probed(name, await backend.probe())
-    except Exception as error:  # noqa: BLE001  # whatever is wrong with it is what is asked for
+    except Exception as error:  # noqa: BLE001  # any problem of a backend is a result here
         said = " ".join(str(error).split())
         return Probed(name, None, "failed", f"{type(error).__name__}: {said}", where)
     return Probed(name, None, "no answer", f"It said nothing within {timeout_s:g} s.", where)

@@ -25,7 +25,7 @@ ScriptedError: TypeAlias = "BaseException | type[BaseException]"
 
 
 def replies_of(replies: object, whose: str) -> tuple[Any, ...]:
-    """The replies as a tuple; one text is refused, because it is no list of replies."""
+    """The replies as a tuple; refuses a text, because that is one reply and no list."""
     if _is_list(replies):
         return tuple(replies)
     raise WrongUse(
@@ -34,9 +34,9 @@ def replies_of(replies: object, whose: str) -> tuple[Any, ...]:
 
 
 async def resolve_reply(reply: Any, argument: Any) -> Any:
-    """The value of a reply: itself, or what it returns for ``argument`` if it is callable.
+    """The value of a reply; a callable reply is called with ``argument`` first.
 
-    An exception, instance or class, is raised, also one that the callable returned.
+    Exceptions, instances or classes, are raised, also those that a callable returned.
     """
     if callable(reply) and not _is_error(reply):
         reply = await call_reply(reply, argument)
@@ -44,21 +44,21 @@ async def resolve_reply(reply: Any, argument: Any) -> Any:
         return reply
     if isinstance(reply, type):
         raise reply
-    raise reply.with_traceback(None)  # raised before, it would bring the frames of that time
+    raise reply.with_traceback(None)  # without frames of an earlier raise
 
 
 async def call_reply(function: Callable[..., Any], argument: Any) -> Any:
-    """What a sync or async function returns; it may take the argument, or nothing."""
+    """The result of a sync or async function, called with the argument or with nothing."""
     made = function(argument) if _takes(function, argument) else function()
     return await made if inspect.isawaitable(made) else made
 
 
 def is_like(output: object, type_: Any) -> bool:
-    """True if a workflow that expects this type can use the output as it is."""
+    """True if a workflow that expects this type can use the output unchanged."""
     if conforms(output, type_):
         return True
     try:
-        return bool(fit(output, type_) == output)  # 3 is a float, and keeps the bounds of its type
+        return bool(fit(output, type_) == output)  # 3 fits float, and keeps the bounds of its type
     except DoesNotFit:
         return False
 
@@ -74,7 +74,7 @@ def _is_error(reply: object) -> TypeGuard[ScriptedError]:
 
 
 def _takes(function: Callable[..., Any], argument: Any) -> bool:
-    """False only for a function that can be called with nothing and not with one argument."""
+    """False only for a function that can be called without an argument but not with one."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
@@ -91,15 +91,15 @@ def _binds(signature: inspect.Signature, *arguments: Any) -> bool:
 
 
 class FakeBackend:
-    """Scripted replies, one a turn, in the order in which turns are asked for.
+    """Scripted replies, one a turn, in the order in which turns arrive.
 
-    A reply is text; any other value, which stands for the answer in JSON; an exception (instance or
+    A reply is text; any other value, which becomes the answer as JSON; an exception (instance or
     class), which is raised; an ``AgentReply``, to set model, session and usage too; or a sync or
-    async callable of the ``AgentTurn`` that returns one of these. Re-asks are turns as well.
+    async callable of the ``AgentTurn`` that returns one of these. Re-asks count as turns.
 
     One list serves every agent that has this backend. A mapping of agent names to lists gives each
     agent its own, for agents that run at the same time. ``delay`` passes before each reply, on the
-    executor's clock. ``turns`` lists what the backend was asked. Mutable.
+    executor's clock. ``turns`` lists the turns so far. Mutable.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class FakeBackend:
 
         Raises:
             AgentError: no reply is left for this agent.
-            Exception: whatever the script says.
+            Exception: as scripted.
         """
         self.turns.append(turn)
         try:
@@ -176,7 +176,7 @@ class FakeBackend:
 
 
 class _Replies:
-    """The replies that are left, and how many there were. Mutable."""
+    """The replies that are left, and how many there were at first. Mutable."""
 
     def __init__(self, replies: tuple[Any, ...]) -> None:
         self.left = deque(replies)
@@ -186,7 +186,7 @@ class _Replies:
 def _scripts(
     replies: Sequence[Any] | Mapping[str, Sequence[Any]],
 ) -> dict[str | None, _Replies]:
-    """The replies by agent; under None those for any agent."""
+    """The replies by agent; those under None are for any agent."""
     if not isinstance(replies, Mapping):
         return {None: _Replies(replies_of(replies, "FakeBackend"))}
     return {

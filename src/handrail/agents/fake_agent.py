@@ -1,4 +1,4 @@
-"""A scripted agent for tests: it answers, remembers its calls, and complains."""
+"""A scripted agent for tests: it answers, records its calls, and reports mismatches."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ By: TypeAlias = "Callable[[Mapping[str, Any]], Any] | Mapping[str, Mapping[Any, 
 
 
 class FakeAgent:
-    """An agent whose answers are written down.
+    """An agent with scripted answers.
 
-    ``replies`` are given one a call, in order. A reply is a value (the output, the very object; an
+    ``replies`` are used one a call, in order. A reply is a value (the output, this very object; an
     ``AgentResult`` is used whole), an exception (instance or class), which is raised, or a sync or
     async callable of the context that returns one of these. ``delay`` passes before each reply, on
     the executor's clock.
 
-    The prompt of the agent that it stands for is made of the context, as at a launch, and fails as
-    it would there. ``prompts`` lists them.
+    The prompt of the agent that it replaces is rendered from the context, as in a launch, and fails
+    as it would there. ``prompts`` lists these prompts.
 
-    ``by`` chooses by context, for calls whose order is not known: a callable of the context that
-    returns a reply, or a mapping of a context key to the replies by its value, as often as it
-    comes: ``by={"file": {"a.py": "fine", "b.py": ValueError("bad")}}``. A call that such a mapping
-    does not know takes the next of ``replies``.
+    ``by`` chooses by context, for calls in an unknown order: a callable of the context that
+    returns a reply, or a mapping of a context key to replies by its value, each used any number of
+    times: ``by={"file": {"a.py": "fine", "b.py": ValueError("bad")}}``. A call that is not in the
+    mapping takes the next of ``replies``.
 
-    An output must be of the type that the agent which it stands for has as ``output=``; else the
-    attempt fails with a ``WrongUse`` that names the line at which the fake was made. A call that
-    there is no reply for fails with an ``AgentError``. ``assert_exhausted()``, or the end of a
-    ``with`` block, complains of both again, and of replies that nobody asked for. ``calls`` lists
-    the contexts, ``requests`` all that came with them. Mutable.
+    An output must be of the ``output=`` type of the agent that it replaces; else the attempt fails
+    with a ``WrongUse`` that names the line which created the fake. A call without a reply fails
+    with an ``AgentError``. ``assert_exhausted()``, or the end of a ``with`` block, reports both
+    again, and unused replies. ``calls`` lists the contexts, ``requests`` the whole requests.
+    Mutable.
     """
 
     def __init__(
@@ -72,9 +72,9 @@ class FakeAgent:
         """The scripted answer to this call.
 
         Raises:
-            AgentError: the script has none for it.
-            WrongUse: it is not of the type that this agent's output is to have.
-            BaseException: whatever the script says.
+            AgentError: the script has no reply for it.
+            WrongUse: the reply is not of this agent's output type.
+            BaseException: as scripted.
         """
         context = dict(request.context)
         self.calls.append(context)
@@ -84,19 +84,19 @@ class FakeAgent:
             await request.sleep(self._delay_s)
         made = await resolve_reply(reply, context)
         result: AgentResult[Any] = made if _is_result(made) else AgentResult(made)
-        # An agent that says no output gives text; a test may stand anything in for that.
+        # An agent without output= answers with text; a test may use any value instead.
         if request.output is not str and not is_like(result.output, request.output):
             raise WrongUse(self._note_unlike(result.output, request))
         return result
 
     @property
     def prompts(self) -> list[str]:
-        """What the prompt of the agent that it stands for made of each call's context."""
+        """The prompt that each call rendered, of the agent that this one replaces."""
         return [request.prompt for request in self.requests]
 
     @property
     def unused(self) -> tuple[Any, ...]:
-        """The replies that were not asked for yet."""
+        """The replies not used so far."""
         chosen = self._chosen
         return (*self._left, *(self._table[place] for place in self._table if place not in chosen))
 
@@ -104,10 +104,9 @@ class FakeAgent:
         """Do nothing if every reply was used and every call had one.
 
         Raises:
-            AssertionError: it lists the unused replies, the unexpected calls and the replies of
-                another type.
+            AssertionError: lists unused replies, unexpected calls and replies of another type.
         """
-        problems = list(dict.fromkeys(self._problems))  # of each attempt there may be the same one
+        problems = list(dict.fromkeys(self._problems))  # each attempt may add the same problem
         unused = self.unused
         if unused:
             shown = ", ".join(short_repr(reply) for reply in unused)
@@ -124,7 +123,7 @@ class FakeAgent:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if error is None:  # else that error is what went wrong, and unused replies follow from it
+        if error is None:  # otherwise that error is the cause, and unused replies follow from it
             self.assert_exhausted()
 
     async def _choose(self, context: Mapping[str, Any]) -> Any:
@@ -163,7 +162,7 @@ class FakeAgent:
 def _chosen_by(
     by: object, name: str, replies: Sequence[Any]
 ) -> tuple[Callable[..., Any] | None, dict[_Place, Any]]:
-    """What ``by`` is: a function, or a table of replies, or neither."""
+    """``by`` as a function, a table of replies, or neither."""
     if by is None:
         return None, {}
     if _is_mapping(by):
@@ -172,7 +171,7 @@ def _chosen_by(
 
 
 def _table(by: Mapping[Any, Any], name: str) -> dict[_Place, Any]:
-    """The replies by context key and its value."""
+    """The replies by context key and value."""
     table: dict[_Place, Any] = {}
     for key, replies in by.items():
         if not _is_mapping(replies):
@@ -199,7 +198,7 @@ def _choice(by: object, name: str, replies: Sequence[Any]) -> Callable[..., Any]
 
 
 def _maker_of(fake: FakeAgent) -> str:
-    """``file:line`` of the code that makes it: of the first frame that is no method of its own."""
+    """``file:line`` of the code that creates it: the first frame outside its own methods."""
     frame = inspect.currentframe()
     frame = None if frame is None else frame.f_back
     while frame is not None and frame.f_locals.get("self") is fake:

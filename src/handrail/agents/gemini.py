@@ -1,10 +1,10 @@
-"""Google's Gemini CLI through its JSON events, a process a turn.
+"""Google's Gemini CLI through its JSON events, one process a turn.
 
-The last line is a ``result`` with a status. Messages come in pieces alone. While a request is tried
-again nothing comes but a line on stderr. A failure is known by the API's own error inside its
-message, else by its words.
+The last line is a ``result`` with a status. Messages come in pieces only. While gemini retries a
+request, it prints nothing but a line on stderr. A failure is classified by the API's own error in
+its message, or else by its words.
 
-Source: what gemini 0.61 printed, and its exit codes.
+Source: the output of gemini 0.61, and its exit codes.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ _QUIET = {"GEMINI_CLI_NO_RELAUNCH": "true", "NO_COLOR": "1"}
 
 @attrs.frozen
 class GeminiBackend:
-    """``gemini`` with its JSON events, one process a turn; it goes on in sessions.
+    """``gemini`` with its JSON events, one process a turn; it continues sessions.
 
-    ``options`` hold unless an agent or a step says otherwise. It tells neither its thoughts nor
-    costs, and is silent while it tries a request again: its idle timeout should not be short. A
-    blank prompt, which gemini refuses, is sent as ``Continue.``.
+    ``options`` apply unless an agent or a step overrides them. Gemini reports neither reasoning nor
+    costs, and is silent while it retries a request: its idle timeout should not be short. A blank
+    prompt, which gemini refuses, is sent as ``Continue.``.
     """
 
     executable: str = "gemini"
@@ -81,10 +81,10 @@ class GeminiBackend:
         return _CAPABILITIES
 
     async def complete(self, turn: AgentTurn, /) -> AgentReply:
-        """The last message of the turn, after gemini said that it succeeded.
+        """The last message of the turn, once gemini reported success.
 
         Raises:
-            AgentError: it did not, with the reason and its kind.
+            AgentError: it did not; the error has the reason and its kind.
         """
         options = turn.options.over(self.options)
         system = options.system_prompt
@@ -102,7 +102,7 @@ class GeminiBackend:
             )
 
     async def probe(self) -> Probe:
-        """Whether gemini is there, its version, and whether it has a login."""
+        """Whether gemini is installed, its version, and whether it has a login."""
         env = child_environment(self.options, add=_QUIET)
         return await probe_program(GEMINI, self.executable, env)
 
@@ -119,7 +119,7 @@ _CAPABILITIES = Capabilities(
 
 
 def gemini_argv(executable: str, turn: AgentTurn, options: AgentOptions) -> list[str]:
-    """The arguments of one turn; the prompt goes to stdin."""
+    """The command line of one turn; the prompt goes to stdin."""
     _, model = options.profile_and_model
     argv = [executable, "--output-format", "stream-json", "--skip-trust"]
     argv += [] if model is None else ["-m", model]
@@ -131,7 +131,7 @@ def gemini_argv(executable: str, turn: AgentTurn, options: AgentOptions) -> list
     return [*argv, *(options.extra_args or ())]
 
 
-# What a failure is, by the type that gemini gives it, else by the API's status and words.
+# The kind of a failure: by gemini's type, or else by the API's status and words.
 
 _EXITS: dict[int, AgentErrorKind] = {
     41: "auth",
@@ -141,7 +141,7 @@ _EXITS: dict[int, AgentErrorKind] = {
     53: "max_turns",
     130: "interrupted",
 }
-"""Exit codes that mean something; of a failed answer it is the HTTP status modulo 256."""
+"""Exit codes with a meaning; after a failed answer it is the HTTP status modulo 256."""
 _TYPES: dict[str, AgentErrorKind] = {
     "FatalAuthenticationError": "auth",
     "FatalInputError": "config",
@@ -161,9 +161,9 @@ _ROWS = (
             r"api key not (?:valid|found)|api_key_invalid|permission_denied|unauthenticated",
         ),
         ("usage_cap", r"daily quota|per ?day|daily limit|exhausted your capacity|quota will reset"),
-        ("rate_limit", r"retry in \d|retrydelay|per ?minute"),  # speaks of billing too
+        ("rate_limit", r"retry in \d|retrydelay|per ?minute"),  # mentions billing, too
         ("spending_cap", r"billing|prepayment|credits? (?:are|is) depleted|spending cap"),
-        ("output_limit", r"response was truncated"),  # speaks of the token limit too
+        ("output_limit", r"response was truncated"),  # mentions the token limit, too
         ("context_overflow", r"exceeds the maximum number of tokens|context window|token limit"),
         ("rate_limit", r"resource_exhausted|rate limit|too many requests|quota"),
         ("max_turns", r"max(?:imum)? session turns|turn limit"),
@@ -175,7 +175,7 @@ _API_ERROR = re.compile(r"^\[API Error: (.*)\]", re.DOTALL)  # advice may follow
 
 
 def diagnose(error: Object, now: float) -> Diagnosis:
-    """What the ``error`` of a result is."""
+    """The meaning of a result's ``error``."""
     message = text_in(error, "message")
     api = api_error_of(message)
     status = whole_in(api, "code")
@@ -189,7 +189,7 @@ def diagnose(error: Object, now: float) -> Diagnosis:
 
 
 def api_error_of(message: str) -> Object:
-    """The API's own error in a message, or an empty one. It may stand in another one's message."""
+    """The API's own error in a message, or an empty one; it may be within another error."""
     found = _API_ERROR.match(message.strip())
     _, value = json_value(found[1]) if found else (False, None)
     outer = object_in(as_object(value), "error") or as_object(value)
@@ -201,7 +201,7 @@ _ATTEMPT = re.compile(rb"Attempt (\d{1,6}) failed(.{0,400})")
 _DELAY = re.compile(rb"Retrying after (\d{1,9})\s?ms")
 _EMPTY = re.compile(r"returned an empty response with no text")
 _BETWEEN = frozenset({"message", "tool_use", "tool_result"})
-"""What ends a text if it comes in between; what is not known here does not."""
+"""Events that end a text between its pieces; unknown events do not."""
 
 
 class GeminiParser(EventReader):
@@ -215,11 +215,11 @@ class GeminiParser(EventReader):
 
     @property
     def finished(self) -> bool:
-        """True once the result was seen."""
+        """True once gemini printed the result."""
         return self._result is not None
 
     def feed_stderr(self, line: bytes, /) -> Iterable[Notice]:
-        """A request that is tried again, and how long that is waited for."""
+        """The notice of a retry of gemini's; its delay extends the patience."""
         if delay := _DELAY.search(line):
             self.patience_s = int(delay[1]) / 1000
         attempt = _ATTEMPT.search(line)
@@ -229,10 +229,10 @@ class GeminiParser(EventReader):
         return (AgentRetry(self.path, int(attempt[1]), None, reason),)
 
     def conclude(self, ending: Ending, /) -> AgentReply:
-        """The answer, if the result says so.
+        """The answer, if the result reports success.
 
         Raises:
-            AgentError: it does not, or there is none.
+            AgentError: it does not, or there is no result.
         """
         if self._result is None:
             known = _EXITS.get(ending.exit_code or 0) if ending.stopped is None else None
@@ -249,12 +249,12 @@ class GeminiParser(EventReader):
 
     @property
     def _is_empty(self) -> bool:
-        """True if the model was asked and said nothing at all, as of a prompt that is blocked."""
+        """True if the model was asked and said nothing at all, as with a blocked prompt."""
         counted = self.usage is not None and self.usage.output_tokens
         return not (self.text or self._has_worked or counted)
 
     def read(self, name: str, event: Object) -> Iterator[Notice]:
-        """What an event means, and whether the model goes on with its text after it."""
+        """The notices of an event; notes whether the model may continue its text after it."""
         self.is_alive, self.patience_s = True, 0.0
         yield from self._read_event(name, event)
         if name in _BETWEEN:
@@ -285,7 +285,7 @@ class GeminiParser(EventReader):
 
     def _on_text(self, piece: str, *, is_whole: bool) -> Iterator[Notice]:
         if is_whole and self._is_speaking and piece == self.text:
-            return  # its pieces were told
+            return  # its pieces were reported
         if piece:
             goes_on = self._is_speaking and not is_whole
             self.text = self.text + piece if goes_on else piece
@@ -302,7 +302,7 @@ class GeminiParser(EventReader):
         stats = object_in(event, "stats")
         told_in, told_out = count_in(stats, "input_tokens"), count_in(stats, "output_tokens")
         thoughts = (count_in(stats, "total_tokens") or 0) - (told_in or 0) - (told_out or 0)
-        usage = Usage(  # thoughts are in the total alone
+        usage = Usage(  # only the total includes reasoning
             input_tokens=told_in,
             output_tokens=None if told_out is None else told_out + max(thoughts, 0),
             cached_tokens=count_in(stats, "cached"),

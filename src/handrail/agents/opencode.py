@@ -1,9 +1,9 @@
-"""opencode through the JSON events of ``opencode run``, a process a turn.
+"""opencode through the JSON events of ``opencode run``, one process a turn.
 
-There is no last event: a turn is over when a step ended with ``stop`` and the program has gone. A
-conversation that does not fit the model is compacted for ever, so the first such error is the end.
-Tools are told when they are done. An error is known by its name, then the status of the API, then
-its words.
+There is no last event: a turn is over when a step has ended with ``stop`` and the program has
+exited. opencode compacts a conversation that does not fit the model for ever, so the first such
+error ends the turn. Tools are reported once they are done. An error is classified by its name, then
+the API's status, then its words.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ _QUIET = {"OPENCODE_DISABLE_AUTOUPDATE": "1", "NO_COLOR": "1"}
 
 @attrs.frozen
 class OpencodeBackend:
-    """``opencode run`` with its JSON events, one process a turn; it goes on in sessions.
+    """``opencode run`` with its JSON events, one process a turn; it continues sessions.
 
-    ``options`` hold unless an agent or a step says otherwise; models are ``"provider/model"``. What
-    it would have to ask for is denied, unless ``permission="full"``. It tells of a tool when that
-    is done, and nothing while it tries a request again, which it may do for ever. A blank
-    prompt, which opencode refuses, is sent as ``Continue.``.
+    ``options`` apply unless an agent or a step overrides them; models are ``"provider/model"``.
+    opencode denies whatever it would have to ask for, unless ``permission="full"``. It reports a
+    tool once the tool is done, and nothing while it retries a request, which may last for ever. A
+    blank prompt, which opencode refuses, is sent as ``Continue.``.
     """
 
     executable: str = "opencode"
@@ -80,10 +80,10 @@ class OpencodeBackend:
         return _CAPABILITIES
 
     async def complete(self, turn: AgentTurn, /) -> AgentReply:
-        """The last text of the turn, after a step of which the model said that it was the last.
+        """The last text of the turn, once the model ended a step as its last.
 
         Raises:
-            AgentError: there was none, with the reason and its kind.
+            AgentError: there was no such step; the error has the reason and its kind.
         """
         options = turn.options.over(self.options)
         return await run_turn(
@@ -96,7 +96,7 @@ class OpencodeBackend:
         )
 
     async def probe(self) -> Probe:
-        """Whether opencode is there, its version, and whether it has a login."""
+        """Whether opencode is installed, its version, and whether it has a login."""
         env = child_environment(self.options, add=_QUIET)
         return await probe_program(OPENCODE, self.executable, env)
 
@@ -113,7 +113,7 @@ _CAPABILITIES = Capabilities(
 
 
 def opencode_argv(executable: str, turn: AgentTurn, options: AgentOptions) -> list[str]:
-    """The arguments of one turn; the prompt goes to stdin."""
+    """The command line of one turn; the prompt goes to stdin."""
     _, model = options.profile_and_model
     argv = [executable, "run", "--format", "json", "--thinking"]
     argv += [] if model is None else ["-m", model]
@@ -124,7 +124,7 @@ def opencode_argv(executable: str, turn: AgentTurn, options: AgentOptions) -> li
     return [*argv, *(options.extra_args or ())]
 
 
-# What a failure is, by its name, then by the status of the API and its words.
+# The kind of a failure: by its name, then by the API's status and its words.
 
 _NAMES: dict[str, AgentErrorKind] = {
     "ContextOverflowError": "context_overflow",
@@ -147,7 +147,7 @@ _ROWS = (
     *rows(
         VAGUE,
         ("usage_cap", r"usage limit|daily (?:quota|limit)|quota will reset|per ?day"),
-        ("rate_limit", r"retry in \d"),  # Google speaks of billing then too
+        ("rate_limit", r"retry in \d"),  # Google mentions billing then, too
     ),
     *rows(
         {*VAGUE, "auth"},
@@ -162,20 +162,20 @@ _NETWORK = re.compile(r"unable to connect|fetch failed|socket|econn|timed? ?out|
 
 
 def diagnose(error: Object, now: float) -> Diagnosis:
-    """What an error event's ``error`` is."""
+    """The meaning of an error event's ``error``."""
     name, data = text_in(error, "name"), object_in(error, "data")
     said = text_in(data, "message") or text_in(error, "message")
     status = whole_in(data, "statusCode")
     kind = _NAMES.get(name) or better_kind(kind_of_status(status), said, _ROWS)
     if kind is None:
         is_unknown = name == "UnknownError" and not _NETWORK.search(said.lower())
-        kind = "bad_request" if is_unknown else "transient"  # such as a model that is not known
+        kind = "bad_request" if is_unknown else "transient"  # for example an unknown model
     at = retry_at_of(data, now) if kind in MAY_PASS else None
     return Diagnosis(kind, said or name or "no reason", at, status)
 
 
 def retry_at_of(data: Object, now: float) -> float | None:
-    """When to try again, by the answer's headers, else by its words."""
+    """When a retry may work, by the response's headers, or else by its words."""
     given = {key.lower(): one for key, one in object_in(data, "responseHeaders").items()}
     for name, unit_s in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         if (after := _number(given.get(name))) is not None:
@@ -213,7 +213,7 @@ class OpencodeParser(EventReader):
 
     @property
     def finished(self) -> bool:
-        """True once the conversation was too long; else only its exit tells that it is done."""
+        """True once the conversation is too long; otherwise only the exit ends a turn."""
         return self._overflow is not None
 
     def conclude(self, ending: Ending, /) -> AgentReply:
@@ -236,8 +236,8 @@ class OpencodeParser(EventReader):
         raise self.unfinished(ending)
 
     def read(self, name: str, event: Object) -> Iterator[Notice]:
-        """What an event means that is not of another session, such as that of an agent which this
-        one started.
+        """The notices of an event; none for an event of another session, such as that of a
+        sub-agent.
         """
         session, part = text_in(event, "sessionID"), object_in(event, "part")
         if session and self.session not in (None, session):
@@ -246,7 +246,7 @@ class OpencodeParser(EventReader):
         yield from self.session_named(session)
         match name:
             case "step_start":
-                self._end, self._error = "", None  # it goes on
+                self._end, self._error = "", None  # it continues
             case "text":
                 yield from self._on_text(part)
             case "reasoning":
@@ -275,7 +275,7 @@ class OpencodeParser(EventReader):
             yield AgentMessage(self.path, text)
 
     def _on_tool(self, part: Object) -> Iterator[Notice]:
-        """A tool that is done, which is all that is told of it."""
+        """A tool that is done; opencode reports nothing of it before."""
         state = object_in(part, "state")
         ref, name = text_in(part, "callID"), text_in(part, "tool")
         status, code = text_in(state, "status"), whole_in(object_in(state, "metadata"), "exit")
@@ -296,7 +296,7 @@ class OpencodeParser(EventReader):
 
 
 def _usage(part: Object) -> Usage:
-    """What a step used; opencode tells cached tokens and thoughts besides the others."""
+    """What a step used; opencode counts cached tokens and reasoning besides the others."""
     tokens = object_in(part, "tokens")
     cache, cost = object_in(tokens, "cache"), number_in(part, "cost")
     read, written = count_in(cache, "read"), count_in(cache, "write")

@@ -1,8 +1,8 @@
-"""What models cost by their makers' price lists, where a reply does not say what it cost.
+"""The cost of models by their makers' price lists, for replies that do not report their cost.
 
 Source: the data of genai-prices 0.2.3 (https://github.com/pydantic/genai-prices), standard
-processing, no batch discount, at the price that held on ``PRICES_AS_OF``. Models whose list price
-was announced to change are left out, as are resellers' prices.
+processing, no batch discount, at the prices valid on ``PRICES_AS_OF``. Models with an announced
+change of price are left out, as are resellers' prices.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from handrail.errors import DefinitionError
 from handrail.model.results import Usage
 
 PRICES_AS_OF = "2026-11-22"
-"""The day on which the prices of ``PRICES`` held."""
+"""The day on which the prices of ``PRICES`` were valid."""
 
 
 def _dollars(_: Any, attribute: attrs.Attribute[Any], value: object) -> None:
@@ -45,9 +45,9 @@ def _check_long(price: Price, _: attrs.Attribute[Any], long: object) -> None:
 class Price:
     """Dollars per million tokens.
 
-    ``cached_usd`` is for input that came from a cache, ``cache_write_usd`` for input that was put
-    into one; without them it costs as other input. A request with more than ``long_above`` tokens
-    of input costs ``long`` instead.
+    ``cached_usd`` is for input read from a cache, ``cache_write_usd`` for input written to one;
+    without them such input costs as much as any other. A request with more than ``long_above``
+    tokens of input costs ``long`` instead.
     """
 
     input_usd: float = attrs.field(validator=_dollars)
@@ -69,7 +69,7 @@ _OPUS_4_5 = Price(5, 25, 0.5, 6.25)
 
 PRICES: Mapping[str, Price] = MappingProxyType(
     {
-        # Anthropic; a cache is written for five minutes
+        # Anthropic; a cache entry lives five minutes
         "claude-fable-5": Price(10, 50, 1, 12.5),
         "claude-fable-5-1": Price(10, 50, 0.25, 12.5),
         "claude-fable-5-2": Price(8, 40, 0.2, 10),
@@ -133,17 +133,17 @@ PRICES: Mapping[str, Price] = MappingProxyType(
 )
 """List prices by model; add your own with ``{**PRICES, "my-model": Price(...)}``."""
 
-# Only the makers themselves: another provider of the same model has prices of its own.
+# Only the makers' names: other providers of a model have their own prices.
 _MAKER = re.compile(r"^(anthropic|openai(-chat|-responses)?|google(-gla)?|models)[:/]")
 _VARIANT = re.compile(r"(\[1m\]|-latest|[-@]\d{8}|-\d{4}-\d{2}-\d{2})$")
 
 
 def cost_of(model: str | None, usage: Usage, prices: Mapping[str, Price] = PRICES) -> Usage:
-    """The usage with what it costs by the table, if it can be told; else unchanged.
+    """The usage with its cost by the table, if that can be computed; else unchanged.
 
-    It cannot where the model is not in the table, or the tokens are unknown; a cost that is known
-    stays. The cost is an estimate: tokens of which nobody said that they came from a cache, or went
-    into one, cost as plain input, and requests are taken to be as long as their average.
+    It cannot if the model is not in the table, or the tokens are unknown; a known cost stays. The
+    cost is an estimate: tokens that nobody reported as cached cost as plain input, and all requests
+    count as equally long.
     """
     price = _price(model, prices)
     if price is None or usage.cost_usd is not None:
@@ -165,7 +165,7 @@ def cost_of(model: str | None, usage: Usage, prices: Mapping[str, Price] = PRICE
 
 
 def _price(model: str | None, prices: Mapping[str, Price]) -> Price | None:
-    """The price of a model by its name as backends give it: with a maker, a date, a variant."""
+    """The price of a model, whose name may have a maker, a date and a variant."""
     if model is None:
         return None
     name = _MAKER.sub("", model.strip())
@@ -174,7 +174,7 @@ def _price(model: str | None, prices: Mapping[str, Price]) -> Price | None:
         name,
         _VARIANT.sub("", name),
         _VARIANT.sub("", _VARIANT.sub("", name)),
-        name.replace(".", "-"),  # as copilot writes claude's
+        name.replace(".", "-"),  # copilot's spelling of claude's models
     ):
         if candidate in prices:
             return prices[candidate]

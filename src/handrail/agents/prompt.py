@@ -1,7 +1,7 @@
-"""The text of a prompt, from a Jinja2 template, a file of one, or a function.
+"""Renders a prompt's text from a Jinja2 template, a file of one, or a function.
 
-Text without any ``{{``, ``{%`` or ``{#`` is used as it is, so it needs no Jinja2. Nothing is
-escaped, since the result is no HTML. An undefined name is an error.
+Text without any ``{{``, ``{%`` or ``{#`` is used unchanged, so it needs no Jinja2. Nothing is
+escaped, because the result is not HTML. An undefined name is an error.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ async def render_prompt(
     """The prompt's text for one context.
 
     Raises:
-        PromptError: a file that cannot be read, a template that is malformed, names an undefined
-            variable or fails otherwise, a function that does not return text.
+        PromptError: a file cannot be read; a template is malformed, names an undefined variable or
+            fails otherwise; or a function does not return text.
         MissingExtra: the text is a template, and Jinja2 is not installed.
     """
     if isinstance(prompt, str):
@@ -77,7 +77,7 @@ def resolve_beside(prompt: Prompt, file: str | None) -> Prompt:
 
 
 def identity_of(prompt: Prompt) -> str:
-    """The template's text, or a function's reference; of a file that cannot be read, its name."""
+    """The template's text, or a function's reference; for an unreadable file, its path."""
     if isinstance(prompt, str):
         return prompt
     if not isinstance(prompt, Path):
@@ -132,7 +132,7 @@ def _render_template(source: _Source, agent: str, variables: Mapping[str, Any]) 
 
 
 def variables_of(text: str) -> frozenset[str]:
-    """The variables that a template cannot do without; none if it is malformed."""
+    """The variables that a template requires; none if it is malformed."""
     try:
         from jinja2 import TemplateSyntaxError, meta, nodes
     except ImportError:
@@ -154,7 +154,7 @@ def variables_of(text: str) -> frozenset[str]:
 
 def _environment(source: _Source) -> Environment:
     try:
-        importlib.import_module("jinja2")  # the module beside this one may be loaded without it
+        importlib.import_module("jinja2")  # handrail's `templates` may be loaded without it
         from handrail.agents.templates import environment
     except ImportError as error:
         raise MissingExtra("Agent prompts", "jinja2", "agents") from error
@@ -162,7 +162,7 @@ def _environment(source: _Source) -> Environment:
 
 
 def _why(error: Exception, source: _Source, variables: Mapping[str, Any]) -> str:
-    """What went wrong in the template, where, and what to do."""
+    """What went wrong in the template, at which line, and what to do."""
     import jinja2
 
     match error:
@@ -201,7 +201,7 @@ def _place_of(error: Exception, source: _Source) -> str:
     """The innermost line of a template that an error passed through."""
     found: tuple[str | None, int] = (None, 0)
     for frame, line in walk_tb(error.__traceback__):
-        if "__jinja_exception__" in frame.f_globals:  # how Jinja2 marks the lines of a template
+        if "__jinja_exception__" in frame.f_globals:  # Jinja2's mark for lines of templates
             found = (frame.f_code.co_filename, line)
     return _place(*found, source)
 
@@ -213,7 +213,7 @@ def _place(filename: str | None, line: int, source: _Source) -> str:
 
 _QUOTED_CHARS = 5_000
 KEPT_CHARS = 4_000
-"""How much of an answer is kept to be quoted; what is left out is said in a line of its own."""
+"""How much of an answer is kept for quoting; a line of its own says how much is left out."""
 _SHOWN_CHARS = 300
 
 
@@ -230,7 +230,7 @@ def with_schema(prompt: str, schema: Mapping[str, Any]) -> str:
 def reask_prompt(task: str, answer: str, reason: str, *, remembered: bool) -> str:
     """The prompt after an answer that did not fit.
 
-    Where the backend does not remember the conversation, the task and the answer are repeated.
+    If the backend does not remember the conversation, the prompt repeats task and answer.
     """
     refusal = (
         f"Your answer was not accepted: {reason.rstrip('.')}.\n"
@@ -242,9 +242,9 @@ def reask_prompt(task: str, answer: str, reason: str, *, remembered: bool) -> st
 
 
 def launch_prompt(task: str, launch: Launch, *, remembered: bool) -> str:
-    """The prompt of one launch; ``remembered``: it goes on in a session that knows the task.
+    """The prompt of one launch; ``remembered``: it continues a session that knows the task.
 
-    What people said is part of the task from then on, wherever that is put once more.
+    Once people have guided the agent, their words are part of the task wherever it is repeated.
     """
     task = with_guidance(task, (*launch.said, *launch.guidance))
     match launch.form or launch.rung:
@@ -264,7 +264,7 @@ def launch_prompt(task: str, launch: Launch, *, remembered: bool) -> str:
 
 
 def with_guidance(text: str, said: Sequence[str]) -> str:
-    """A text with the guidance of people behind it."""
+    """A text followed by the guidance of people."""
     if not said:
         return text
     words = "\n\n".join(one.strip() for one in said)
@@ -272,7 +272,7 @@ def with_guidance(text: str, said: Sequence[str]) -> str:
 
 
 def guidance_prompt(said: Sequence[str]) -> str:
-    """The prompt that goes on in a session that was interrupted for what a person says."""
+    """The prompt that continues a session which was interrupted for a person's guidance."""
     words = "\n\n".join(one.strip() for one in said)
     return (
         f"{words}\n\n(A person who looks on says this, and you were interrupted for it. Go on with "
@@ -281,7 +281,7 @@ def guidance_prompt(said: Sequence[str]) -> str:
 
 
 def resume_prompt(task: str, reason: str) -> str:
-    """The prompt that goes on in a session that broke off."""
+    """The prompt that continues an interrupted session."""
     return (
         f"You were interrupted: {reason.rstrip('.')}. Go on with the task below from where you "
         f"stopped: see first what is done already, and do not do it twice.\n\n{task}"
@@ -289,7 +289,7 @@ def resume_prompt(task: str, reason: str) -> str:
 
 
 def continuation_prompt(task: str, answer: str) -> str:
-    """The prompt for a new session, after one that had become too long."""
+    """The prompt for a new session, after one that became too long."""
     done = both_ends(answer, _QUOTED_CHARS)
     if not done:
         return task
@@ -309,7 +309,7 @@ def restart_prompt(task: str, reason: str) -> str:
 
 
 def rejection_reason(wanted: str, turns: int, reason: str, answer: str) -> str:
-    """Why the agent's last answer was given up on, for the person who wrote the agent."""
+    """Why handrail gave up on the agent's answers, for the person who wrote the agent."""
     times = f"{turns} turn{'s' * (turns != 1)}"
     said = short_repr(answer, _SHOWN_CHARS) if answer.strip() else "empty"
     return (
@@ -319,7 +319,7 @@ def rejection_reason(wanted: str, turns: int, reason: str, answer: str) -> str:
 
 
 def both_ends(text: str, limit: int) -> str:
-    """``text``, or its beginning and its end with a line between that says how much is left out."""
+    """``text``, or its beginning and end, with a line between that says how much is left out."""
     text = text.strip()
     if len(text) <= limit:
         return text
@@ -332,7 +332,7 @@ def both_ends(text: str, limit: int) -> str:
 ContextMode: TypeAlias = Literal["explicit", "last", "accumulate"]
 CONTEXT_MODES = ("explicit", "last", "accumulate")
 CHARS_PER_TOKEN = 4
-"""A rule of thumb; tokens are only known to the model."""
+"""A rule of thumb; only the model knows its tokens."""
 _SKIPPED_DIRS = frozenset({"__pycache__", "node_modules"})
 _LOOKED_AT = 8_192
 
@@ -345,9 +345,9 @@ def _texts(given: Iterable[str | os.PathLike[str]]) -> tuple[str, ...]:
 class Files:
     """Files and folders for an agent to read: paths, and how many bytes of them at most.
 
-    Relative paths are of the agent's working folder. Of a folder all text files count, in order of
-    their paths, but not hidden ones. What does not fit into ``max_bytes`` in all, or into
-    ``max_file_bytes`` by itself, is named and left out.
+    Relative paths start at the agent's working folder. A folder stands for all its text files, in
+    the order of their paths, except hidden ones, ``__pycache__`` and ``node_modules``. Files that
+    do not fit into ``max_bytes`` in all, or into ``max_file_bytes`` each, are named and left out.
     """
 
     paths: tuple[str, ...] = attrs.field(converter=_texts)
@@ -356,7 +356,7 @@ class Files:
 
 
 def with_sections(task: str, *sections: str) -> str:
-    """The task, after those of the sections that are not empty."""
+    """The task, preceded by the non-empty sections."""
     shown = [section for section in sections if section]
     return "\n\n".join([*shown, f"# Your task\n\n{task}"]) if shown else task
 
@@ -364,7 +364,7 @@ def with_sections(task: str, *sections: str) -> str:
 def results_section(
     mode: ContextMode, results: Mapping[str, StepResult[Any]], max_tokens: int
 ) -> str:
-    """The results that the mode asks for: the last one, or the latest that fit; empty for none."""
+    """The results that the mode selects: the last one, or the latest that fit; empty if none."""
     if mode == "explicit":
         return ""
     shown: list[str] = []
@@ -391,7 +391,7 @@ def _latest_first(results: Mapping[str, StepResult[Any]]) -> Iterator[StepResult
 
 
 def files_section(files: Sequence[Files], folder: Path, agent: str) -> str:
-    """The text of files; empty for none.
+    """The text of files; empty without files.
 
     Raises:
         PromptError: one of the paths does not exist or cannot be read.

@@ -1,4 +1,4 @@
-"""Which backend carries an agent out, with which options: its own, then those to fall back on."""
+"""Chooses the backends that carry an agent out, with their options: its own, then fallbacks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Fallback: TypeAlias = AgentBackend | str
 
 
 class Routed(Protocol):
-    """What an agent says of who carries it out."""
+    """The part of an agent that chooses its backends."""
 
     @property
     def name(self) -> str: ...  # noqa: D102
@@ -35,22 +35,22 @@ class Routed(Protocol):
 
 @attrs.frozen
 class Route:
-    """A backend, and what it is told besides the prompt."""
+    """A backend, and its options."""
 
     backend: AgentBackend
     options: AgentOptions
 
     @property
     def name(self) -> str:
-        """The backend's."""
+        """The backend's name."""
         return self.backend.name
 
 
 def check_backend(given: object, whose: str) -> None:
-    """Do nothing for a backend, or a name that stands for one.
+    """Do nothing for a backend, or for the name of one.
 
     Raises:
-        DefinitionError: there is no backend of this name. WrongUse: it is neither.
+        DefinitionError: no backend has this name. WrongUse: it is neither.
     """
     if given is None:
         return
@@ -72,7 +72,7 @@ def check_backend(given: object, whose: str) -> None:
 
 
 def check_options(given: object, options: AgentOptions, whose: str) -> None:
-    """Do nothing if a backend honours these options, as far as that can be known beforehand.
+    """Do nothing if a backend honours these options, as far as known before a launch.
 
     Raises:
         DefinitionError: it does not; the text names the backends that do.
@@ -84,10 +84,10 @@ def check_options(given: object, options: AgentOptions, whose: str) -> None:
 
 
 def routes_of(agent: Routed, settings: AgentSettings, defaults: AgentSettings) -> tuple[Route, ...]:
-    """The agent's chain; the nearest setting wins: the step's, the agent's, the run's.
+    """The agent's chain of backends; settings of the step win over the agent's, then the run's.
 
     Raises:
-        AgentError: nobody names a backend. DefinitionError: one cannot honour what it is told.
+        AgentError: no setting names a backend. DefinitionError: one cannot honour its options.
     """
     whose = f"agent {agent.name!r}"
     levels = (
@@ -111,13 +111,13 @@ def routes_of(agent: Routed, settings: AgentSettings, defaults: AgentSettings) -
 def owner_first(
     routes: tuple[Route, ...], settings: AgentSettings, whose: str
 ) -> tuple[Route, ...]:
-    """The chain, beginning with the backend that keeps the session that a step goes on in.
+    """The chain, beginning with the backend that has the session which a step continues.
 
-    A step that had fallen back was answered by another backend than the first. Those that do not
-    know its session stay in the chain, to fall back on.
+    After a fallback, that is not the chain's first backend. Backends that do not know the session
+    stay in the chain as fallbacks.
 
     Raises:
-        DefinitionError: no backend of the chain keeps it; another one would begin anew.
+        DefinitionError: no backend of the chain has the session; another would begin a new one.
     """
     owner = settings.session_backend
     if settings.session is None or not owner:
@@ -136,7 +136,7 @@ def owner_first(
 
 @attrs.frozen
 class _Level:
-    """What one place says: a step, an agent, a run."""
+    """The backend and options that one level sets: a step, an agent, a run."""
 
     backend: AgentBackend | None
     options: AgentOptions
@@ -148,11 +148,11 @@ def _level(given: Any, options: AgentOptions, whose: str) -> _Level:
 
 
 def _route(backend: AgentBackend, levels: Sequence[_Level]) -> Route:
-    """The backend with what all levels say, the nearest first; its own options stand before the
-    last, which is the run's.
+    """The backend with the options of all levels, the nearest first; its own options come before
+    those of the last level, which is the run's.
 
-    A model is one of the backend that its level, or the nearest one outside of that, names: for
-    another backend it does not count.
+    A level's model belongs to the backend that this level names, or else the next level that names
+    one. It does not count for another backend.
     """
     said = NO_OPTIONS
     for place, level in enumerate(levels):
@@ -177,7 +177,7 @@ def _fallback(given: Fallback, main: Route, levels: Sequence[_Level], whose: str
 
 
 def _resolve_backend(given: Any, whose: str) -> tuple[AgentBackend, AgentOptions]:
-    """The backend of a name, and the model that was named with it."""
+    """The backend of a name, and the model named with it."""
     if not isinstance(given, str):
         return given, NO_OPTIONS
 
@@ -235,10 +235,10 @@ def backend_names() -> tuple[str, ...]:
 
 @cache
 def make_backend(name: str) -> AgentBackend:
-    """The backend of this name with its default settings; the same one each time.
+    """The backend of this name with its default settings; the same object each time.
 
     Raises:
-        DefinitionError: there is none.
+        DefinitionError: no backend has this name.
     """
     check_name(name, "a backend")
     module, attribute = _MADE_BY[_FORMER.get(name, name)]
@@ -250,7 +250,7 @@ def check_name(name: str, whose: str) -> None:
     """Do nothing for the name of a backend.
 
     Raises:
-        DefinitionError: there is none of this name; the text lists those that there are.
+        DefinitionError: no backend has this name; the text lists the known ones.
     """
     if name in _MADE_BY or name in _FORMER:
         return
@@ -262,7 +262,7 @@ def check_name(name: str, whose: str) -> None:
 
 
 def one_program(name: str, other: str) -> bool:
-    """True if both launch the same program, so that each may go on in sessions of the other."""
+    """True if both launch the same program, so that each can continue sessions of the other."""
     return any({name, other} <= names for names in _ONE_PROGRAM)
 
 

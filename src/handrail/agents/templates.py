@@ -1,8 +1,8 @@
-"""Jinja2 as prompts use it: wherever a value becomes text, data becomes JSON.
+"""Jinja2 for prompts: wherever a value becomes text, data becomes JSON.
 
-Theory of operation. Jinja2 makes text with ``str`` in three places: where ``{{ value }}`` stands
-(``finalize``), in ``~`` and ``%``, and in filters. The operators are made filters when a template
-is parsed, and each filter that works on text is given the text of a value.
+Theory of operation. Jinja2 calls ``str`` in three places: for ``{{ value }}`` (``finalize``), in
+``~`` and ``%``, and in filters. So the parser replaces the operators by filters, and each filter
+that works on text gets the value's text from ``as_text``.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _OF_TEXT = (
 
 
 def environment(folder: Path | None) -> jinja2.Environment:
-    """What templates are read with; ``folder`` is where those lie that they include."""
+    """The environment that renders templates; ``folder`` has the templates that they include."""
     made = _Environment(
-        autoescape=False,  # prompts are no HTML
+        autoescape=False,  # prompts are not HTML
         keep_trailing_newline=True,
         finalize=as_text,
         loader=jinja2.FileSystemLoader(folder) if folder else jinja2.DictLoader({}),
@@ -45,7 +45,7 @@ def environment(folder: Path | None) -> jinja2.Environment:
     return made
 
 
-_MOD = " %"  # no name that a template can have
+_MOD = " %"  # a name that no template can use
 
 
 class _Environment(jinja2.Environment):
@@ -101,7 +101,7 @@ def _join(
 
 
 def _given_text(filter_: Callable[..., Any]) -> Callable[..., Any]:
-    """The filter, given the text of its value; some are given their environment before it."""
+    """The filter, called with its value's text; some filters get the environment before it."""
     place = 1 if hasattr(filter_, "jinja_pass_arg") else 0
 
     @functools.wraps(filter_)

@@ -1,4 +1,4 @@
-"""What values are in the text of a prompt."""
+"""Converts values to text for prompts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LAZY = (Iterator, range, KeysView, ValuesView, ItemsView)
 
 
 def as_text(value: Any) -> Any:
-    """What stands in a prompt for ``{{ value }}``: JSON for what is no text and no number."""
+    """The value of ``{{ value }}`` in a prompt: JSON unless it is text or a number."""
     if isinstance(value, (AgentResult, CommandResult)):
         return text_of(value)
     if isinstance(value, _LAZY):
@@ -25,14 +25,14 @@ def as_text(value: Any) -> Any:
 
 
 def as_json(value: Any, indent: int | None = None) -> str:
-    """The filter ``tojson``: of a typed output, too; no HTML, so nothing is escaped for it."""
+    """The filter ``tojson``, also for typed outputs; escapes nothing, because this is not HTML."""
     if isinstance(value, AgentResult):
         value = cast("AgentResult[object]", value).output
     return json.dumps(json_safe(value), indent=indent, ensure_ascii=False)
 
 
 def text_of(output: Any) -> str:
-    """What a step said or printed, without space around it; JSON for data."""
+    """A step's text or output without surrounding blanks; JSON for data."""
     match output:
         case None:
             return ""

@@ -1,4 +1,4 @@
-"""The port through which an agent's prompt becomes an answer."""
+"""The port through which a backend answers an agent's prompt."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class Capabilities:
     """What a backend can do besides answering a prompt.
 
     ``options`` are the names of the ``AgentOptions`` that it honours, ``permissions`` the levels
-    that it can keep to. ``sessions``: it can go on in a session; ``fork``: in a copy of one;
-    ``compact``: it can make a session smaller on request; ``chooses_session``: the id of a new
-    session can be given to it. ``schema``: it makes the model fit a JSON schema. ``profiles``: its
-    models may be named ``profile@model``. ``usage``, ``cost``, ``reset_times``: its replies and
-    errors tell them.
+    that it can enforce. ``sessions``: it can continue a session; ``fork``: it can continue a copy
+    of one; ``compact``: it can shrink a session on request; ``chooses_session``: the caller can
+    choose the id of a new session. ``schema``: it makes the model fit a JSON schema. ``profiles``:
+    its models may be named ``profile@model``. ``usage``, ``cost``, ``reset_times``: its replies and
+    errors report them.
     """
 
     options: frozenset[str] = frozenset()
@@ -37,7 +37,7 @@ class Capabilities:
     reset_times: bool = False
 
     def lacking(self, options: AgentOptions) -> tuple[str, ...]:
-        """Those of the options that it cannot honour, described, in the order of their names."""
+        """Descriptions of the given options that it cannot honour, in the order of their names."""
         missing = [name for name in options.given if name not in self.options | WATCHDOGS]
         asked = options.permission if "permission" in self.options else None
         if asked is not None and asked not in self.permissions:
@@ -52,12 +52,12 @@ class Capabilities:
 class AgentTurn:
     """One prompt for a backend.
 
-    ``session`` is what an earlier reply named, to go on in it (with ``fork``: in a copy of it);
-    ``session_usage`` is that session's total so far as its backend counts it, if it is known.
-    ``compact``: make that session smaller before the prompt. ``turn`` counts from 1 within a
-    step; ``schema`` is the JSON schema the answer must fit, for backends that can enforce one;
-    ``context`` is what the prompt was made from; ``options`` are whole: what holds for this turn.
-    ``mark`` is what the run's processes are found by.
+    ``session`` is the id from an earlier reply, to continue that session (with ``fork``: a copy of
+    it). ``session_usage`` is that session's total so far as its backend counts it, if known.
+    ``compact``: shrink that session before the prompt. ``turn`` counts from 1 within a step.
+    ``schema`` is the JSON schema that the answer must fit, for backends that can enforce one.
+    ``context`` are the values that the prompt was rendered from. ``options`` are complete: the
+    options in force for this turn. ``mark`` identifies the run's processes (empty: the run's id).
     ``launch`` counts the step's launches over all attempts and drives (0: not known).
     """
 
@@ -81,7 +81,7 @@ class AgentTurn:
 
     @property
     def marker(self) -> str:
-        """What the processes of this turn carry in their environment."""
+        """The marker that the processes of this turn carry in their environment."""
         return f"{self.mark or self.run_id}/{self.path}"
 
 
@@ -89,10 +89,10 @@ class AgentTurn:
 class AgentReply:
     """A backend's answer as text, with what is known of model, session and usage.
 
-    ``value`` is a structured answer where the backend has one of its own (``has_value``).
-    ``usage`` is this turn's alone, ``session_usage`` the session's total so far. ``stop_reason`` is
-    the backend's word, ``denials`` what it was not allowed, ``files_changed`` what it says that it
-    changed, ``version`` the program's.
+    ``value`` is the backend's own structured answer, valid if ``has_value``. ``usage`` is this
+    turn's alone, ``session_usage`` the session's total so far. ``stop_reason`` is the backend's
+    word for why the turn ended, ``denials`` are the actions it refused to the model,
+    ``files_changed`` the files that it reports as changed, ``version`` the program's.
     """
 
     text: str
@@ -110,10 +110,10 @@ class AgentReply:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What is known of a backend on this machine, found out without asking a model.
+    """What is known of a backend on this machine, found without a call to a model.
 
-    ``logged_in`` is None where that cannot be told. ``advice`` says what to do if it cannot be
-    used as it is.
+    ``logged_in`` is None if the backend cannot tell. ``advice`` says what to do if the backend is
+    not usable now.
     """
 
     found: bool
@@ -124,16 +124,16 @@ class Probe:
 
 
 class AgentBackend(Protocol):
-    """What carries an agent out: a program, a model API, a script of replies.
+    """Carries an agent out: a program, a model API, a script of replies.
 
-    ``complete`` returns only a whole answer, of which the backend itself said that it is done;
-    anything else is an exception. It is cancelled by cancelling its task, and leaves nothing
-    running then. While it works it emits what happens, each notice with the path of its turn: the
-    session (``AgentSessionStarted``) as soon as it is known, messages, reasoning, tools, retries,
-    compactions, limits, permissions, usage, and last ``AgentFinished``, also when it fails.
+    ``complete`` returns only an answer that the backend itself declared complete; anything else is
+    an exception. To cancel it, cancel its task: nothing of it runs afterwards. While it works it
+    emits notices, each with the path of its turn: the session (``AgentSessionStarted``) as soon as
+    it is known, messages, reasoning, tools, retries, compactions, limits, permissions, usage, and
+    last ``AgentFinished``, also when it fails.
 
-    A backend may also have ``capabilities`` (a ``Capabilities``; without it nothing but a prompt
-    is understood) and ``async probe() -> Probe``. Contract suite:
+    A backend may also have ``capabilities`` (a ``Capabilities``; without it, only prompts and
+    sessions are used) and ``async probe() -> Probe``. Contract suite:
     ``handrail.testing.contracts.BackendContract``.
     """
 
@@ -144,7 +144,7 @@ class AgentBackend(Protocol):
         """The reply to one prompt.
 
         Raises:
-            AgentError: there is none, with the reason and its ``kind``.
+            AgentError: the backend gave no complete answer; it has the reason and ``kind``.
         """
         ...
 
@@ -153,7 +153,7 @@ NOTHING_MORE = Capabilities(sessions=True)
 
 
 def capabilities_of(backend: AgentBackend) -> Capabilities:
-    """What a backend declares; one that declares nothing understands a prompt, and goes on in the
-    sessions that its replies name.
+    """The capabilities that a backend declares. Without any, handrail assumes that it answers
+    prompts and continues the sessions that its replies name.
     """
     return getattr(backend, "capabilities", NOTHING_MORE)

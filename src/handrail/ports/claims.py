@@ -16,11 +16,11 @@ _ATTEMPT = re.compile(r"~\d+(?=/|\Z)")
 
 @dataclass(frozen=True, slots=True)
 class Claimant:
-    """Who claims: a step of a run, or somebody that no run started.
+    """Who claims: a step of a run, or a person, command or session outside every run.
 
-    ``run`` is the run's id, ``path`` the step's; of others ``run`` is their own name and ``path``
-    is empty, or what they claim within something else that they hold. ``journal`` tells runs of
-    one id in several journals apart.
+    ``run`` is the run's id, ``path`` the step's. For other kinds ``run`` is the claimant's own
+    name; ``path`` is empty, or names what claims within that claimant (``lock-<pid>``). ``journal``
+    distinguishes runs with the same id in different journals.
     """
 
     run: str
@@ -30,11 +30,11 @@ class Claimant:
 
     @property
     def name(self) -> str:
-        """``run/path``."""
+        """``run/path``, or ``run`` without a path."""
         return f"{self.run}/{self.path}" if self.path else self.run
 
     def is_within(self, other: Claimant) -> bool:
-        """True for the other itself, and for a step below it, whatever the attempt."""
+        """True for the other claimant itself and for steps below it; attempts do not matter."""
         if (self.run, self.journal) != (other.run, other.journal):
             return False
         mine, theirs = _ATTEMPT.sub("", self.path), _ATTEMPT.sub("", other.path)
@@ -51,10 +51,10 @@ class Resource:
     """What can be claimed: a name, or the files of a working tree that patterns cover.
 
     ``repository`` is the git directory that all working trees of a repository share, empty outside
-    of one. A name counts in all of its repository; outside of one, in all that is of this user.
-    ``tree`` is the folder of the working tree, ``patterns`` are relative to it and normal (see
-    ``handrail.model.patterns``); files of two trees are never the same. ``folds``: upper and lower
-    case are one there.
+    of one. A name is unique within its repository; outside of one, among this user's names.
+    ``tree`` is the folder of the working tree. ``patterns`` are relative to it and normalized (see
+    ``handrail.model.patterns``); files of two trees are never the same. ``folds``: the file system
+    of the tree ignores case.
     """
 
     name: str = ""
@@ -64,7 +64,7 @@ class Resource:
     folds: bool = False
 
     def overlaps(self, other: Resource) -> bool:
-        """False only if nothing is part of both."""
+        """False only if no name or file is part of both."""
         if self.repository != other.repository or bool(self.name) != bool(other.name):
             return False
         if self.name:
@@ -74,7 +74,7 @@ class Resource:
         return overlap(self.patterns, other.patterns, folds=self.folds or other.folds)
 
     def covers(self, tree: str, path: str) -> bool:
-        """True if the file at this path of a working tree is part of it."""
+        """True if this resource includes the file at this path of a working tree."""
         return self.tree == tree and covers(self.patterns, path, folds=self.folds)
 
     def __str__(self) -> str:
@@ -82,16 +82,16 @@ class Resource:
 
 
 def text_of(resources: Sequence[Resource]) -> str:
-    """What is claimed, for people."""
+    """The claimed resources as text for people."""
     return " and ".join(map(str, resources))
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What somebody holds, under an ``epoch`` that is greater than that of every claim before it.
+    """Resources that a claimant has, under an ``epoch`` greater than every earlier claim's.
 
-    ``since`` and ``until`` (None: as long as its process lives and does not give it back) are unix
-    seconds. ``host`` and ``pid`` say where it is held, 0 if no process keeps it.
+    ``since`` and ``until`` are unix seconds. Without ``until`` the claim lasts until it is released
+    or its process dies. ``host`` and ``pid`` name that process; ``pid`` is 0 if none keeps it.
     """
 
     claimant: Claimant
@@ -108,11 +108,11 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class ClaimRequest:
-    """What somebody wants to hold, all of it or nothing; the resources are of one repository.
+    """A request for resources of one repository: the claimant gets all of them or none.
 
-    ``wait_s``: how long to stand in line for it (None: as long as it takes, 0: not at all).
-    ``ttl_s``: it lasts as long as that, whatever becomes of the process that asked for it; None: as
-    long as the process ``pid`` (None: this one) lives.
+    ``wait_s``: how long to stand in line (None: without limit, 0: not at all). ``ttl_s``: how long
+    the claim lasts, even if the process that requested it dies; None: as long as the process
+    ``pid`` (None: this one) lives.
     """
 
     claimant: Claimant
@@ -124,7 +124,7 @@ class ClaimRequest:
 
 @dataclass(frozen=True, slots=True)
 class ClaimWait:
-    """Who stands in line, for what, since when (unix seconds), and who is in the way."""
+    """Who stands in line, for what, since when (unix seconds), and which claimants block it."""
 
     claimant: Claimant
     resources: tuple[Resource, ...]
@@ -134,82 +134,84 @@ class ClaimWait:
 
 @dataclass(frozen=True, slots=True)
 class ClaimList:
-    """All that is held, by epoch, and all who wait, first come first."""
+    """All claims, by epoch, and all waits, in the order of the line."""
 
     held: tuple[Claim, ...] = ()
     waiting: tuple[ClaimWait, ...] = ()
 
 
 Waiting: TypeAlias = Callable[[tuple[Claimant, ...]], object]
-"""Called with who is in the way, whenever that changes."""
+"""Called with the claimants that block a request, whenever they change."""
 
 
 class Claims(Protocol):
-    """Who holds what: of what overlaps, one at a time; in line, first come first served.
+    """Grants overlapping resources to one claimant at a time, in the order of the requests.
 
-    What a claimant holds does not stand in the way of those within it (see ``Claimant.is_within``),
-    and what it holds it keeps until all of them are done. So somebody who waits, waits with all
-    that it is within.
+    A claim does not block claimants within its claimant (see ``Claimant.is_within``). A claimant
+    keeps its claims until all claimants within it are done. So while a claimant waits, all those
+    that enclose it wait too.
 
-    A request is granted when nothing that overlaps it is held by others, nor was asked for before
-    by others who still wait; but for those who wait themselves for what the claimant, or what it is
-    within, holds: to wait behind them would be a circle.
+    A request is granted once no other claimant has an overlapping claim, and no other claimant that
+    still waits requested an overlapping one earlier. One exception: the request overtakes waiters
+    that wait for a claim of its claimant, or of an enclosing one. To wait behind them would be a
+    cycle.
 
-    Several clients may be open at once, in several processes; all see the same. A claim whose
-    process has died is free at once where that can be seen, and one that its process did not renew
-    for so long that it counts as gone may be taken by who waits for it. Its holder is not asked: it
-    has to look, with ``is_held``, before it does what its claim was for.
+    Several clients may be open at once, in several processes; all see the same claims. Once the
+    process of a claim is known to be dead, the claim is free. A claim that its process has not
+    renewed in time has lapsed: a waiter may take it. The previous owner is not notified. It must
+    call ``is_held`` before it does the work that the claim was for.
 
     Contract suite: ``handrail.testing.contracts.ClaimsContract``.
     """
 
     async def acquire(self, request: ClaimRequest, /, *, waiting: Waiting | None = None) -> Claim:
-        """The claim, as soon as it is granted. Whoever is cancelled meanwhile leaves the line.
+        """The claim, as soon as it is granted. A caller cancelled meanwhile leaves the line.
 
-        ``waiting`` is told who is in the way, before the first wait and whenever that changes; it
-        is called in the event loop of the caller. It is not called where nothing was in the way.
+        ``waiting`` is called with the claimants that block the request, in the caller's event loop:
+        before the first wait and whenever they change. It is not called if nothing blocks.
 
         Raises:
             ClaimTimeout: it was not granted within ``wait_s``.
-            ClaimDeadlock: to wait would close a circle of waiting; the others wait on.
-            ClaimsFailed: what keeps the claims cannot be used.
+            ClaimDeadlock: waiting would close a cycle of waits; the other waiters keep waiting.
+            ClaimsFailed: the store of the claims cannot be used.
         """
         ...
 
     async def release(self, claim: Claim, /) -> None:
-        """End it, whoever acquired it, so that the next one has it; a second time does nothing."""
+        """End the claim, whoever acquired it, and let the next in line have it; idempotent."""
         ...
 
     async def is_held(self, claim: Claim, /) -> bool:
-        """True if it did not end. One that counts as gone and that nobody took is renewed."""
+        """True if the claim has not ended. Renews a lapsed claim that no waiter has taken."""
         ...
 
     async def others_since(self, claim: Claim, since: int | None = None, /) -> Sequence[Claim]:
-        """The claims of files that others held at any time since an epoch.
+        """The claims of files that other claimants had at any time since an epoch.
 
-        Without an epoch: since that of the claim. They may have ended since. Others are neither
-        within the claimant, nor is it within them.
+        Without an epoch: since the claim's own. They may have ended since. Claimants within the
+        claim's claimant, and those that enclose it, do not count as others.
         """
         ...
 
     async def listed(self) -> ClaimList:
-        """All that is held, and all who wait."""
+        """All claims, and all waits."""
         ...
 
     async def close(self) -> None:
-        """Give back what was acquired here and has no ``ttl_s``, and let who waits here fail.
+        """Release the claims acquired here that have no ``ttl_s``; waits of this client fail.
 
-        It can be used again afterwards.
+        The client can be used again afterwards.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchClaims:
-    """What a launch of an agent has to do with claims.
+    """The claims of one launch of an agent.
 
-    ``claim`` is held for it already, of what its step says that it writes. ``take`` holds more for
-    as long as its block lasts; whoever has to wait for that holds no place of the run's limits.
+    ``claim`` was acquired before the launch, for the files that its step declares it writes.
+    ``take`` acquires more for the duration of its block. While that waits, the launch gives up its
+    place in the run's limits.
     """
 
     claims: Claims

@@ -1,11 +1,12 @@
-"""The port through which time is told and waited for."""
+"""The port through which handrail reads the time and waits."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
 SET_S = 1.0
-"""A clock that went so much otherwise than running time was set, or its machine slept."""
+"""If wall time moved this much more or less than running time, the clock was set or the
+machine slept."""
 
 
 class Wakeable(Protocol):
@@ -20,10 +21,10 @@ class Clock(Protocol):
     """Wall time and waiting. Contract suite: ``handrail.testing.contracts.ClockContract``.
 
     ``now`` never goes back by more than the machine's own clock does. ``wait`` returns when the
-    event is set or ``until`` has passed, whichever comes first, at once if either is so already.
+    event is set or ``until`` has passed, whichever comes first; at once if either already holds.
 
-    A clock that can be set has ``elapsed()``, too: seconds of running time. Timeouts of attempts
-    count these, and ``wait`` may then return early where the clock was set.
+    A clock that can be set also has ``elapsed()``: seconds of running time. Timeouts of attempts
+    are measured with it. ``wait`` of such a clock may return early when the clock was set.
     """
 
     def now(self) -> float:
@@ -34,7 +35,7 @@ class Clock(Protocol):
         """Wait for the event, at most until ``until`` (unix seconds; None: without end).
 
         ``busy`` is the number of attempts that the caller has in flight: a clock that jumps must
-        not jump while one of them is at work.
+        not jump while an attempt runs.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""The port through which a run becomes a fact."""
+"""The port through which a run's events are stored, and messages reach it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Message: TypeAlias = GateAnswered | SignalReceived | CancelRequested | RunSteere
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who drives a run: a process, since when (unix seconds), and whether it still lives."""
+    """The process that drives a run, since when (unix seconds), and whether it still lives."""
 
     pid: int
     host: str
@@ -53,11 +53,11 @@ class Holder:
 class RunInfo:
     """One run as a journal lists it; ``status`` is None while it has no end.
 
-    ``updated_at`` is when its last event happened, ``holder`` who drives it now, if anybody.
-    ``damaged`` says what of its record is not as it was written, as far as that shows in a list: to
-    read its events is an error then. Without a workflow's name not even its id is certain.
-    ``waits_for`` is what a suspended run waits for; of one that has no end, what its last event
-    says that it does. ``forked_from`` is the run, and the step or None, that it was forked from.
+    ``updated_at`` is the time of its last event, ``holder`` the process that drives it now, if any.
+    ``damaged`` describes damage to its record, as far as a list shows it; reading the events then
+    raises. If the workflow's name is missing, even the run's id is uncertain. ``waits_for`` is what
+    a suspended run waits for; for a run without an end it is derived from its last event.
+    ``forked_from`` is the run that it was forked from, and the step (or None).
     """
 
     run_id: str
@@ -75,11 +75,11 @@ class RunInfo:
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """What somebody outside a drive has to say to a run: an answer, a signal, a cancellation.
+    """A message to a run from outside its drive: an answer, a signal, a cancellation.
 
-    ``event`` carries run id and time, and no number of its own in the run yet. Of the messages of
-    one run with the same ``key`` only the first is kept; an empty key is no key. ``number`` counts
-    the messages of a run from 1, and is given by the journal.
+    ``event`` has run id and time, but no ``seq`` in the run yet. Of a run's messages with the same
+    ``key`` the journal keeps only the first; an empty key never matches. The journal sets
+    ``number``, which counts the messages of a run from 1.
     """
 
     event: Message
@@ -88,7 +88,7 @@ class Letter:
 
 
 def waits_of(events: Sequence[Event], now: float) -> tuple[WaitsFor, ...]:
-    """What a run waits for: as it was suspended, or by its last event, while it has no end."""
+    """What a run waits for: as its suspension says, or by its last event while it has no end."""
     for event in reversed(events):
         match event:
             case RunSuspended():
@@ -103,8 +103,8 @@ def waits_of(events: Sequence[Event], now: float) -> tuple[WaitsFor, ...]:
 
 
 def waits_since(last: Event, now: float) -> tuple[WaitsFor, ...]:
-    """What a run without an end waits for, by its last event: else something would have followed;
-    nothing if that is over.
+    """What a run without an end waits for, by its last event; empty if that wait is over. Had the
+    run not waited, another event would have followed.
     """
     wait = wait_begun(last)
     is_over = wait is None or (wait.until is not None and wait.until <= now)
@@ -112,11 +112,11 @@ def waits_since(last: Event, now: float) -> tuple[WaitsFor, ...]:
 
 
 _WHY = {"sleep": "sleep", "retry": "retry", "backoff": "retry", "cap": "usage_cap"}
-"""What timers that hold up a step are called, by their reasons."""
+"""Reasons of timers that hold up a step, and what ``WaitsFor.what`` calls them."""
 
 
 def wait_begun(event: Event) -> WaitsFor | None:
-    """What is waited for from this event on, if anything is."""
+    """The wait that this event begins, or None."""
     match event:
         case GateOpened(path, gate):
             return WaitsFor("answer", path, gate.question, A_PERSON, gate.deadline)
@@ -141,16 +141,16 @@ _ENDS_A_WAIT = (
 
 
 def wait_after(event: Event, wait: WaitsFor | None) -> WaitsFor | None:
-    """What a step waits for once this has happened to it, if it waited for ``wait`` before."""
+    """What a step waits for after this event, if it waited for ``wait`` before."""
     begun = wait_begun(event)
     if begun is None:
         return None if isinstance(event, _ENDS_A_WAIT) else wait
     is_known = wait is not None and (wait.kind, wait.until) == ("time", begun.until)
-    return wait if is_known and isinstance(event, TimerSet) else begun  # its failure has said why
+    return wait if is_known and isinstance(event, TimerSet) else begun  # `wait` says why
 
 
 def status_of(events: Sequence[Event]) -> RunStatus | None:
-    """How a run stands by its events; None while a drive has no end."""
+    """A run's status by its events; None while a drive has no end."""
     for event in reversed(events):
         match event:
             case WorkflowCompleted():
@@ -160,12 +160,12 @@ def status_of(events: Sequence[Event]) -> RunStatus | None:
             case WorkflowStarted() | RunResumed():
                 return None
             case _:
-                pass  # an answer or a signal that came after the drive's last event
+                pass  # an answer or a signal that arrived after the drive's last event
     return None
 
 
 def info_of(run_id: str, events: Sequence[Event], holder: Holder | None, now: float) -> RunInfo:
-    """A run as it is listed, by all of its events."""
+    """A run as a journal lists it, from all of its events."""
     first, last = events[0], events[-1]
     started = first if isinstance(first, WorkflowStarted) else WorkflowStarted("")
     return RunInfo(
@@ -186,16 +186,15 @@ class Lease(Protocol):
     """The right to write a run, until it is released or lost."""
 
     def release(self) -> None:
-        """Give it back; a second time, or after it was lost, does nothing."""
+        """Release the lease; a second time, or after the lease was lost, does nothing."""
         ...
 
 
 class GroupAppend(Protocol):
     """``append_all`` of a journal: it stores events of one run in order, all of them or none.
 
-    A journal may have it, and is asked for it where several events are to be stored: a transaction
-    may cost more than what is in it. ``sync`` and errors are those of ``append``; after an error
-    nothing was stored.
+    Optional. Callers use it to store several events at once: a transaction may cost more than
+    the rows in it. ``sync`` and errors are those of ``append``; after an error nothing was stored.
     """
 
     def __call__(
@@ -204,28 +203,28 @@ class GroupAppend(Protocol):
 
 
 def group_append(journal: Journal) -> GroupAppend | None:
-    """What stores several events as one, if the journal has it; not where its class has an
-    ``append`` of its own that this would go past.
+    """The journal's ``append_all``, or None. Also None if a subclass overrides only ``append``: its
+    override would be bypassed.
     """
     return cast("GroupAppend | None", _besides(journal, "append_all", "append"))
 
 
 class ReadAfter(Protocol):
-    """``events_after`` of a journal: the events of a run behind the number of one that it has.
+    """``events_after`` of a journal: the events of a run whose number is greater than ``after``.
 
-    A journal may have it, and is asked for it where a run is followed: what was read before need
-    not be read again. ``secrets`` as in ``events``.
+    Optional. It is called where a run is followed, so that events already read are not read again.
+    ``secrets`` as in ``events``.
     """
 
     def __call__(
         self, run_id: str, after: int, /, *, secrets: Mapping[str, str] | None = None
     ) -> Sequence[Event] | None:
-        """Them, in order; None if it has no event of that number."""
+        """These events, in order; None if the run has fewer than ``after`` events."""
         ...
 
 
 def read_after(journal: Journal) -> ReadAfter:
-    """What reads the events behind a number; of a journal that has no such way, all are read."""
+    """The journal's ``events_after``, or a fallback that reads all events."""
     own = cast("ReadAfter | None", _besides(journal, "events_after", "events"))
     if own is not None:
         return own
@@ -240,7 +239,7 @@ def read_after(journal: Journal) -> ReadAfter:
 
 
 def _besides(journal: Journal, name: str, plain: str) -> object:
-    """A method that a journal need not have; None where a class has only the plain one."""
+    """An optional method; None if a subclass overrides only the plain one."""
     for kind in type(journal).__mro__:
         if name in vars(kind):
             return getattr(journal, name)
@@ -252,11 +251,11 @@ def _besides(journal: Journal, name: str, plain: str) -> object:
 class Journal(Protocol):
     """The append-only store of the events of runs, and the messages to them.
 
-    Events of a run are numbered by ``seq`` from 1 without a hole; ``append`` of any other number
-    is refused. What ``append`` returned from (or whose awaitable completed) survives whatever the
-    journal promises to survive. ``events`` gives them back in order, equal to what was appended;
-    a value whose class cannot be found comes back as ``Unresolved``. It may have ``append_all`` and
-    ``events_after`` as well: see ``GroupAppend`` and ``ReadAfter``.
+    Events of a run are numbered by ``seq`` from 1 without a gap; ``append`` refuses any other
+    number. Once ``append`` has returned (or its awaitable completed), the event survives whatever
+    the journal promises to survive. ``events`` returns them in order, equal to those appended; a
+    value whose class cannot be found comes back as ``Unresolved``. It may also have ``append_all``
+    and ``events_after``: see ``GroupAppend`` and ``ReadAfter``.
 
     Contract suite: ``handrail.testing.contracts.JournalContract``.
     """
@@ -268,20 +267,21 @@ class Journal(Protocol):
 
     @property
     def codec(self) -> Codec:
-        """How it writes values."""
+        """The codec that writes its values."""
         ...
 
     def append(self, event: Event, /, *, sync: bool = False) -> Awaitable[None] | None:
         """Store the event; if an awaitable comes back, it is stored once that completes.
 
-        ``sync``: on disk, not only out of the process. While this journal holds the lease of the
-        event's run, nothing is stored once that was taken over; without a lease nothing is checked.
+        ``sync``: flush to disk, not only out of the process. If this journal has the lease of the
+        event's run, ``append`` first checks that no other process took the lease over. Without a
+        lease it checks nothing.
 
         Raises:
             OutputNotSerializable: a value in it could not come back equal; nothing was stored, and
                 the same number can be used for another event.
             LeaseLost: another process drives the run now; nothing was stored.
-            Exception: it was not stored; the run cannot go on.
+            Exception: it was not stored; the run cannot continue.
         """
         ...
 
@@ -293,23 +293,24 @@ class Journal(Protocol):
         letters: Sequence[Letter] = (),
         secrets: Mapping[str, str] | None = None,
     ) -> None:
-        """Store all events of a run that has none yet, or nothing. The first one says which run it
-        is; others may be events of another run that is stored here, which stays as it is. They are
-        numbered from 1, by their places. With them come ``letters`` to it, none of the same key.
+        """Store all events of a run that has none yet, or nothing.
 
-        ``secrets`` as in ``acquire``. When it returns, they survive what the journal promises.
+        The first event names the run; the others may come from another stored run, which does not
+        change. The journal numbers them from 1 in the given order. It stores ``letters``, whose
+        keys must differ, as messages to the run. ``secrets`` as in ``acquire``. Once
+        ``append_run`` returns, all of them survive what the journal promises.
 
         Raises:
-            RunIdTaken: there is such a run. OutputNotSerializable: see ``append``.
+            RunIdTaken: the run exists. OutputNotSerializable: see ``append``.
         """
         ...
 
     def events(
         self, run_id: str, /, *, secrets: Mapping[str, str] | None = None
     ) -> Sequence[Event]:
-        """All events of a run, in order; empty for a run that it does not know.
+        """All events of a run, in order; empty for an unknown run.
 
-        References to ``secrets`` are resolved, by these or by those of the lease that is held.
+        References to secrets are resolved with ``secrets``, or else with those of its lease.
         """
         ...
 
@@ -318,23 +319,22 @@ class Journal(Protocol):
         ...
 
     def acquire(self, run_id: str, /, *, secrets: Mapping[str, str] | None = None) -> Lease:
-        """Become the one who drives a run, whether it has events already or not.
+        """Become the driver of a run, whether it has events already or not.
 
-        ``secrets`` are values by the name of their environment variable: while the lease is held,
-        they are written as a reference to the variable.
+        ``secrets`` are values by the name of their environment variable: while the lease lasts, the
+        journal writes a reference to the variable instead of the value.
 
         Raises:
-            RunLocked: somebody who may still live drives it.
+            RunLocked: a process that may still live drives it.
         """
         ...
 
     def post(self, letter: Letter, /, *, secrets: Mapping[str, str] | None = None) -> Letter:
-        """Keep a message for its run; the one that counts: itself numbered, or its key's first.
+        """Store a message for its run; returns it numbered, or the earlier message with its key.
 
-        What comes back for a message that counts holds the very event that was posted. ``secrets``
-        as in ``acquire``, for who holds no lease.
-        When it returns, the message survives what the journal promises. Any process may post, to a
-        run that is alive, suspended or dead.
+        If this message was stored, the returned letter has the same event object. ``secrets`` as in
+        ``acquire``, for callers without a lease. Once ``post`` returns, the message survives what
+        the journal promises. Any process may post, to a run that is alive, suspended or dead.
         """
         ...
 
@@ -343,5 +343,5 @@ class Journal(Protocol):
         ...
 
     def close(self) -> None:
-        """Release what the journal holds; it can be used again afterwards."""
+        """Release files and leases; the journal can be used again afterwards."""
         ...

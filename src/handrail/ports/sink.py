@@ -9,18 +9,17 @@ from handrail.model.events import Event, Progress
 
 @runtime_checkable
 class Sink(Protocol):
-    """Something that is shown every event and every progress notice of a run, in order.
+    """Receives every event and every progress notice of a run, in order.
 
-    ``emit`` is sync and runs on the event loop: a slow target queues for itself. An event is
-    shown after it is in the journal. A sink whose ``emit`` raises is dropped: the others see one
-    ``SinkDropped``, a log line says so, and the run goes on.
+    ``emit`` is sync and runs on the event loop: a slow target must queue for itself. A sink
+    receives an event after the event is in the journal. If ``emit`` raises, the sink is dropped:
+    the others receive one ``SinkDropped``, handrail logs a line, and the run continues.
 
-    What it is shown is masked: no text, and no field of a record, has a secret in it. What other
-    objects in it say of themselves is not known before somebody asks them: a sink that writes that
-    may have a method ``mask_with(run_id, mask)``, which is called before the run's first event
-    with its ``handrail.secrets.masking.Mask``. Contract suite:
-    ``handrail.testing.contracts.SinkContract``.
+    Events are masked: no text and no field of a record contains a secret. The ``str`` and ``repr``
+    of other objects in them are not masked in advance. A sink that writes these may have a method
+    ``mask_with(run_id, mask)``; it is called before the run's first event with the run's
+    ``handrail.secrets.masking.Mask``. Contract suite: ``handrail.testing.contracts.SinkContract``.
     """
 
     def emit(self, event: Event | Progress, /) -> None:
-        """Take note of the event."""
+        """Take one event or notice."""

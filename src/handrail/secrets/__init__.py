@@ -1,1 +1,1 @@
-"""Secrets: which values are one, and texts, records and events without them."""
+"""Secrets: which values are secret, and texts, records and events without them."""

@@ -1,11 +1,11 @@
-"""What is shown of a run, without its secrets.
+"""Masks secrets in what handrail shows of a run.
 
-Theory of operation. Whether a value holds a secret is found out by packing it (in C) and looking
-for the secrets in the bytes; so what holds none, which is nearly everything, is neither copied nor
-walked over. Only where one was found the value is rebuilt around it, with the same types.
+Theory of operation. To learn whether a value contains a secret, the mask packs it (in C) and
+searches the bytes. So values without secrets, which are nearly all, are neither copied nor walked.
+Only a value in which something was found is rebuilt around it, with the same types.
 
-Objects of classes that are no records (see ``jsonsafe.record_items``) are left as they are: their
-text may say a secret, and a sink that writes it masks its text; see ``ports.sink``.
+Objects that are not records (see ``jsonsafe.record_items``) are left unchanged. Their text may
+contain a secret: a sink that writes it must mask the text; see ``ports.sink``.
 """
 
 from __future__ import annotations
@@ -29,35 +29,35 @@ from handrail.secrets.needles import utf8
 from handrail.secrets.values import SHORTEST, SecretFinder, SecretValues, mask_text, may_hold_token
 from handrail.typed.jsonsafe import CUT, MAX_DEPTH, Json, json_safe, record_items
 
-# How much of a text that is still coming can be looked through for secrets.
+# How much of a streamed text can be searched for secrets before the rest has arrived.
 #
-# A text is shown up to where something begins that may yet become a secret: a beginning of a value,
-# or a word that may be a token. Whatever lies across that place is kept back as a whole, so that
-# the part before it reads as it would with the rest. Of what was shown the last few characters
-# matter to what comes next: some tokens are such only at the beginning of a word.
+# A text is shown up to the first thing that may yet become a secret: the beginning of a value, or a
+# word that may be a token. A secret or word that crosses this place is kept back whole, so that the
+# part before it is masked as in the complete text. The last few characters shown matter for the
+# next piece: some tokens count only at the beginning of a word.
 
 _STARTS = (
     *("sk-", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "xox"),
     *("AKIA", "ASIA", "AIza", "eyJ"),
 )
 _PARTS_OF_STARTS = tuple({start[:end] for start in _STARTS for end in range(1, len(start))})
-# A token is made of these, and so is the colour of a terminal that may stand before it.
+# A token consists of these, and so does a terminal's colour code that may precede it.
 _OF_TOKENS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.;[\x1b"
 
 LONGEST_TOKEN = 8_192
-"""Of a longer word the end is not waited for: it is base64 or the like."""
+"""Longer words are shown without waiting for their end: they are base64 or the like."""
 
 _CONTEXT = 5
-"""So far back from its start a token's pattern looks (``;255m``); no secret is that short."""
+"""How far before its start a token's pattern looks (``;255m``); every secret is longer."""
 
 
 def context_of(text: str) -> str:
-    """What must be known of a text that was shown, to mask the one that follows it."""
+    """The end of a text already shown that is needed to mask the text after it."""
     return text[-_CONTEXT:] if text and (text[-1].isalnum() or text[-1] in _OF_TOKENS) else ""
 
 
 def maskable_end(text: str, finder: SecretFinder | None) -> int:
-    """The index up to which the text can be masked now; the rest goes before what comes next."""
+    """The index up to which the text can be masked now; the rest must precede the next piece."""
     end = min(_value_start(text, finder), _token_start(text))
     before = -1
     while end != before:
@@ -67,7 +67,7 @@ def maskable_end(text: str, finder: SecretFinder | None) -> int:
 
 
 def _value_start(text: str, finder: SecretFinder | None) -> int:
-    """Where the longest beginning of a value is with which the text ends; its end if none."""
+    """Start of the longest beginning of a secret value that ends the text; else the text's end."""
     found = len(text)
     if finder is None or not text or text[-1] not in finder.inside:
         return found
@@ -82,7 +82,7 @@ def _value_start(text: str, finder: SecretFinder | None) -> int:
 
 
 def _before_values(text: str, end: int, finder: SecretFinder | None) -> int:
-    """``end``, or where a value starts that lies across it."""
+    """``end``, or the start of a value that crosses it."""
     if finder is None or end == len(text) or not finder.may_occur_in(text):
         return end
     across = (m.start() for m in finder.pattern.finditer(text) if m.start() < end < m.end())
@@ -90,7 +90,7 @@ def _before_values(text: str, end: int, finder: SecretFinder | None) -> int:
 
 
 def _token_start(text: str) -> int:
-    """Where the word begins with which the text ends, if it may be a token; else the text's end."""
+    """Start of the word that ends the text, if it may be a token; else the text's end."""
     here = len(text.rstrip(_OF_TOKENS))
     word = text[here:]
     if not word or len(word) > LONGEST_TOKEN:
@@ -101,7 +101,7 @@ def _token_start(text: str) -> int:
 
 
 def _before_word(text: str, end: int) -> int:
-    """``end``, or where a word begins that lies across it and may be a token."""
+    """``end``, or the start of a word that crosses it and may be a token."""
     if end == len(text):
         return end
     here = len(text[:end].rstrip(_OF_TOKENS))
@@ -116,20 +116,20 @@ def _has_start(word: str) -> bool:
 T = TypeVar("T")
 
 NAME_LEAST = 12
-"""Shorter values stay in names and paths: those are chosen by authors, and often plain words."""
+"""Shorter values stay in names and paths: authors choose those, and they are often plain words."""
 
 PLAIN = frozenset({
     type(None), bool, int, float, type, date, datetime, time, timedelta, Decimal, UUID,
 })  # fmt: skip
-"""Types whose values hold no text."""
+"""Types whose values contain no text."""
 
-# What handrail calls things, in its own records: it stays, as it does in a journal.
+# Handrail's own terms in its own records: they stay, as they do in a journal.
 _KEPT = frozenset({
     *("run_id", "seq", "at", "step_type", "status", "kind", "on_error", "error_type"),
     *("error_bases", "composed", "fingerprint", "digest", "stream", "direction", "decision"),
     *("phase", "rung", "backend", "cost_source", "type", "accepts"),
 })  # fmt: skip
-# What authors call things.
+# Names that authors chose.
 _NAMES = frozenset({
     *("path", "name", "key", "workflow_name", "failed_step", "signal", "signals", "superseded"),
     *("reused", "rerun", "scope", "tool", "orphaned", "left_out", "waiting_signals"),
@@ -137,9 +137,9 @@ _NAMES = frozenset({
 
 
 class Mask:
-    """Takes secrets out of what is shown of a run: the values given, and known shapes of tokens.
+    """Masks secrets in what handrail shows of a run: given values, and known shapes of tokens.
 
-    Whatever it is given it gives back as it is, the same object, if there is no secret in it.
+    Values without a secret are returned as the same object.
     """
 
     __slots__ = ("_in_names", "_latin", "clean", "values")
@@ -148,20 +148,20 @@ class Mask:
         self.values = values
         self._in_names = {n: value for n, value in values.items() if len(value) >= NAME_LEAST}
         self._latin = {n: utf8(value).decode("latin-1") for n, value in values.items()}
-        self.clean = ""  # the path that was looked at last, if it holds no secret
+        self.clean = ""  # the last path found to contain no secret
 
     def text(self, text: str) -> str:
         """The text with values as ``${THEIR_NAME}`` and tokens as their ends: ``ghp_***a1b2``."""
         return text if len(text) < SHORTEST else mask_text(text, self.values)
 
     def value(self, value: T) -> T:
-        """Any value, of the same type as far as that can be."""
+        """Any value without its secrets, of the same type as far as possible."""
         if type(value) in PLAIN or not self.may_be_in(value):
             return value
         return cast("T", self._rebuilt(value, ()))
 
     def plain(self, data: Json) -> Json:
-        """JSON data of what was masked, without what the texts of objects in it say."""
+        """JSON data of a masked value, masked again: its objects' texts may contain secrets."""
         if isinstance(data, str):
             return self.text(data)
         if isinstance(data, list):
@@ -172,14 +172,14 @@ class Mask:
 
     def _field(self, key: str, item: Json) -> Json:
         if isinstance(item, str) and len(item) < NAME_LEAST and key in _KEPT | _NAMES:
-            return item  # a secret there was masked before: it is a word of handrail's, or a name
+            return item  # already masked before, so it is one of handrail's terms, or a name
         return self.plain(item)
 
     def may_be_in(self, value: object) -> bool:
-        """True if there may be a secret in it; quick where there is none."""
+        """True if there may be a secret in the value; fast if there is none."""
         try:
             packed = _pack(value)
-        except Exception:  # noqa: BLE001  # what cannot be packed is walked over
+        except Exception:  # noqa: BLE001  # a value that cannot be packed is walked
             return True
         finder = self.values.finder
         if finder is not None and finder.may_occur_in(packed):
@@ -187,7 +187,7 @@ class Mask:
         return may_hold_token(packed)
 
     def has_clean(self, path: str) -> bool:
-        """True if a path is shown as it is; the last one of them is remembered."""
+        """True if the path is shown unchanged; remembers the last such path."""
         if path == self.clean or len(path) < NAME_LEAST:
             return True
         if self._name(path) is not path:
@@ -211,7 +211,7 @@ class Mask:
             return CUT
         try:
             return self._composite(value, (*above, id(value)))
-        except Exception:  # noqa: BLE001  # a user's class may refuse anything
+        except Exception:  # noqa: BLE001  # a user's class may refuse any operation
             return self.plain(json_safe(value))
 
     def _masked_bytes(self, value: bytes | bytearray) -> bytes | bytearray:
@@ -257,7 +257,7 @@ class Mask:
         return value.__class__(shown)
 
     def _record(self, value: Any, above: tuple[int, ...]) -> Any:
-        """A record of any of the kinds that ``jsonsafe`` knows."""
+        """A masked record, of any kind that ``jsonsafe`` knows."""
         cls: Any = value.__class__
         own = _is_own(cls)
         changes: dict[str, Any] = {}
@@ -291,21 +291,21 @@ class Mask:
             return item if shown == item else shown
         return item
 
-    # -- texts that come in bits ----------------------------------------------------------------
+    # -- streamed texts --------------------------------------------------------------------------
 
     def split(self, text: str, before: str = "") -> tuple[str, str, str]:
-        """What may be shown of a text by now, the rest, and what is to be known of what was shown.
+        """The part of a text that may be shown now, the rest, and context for the next call.
 
-        The rest, which may be the start of a secret, goes before what comes next; ``before`` is the
-        third of the last time. However a text is cut, what is shown of its parts is what is shown
-        of the whole.
+        The rest may be the start of a secret: put it before the next piece. ``before`` is the
+        context from the previous call. However a text is cut into pieces, the parts shown add up to
+        the masked whole.
         """
         end = maskable_end(text, self.values.finder)
         shown = self.after(before, text[:end])
         return shown, text[end:], context_of(before + shown)
 
     def after(self, before: str, text: str) -> str:
-        """The text as it may be shown after what was shown before."""
+        """The masked text, as it continues a text already shown."""
         shown = self.text(before + text)
         return shown[len(before) :] if shown.startswith(before) else self.text(text)
 
@@ -316,7 +316,7 @@ _set = object.__setattr__
 
 
 def _opaque(value: Any) -> object:
-    """What of an object that cannot be packed is looked into; nothing of one that is no record."""
+    """The parts of an unpackable object that are searched; None if it is not a record."""
     kind: Any = value.__class__
     if issubclass(kind, PurePath):
         return str(value)

@@ -1,4 +1,4 @@
-"""Whether any of some texts occurs in another one."""
+"""Searches a text for many strings at once."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from collections.abc import Iterable
 from typing import Any
 
 SOON = 4096
-"""After so many characters, in however many texts, a finder in C pays for its making (0.7 ms with
-the import). Until then each needle is looked for in Python: of 300 characters that is 3 µs, with
-the finder 0.4 µs; of a MiB it would be 5 ms and more, with the finder 0.05 ms.
+"""After this many characters, in however many texts, building a finder in C pays (0.7 ms with its
+import). Until then each needle is searched for in Python: 300 characters take 3 µs, with the finder
+0.4 µs; a MiB would take 5 ms and more, with the finder 0.05 ms.
 """
 TOGETHER = 32
-"""So many needles are looked for at once: with twice as many a MiB would be 1.4 ms, since the
-processor then goes on by one byte at a time.
+"""How many needles one finder searches for. With twice as many a MiB would take 1.4 ms, because the
+processor then advances one byte at a time.
 """
 
 
 class Needles:
-    """Texts that are looked for together. Mutable: what finds them is made when it is needed.
+    """Strings that are searched for together. Mutable: builds its finders when they are needed.
 
-    ``parts``: each of the texts has one of these in it. There are fewer of them, and only they are
-    looked for as long as there is no finder.
+    ``parts``: each of the strings contains one of these. There are fewer parts than strings, and
+    only parts are searched for until there is a finder.
     """
 
     __slots__ = ("_finders", "_needles", "_parts", "_unread")
@@ -34,15 +34,15 @@ class Needles:
         self._finders: tuple[Any, ...] | None = None
 
     def __or__(self, other: Needles) -> Needles:
-        """All that both look for."""
+        """A search for the strings of both."""
         both = Needles(())
         both._needles = (*self._needles, *other._needles)
         both._parts = (*self._parts, *other._parts)
         return both
 
     def may_occur_in(self, text: str | bytes) -> bool:
-        """True if one of them is a part of the text, or of the text in bytes, or one of their parts
-        is, or if no bytes stand for it (lone surrogates); quick if it is false.
+        """False if the text, or its bytes, contains none of the strings; fast then. True if it
+        contains a string or only a part, or if it has no UTF-8 form (lone surrogates).
         """
         if isinstance(text, str):
             try:
@@ -61,7 +61,7 @@ class Needles:
 
 
 def utf8(text: str) -> bytes:
-    """The text in bytes, as the environment has it."""
+    """The text as bytes, as the environment has it."""
     return text.encode("utf-8", "surrogateescape")
 
 
@@ -76,7 +76,7 @@ def _finders(needles: tuple[bytes, ...]) -> tuple[Any, ...]:
     from ahocorasick_rs import BytesAhoCorasick, MatchKind
 
     return tuple(
-        # The first from the left: only such a finder looks at many bytes at a time.
+        # Leftmost match: only such a finder scans many bytes at a time.
         BytesAhoCorasick(
             needles[start : start + TOGETHER], matchkind=MatchKind.LeftmostFirst
         ).find_matches_as_indexes

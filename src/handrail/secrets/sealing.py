@@ -1,15 +1,15 @@
-"""JSON text without its secrets, and with them again.
+"""JSON text without its secrets, and with them restored.
 
-A string that holds the value of a secret variable is written as what was around the value, and the
-name of the variable::
+A string that contains the value of a secret variable is written as the text around the value, and
+the name of the variable::
 
     {"$": "secret", "v": ["Bearer ", {"env": "API_KEY"}]}
 
 ``{"env": "API_KEY", "as": "json"}`` is the value as JSON writes it inside a string; other spellings
-are those of ``secrets.SPELLINGS``. An object with
-a secret among its keys is ``{"$": "secret", "pairs": [[key, value], ...]}``, base64 text with one
-in its bytes ``{"$": "secret", "base64": [...]}``, whose texts are base64 each. A token that is
-known by its shape alone is cut to its first and last 4 characters; that cannot be undone.
+are the keys of ``secrets.values.SPELLINGS``. An object with a secret in its keys is
+``{"$": "secret", "pairs": [[key, value], ...]}``. Base64 text with a secret in its bytes is
+``{"$": "secret", "base64": [...]}``, where each text in the list is base64. A token that is known
+by its shape alone is cut to its first and last 4 characters; that cannot be undone.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ _SECRET = "secret"  # noqa: S105  # a tag, not one
 _MARK = '"$":"secret"'
 _BASE64 = '"base64":"'
 
-# By what a record calls things: paths, verbs, classes, backends. They stay even if a variable
-# happens to have such a word as its value: they are needed whether that variable is there or not.
+# Fields in which a record names things: paths, verbs, classes, backends. They stay even if a
+# variable's value happens to be such a word: a resume needs them, with or without that variable.
 _NAMING = frozenset({
     *("path", "result_path", "name", "workflow_name", "run_id", "failed_step", "key", "composed"),
     *("step_type", "status", "error_type", "error_bases", "kind", "on_error"),
@@ -57,9 +57,9 @@ _decode = msgspec.json.Decoder().decode
 def seal_text(
     text: str, secrets: Mapping[str, str] | None, *, record: bool = False
 ) -> tuple[str, bool]:
-    """The JSON text without secrets, and whether a token in it was cut for good.
+    """The JSON text without secrets, and whether a token in it was cut irreversibly.
 
-    ``record``: the text is an object of handrail's own, in which the names of things stay.
+    ``record``: the text is one of handrail's own objects, whose fields in ``_NAMING`` stay.
     """
     if len(text) < SHORTEST:
         return text, False
@@ -78,8 +78,8 @@ def seal_text(
 
 
 def unseal_text(text: str, secrets: Mapping[str, str] | None) -> str:
-    """The JSON text with its secrets again; ``${NAME}`` for a variable that is not there, which
-    ``SecretValues`` remember.
+    """The JSON text with its secrets restored. An unknown variable becomes ``${NAME}``, and
+    ``SecretValues`` add it to ``missing``.
     """
     if _MARK not in text:
         return text
@@ -99,7 +99,7 @@ def unseal_text(text: str, secrets: Mapping[str, str] | None) -> str:
 
 
 def variables_in(text: str) -> set[str]:
-    """The names of the variables whose values belong into the JSON text."""
+    """The names of the variables whose values the JSON text refers to."""
     if _MARK not in text:
         return set()
     parts = [
@@ -111,7 +111,7 @@ def variables_in(text: str) -> set[str]:
 
 
 class _Seal:
-    """Takes the secrets out of one text, and remembers what it did; mutable."""
+    """Seals the strings of one text, and remembers whether it changed or cut any. Mutable."""
 
     __slots__ = ("changed", "cut", "finder", "secrets")
 
@@ -122,7 +122,7 @@ class _Seal:
         self.cut = False
 
     def string(self, text: str) -> str | Node:
-        """``text`` itself, or without its tokens, or a reference."""
+        """``text`` itself, ``text`` with its tokens cut, or a reference."""
         finder = self.finder
         if finder is None or not finder.may_occur_in(text):
             return self._without_tokens(text)
@@ -134,7 +134,7 @@ class _Seal:
         return {_TAG: _SECRET, "v": shown}
 
     def base64(self, text: str) -> str | Node:
-        """``text`` itself, or a reference; the bytes are taken for Latin-1, to be searched."""
+        """``text`` itself, or a reference; the bytes are searched as Latin-1 text."""
         finder = finder_of({name: _latin(value) for name, value in self.secrets.items()})
         if finder is None:
             return text
@@ -181,9 +181,9 @@ def _walk(tree: list[Any], seal: _Seal, *, record: bool) -> None:
 
 
 def _own_objects(record: Node) -> list[Any]:
-    """The objects of a record whose fields are handrail's: itself and its parts."""
+    """The objects of a record whose fields are handrail's: the record and its ``_PARTS``."""
     own = [record]
-    for node in own:  # it grows meanwhile
+    for node in own:  # the list grows during the loop
         own += [node[part] for part in _PARTS if type(node.get(part)) is dict]
     return own
 
@@ -223,7 +223,7 @@ def _seal_keys(node: Node, seal: _Seal) -> None:
 
 
 def _references(tree: list[Any]) -> Iterator[tuple[Any, Any, Node]]:
-    """Who holds an object with the tag ``secret``, where, and that object; outer ones first."""
+    """Container, key and object of each object with the tag ``secret``; outer ones first."""
     todo: list[Any] = [tree]
     while todo:
         holder = todo.pop()

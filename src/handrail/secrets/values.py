@@ -1,7 +1,7 @@
-"""Secrets: which values are one, and what a text looks like without them.
+"""Which values are secrets, and texts with secrets masked.
 
-Two kinds are known: the values of environment variables that ``Secrets`` picks, which have a name
-and can be put back, and tokens that are known by their shape alone, which cannot.
+There are two kinds: the values of environment variables that ``Secrets`` picks, which have a name
+and can be restored, and tokens that are known by their shape alone, which cannot.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def _texts(given: Iterable[str]) -> tuple[str, ...]:
 
 @attrs.frozen
 class Secrets:
-    """Which environment variables hold secrets: those named, and those with a word in the name."""
+    """Picks the environment variables with secrets: by name, or by a word in the name."""
 
     names: tuple[str, ...] = attrs.field(default=(), converter=_texts)
     words: tuple[str, ...] = attrs.field(
@@ -31,17 +31,17 @@ class Secrets:
     )
 
 
-# Shorter values would be found inside ordinary words.
+# Shorter values would occur inside ordinary words.
 SHORTEST = 6
 
 _JWT_PART = "[A-Za-z0-9_-]{8,}+"
 
 
 def _at_word_start(start: str, rest: str) -> str:
-    """A pattern that begins a word, or follows a terminal's colour (``ESC[1;32m``).
+    """A pattern for a token at the start of a word, or after a terminal colour (``ESC[1;32m``).
 
-    ``task-`` ends in ``sk-``, and base64 text may hold any four characters. The condition comes
-    after the start, because to search for a fixed text is much faster.
+    ``task-`` ends in ``sk-``, and base64 text may contain any four characters. The condition comes
+    after ``start``, because searching for a fixed text first is much faster.
     """
     colours = "".join(rf"|(?<={before}m{start})" for before in _COLOURS)
     return rf"{start}(?:(?<![A-Za-z0-9_-]{start}){colours}){rest}"
@@ -49,10 +49,10 @@ def _at_word_start(start: str, rest: str) -> str:
 
 _COLOURS = (r"\x1b\[", r"[\[;][0-9]", r"[\[;][0-9]{2}", r"[\[;][0-9]{3}")
 
-# Of each kind of token: a text that each of them has, that text and what follows in any of them,
-# and the whole token. The second is looked for in JSON text, so it goes no further back than it
-# must, and has no character that JSON escapes. Every repetition that may fail is bounded or
-# possessive: these patterns run over texts that others have made.
+# For each kind of token: a text that every token of the kind contains; a pattern of that text and
+# the token's rest; a pattern of the whole token. The second is searched for in JSON text, so it
+# looks back no further than it must, and matches no character that JSON escapes. Every repetition
+# that may fail is bounded or possessive: these patterns run over text of unknown origin.
 # Sources: the documented formats of OpenAI and Anthropic (`sk-`), GitHub, GitLab, Slack, AWS and
 # Google keys; RFC 7519 for JWTs, whose header and payload are JSON objects, so begin with `{"`.
 _SK = r"(?=[A-Za-z_-]{0,60}[0-9])[A-Za-z0-9_-]{20,}"
@@ -86,14 +86,14 @@ _TOKENS = Needles(
     ),
     (text for text, _, _ in _SHAPES),
 )
-"""What each token has in it."""
+"""Texts of which every token contains one."""
 _compiled = cache(re.compile)  # on first use: most texts need none of them
 
 
 class SecretValues(dict[str, str]):
-    """Values by the name of their variable, and how they are found; not to be changed.
+    """Secret values by the name of their variable, with their finder. Do not change the dict.
 
-    ``missing`` are variables whose values were wanted and that are not among these: it grows while
+    ``missing`` are the variables that records refer to and that are not among these; it grows while
     records are read.
     """
 
@@ -111,8 +111,8 @@ class SecretValues(dict[str, str]):
 def secret_values(secrets: Secrets, environ: Mapping[str, str]) -> SecretValues:
     """The values to keep secret, by the name of their variable, sorted by name.
 
-    A variable counts if ``secrets`` names it, or if its name contains one of the words, in either
-    case; a value of less than 6 characters never does.
+    A variable counts if ``secrets`` names it, or if its name contains one of the words in any case.
+    A value of less than 6 characters never counts.
     """
     words = [word.upper() for word in secrets.words if word]
     return SecretValues(
@@ -128,8 +128,8 @@ def secret_values(secrets: Secrets, environ: Mapping[str, str]) -> SecretValues:
 def mask_text(text: str, values: Mapping[str, str]) -> str:
     """``text`` for people: values as ``${THEIR_NAME}``, tokens as their ends: ``ghp_***a1b2``.
 
-    ``values`` are those of ``secret_values``; they are found as they are, and as JSON and URLs
-    write them. Masking a second time changes nothing.
+    ``values`` are those of ``secret_values``. They are found in plain spelling, and as JSON and
+    URLs write them. Masking a masked text changes nothing.
     """
     if values:
         finder = finder_of(values)
@@ -139,12 +139,12 @@ def mask_text(text: str, values: Mapping[str, str]) -> str:
 
 
 def placeholder(name: str) -> str:
-    """What stands for the value of a variable where it may not be shown, or is not known."""
+    """The text shown in place of a variable's value, if the value is secret or unknown."""
     return f"${{{name}}}"
 
 
 def may_hold_token(text: str | bytes) -> bool:
-    """True if a token may be in a text, or in the JSON text of one; quick where there is none."""
+    """True if a token may occur in a text, or in JSON text; fast if there is none."""
     if len(text) < _SHORTEST_TOKEN or not _TOKENS.may_occur_in(text):
         return False
     if isinstance(text, bytes):
@@ -160,7 +160,7 @@ def without_tokens(text: str) -> str:
     for part, _, token in _SHAPES:
         if part in shown:
             shown = _compiled(token).sub(_cut_token, shown)
-    # Once more: of two without a gap, the pattern of the first took a bit of both.
+    # Repeat: of two tokens without a gap, the first match took a bit of the second.
     return shown if shown == text else without_tokens(shown)
 
 
@@ -170,11 +170,11 @@ def _cut_token(match: re.Match[str]) -> str:
 
 
 class SecretFinder:
-    """Where the values of some variables occur in texts, longest first.
+    """Finds the values of some variables in texts, longest first.
 
-    ``names`` says of each text that is looked for which variable it is, and how its value is
-    spelled there: a key of ``SPELLINGS``. ``inside`` are the characters with which a beginning of
-    one of the texts may end.
+    ``names`` maps each text searched for to its variable and the value's spelling there, a key of
+    ``SPELLINGS``. ``inside`` are the characters with which a proper beginning of such a text may
+    end.
     """
 
     __slots__ = ("_as_it_is", "_in_json", "_in_json_or_tokens", "inside", "names", "pattern")
@@ -194,7 +194,7 @@ class SecretFinder:
         self._in_json_or_tokens = self._in_json | _TOKENS
 
     def may_occur_in(self, text: str | bytes) -> bool:
-        """True if one of the values may occur in the text, or in the text in bytes."""
+        """True if one of the values may occur in the text, or in the text as bytes."""
         return self._as_it_is.may_occur_in(text)
 
     def occurs_in_json(self, text: str) -> bool:
@@ -202,12 +202,12 @@ class SecretFinder:
         return self._in_json.may_occur_in(text)
 
     def or_token_in_json(self, text: str) -> bool:
-        """The same, or a token may."""
+        """True if one of the values, or a token, may occur in a string of the JSON text."""
         return self._in_json_or_tokens.may_occur_in(text)
 
 
 def finder_of(values: Mapping[str, str]) -> SecretFinder | None:
-    """The finder of these values, or None if none of them is long enough to be looked for."""
+    """The finder of these values, or None if all of them are too short to search for."""
     if type(values) is SecretValues:
         return values.finder
     return _finder(tuple(values.items()))
@@ -252,8 +252,8 @@ SPELLINGS: Mapping[str, Callable[[str], str]] = {
     "json": json_inner,
     "": str,
 }
-"""How a value may be written, the plainest last: in a form or a URL, in JSON (with other characters
-than those of ASCII, or without; perhaps in a text that is in JSON itself), or as it is.
+"""How a value may be written, the plainest last: in a form, path or URL; in JSON (escaped to ASCII
+or not, perhaps JSON within JSON); verbatim.
 
-Source: ``urllib.parse.quote_plus``, ``quote``, and ``quote`` with nothing that is safe.
+Source: ``urllib.parse.quote_plus``, ``quote``, and ``quote`` with no safe character.
 """

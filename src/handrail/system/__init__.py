@@ -1,1 +1,1 @@
-"""What several adapters need of the machine they run on."""
+"""Processes, clocks and files of the machine, as several adapters need them."""

@@ -12,8 +12,8 @@ _LONGEST_WAIT_S = 60.0
 
 
 class SystemClock:
-    """Wall time. Waits in turns of a minute, so that a machine that slept is late by no more than
-    that; a wait in which the clock was set ends early.
+    """Wall time. Waits at most a minute at a time, so that after the machine slept a wait is at
+    most that late; a wait ends early if the clock was set.
     """
 
     def now(self) -> float:
@@ -21,13 +21,13 @@ class SystemClock:
         return time.time()
 
     def elapsed(self) -> float:
-        """Seconds of running time since any moment: nothing sets it, and it stands still while the
+        """Seconds of running time from an arbitrary start. Nothing sets it; it stops while the
         machine sleeps.
         """
         return time.monotonic()
 
     async def wait(self, event: Wakeable, until: float | None, *, busy: int) -> None:
-        """Wait for the event or for the time."""
+        """Wait until the event is set or the time has come."""
         del busy
         if until is None:
             await event.wait()
@@ -41,5 +41,5 @@ class SystemClock:
                 await event.wait()
 
     async def sleep(self, seconds: float) -> None:
-        """Wait that long."""
+        """Wait for this many seconds."""
         await anyio.sleep(seconds)

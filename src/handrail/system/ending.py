@@ -1,8 +1,8 @@
-"""The end of a child and of all that it started, in steps that each take a bounded time.
+"""Ends a child and every process that it started, in steps that each take a bounded time.
 
-A dead child stays a zombie until its tree is gone, so that its id cannot come to mean another
-process, and is reaped last. Ending is shielded from the cancellation that may have caused it;
-whatever breaks into the ending itself (a second interruption) kills the tree at once instead.
+A dead child stays a zombie until its tree is gone, and is reaped last: so its process id cannot
+come to mean another process. The ending is shielded from the cancellation that may have caused it.
+If anything interrupts the ending itself (a second interruption), the tree is killed at once.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from handrail.system.marker import carries, send
 from handrail.system.pump import Pump, Stream
 
 _FASTEST_FORKS_PER_S = 100_000
-"""More process ids a second than a machine can hand out, to tell when they cannot have wrapped."""
+"""More process ids a second than any machine hands out; bounds when ids can have wrapped."""
 
 
 class ProcessTree:
-    """A child that leads its own session, its session, and every carrier of its marker.
+    """A child that leads its own session, that session, and every process with its marker.
 
-    On Linux these are found in ``/proc``. The child must not be reaped while its tree is in use:
-    as long as it is at least a zombie, the kernel gives its id, which is also that of its group
-    and session, to no stranger. Where there is no ``/proc`` the tree is the process group, and
-    a process that left it is out of reach.
+    On Linux they are found in ``/proc``. The child must not be reaped while its tree is in use: as
+    long as it is at least a zombie, the kernel does not reuse its id, which is also the id of its
+    group and session. Without ``/proc`` the tree is the process group, and processes that left it
+    are not found.
     """
 
     __slots__ = ("_child", "_marker", "_start_ticks", "_started_s")
@@ -44,7 +44,7 @@ class ProcessTree:
         self._start_ticks = procfs.stat_of(child.pid).start_ticks
 
     def others(self) -> set[int]:
-        """The living processes of the tree besides the child: ids, or minus its group's id."""
+        """The tree's living processes besides the child: their ids, or minus the group's id."""
         if not procfs.HAS_PROC:
             return {-self._child.pid} if self._group_lives() else set()
         floor = oldest_descendant(
@@ -53,27 +53,27 @@ class ProcessTree:
         return {pid for pid in procfs.live_pids() if self._belongs(pid, floor)}
 
     def alive_of(self, pids: set[int]) -> set[int]:
-        """Those of ``pids`` that still live, without a look at any other process."""
+        """Those of ``pids`` that still live; looks at no other process."""
         if not procfs.HAS_PROC:
             return self.others()
         return {pid for pid in pids if self._belongs(pid, 0)}
 
     def signal(self, signum: signal.Signals) -> set[int]:
-        """Send a signal to each process of the tree once; ``others()`` as it was before.
+        """Send a signal once to each process of the tree; returns ``others()`` from before.
 
-        What steps of an inner run started gets only SIGKILL from here: other signals are the inner
-        run's to pass on, or it would take an interruption for the failure of its step.
+        Processes started by the steps of an inner handrail run get only SIGKILL here. Other signals
+        are for the inner run to pass on; otherwise it would see its step fail, not an interruption.
         """
         rest = self.others()
         send(-self._child.pid, signum)
-        for pid in rest:  # looked at behind the group: one that has just left it is told here
+        for pid in rest:  # after the group, so that a process that has just left it is not missed
             if self._is_outside(pid, any_run=signum == signal.SIGKILL):
                 send(pid, signum)
         return rest
 
     def interrupt(self) -> None:
-        """Send SIGINT to the child's group, as a terminal does; what left the group is the child's
-        to end, which knows how: a tool that dies by itself would look to it like a failed one.
+        """Send SIGINT to the child's group, as a terminal does. The child itself ends processes
+        outside the group: if a tool of the child died first, it would look like a failed tool.
         """
         send(-self._child.pid, signal.SIGINT)
 
@@ -97,7 +97,7 @@ class ProcessTree:
         return procfs.environ_of(pid, since_ticks=self._start_ticks)
 
     def _group_lives(self) -> bool:
-        # A zombie would keep its group alive, so here it is reaped first.
+        # A zombie would keep its group alive, so the child is reaped first here.
         self._child.poll()
         try:
             os.killpg(self._child.pid, 0)
@@ -107,28 +107,28 @@ class ProcessTree:
 
 
 def oldest_descendant(child: int, age_s: float, *, pid_max: int) -> int:
-    """The process id above which all descendants of a child lie, 0 if that cannot be known.
+    """The process id above which all descendants of a child lie; 0 if it cannot be known.
 
-    Ids rise until they wrap at ``pid_max``, so those of a young child's descendants are above its
-    own. To read the environment of these few is what makes the search cheap: 11 us a process.
+    Ids rise until they wrap at ``pid_max``, so descendants of a young child have ids above its own.
+    The search is cheap because only their environments are read: 11 us a process.
     """
     may_have_wrapped = child + age_s * _FASTEST_FORKS_PER_S >= pid_max
     return 0 if may_have_wrapped else child
 
 
 DRAIN_IDLE_S = 0.5
-"""How long output may stay away, after the child's exit, before no more of it is expected."""
+"""After the child's exit: how long output may pause before handrail expects no more."""
 DRAIN_S = 2.0
-"""How long output that does not stop may go on after the child's exit."""
+"""After the child's exit: how long handrail reads output that never pauses."""
 LEAVE_S = 0.1
-"""How long processes may take to be gone that have closed their outputs, as all do who exit."""
+"""How long processes that closed their outputs, as every exit does, may take to vanish."""
 KILL_S = 1.0
 """How long killed processes may take to vanish; longer only if the kernel cannot stop them."""
 REAP_S = 0.2
-"""How long a dead child may take to be reaped; one that the kernel cannot stop is left to it."""
+"""How long reaping a dead child may take; a child that the kernel cannot stop is abandoned."""
 LOOK_S = 0.02
 ALONE_LOOK_S = 0.1
-"""How often it is looked whether anything but the child is left; that reads all of ``/proc``."""
+"""How often to check whether only the child is left; each check reads all of ``/proc``."""
 
 
 @contextlib.contextmanager
@@ -140,7 +140,7 @@ def start_pump(
     *,
     more: bool = False,
 ) -> Generator[Pump, None, None]:
-    """The pump of a child; afterwards it and the pipes are closed, and the child is reaped."""
+    """The pump of a child; on exit, the pump and the pipes are closed and the child is reaped."""
     try:
         with contextlib.closing(Pump(child, stdin, on_bytes, selector, more=more)) as pump:
             yield pump
@@ -153,14 +153,14 @@ def start_pump(
 
 
 def reap(child: subprocess.Popen[bytes]) -> int | None:
-    """The exit code of a dead child, whose id the system may now give away."""
+    """The exit code of a dead child; afterwards the kernel may reuse its id."""
     with contextlib.suppress(subprocess.TimeoutExpired):
         return child.wait(REAP_S)
     return None
 
 
 async def let_leave(tree: ProcessTree, pump: Pump) -> None:
-    """Give what closed its outputs, as all do who exit, the moment that exiting takes."""
+    """Give processes that closed their outputs, as every exit does, the time to exit."""
     if pump.silent:
         with anyio.move_on_after(LEAVE_S):
             await _wait_until_gone(tree, pump, set())
@@ -174,11 +174,11 @@ async def end(
     interrupt_s: float | None = None,
     alone_s: float | None = None,
 ) -> int:
-    """End what lives of the tree; how many processes that were, the child itself not counted.
+    """End all living processes of the tree; returns how many there were besides the child.
 
-    SIGTERM, up to ``grace_s`` seconds, SIGKILL. With ``interrupt_s`` the child's group is first
-    sent SIGINT, as by Ctrl-C, and has that long for the child to exit by itself. With ``alone_s``
-    it has only so long, and no ``grace_s``, once nothing that it started is left.
+    SIGTERM, up to ``grace_s`` seconds, SIGKILL. With ``interrupt_s``, the child's group first gets
+    SIGINT, as by Ctrl-C, and the child has that long to exit by itself. With ``alone_s``, once no
+    other process of the tree is left, the child has only that long and no ``grace_s``.
     """
     try:
         if interrupt_s is not None and not pump.exited:
@@ -201,13 +201,13 @@ async def end(
 
 
 async def _wait_for_exit(pump: Pump) -> None:
-    """Return when the child has exited; until then its output is read, lest it block on it."""
+    """Return when the child has exited; reads its output meanwhile, lest the child block."""
     while not pump.exited:
         await pump.run_once()
 
 
 async def _wait_for_exit_or_alone(tree: ProcessTree, pump: Pump, alone_s: float | None) -> bool:
-    """Return when the child has exited, or, True, when it has been alone for so long."""
+    """Return when the child has exited, or (True) has been alone in its tree for ``alone_s``."""
     if alone_s is None:
         await _wait_for_exit(pump)
         return False
@@ -223,8 +223,8 @@ async def _wait_for_exit_or_alone(tree: ProcessTree, pump: Pump, alone_s: float 
 
 
 async def _terminate_until_gone(tree: ProcessTree, pump: Pump, told: set[int]) -> None:
-    """Return when nothing of the tree lives. What was started while the signal went round has not
-    heard it, and is told once those that have are gone.
+    """Return when no process of the tree lives. Processes started while SIGTERM was sent out missed
+    it; they get it once the processes that received it are gone.
     """
     await _wait_for_exit(pump)
     while told := tree.alive_of(told) or tree.signal(signal.SIGTERM):
@@ -232,7 +232,7 @@ async def _terminate_until_gone(tree: ProcessTree, pump: Pump, told: set[int]) -
 
 
 async def _wait_until_gone(tree: ProcessTree, pump: Pump, known: set[int]) -> None:
-    """Return when nothing of the tree lives."""
+    """Return when no process of the tree lives."""
     await _wait_for_exit(pump)
     while known := tree.alive_of(known) or tree.others():
         await pump.run_once(LOOK_S)

@@ -1,11 +1,11 @@
-"""A program that is talked with while it runs: lines from it, bytes to it, and a sure end.
+"""A program in dialogue with its caller: lines from it, bytes to it, and a guaranteed end.
 
-Theory of operation: as in ``processes`` the child leads a session of its own and carries a marker,
-and one pump moves all bytes; but here the caller turns it, by asking for the next line. So nothing
-runs between two questions, a slow caller slows the child, and there is no task that could outlive
-the block. When the child has exited, what others still print into its pipes is waited for a bounded
-time, then they are ended, and only then its exit is told: whoever was told can rely on there being
-nothing left. The way out of the block goes through the same end, whatever the reason.
+Theory of operation: as in ``run``, the child leads its own session and carries a marker, and one
+pump moves all bytes. But here the caller drives the pump, by asking for the next line. So nothing
+runs between two calls, a slow caller slows the child, and no task can outlive the block. After the
+child has exited, other processes may print into its pipes for a bounded time; then they are ended.
+Only then ``Exited`` is returned: a caller that has it can rely on no process being left. Leaving
+the block goes through the same end, whatever the reason.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ from handrail.system.run import Tail
 from handrail.system.spawn import checked, open_selector
 
 LINE_BYTES = 64 << 20
-"""The longest line that is kept whole; agents print whole files as one line, screenshots too."""
+"""The longest line that is kept whole; agents print whole files and screenshots as one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line without its end (a newline, with or without a carriage return before it).
+    """One line without its ending (a newline, perhaps with a carriage return before it).
 
-    ``cut``: it was too long, and this is its beginning. ``end`` is what ended it, nothing if the
-    stream did; lines that differ in that alone are equal.
+    ``cut``: the line was too long, and this is its beginning. ``end`` is its ending, empty if the
+    stream ended there; lines that differ only in ``end`` are equal.
     """
 
     stream: Stream
@@ -56,11 +56,11 @@ class Line:
 
 
 class LineFramer:
-    """Makes lines of the bytes of one stream. Mutable.
+    """Splits the bytes of one stream into lines. Mutable.
 
-    Each byte is looked at once, however long its line is: the pieces of a line are kept as they
-    came and are joined when it ends. It is decoded only then, if at all, so that a character which
-    came in two pieces is whole.
+    Each byte is scanned once, however long its line is: the pieces of a line are kept as they
+    arrived and joined at its end. A caller decodes whole lines only, so a character that arrived
+    in two pieces is whole.
     """
 
     __slots__ = ("_cut", "_held_bytes", "_limit", "_pieces", "_stream")
@@ -105,11 +105,11 @@ class LineFramer:
         return Line(self._stream, data[:-1], cut, b"\r" + end)
 
 
-# The start of a program that may just be updating itself.
+# The start of a program that may be updating itself at this moment.
 #
-# Agents' programs replace their own files while others start them. For a moment the file is then
-# open for writing ("text file busy"), or not there, not yet executable, or empty. What is missing
-# for good is refused after half a second; a file that is being written is waited for longer.
+# Agents' programs replace their own files while other processes start them. For a moment the file
+# is open for writing ("text file busy"), missing, not yet executable, or empty. A missing file is
+# an error after half a second; a file that is open for writing gets more time.
 
 _PATIENCE_S = {
     errno.ETXTBSY: 2.0,
@@ -127,7 +127,7 @@ async def spawn_patiently(
     env: Mapping[str, str],
     has_stdin: bool,
 ) -> subprocess.Popen[bytes]:
-    """A running child as ``spawn`` gives it, also of a program that is being replaced right now.
+    """A running child as ``spawn`` returns it; retries while the program's file is being replaced.
 
     Raises:
         CommandNotFound, CommandNotStarted, DefinitionError: see ``spawn``.
@@ -146,22 +146,22 @@ async def spawn_patiently(
 __all__ = ["Exited", "Line", "LiveProcess", "open_live"]
 
 INTERRUPT_S = 3.0
-"""How long a program may take to end by itself on SIGINT; those that tidy up need 1.6 s."""
+"""How long a program may take to exit by itself on SIGINT; those that tidy up need 1.6 s."""
 GRACE_S = 5.0
-"""How long it and all it started may then take on SIGTERM."""
+"""How long it and all processes that it started may then take on SIGTERM."""
 EXIT_S = 5.0
-"""How long a program may go on in silence that has closed its stdout."""
+"""How long a program that has closed its stdout may stay silent before it is stopped."""
 TAIL_BYTES = 64 << 10
 UNREAD_BYTES = LINE_BYTES
-"""How much of what a program prints while it is being ended is kept until it is asked for."""
+"""How much of what a program prints while it is being ended is kept for the caller."""
 LINE_COST_BYTES = 128
 """What a line takes in memory besides its bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exited:
-    """A program has exited and nothing it started is left. ``code`` is negative for a signal, None
-    if the kernel could not end it.
+    """A program has exited, and no process that it started is left. ``code`` is negative for a
+    signal, None if the kernel could not end the program.
     """
 
     code: int | None
@@ -178,14 +178,14 @@ async def open_live(
     exit_s: float = EXIT_S,
     alone_s: float | None = None,
 ) -> AsyncGenerator[LiveProcess, None]:
-    """A running program, of which nothing is left after the block, also if that is cancelled.
+    """A running program. After the block no process of it is left, even if it was cancelled.
 
-    ``env`` is its whole environment (None: this process's), but for ``HANDRAIL_STEP=<marker>``; no
-    two programs may run under one marker at the same time. ``stdin`` is all that it can read; with
-    None its stdin stays open for ``send``. ``exit_s`` is how long it may go on in silence after it
-    has closed its stdout, ``alone_s`` how long it may take to exit when it is stopped, once nothing
-    that it started is left. A program that is being updated on disk at this moment is waited for,
-    two seconds at most.
+    ``env`` is its whole environment (None: this process's), plus ``HANDRAIL_STEP=<marker>``; no two
+    programs may run under one marker at the same time. ``stdin`` is its whole input; with None its
+    stdin stays open for ``send``. ``exit_s`` is how long it may stay silent after it has closed its
+    stdout. ``alone_s`` is how long it may take to exit when it is stopped, once no process that it
+    started is left. If its file is being updated at this moment, the start is retried for up to two
+    seconds.
 
     Raises:
         CommandNotFound, CommandNotStarted, DefinitionError: see ``spawn``.
@@ -208,7 +208,7 @@ async def open_live(
 class LiveProcess:
     """A running program. Mutable.
 
-    One task at a time may ask for the next line or stop it; ``send`` may be called from any.
+    Only one task at a time may call ``next`` or ``stop``; any task may call ``send``.
     """
 
     def __init__(
@@ -243,26 +243,26 @@ class LiveProcess:
 
     @property
     def stderr_tail(self) -> str:
-        """The last 64 KiB that it printed as error output."""
+        """The last 64 KiB of its stderr."""
         return self._unread.stderr.text()
 
     def send(self, data: bytes) -> None:
-        """Put more on its stdin, in order, without waiting: what the pipe does not take now goes
-        while the next line is waited for. What it does not read any more is dropped.
+        """Queue bytes for its stdin, without waiting. Bytes that the pipe does not take now are
+        written while ``next`` waits. If the program does not read any more, they are dropped.
         """
         self._pump.send(data)
 
     def close_stdin(self) -> None:
-        """Let its stdin end after all that was sent."""
+        """Close its stdin once all queued bytes are written."""
         self._pump.close_stdin()
 
     async def next(self, timeout_s: float | None = None) -> Line | Exited | None:
-        """Its next line, the last thing being that it has exited, or None when the time ran out.
+        """Its next line; at last ``Exited``, again on every later call; None if the time ran out.
 
-        Lines of one stream come in order; between the two there is none. A line that is there is
-        given at once, whatever the time. To end what an exited program left behind may take some
-        seconds more than ``timeout_s``. A program that has closed its stdout, but neither exits nor
-        prints within ``exit_s`` (five seconds), is stopped.
+        Lines of one stream come in order; between the two streams there is no order. A line that
+        has arrived is returned at once, whatever the time. Ending what an exited program left
+        behind may take some seconds more than ``timeout_s``. A program that has closed its stdout,
+        but neither exits nor prints within ``exit_s`` (five seconds), is stopped.
         """
         deadline = math.inf if timeout_s is None else time.monotonic() + timeout_s
         waited = False
@@ -280,16 +280,17 @@ class LiveProcess:
         return found
 
     def ready(self) -> Iterator[Line]:
-        """The lines that have come and were not asked for yet, without waiting."""
+        """The lines that have arrived and were not yet taken, without waiting."""
         while line := self._unread.take():
             yield line
 
     async def stop(self, interrupt_s: float = INTERRUPT_S, grace_s: float = GRACE_S) -> int | None:
-        """Its exit code, after it and all it started were ended.
+        """End the program and every process that it started; returns its exit code.
 
-        It is sent SIGINT and has ``interrupt_s`` seconds; then SIGTERM goes to all that is left,
-        which has ``grace_s``; then SIGKILL. Cancellation does not interrupt this. What it prints
-        meanwhile, up to 64 MiB, can still be asked for. Of a program that has ended it is the code.
+        The child's group gets SIGINT and the child has ``interrupt_s`` seconds; then all that are
+        left get SIGTERM and have ``grace_s``; then SIGKILL. Cancellation does not interrupt this.
+        Lines printed meanwhile, up to 64 MiB, can still be read. Called again, it returns the same
+        code.
         """
         if self._ended is None:
             try:
@@ -313,7 +314,7 @@ class LiveProcess:
             self._exited_s = min(self._exited_s, time.monotonic())
 
     def _limit_s(self) -> float:
-        """The moment from which nothing more is expected of it, unless it moves before that."""
+        """When to give up on more output or the exit, unless something happens before."""
         if self._pump.exited:
             if self._pump.silent:
                 return -math.inf
@@ -323,7 +324,7 @@ class LiveProcess:
 
 
 class _Unread:
-    """What came and was not asked for yet. Mutable."""
+    """The lines that arrived and were not yet taken. Mutable."""
 
     def __init__(self) -> None:
         self.heard_s: float | None = None
@@ -351,8 +352,8 @@ class _Unread:
 
     def _add(self, lines: list[Line]) -> None:
         for line in lines:
-            # Only what comes while nobody asks, because it is being ended, can pile up. A line that
-            # is as long as all that may be unread leaves room for those that came with it.
+            # Lines pile up only while the program is being ended, when no caller takes them. A line
+            # as long as the whole limit still leaves room for the lines that arrived with it.
             size_bytes = _cost_bytes(line)
             if not self._lines or self._bytes + size_bytes <= UNREAD_BYTES:
                 self._lines.append(line)

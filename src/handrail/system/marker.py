@@ -1,12 +1,12 @@
-"""Processes that carry a step's marker in their environment, wherever they have gone.
+"""Finds the processes that carry a step's marker in their environment, wherever they are.
 
-Every child gets ``HANDRAIL_STEP=<marker>``, and its descendants inherit it, also those that leave
-its process group and session. So they can be found with no list of them being kept. When handrail
-itself runs inside a step of another run, ``HANDRAIL_OUTER_STEPS`` lists the markers around it, one
-a line, so that the outer run finds what the inner one started.
+Every child gets ``HANDRAIL_STEP=<marker>``, and its descendants inherit it, even those that leave
+its process group and session. So handrail finds them without a list. When handrail itself runs
+inside a step of another run, ``HANDRAIL_OUTER_STEPS`` lists the enclosing markers, one a line, so
+that the outer run finds the inner run's processes.
 
-The environment of other processes is read from ``/proc``, which only Linux has; elsewhere nothing
-is found. Nor is a process that dropped its environment, or that runs as another user.
+Environments of other processes are read from ``/proc``, which only Linux has; elsewhere nothing is
+found. Processes that dropped their environment, or that run as another user, are not found either.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _PF_KTHREAD = 0x00200000
 class Stat(NamedTuple):
     """Whether a process still runs (a zombie does not), and when it started, in clock ticks.
 
-    A thread of the kernel is one that has no environment and never gets one.
+    ``kernel``: it is a kernel thread, which never has an environment.
     """
 
     alive: bool
@@ -42,7 +42,7 @@ class Stat(NamedTuple):
 
 
 def live_pids() -> Iterator[int]:
-    """The ids of all processes that can be seen, but for this one; zombies are among them."""
+    """The ids of all visible processes except this one, zombies included."""
     own = os.getpid()
     with contextlib.suppress(OSError):
         for entry in os.listdir("/proc"):
@@ -53,8 +53,8 @@ def live_pids() -> Iterator[int]:
 def environ_of(pid: int, *, since_ticks: int = 0) -> bytes:
     """The environment a process started with, NUL-separated; empty if it cannot be read.
 
-    In the midst of an exec a process has none for a moment. So where a live process has none, this
-    waits up to 20 ms for one to appear, unless it started before ``since_ticks``.
+    During an exec a process briefly has no environment. So if a live process has none, this waits
+    up to 20 ms for one, unless the process started before ``since_ticks``.
     """
     for _ in range(_EXEC_LOOKS):
         environ = _read_file(f"/proc/{pid}/environ")
@@ -70,7 +70,7 @@ def environ_of(pid: int, *, since_ticks: int = 0) -> bytes:
 
 
 def stat_of(pid: int) -> Stat:
-    """The state of a process; one that is not there is not alive."""
+    """The state of a process; a missing process counts as not alive."""
     # The second field, a name in parentheses, may itself contain blanks and parentheses.
     fields = (_read_file(f"/proc/{pid}/stat") or b"").rpartition(b")")[2].split()
     if not fields:
@@ -83,9 +83,9 @@ def stat_of(pid: int) -> Stat:
 
 
 def session_of(pid: int) -> int:
-    """The id of a process's session; 0 where it cannot be known.
+    """The id of a process's session; 0 if it cannot be known.
 
-    That is not only for what is gone: in a container a session may be led by a process outside.
+    It is 0 for a process that is gone, and for a container's session led by a process outside.
     """
     with contextlib.suppress(OSError):
         return os.getsid(pid)
@@ -93,14 +93,14 @@ def session_of(pid: int) -> int:
 
 
 def group_of(pid: int) -> int:
-    """The id of a process's group; 0 where it cannot be known, as with ``session_of``."""
+    """The id of a process's group; 0 if it cannot be known, as with ``session_of``."""
     with contextlib.suppress(OSError):
         return os.getpgid(pid)
     return 0
 
 
 def pid_max() -> int:
-    """The number that process ids wrap at, 0 if it cannot be known."""
+    """The number at which process ids wrap; 0 if it cannot be known."""
     return int(_read_file("/proc/sys/kernel/pid_max") or 0)
 
 
@@ -126,11 +126,11 @@ OUTER_STEPS = "HANDRAIL_OUTER_STEPS"
 _STEP_BYTES = STEP.encode()
 _OUTER_BYTES = OUTER_STEPS.encode()
 _MAX_PASSES = 100
-"""A bound for the case that the processes fork faster than they are killed."""
+"""Stops ``kill_marked`` if processes fork faster than it kills them."""
 
 
 def marked_environment(marker: str, around: Mapping[str, str]) -> dict[str, str]:
-    """The variables that mark a child of this process, whose own environment is ``around``."""
+    """The variables that mark a child; ``around`` is this process's own environment."""
     if not marker or not marker.isprintable():
         raise DefinitionError(f"a marker must be printable text on one line, got {marker!r}")
     outer = [line for name in (OUTER_STEPS, STEP) if (line := around.get(name))]
@@ -140,8 +140,8 @@ def marked_environment(marker: str, around: Mapping[str, str]) -> dict[str, str]
 def carries(environ: bytes, marker: str, *, below: bool = False, outer: bool = True) -> bool:
     """True if a NUL-separated environment has this marker.
 
-    With ``below`` one that ``is_below`` it will do; without ``outer`` the markers around the
-    innermost one do not count.
+    With ``below``, a marker that ``is_below`` it counts too; without ``outer``, the enclosing
+    markers do not count.
     """
     wanted = os.fsencode(marker)
     if wanted not in environ:
@@ -153,8 +153,8 @@ def carries(environ: bytes, marker: str, *, below: bool = False, outer: bool = T
 
 
 def is_below(marker: str, above: str) -> bool:
-    """True for the marker of a step or attempt within what is above, or of a run of that id in
-    whatever journal.
+    """True for markers of steps and attempts within the step or run ``above``. If that is a run id,
+    also for markers of runs with that id in any journal.
     """
     return marker.startswith(above) and _BELOW.match(marker, len(above)) is not None
 
@@ -163,19 +163,20 @@ _BELOW = re.compile(r"(~\d+)?[/#]|@")
 
 
 def is_inside(marker: str, around: Mapping[str, str]) -> bool:
-    """True if what has this environment was started by a step of this marker, or below it."""
+    """True for the environment of a process that a step with this marker, or one below, started."""
     markers = (around.get(STEP, ""), *around.get(OUTER_STEPS, "").split("\n"))
     return any(one == marker or is_below(one, marker) for one in markers if one)
 
 
 def kill_marked(marker: str) -> int:
-    """Kill every process of a step, or of all steps below it, at once; how many there were.
+    """SIGKILL every process of a step, or of all steps below it; returns how many there were.
 
-    ``marker`` is a whole marker, or the part of one before a ``/``: ``<run id>@<journal>`` ends
-    all that a run has started, the id alone what runs of this id have in any journal, and with
-    the path of a step behind it what that has. For
-    emergencies: SIGKILL, no grace, no event loop, nothing is waited for. The calling process itself
-    is spared. Linux only; elsewhere it finds nothing and returns 0.
+    ``marker`` is a whole marker, or its beginning up to a ``/``. ``<run id>@<journal>`` matches all
+    processes of a run; the run id alone, those of runs with this id in any journal. Append the path
+    of a step to match the processes of that step.
+
+    For emergencies: no grace, no event loop, no waiting. The calling process itself is spared.
+    Linux only; elsewhere it finds nothing and returns 0.
     """
     killed: set[int] = set()
     for _ in range(_MAX_PASSES):
@@ -189,7 +190,7 @@ def kill_marked(marker: str) -> int:
 
 
 def send(pid: int, signum: signal.Signals) -> None:
-    """Send a signal to a process, or to the group ``-pid``; one that is gone is no error."""
+    """Send a signal to a process, or to the group ``-pid``; ignores processes that are gone."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(pid, signum)
 

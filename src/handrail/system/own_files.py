@@ -1,4 +1,4 @@
-"""Which files this process itself has open: its journal, its logs."""
+"""The files that this process itself has open: its journal, its logs."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ _BESIDE = ("", "-wal", "-shm", "-journal")
 
 
 def own_files(root: Path) -> frozenset[str]:
-    """The files below a folder that this process has open, relative to it, and what SQLite keeps
-    beside them. Where the system does not tell (neither ``/proc`` nor macOS): none.
+    """The files below a folder that this process has open, and the files SQLite keeps beside them.
+
+    Paths are relative to the folder. Empty on systems without ``/proc`` other than macOS.
     """
     found: set[str] = set()
     base = root.resolve()
@@ -43,5 +44,5 @@ def _open_paths() -> list[str]:
 def _link_target(fd: str) -> str:
     try:
         return os.readlink(f"/proc/self/fd/{fd}")
-    except OSError:  # it was the one that listed the folder
+    except OSError:  # the descriptor that listed the folder, closed by now
         return ""

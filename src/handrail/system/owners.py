@@ -1,10 +1,10 @@
-"""Which process holds something that is written in a database, and whether it still lives.
+"""Which process owns something that a database row records, and whether that process lives.
 
-Whether an owner lives is known where its process can be seen: same boot of the same machine, same
-table of processes. There a process that was stopped for an hour still owns what it has, and one
-that died owns nothing. Anywhere else an owner lives as long as it renews its lease: by the
-machine's running time where it is of the same boot, in another container, say, so that a clock
-which is set ends no lease; between machines by their wall clocks.
+If the owner's process is visible (same boot of the same machine, same pid namespace), handrail
+looks it up: a process stopped for an hour still owns its things, a dead one owns nothing. Otherwise
+an owner counts as alive while it renews its lease. Within one boot (in another container, say) the
+lease is measured by the machine's running time, so that setting the clock ends no lease; between
+machines, by their wall clocks.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from handrail.system.marker import HAS_PROC, stat_of
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The process that holds something, as a row of a database says it."""
+    """The process that owns something, as a database row records it."""
 
     token: str
     pid: int
@@ -33,13 +33,13 @@ class Owner:
 
     @property
     def machine(self) -> str:
-        """The boot of its machine and its table of processes, as ``boot`` gives them."""
+        """The owner's boot and pid namespace, as ``boot`` returns them."""
         return self.boot.partition(_UNTIL)[0]
 
     @property
     def left_s(self) -> float | None:
-        """How long it lasts yet in running time, where that can be said: the clock of its process
-        is this one's, and it was not begun anew since.
+        """Running time until the lease ends. None if its process has another clock than this one,
+        or if that clock has restarted since.
         """
         written = self.boot.partition(_UNTIL)[2].split(maxsplit=2)
         if len(written) < 3 or written[2] != _clock():
@@ -50,30 +50,30 @@ class Owner:
 
 _UNTIL = " until "
 _mine: set[str] = set()
-"""The tokens of all that this process owns; a fork's child has new ones only."""
+"""The tokens of all that this process owns; after a fork the child starts with none."""
 
 
 def this_process(now: float, lease_s: float) -> Owner:
-    """This process as the owner of something new, with a token of its own."""
+    """This process as the owner of a new thing, under a new token."""
     owner = of_process(os.getpid(), now, lease_s)
     _mine.add(owner.token)
     return owner
 
 
 def of_process(pid: int, now: float, lease_s: float) -> Owner:
-    """A process of this machine as the owner of something new."""
+    """A process of this machine as the owner of a new thing."""
     ticks = stat_of(pid).start_ticks
     token = uuid.uuid4().hex
     return Owner(token, pid, ticks, host(), place(lease_s), now, now + lease_s)
 
 
 def forget(token: str) -> None:
-    """Count what this process owns under this token as no longer its own, whatever its row says."""
+    """Stop counting this token as owned by this process, whatever its row says."""
     _mine.discard(token)
 
 
 def is_alive(owner: Owner, now: float) -> bool:
-    """True if the owner may still live; see the module's text."""
+    """True if the owner may still live; see the module docstring."""
     if not _is_on_this_machine(owner):
         return is_renewed(owner, now)
     if owner.pid == os.getpid():
@@ -81,7 +81,7 @@ def is_alive(owner: Owner, now: float) -> bool:
     if HAS_PROC:
         stat = stat_of(owner.pid)
         return stat.alive and stat.start_ticks == owner.start_ticks
-    # A process id without a start time may be another's by now; so it must be renewed, too.
+    # Without a start time the id may be another process's by now, so the lease counts, too.
     return _exists(owner.pid) and is_renewed(owner, now)
 
 
@@ -94,13 +94,13 @@ def _is_on_this_machine(owner: Owner) -> bool:
 def is_renewed(owner: Owner, now: float) -> bool:
     """True if the lease has not run out."""
     left_s = owner.left_s
-    if left_s is None or (left_s <= 0 and not boot()):  # no boot: it may be one of another
+    if left_s is None or (left_s <= 0 and not boot()):  # without a boot id, maybe another boot's
         return now < owner.expires_at
     return left_s > 0
 
 
 def place(lease_s: float) -> str:
-    """What a row says of this machine: which it is, and when a lease ends by its clock."""
+    """What a row records of this machine: its boot, and when a lease ends by its running time."""
     return f"{boot()}{_UNTIL}{time.monotonic() + lease_s:.3f} {lease_s:.3f} {_clock()}"
 
 
@@ -122,7 +122,7 @@ def host() -> str:
 
 @functools.cache
 def boot() -> str:
-    """This boot of this machine and this table of processes; empty where that cannot be known."""
+    """This boot of this machine and this pid namespace; empty if they cannot be known."""
     try:
         boot_id = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
         return f"{boot_id} {Path('/proc/self/ns/pid').readlink()}"
@@ -132,9 +132,7 @@ def boot() -> str:
 
 @functools.cache
 def _clock() -> str:
-    """Whose running time this process sees: the same for all of a boot, but for those in another
-    namespace of time.
-    """
+    """The clock of running time that this process sees: one for each boot and time namespace."""
     boot_id, _, _ = boot().partition(" ")
     try:
         return f"{boot_id} {Path('/proc/self/ns/time').readlink()}"

@@ -1,8 +1,8 @@
-"""The bytes between this process and one child, and the moment of its exit.
+"""Moves the bytes between this process and one child, and notices the child's exit.
 
-One selector holds the child's pipes and its pidfd, and the event loop waits for that selector, so
-a child needs neither tasks nor threads, on asyncio and trio alike. Where there is no pidfd, the
-exit is looked for every few milliseconds instead.
+One selector has the child's pipes and its pidfd, and the event loop waits for that selector. So a
+child needs neither tasks nor threads, on asyncio and trio alike. Without a pidfd, the exit is
+polled every 20 ms.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ Stream: TypeAlias = Literal["stdout", "stderr"]
 _CHUNK_BYTES = 1 << 16
 _POLL_S = 0.02
 _FULL_PIPE_READS = 16
-"""Reads that empty the largest pipe an unprivileged process can have, 1 MiB."""
+"""Reads that empty the largest pipe of an unprivileged process, 1 MiB."""
 
 
 class Pump:
-    """Feeds a child's stdin, passes on what it prints, and notices when it has exited.
+    """Writes a child's stdin, passes on what it prints, and notices its exit.
 
-    Mutable. A child that does not read its stdin is no error. Nothing is read while ``on_bytes``
-    runs, so a slow receiver slows the child and costs no memory. The child's stdin ends after
-    ``stdin``; with ``more`` it stays open for ``send``, until ``close_stdin``.
+    Mutable. A child that does not read its stdin is no error. While ``on_bytes`` runs the pump
+    reads nothing, so a slow receiver slows the child and costs no memory. The child's stdin is
+    closed after ``stdin``; with ``more`` it stays open for ``send``, until ``close_stdin``.
     """
 
     def __init__(
@@ -58,17 +58,17 @@ class Pump:
 
     @property
     def silent(self) -> bool:
-        """True when the child and all who share its outputs have closed them."""
+        """True when the child and all processes that share its outputs have closed them."""
         return not self._open
 
     def is_open(self, stream: Stream) -> bool:
-        """False when the child and all who share this output have closed it."""
+        """False when the child and all processes that share this output have closed it."""
         return stream in self._open
 
     def send(self, data: bytes) -> None:
-        """Put more on its stdin: what fits now at once, the rest by turns.
+        """Queue bytes for its stdin: writes what fits now, the rest as the pipe takes it.
 
-        What a child does not take, because it has closed its stdin or has exited, is dropped.
+        If the child has closed its stdin or has exited, they are dropped.
         """
         if self._stdin is not None and data:
             self._unsent.append(memoryview(data))
@@ -76,12 +76,12 @@ class Pump:
                 self._feed()
 
     def close_stdin(self) -> None:
-        """Let its stdin end after what was sent so far."""
+        """Close its stdin once all queued bytes are written."""
         self._more = False
         self._watch_stdin()
 
     async def run_once(self, timeout_s: float | None = None) -> bool:
-        """Wait until something can be done, do it, and say whether output came or ended."""
+        """Wait for activity and handle it; returns whether output arrived or ended."""
         self._moved = False
         if self._pidfd is None and not self.exited:
             timeout_s = _POLL_S if timeout_s is None else min(timeout_s, _POLL_S)
@@ -106,7 +106,7 @@ class Pump:
                     break
 
     def close(self) -> None:
-        """Let go of the pidfd; the pipes are the child's and the selector is the caller's."""
+        """Close the pidfd; the caller closes pipes and selector."""
         self._stdin = None
         if self._pidfd is not None:
             os.close(self._pidfd)
@@ -157,7 +157,7 @@ class Pump:
         self._watch_stdin()
 
     def _watch_stdin(self) -> None:
-        """Wait for room in the pipe only while something is to be sent, or it would never block."""
+        """Watch for room in the pipe only while bytes are queued; or the wait would never block."""
         if self._stdin is None or (self._feeding and self._unsent):
             return
         if self._unsent:
@@ -189,7 +189,7 @@ def _pidfd_of(child: subprocess.Popen[bytes]) -> int | None:
 def _has_exited(child: subprocess.Popen[bytes]) -> bool:
     if sys.platform != "linux":
         return child.poll() is not None
-    # Asked in a way that leaves the zombie: its process id must stay taken until its tree is gone.
+    # Asked with WNOWAIT, which leaves the zombie: its id must stay taken until its tree is gone.
     try:
         how = os.WEXITED | os.WNOHANG | os.WNOWAIT
         return os.waitid(os.P_PID, child.pid, how) is not None

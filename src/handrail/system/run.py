@@ -1,8 +1,8 @@
-"""Commands, run to their end and with nothing of them left behind.
+"""Runs commands to their end, and leaves no process of them behind.
 
-Theory of operation: a child leads a session of its own and carries its step's marker, so the whole
-of what it starts can be found and signalled (``tree``). One loop turns the pump until the child has
-exited. Then, in every case, its tree is ended: SIGTERM, a grace, SIGKILL (``ending``).
+Theory of operation: a child leads its own session and carries its step's marker, so every process
+that it starts can be found and signalled (``ending.ProcessTree``). One loop drives the pump until
+the child has exited. Then, in every case, its tree is ended: SIGTERM, a grace, SIGKILL.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _LONGEST_UTF8_TAIL = 3
 
 
 class Capture:
-    """Keeps at most ``limit_bytes`` of what it is fed: all of it, or the first and the last half.
+    """Keeps at most ``limit_bytes`` of the bytes fed to it: all, or the first and the last half.
 
-    A word that a cut would go through is left out too, see ``shortening``. Mutable; holds no more
-    than ``limit_bytes``, two words and one chunk at a time. Kept and left-out bytes always add up
-    to the bytes that were fed.
+    A word that a cut would split is left out too, see ``shortening``. Mutable. Uses memory for at
+    most ``limit_bytes``, two words and one chunk. Kept and left-out bytes always add up to the
+    bytes fed.
     """
 
     __slots__ = ("_fed_bytes", "_head", "_head_limit", "_tail", "_tail_limit")
@@ -44,12 +44,12 @@ class Capture:
             raise DefinitionError(f"limit_bytes must be 0 or more, got {limit_bytes}")
         self._tail_limit = limit_bytes // 2
         self._head_limit = limit_bytes - self._tail_limit
-        self._head = bytearray()  # and what follows, as far as a word may go on
-        self._tail = bytearray()  # and what is before, as far back as a word may begin
+        self._head = bytearray()  # and as much after it as the last word may need
+        self._tail = bytearray()  # and as much before it as the first word may need
         self._fed_bytes = 0
 
     def feed(self, data: bytes) -> None:
-        """Take the next bytes; the oldest ones after the first half make room for them."""
+        """Take the next bytes; they displace the oldest ones after the first half."""
         room = self._head_limit + LONGEST_WORD - len(self._head)
         if room > 0:
             self._head += data[:room]
@@ -59,8 +59,8 @@ class Capture:
     def text(self) -> tuple[str, int]:
         """The captured text, and how many bytes it leaves out.
 
-        Bytes that are no UTF-8 become U+FFFD. Where something was left out, a line in the middle
-        says how much, and a character that the cut went through is left out whole.
+        Bytes that are not UTF-8 become U+FFFD. If bytes were left out, a line in the middle says
+        how many; a character that the cut would split is left out whole.
         """
         if self._fed_bytes <= self._head_limit + self._tail_limit:
             rest_bytes = max(0, self._fed_bytes - len(self._head))
@@ -74,20 +74,20 @@ class Capture:
 
 
 class Tail:
-    """Keeps the last ``limit_bytes`` of what it is fed, from the start of a word. Mutable."""
+    """Keeps the last ``limit_bytes`` of the bytes fed to it, from the start of a word. Mutable."""
 
     __slots__ = ("_data", "_limit")
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit = limit_bytes
-        self._data = bytearray()  # and what is before, as far back as a word may begin
+        self._data = bytearray()  # and as much before it as the first word may need
 
     def feed(self, data: bytes) -> None:
-        """Take the next bytes; the oldest ones make room for them."""
+        """Take the next bytes; they displace the oldest ones."""
         _append(self._data, data, self._limit)
 
     def text(self) -> str:
-        """The text, U+FFFD for what is no UTF-8, without a character that the cut went through."""
+        """The text; U+FFFD for bytes that are not UTF-8, without a character that the cut split."""
         if len(self._data) <= self._limit:
             return self._data.decode("utf-8", "replace")
         return _whole_tail(_last(self._data, self._limit))[0]
@@ -101,14 +101,14 @@ def _append(kept: bytearray, data: bytes, limit_bytes: int) -> None:
 
 
 def _first(data: bytearray, limit_bytes: int) -> bytearray:
-    """At most so many bytes, up to the end of a word."""
+    """At most ``limit_bytes`` from the start, up to the end of a word."""
     start = max(0, limit_bytes - LONGEST_WORD)
     around = data[start : limit_bytes + LONGEST_WORD].decode("latin-1")
     return data[: start + head_end(around, limit_bytes - start)]
 
 
 def _last(data: bytearray, limit_bytes: int) -> bytearray:
-    """At most so many bytes, from the start of a word."""
+    """At most ``limit_bytes`` from the end, from the start of a word."""
     at = len(data) - limit_bytes
     start = max(0, at - LONGEST_WORD)
     around = data[start : at + LONGEST_WORD].decode("latin-1")
@@ -137,8 +137,8 @@ OnOutput: TypeAlias = Callable[[Stream, str], None]
 class ProcessResult:
     """How a process ended and what it printed.
 
-    ``exit_code`` is negative if a signal ended it. ``leftovers`` counts the processes that it left
-    behind and that were ended after it (without ``/proc``: 1 for any number).
+    ``exit_code`` is negative for a signal. ``leftovers`` counts the processes that outlived it and
+    that handrail then ended (without ``/proc``: 1 for any number).
     """
 
     exit_code: int
@@ -161,17 +161,19 @@ async def run_process(
     limit_bytes: int = 8 << 20,
     grace_s: float = 2.0,
 ) -> ProcessResult:
-    """The result of a command that has ended, together with every process it started.
+    """The result of a command, after it and every process that it started have ended.
 
-    A text is run by ``/bin/sh -c``. ``env`` is added to this process's environment, and so is
-    ``HANDRAIL_STEP=<marker>``; no two commands may run under one marker at the same time. Without
-    ``stdin`` it reads ``/dev/null``. Output is decoded as UTF-8 with U+FFFD for what is not, and
-    given to ``on_output(stream, text)`` as it comes, cut anywhere; a slow receiver slows the
-    command. Of each stream ``limit_bytes`` are kept, the first and the last half of it.
+    ``/bin/sh -c`` runs a command given as one text. ``env`` is added to this process's environment,
+    and so is ``HANDRAIL_STEP=<marker>``; no two commands may run under one marker at the same time.
+    Without ``stdin`` the command reads ``/dev/null``. Output is decoded as UTF-8 with U+FFFD for
+    other bytes, and passed to ``on_output(stream, text)`` as it arrives, cut anywhere; a slow
+    receiver slows the command. The result has ``limit_bytes`` of each stream: half from the start,
+    half from the end.
 
-    After its exit, a command's background processes may print until they are silent for half a
-    second, then they are ended. When this call is cancelled, or ``on_output`` raises, the whole
-    tree is: SIGTERM, up to ``grace_s`` seconds, SIGKILL; only then does the cancellation go on.
+    After the command's exit, its background processes may print until they are silent for half a
+    second, two seconds at most; then they are ended. If this call is cancelled, or ``on_output``
+    raises, the whole tree is ended: SIGTERM, up to ``grace_s`` seconds, SIGKILL. The cancellation
+    continues only then.
 
     On Linux the tree includes processes that left the session (see ``marker``), on other POSIX
     systems it is the process group.
@@ -216,7 +218,7 @@ def _start_process(
     stdin: bytes,
     on_bytes: Callable[[Stream, bytes], None],
 ) -> Generator[tuple[subprocess.Popen[bytes], Pump], None, None]:
-    """A child and its pump; afterwards both are closed and the child is reaped."""
+    """A child and its pump; on exit the pump is closed and the child reaped."""
     with open_selector(argv) as selector:
         child = spawn(argv, cwd=cwd, env=env, has_stdin=bool(stdin))
         with start_pump(child, stdin, on_bytes, selector) as pump:
@@ -224,7 +226,7 @@ def _start_process(
 
 
 async def _drain(tree: ProcessTree, pump: Pump) -> None:
-    """Let background processes print, while it comes and for a bounded time, and then go."""
+    """Read output of background processes for a bounded time, then give them time to exit."""
     with anyio.move_on_after(DRAIN_S):
         while not pump.silent and await pump.run_once(DRAIN_IDLE_S):
             pass
@@ -232,7 +234,7 @@ async def _drain(tree: ProcessTree, pump: Pump) -> None:
 
 
 class _Outputs:
-    """What both streams bring: captured, and decoded for whoever listens. Mutable."""
+    """The output of both streams: captured, and decoded for ``on_output``. Mutable."""
 
     def __init__(self, limit_bytes: int, on_output: OnOutput | None) -> None:
         self.captures: dict[Stream, Capture] = {
@@ -250,7 +252,7 @@ class _Outputs:
             return
         if text := self._decoders[stream].decode(data, final):
             receiver(stream, text)
-        self._on_output = receiver  # not after it raised: it is not called again then
+        self._on_output = receiver  # not restored if it raised: then it is never called again
 
     def finish(self) -> None:
         self.feed("stdout", b"", final=True)

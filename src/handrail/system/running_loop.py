@@ -1,4 +1,4 @@
-"""Calls that the running event loop makes soon: what differs between asyncio and trio."""
+"""Schedules calls on the running event loop, asyncio's or trio's."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class AsyncioLoop:
         self.this.call_soon(function)
 
     def soon_from_anywhere(self, function: Callable[[], object]) -> None:
-        """The same from any thread; nothing if the loop is closed."""
+        """The same from any thread; does nothing if the loop is closed."""
         with contextlib.suppress(RuntimeError):
             self.this.call_soon_threadsafe(function)
 
@@ -32,7 +32,7 @@ class TrioLoop:
         self.this = this
 
     def soon(self, function: Callable[[], object]) -> None:
-        """Call it on the loop's next turn; nothing if the run is over."""
+        """Call it on the loop's next turn; does nothing if the run is over."""
         import trio
 
         with contextlib.suppress(trio.RunFinishedError):
@@ -45,7 +45,7 @@ Loop: TypeAlias = AsyncioLoop | TrioLoop
 
 
 def running_loop() -> Loop:
-    """The event loop that runs here."""
+    """The event loop that this code runs in."""
     if anyio.get_cancelled_exc_class().__module__.partition(".")[0] == "trio":
         import trio
 

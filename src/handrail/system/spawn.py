@@ -1,4 +1,4 @@
-"""The start of a child process, from values that were checked first."""
+"""Starts child processes, after a check of their arguments."""
 
 from __future__ import annotations
 
@@ -111,8 +111,8 @@ def _why_not_found(program: str, cwd: str | None, folders: Iterable[str]) -> str
 
 
 def _is_slip(typed: str, meant: str) -> bool:
-    """True if the one is the other with a letter too many, too few, or two in the wrong order. One
-    that differs by a letter may as well be another program, if the name is short.
+    """True if the names differ by one letter too many or too few, or by two swapped ones. A wrong
+    letter counts only in names of more than 5 letters: a short one may well be another program.
     """
     pairs = enumerate(zip(typed, meant, strict=False))
     at = next((at for at, (one, other) in pairs if one != other), min(len(typed), len(meant)))
@@ -120,7 +120,7 @@ def _is_slip(typed: str, meant: str) -> bool:
     wrong_order = mine[:2] == its[1::-1] and mine[2:] == its[2:]
     other_letter = mine[1:] == its[1:] and len(typed) > 5
     is_near = its == mine[1:] or mine == its[1:] or wrong_order or other_letter
-    return is_near and typed != meant  # a link that leads nowhere has this very name
+    return is_near and typed != meant  # a dangling link may have this very name
 
 
 def _programs_in(folders: Iterable[str]) -> set[str]:
@@ -161,8 +161,8 @@ def spawn(
 
     Raises:
         CommandNotFound: the program or the working directory is not there or not usable.
-        CommandNotStarted: the arguments are too long, or the machine has nothing left.
-        DefinitionError: an argument or variable is of a kind that no program can be given.
+        CommandNotStarted: the arguments are too long, or the machine is out of resources.
+        DefinitionError: an argument or variable cannot be passed to any program.
     """
     command = checked(argv, cwd=cwd, env=env, has_stdin=has_stdin)
     try:
@@ -178,10 +178,10 @@ def checked(
     env: Mapping[str, str],
     has_stdin: bool,
 ) -> Command:
-    """A command that can be started as far as its words tell; the arguments are ``spawn``'s.
+    """A command whose arguments were checked; the parameters are those of ``spawn``.
 
     Raises:
-        DefinitionError: an argument or variable is of a kind that no program can be given.
+        DefinitionError: an argument or variable cannot be passed to any program.
     """
     words = arguments(argv)
     check_environment(env)
@@ -193,7 +193,7 @@ def checked(
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What is to be executed, where, and in which environment."""
+    """A command to execute, where, and in which environment."""
 
     words: Sequence[str]
     folder: str | None
@@ -218,7 +218,7 @@ class Command:
         )
 
     def refusal(self, error: OSError) -> HandrailError:
-        """The error for people in place of the system's."""
+        """The operating system's error, explained for people."""
         return why_not_started(error, self.words, self.folder, self.env)
 
 
@@ -235,7 +235,7 @@ def open_selector(argv: Sequence[str] | str) -> selectors.DefaultSelector:
 
 
 def arguments(argv: Sequence[str] | str) -> list[str]:
-    """The words to execute: those of ``argv``, or a shell's that runs it if it is one text."""
+    """The words to execute: ``argv``, or those that have a shell run it if it is one text."""
     if isinstance(argv, str):
         words = [SHELL, "-c", argv]
         blank = not argv.strip()
@@ -250,7 +250,7 @@ def arguments(argv: Sequence[str] | str) -> list[str]:
 
 
 def input_bytes(stdin: str | bytes | None) -> bytes:
-    """What a command is to read: text as UTF-8 (undecodable bytes of file names as they were)."""
+    """The bytes for a command's stdin: text as UTF-8, surrogate-escaped bytes restored."""
     if not isinstance(stdin, str):
         return stdin or b""
     try:
@@ -261,7 +261,7 @@ def input_bytes(stdin: str | bytes | None) -> bytes:
 
 
 def check_environment(env: Mapping[str, str]) -> None:
-    """Raise a ``DefinitionError`` that names the first variable that no process can be given."""
+    """Raise a ``DefinitionError`` that names the first variable that no process can receive."""
     for name, value in env.items():
         _check_text(f"the name of environment variable {name!r}", name)
         if not name or "=" in name:

@@ -1,4 +1,4 @@
-"""SQLite, for all that keep something in a file of it: several statements as one, and causes."""
+"""SQLite for every store: transactions, snapshots, and what to do about errors."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from collections.abc import Generator
 from typing import Literal, TypeAlias
 
 Cause: TypeAlias = Literal["full", "write", "locked", "disk", "place", "other", ""]
-"""What is to be done about a failure: free some space, let it be written, end who locks it, look at
-the disk, name another place, or another file.
+"""What to do about an error: free space (``full``), allow writing (``write``), end the process with
+the lock (``locked``), check the disk (``disk``), name another place (``place``), or another file
+(``other``).
 """
 _PRIMARY = 0xFF
 _CAUSES: dict[int, Cause] = {
@@ -36,24 +37,24 @@ _OF_SYSTEM: dict[int, Cause] = {
 
 
 def code_of(error: BaseException) -> int:
-    """The primary result code of an error of SQLite's; 0 if it has none."""
+    """The primary result code of an SQLite error; 0 if it has none."""
     return int(getattr(error, "sqlite_errorcode", 0) or 0) & _PRIMARY
 
 
 def is_busy(error: BaseException) -> bool:
-    """True if another connection had the lock, so that it is worth trying again."""
+    """True if another connection had the lock, so that a retry may succeed."""
     return code_of(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 def cause_of(error: sqlite3.Error | OSError) -> Cause:
-    """What to do about it; nothing, if nobody knows."""
+    """What to do about the error; empty if unknown."""
     if isinstance(error, OSError):
         return _OF_SYSTEM.get(error.errno or 0, "write")
     return _CAUSES.get(code_of(error), "")
 
 
 def why_of(error: sqlite3.Error | OSError) -> str:
-    """What SQLite or the system said."""
+    """What SQLite or the operating system said."""
     if isinstance(error, OSError):
         return f"{error.strerror or error} ({type(error).__name__})"
     name = getattr(error, "sqlite_errorname", None)
@@ -62,7 +63,7 @@ def why_of(error: sqlite3.Error | OSError) -> str:
 
 @contextlib.contextmanager
 def transaction(connection: sqlite3.Connection) -> Generator[None]:
-    """All that is written inside, or nothing; inside another one it is a part of that."""
+    """Commits all writes of the block, or none; within another transaction, joins that one."""
     if connection.in_transaction:
         yield
         return
@@ -77,7 +78,7 @@ def transaction(connection: sqlite3.Connection) -> Generator[None]:
 
 @contextlib.contextmanager
 def snapshot(connection: sqlite3.Connection) -> Generator[None]:
-    """All that is read inside is of one moment; inside a transaction it is so already."""
+    """All reads of the block see one moment; within a transaction they already do."""
     if connection.in_transaction:
         yield
         return

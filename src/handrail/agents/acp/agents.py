@@ -1,10 +1,10 @@
-"""How agents that speak ACP differ from it, and from one another: all that depends on a name.
+"""Deviations of known agents from ACP and from one another; all code that depends on names.
 
-Some tell failures, warnings and retries as if the model had said them. The patterns here are those
-texts; they are looked for only where the model cannot have spoken (see ``acp_dialogue``).
+Some agents report failures, warnings and retries as if the model had said them. The patterns here
+match those texts, and are used only where the model cannot have spoken (see ``dialogue``).
 
-Source: what codex-acp 2.6, copilot 1.0.102, claude-agent-acp 0.100, gemini 0.61 and opencode 1.18
-did, and the texts in the sources of the adapters.
+Source: the behaviour of codex-acp 2.6, copilot 1.0.102, claude-agent-acp 0.100, gemini 0.61 and
+opencode 1.18, and texts in the sources of the adapters.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _NEVER = re.compile(r"(?!)")
 class AgentProfile:
     """How one agent differs from the protocol.
 
-    ``aside`` matches a whole chunk that the program itself said beside the model; ``error`` the
-    beginning of a chunk that is a failure. ``marks_messages``: what its model says has a
-    ``messageId``, what the program says has none. ``counts_last_step``: its usage is that of the
-    last call of a turn alone. ``asking`` are variables that make it ask for what it does unasked by
-    default, to be set where it may not do everything.
+    ``aside`` matches a whole chunk of the program's own text; ``error`` the beginning of a chunk
+    that reports a failure. ``marks_messages``: chunks of the model have a ``messageId``, chunks of
+    the program have none. ``counts_last_step``: its usage covers only the last call of a turn.
+    ``asking`` are variables that make it ask before actions that it takes unasked by default; they
+    are set at the levels below ``full``.
     """
 
     family: Family = ""
@@ -80,7 +80,7 @@ _KNOWN: dict[Family, AgentProfile] = {
 
 
 def profile_of(*names: str) -> AgentProfile:
-    """The profile of the agent that one of these names is known to belong to."""
+    """The profile of the known agent whose name occurs in one of these names."""
     for name in names:
         for family, profile in _KNOWN.items():
             if family in name.lower():

@@ -22,7 +22,7 @@ from handrail.model.agent_options import NO_OPTIONS, PERMISSIONS, AgentOptions
 from handrail.ports.agent import AgentReply, AgentTurn, Capabilities, Probe
 
 _GRACE_S = 1.5
-"""How long an agent may take to exit when its stdin ends: most need 0.1 s, codex-acp never does."""
+"""How long an agent may take to exit once its stdin ends: most need 0.1 s, codex-acp never does."""
 
 ACP = Capabilities(
     options=frozenset(
@@ -34,7 +34,7 @@ ACP = Capabilities(
     usage=True,
     cost=True,
 )
-"""What an agent that speaks ACP may be able to do; one that is not says so when it is started."""
+"""The abilities an ACP agent may have; an agent that lacks one reports so when it starts."""
 
 
 def _argv(argv: Sequence[str]) -> tuple[str, ...]:
@@ -53,11 +53,11 @@ def _names_only(env: Mapping[str, str]) -> str:
 class AcpBackend:
     """A program that speaks ACP on its stdin and stdout, one process a turn.
 
-    ``name`` is its name for people; where it is that of an agent with a known profile (or the
-    agent gives such a name itself), failures that it tells as text are told from answers.
-    ``model_flag`` is the argument that chooses a model, for agents that do not let it be chosen in
-    a session. ``can_do`` may be narrowed to what the agent is known to be able to do. ``env`` is
-    added to its environment. ``install`` and ``login`` are commands, for advice.
+    ``name`` is its name for people. If it contains the name of an agent with a known profile (or
+    the agent introduces itself so), handrail can tell failures reported as text from answers.
+    ``model_flag`` is the argument that chooses a model, for agents whose sessions do not offer it.
+    ``can_do`` may be narrowed to the agent's known abilities. ``env`` is added to its environment.
+    ``install`` and ``login`` are commands, for advice.
     """
 
     argv: tuple[str, ...] = attrs.field(converter=_argv)
@@ -71,14 +71,14 @@ class AcpBackend:
 
     @property
     def capabilities(self) -> Capabilities:
-        """What it can do; no schemas, system prompts, limits of turns or cost, or reset times."""
+        """Its abilities; no schemas, system prompts, limits of turns or cost, or reset times."""
         return self.can_do
 
     async def complete(self, turn: AgentTurn, /) -> AgentReply:
-        """The agent's last message, after it ended its turn.
+        """The agent's last message, once the agent ended its turn.
 
         Raises:
-            AgentError: it did not, or it failed, with the reason and its kind.
+            AgentError: it did not, or it failed; the error has the reason and its kind.
         """
         options = turn.options.over(self.options)
         return await run_turn(
@@ -92,7 +92,7 @@ class AcpBackend:
         )
 
     async def probe(self) -> Probe:
-        """Whether the program is there, and its version; not whether it has a login."""
+        """Whether the program is installed, and its version; not whether it has a login."""
         install = self.install or f"see the documentation of {self.name}"
         program = Program(self.name, install, self.login)
         env = child_environment(self.options, add=self.env)
@@ -120,7 +120,7 @@ class AcpBackend:
 
 
 def gemini_acp(executable: str = "gemini", *, options: AgentOptions = NO_OPTIONS) -> AcpBackend:
-    """Gemini CLI by ACP; ``GeminiBackend`` keeps its sessions, and knows when a cap ends."""
+    """Gemini CLI through ACP; ``GeminiBackend`` keeps its sessions and reads reset times."""
     return AcpBackend(
         [executable, "--acp", "--skip-trust"],
         name="gemini-acp",

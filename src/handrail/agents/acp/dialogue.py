@@ -1,11 +1,11 @@
-"""One turn of an agent that speaks ACP, the Agent Client Protocol: what is sent, what is meant.
+"""One turn of an agent that speaks ACP: the messages to send, and the meaning of its messages.
 
-Theory of operation: each step waits for the answer to the one before it: initialize, open a
-session (a new one, an old one, or a copy of one), set what the agent lets be chosen, prompt. The
-reply to the prompt ends the turn. But some agents reply ``end_turn`` to a turn that failed, with
-the error as text: so a turn of which no token was used, and whose last words are known as an error
-of that agent, has failed. An old session may be told again from its beginning while it is opened;
-what comes before the prompt is no part of the turn.
+Theory of operation: each step waits for the answer to the step before: initialize; open a session
+(new, loaded, resumed or forked); choose the settings that the agent offers; prompt. The reply to
+the prompt ends the turn. But some agents reply ``end_turn`` to a failed turn, with the error as
+text. So a turn has failed if it used no token and its last words are a known error of that agent.
+While an old session is opened, the agent may repeat it from its beginning; messages before the
+prompt do not count for the turn.
 
 Source: agentclientprotocol.com, protocol version 1.
 """
@@ -67,7 +67,7 @@ _HINTS: Mapping[AgentErrorKind, str] = {
     "spending_cap": "Add credits or raise the limit of the account.",
 }
 _HINTS_OF: Mapping[str, Mapping[AgentErrorKind, str]] = {
-    one.name: {kind: one.hints[kind] for kind in _HINTS}  # its options are not the program's
+    one.name: {kind: one.hints[kind] for kind in _HINTS}  # no advice on the program's options
     for one in (CLAUDE, CODEX, COPILOT)
 }
 
@@ -111,11 +111,11 @@ class AcpDialogue(RpcTurn):
         self._error: tuple[RpcError, AgentErrorKind | None] | None = None
         self._error_text = ""
 
-    # -- what the driver asks --------------------------------------------------------------------
+    # -- called by the transport -----------------------------------------------------------------
 
     @property
     def finished(self) -> bool:
-        """True once the prompt was replied to, or cannot be made, or waits in vain."""
+        """True once the prompt was answered, cannot be sent, or waits for a network in vain."""
         return bool(self._stop) or self._error is not None or self._is_cut_off
 
     @property
@@ -123,11 +123,11 @@ class AcpDialogue(RpcTurn):
         return self._updates.network_waits >= NETWORK_WAITS
 
     def start(self) -> list[Message]:
-        """What is sent first."""
+        """The first message to send."""
         return [self.peer.request("initialize", initialize_params(self._client_version))]
 
     def interrupt(self) -> list[Message]:
-        """What is sent to end the turn early."""
+        """The message that ends the turn early; none unless the prompt awaits its reply."""
         if self.finished or not self._is_prompted:
             return []
         self._is_interrupted = True
@@ -186,7 +186,7 @@ class AcpDialogue(RpcTurn):
             yield from self._on_setting_applied(result)
 
     def on_error(self, method: str, error: RpcError) -> Outgoing:
-        """Notices and messages that follow from the error that our request was answered with."""
+        """Notices and messages that follow from the error that answered our request."""
         setting = self._setting
         if method == "session/prompt":
             yield from self._on_prompt_error(error)
@@ -197,7 +197,7 @@ class AcpDialogue(RpcTurn):
             self._error = (error, None)
 
     def _on_setting_refused(self, setting: Setting, error: RpcError) -> Outgoing:
-        """What may do anything may also be asked each time; all else must be as it was said."""
+        """Only a refused mode for ``full`` is harmless: handrail grants every request anyway."""
         if setting.subject == "permission" and self._options.permission == "full":
             yield from self._set_next_or_prompt()
             return
@@ -239,7 +239,7 @@ class AcpDialogue(RpcTurn):
             return
         if text_in(update, "sessionUpdate") == "usage_update":
             self._counts.on_usage_update(update, is_turn=self._is_prompted)
-        elif self._is_prompted and not self.finished:  # what comes later is of no turn
+        elif self._is_prompted and not self.finished:  # later messages belong to no turn
             yield from self._updates.read(update)
 
     # -- the steps -------------------------------------------------------------------------------
@@ -277,7 +277,7 @@ class AcpDialogue(RpcTurn):
         yield from self._set_next_or_prompt()
 
     def _set_next_or_prompt(self) -> Outgoing:
-        """The next setting, or the prompt."""
+        """The request for the next setting, or the prompt."""
         session = {"sessionId": self.session}
         while self._to_set:
             one = setting_of(
@@ -296,7 +296,7 @@ class AcpDialogue(RpcTurn):
         yield self.peer.request("session/prompt", {**session, "prompt": prompt})
 
     def _on_prompt_error(self, error: RpcError) -> Outgoing:
-        """Some agents tell an error as text too, before the reply that is one."""
+        """Some agents report an error as text, too, before the error reply."""
         _, said = self._updates.last_words
         told = (
             error.data if isinstance(error.data, str) else text_in(as_object(error.data), "message")
@@ -325,8 +325,8 @@ class AcpDialogue(RpcTurn):
         self.close_tools()
 
     def _error_in_text(self) -> str:
-        """The last words, if they are an error: known as one, and no token was used; or not the
-        model's, of an agent that marks what its model says. Else an empty text.
+        """The last words, if they are an error; else an empty text. They are an error if no token
+        was used and the agent's profile knows them, or if they lack the mark of the model's words.
         """
         profile = self._updates.profile
         words, chunk = self._updates.last_words

@@ -1,5 +1,5 @@
-"""What a failure of an agent that speaks ACP is. The protocol has no list of errors, so each agent
-tells its own: a word in ``data``, a code that is an HTTP status, JSON in a text, or only a text.
+"""Classifies a failure of an agent that speaks ACP. The protocol lists no errors, so each agent has
+its own form: a word in ``data``, an HTTP status as the code, JSON in a text, or only a text.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from handrail.agents.transport.rpc import REFUSED, RpcError
 from handrail.errors import AgentErrorKind
 
 AUTH_REQUIRED = -32000
-_REFUSED = REFUSED | {-32002}  # what was asked for is not there
+_REFUSED = REFUSED | {-32002}  # the requested thing does not exist
 _INTERNAL = re.compile(r"^Internal error:?\s*")
 _STATUS = re.compile(
     r"\b(?:HTTP|status|error:?|rejected \()\s?(?:code )?([45]\d\d)\b", re.IGNORECASE
@@ -41,13 +41,13 @@ _STATUS = re.compile(
 
 
 def diagnose(error: RpcError, family: Family, now: float) -> Diagnosis:
-    """What an error reply means."""
+    """The meaning of an error reply."""
     data = as_object(error.data)
     details = text_in(data, "message", "details", "error")
     inner = _inner(error.message) or object_in(data, "error") or _inner(details)
     said = text_in(inner, "message") or details
     plain = _INTERNAL.sub("", error.message)
-    if isinstance(error.data, str) and error.data not in plain:  # as agents in Rust tell it
+    if isinstance(error.data, str) and error.data not in plain:  # the form of agents in Rust
         said = ": ".join(filter(None, (plain, error.data)))
     reason = said or plain or error.message
     status = _status(error, data, inner)
@@ -70,8 +70,8 @@ def diagnose(error: RpcError, family: Family, now: float) -> Diagnosis:
 
 
 def diagnose_reopening(error: RpcError, family: Family, now: float, session: str) -> Diagnosis:
-    """What a refusal to open an earlier session means: that the agent does not have it, unless the
-    error says of what else it is. Agents have no common word for it, some none at all.
+    """The meaning of a refusal to open an earlier session: the agent does not have it, unless the
+    error names another cause. Agents share no word for a missing session; some have none.
     """
     told = diagnose(error, family, now)
     if told.kind in _NOT_OF_SESSIONS or _is_specific(error, told):
@@ -83,13 +83,13 @@ def diagnose_reopening(error: RpcError, family: Family, now: float, session: str
 
 
 def _is_specific(error: RpcError, told: Diagnosis) -> bool:
-    """True if a failure that may pass is known by more than that nothing else is known of it."""
+    """True if a failure is ``transient`` by its data or status, not just for lack of a cause."""
     is_typed = bool(as_object(error.data).keys() & {"errorKind", "codexErrorInfo"})
     return told.kind == "transient" and (is_typed or told.status is not None)
 
 
 def diagnose_text(text: str, family: Family, now: float) -> Diagnosis:
-    """What a text means that an agent told instead of an error."""
+    """The meaning of a text that an agent sent in place of an error."""
     reason = text.strip()
     if told_as := _TOLD_AS.get(family):
         return told_as(reason, now)
@@ -102,7 +102,7 @@ def _of_claude(reason: str, now: float, error: str = "") -> Diagnosis:
     told = claude_errors.diagnose(claude_errors.Failure(text=reason, error=error), now)
     if told.kind != "crashed":
         return told
-    # It told its failure, so it has not crashed.
+    # It reported its failure, so it has not crashed.
     return replace(told, kind="transient", retry_at=reset_time_in("transient", reason, now))
 
 
@@ -119,11 +119,11 @@ def _of_copilot(reason: str, now: float) -> Diagnosis:
 
 
 _TOLD_AS = {"claude": _of_claude, "codex": _of_codex, "copilot": _of_copilot}
-"""Agents that pass on the words of a program that is known."""
+"""Agents that pass on the words of a known program."""
 
 
 def _inner(message: str) -> Object:
-    """The error of a model's API, where an agent passes it on as JSON."""
+    """The error of a model's API, if an agent passes it on as JSON."""
     if not message.lstrip().startswith("{"):
         return NOTHING
     told = object_of(message.encode("utf-8", "replace")) or NOTHING
@@ -131,7 +131,7 @@ def _inner(message: str) -> Object:
 
 
 def _reasons(inner: Object) -> str:
-    """What the details of a Google error say in words of their own."""
+    """The text of the details of a Google error."""
     details = inner.get("details")
     return str(details)[:2000] if details else ""
 
@@ -174,7 +174,7 @@ _ROWS = (
             r"exhausted your (?:daily )?(?:quota|capacity)|daily quota|perday|quota will reset",
             r"request allowance|usage limit|limit resets|(?:weekly|5-hour|session) limit",
         ),
-        ("rate_limit", r"retry in \d"),  # Google speaks of billing then too
+        ("rate_limit", r"retry in \d"),  # Google mentions billing then, too
         (
             "spending_cap",
             r"credit balance|out of credits|insufficient[ _](?:funds|credits?|balance|quota)",

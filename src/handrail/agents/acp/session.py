@@ -1,6 +1,6 @@
-"""What is set in an ACP session before the prompt: model, effort and mode, as they are offered.
+"""Settings of an ACP session before the prompt: model, effort and mode, as far as offered.
 
-A session says what can be chosen in ``configOptions``; older agents have ``models`` and ``modes``.
+A session lists its choices in ``configOptions``; older agents have ``models`` and ``modes``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from handrail.ports.agent import AgentTurn
 _MODES: dict[Permission, tuple[str, ...]] = {
     "full": ("bypasspermissions", "yolo", "agentfullaccess", "fullaccess"),
     "workspace": ("acceptedits", "autoedit", "workspacewrite"),
-    # A mode that asks is as good as one that refuses: what it asks for is denied.
+    # A mode that asks is as good as one that refuses: handrail denies its requests.
     "read_only": ("readonly", "default", "plan"),
 }
 
@@ -32,12 +32,12 @@ _MODES: dict[Permission, tuple[str, ...]] = {
 Method: TypeAlias = Literal["session/set_config_option", "session/set_mode", "session/set_model"]
 Subject: TypeAlias = Literal["model", "effort", "permission"]
 SUBJECTS: tuple[Subject, ...] = ("model", "effort", "permission")
-"""In this order: which efforts there are depends on the model."""
+"""In this order, because the available efforts depend on the model."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One request that sets something to a value."""
+    """One request that sets a subject to a value."""
 
     method: str
     params: dict[str, Any]
@@ -47,7 +47,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Unoffered:
-    """Something was to be set that the agent does not let be chosen."""
+    """The options name a value for a subject that the agent does not let be chosen."""
 
     subject: Subject
     value: str
@@ -55,7 +55,7 @@ class Unoffered:
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """What can be chosen: the values by name, and which one holds."""
+    """The available values of a subject, with their names, and the current one."""
 
     current: str
     values: dict[str, str]
@@ -71,9 +71,9 @@ class _Choice:
 def setting_of(
     subject: Subject, session: Object, options: AgentOptions, *, sets_model: bool
 ) -> Setting | Unoffered | None:
-    """How to set one of them in a session of which this was told last; None if it holds already.
+    """How to set a subject in a session with these choices; None if nothing has to be set.
 
-    ``sets_model``: the model is to be chosen here, not by an argument of the program.
+    ``sets_model``: the model is chosen here, not by an argument of the program.
     """
     if subject == "permission":
         return None if options.permission is None else _permission(session, options.permission)
@@ -99,7 +99,7 @@ def _choose_setting(
 
 
 def _permission(session: Object, level: Permission) -> Setting | None:
-    """The mode of a level, if there is one; what the agent asks for is answered by it anyway."""
+    """The mode of a level, if there is one; the level also decides on the agent's requests."""
     everything = _option(session, "permissions", "allow_all")
     if everything is not None and {"on", "off"} <= everything.values.keys():
         value = "on" if level == "full" else "off"
@@ -116,13 +116,13 @@ _OLDER: dict[str, tuple[Method, str, str, str, str]] = {
     "model": ("session/set_model", "models", "availableModels", "currentModelId", "modelId"),
     "mode": ("session/set_mode", "modes", "availableModes", "currentModeId", "id"),
 }
-"""How older agents have what is an option of newer ones: the request, and the names in what they
-tell.
+"""How older agents offer the options of newer ones: the request, and the names of fields in their
+session.
 """
 
 
 def _offer(session: Object, what: str) -> _Choice | None:
-    """The models or the modes that can be chosen."""
+    """The choice of models or of modes."""
     method, place, listed, current, named = _OLDER[what]
     told = object_in(session, place)
     if (option := _option(session, what)) or not objects_in(told, listed):
@@ -132,13 +132,13 @@ def _offer(session: Object, what: str) -> _Choice | None:
 
 
 def current_model(session: Object) -> str | None:
-    """The model of a session, if it tells."""
+    """The model of a session, if the session names it."""
     choice = _offer(session, "model")
     return choice.current if choice and choice.current not in ("", "default", "auto") else None
 
 
 def _option(session: Object, category: str, *ids: str) -> _Choice | None:
-    """The option of a category, else one with such an id."""
+    """The option of a category, or else one with such an id."""
     options = objects_in(session, "configOptions")
     found = [one for one in options if text_in(one, "category") == category] or [
         one for one in options if text_in(one, "id") in (category, *ids)
@@ -151,7 +151,7 @@ def _option(session: Object, category: str, *ids: str) -> _Choice | None:
 
 
 def _values(option: Object) -> Iterator[Object]:
-    """The values of an option, also of one that has them in groups."""
+    """The values of an option, including those in groups."""
     for one in objects_in(option, "options"):
         if "value" in one:
             yield one
@@ -160,7 +160,7 @@ def _values(option: Object) -> Iterator[Object]:
 
 
 def _plain(mode: str) -> str:
-    """The name of a mode whose id may be an address."""
+    """The plain name of a mode, whose id may be a URI."""
     return re.sub(r"[^a-z0-9]", "", mode.rpartition("#")[2].lower())
 
 
@@ -169,7 +169,7 @@ SESSION_SETUP = frozenset({"session/new", "session/load", "session/resume", "ses
 
 
 def initialize_params(client_version: str) -> dict[str, Any]:
-    """The parameters of ``initialize``: no files and no terminals are offered to the agent."""
+    """The parameters of ``initialize``; handrail offers the agent no files and no terminals."""
     return {
         "protocolVersion": VERSION,
         "clientCapabilities": {
@@ -188,7 +188,7 @@ def session_request(
     folders: Sequence[str],
     servers: Mapping[str, Mapping[str, Any]],
 ) -> tuple[str, dict[str, Any]] | str:
-    """The request that opens the session of a turn, or why there is none.
+    """The request that opens the session of a turn, or why it is impossible.
 
     ``greeted`` is the reply to ``initialize``.
     """
@@ -219,12 +219,12 @@ def session_request(
 
 
 def _has(capabilities: Object, name: str) -> bool:
-    """True for ``{}`` too: that is how a capability without details is said."""
+    """True for ``{}`` too, which means a capability without details."""
     return capabilities.get(name) not in (None, False)
 
 
 def _server(name: str, server: Mapping[str, Any]) -> dict[str, Any]:
-    """An MCP server in the words of ACP."""
+    """An MCP server in ACP's form."""
     told = as_object(server)
     if url := text_in(told, "url"):
         kind = text_in(told, "type") or "http"

@@ -1,4 +1,4 @@
-"""What ``session/update`` tells of a turn, as notices, and the answer that comes of it."""
+"""Reads ``session/update`` of a turn: its notices, and the answer."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _CHANGING = frozenset({"edit", "delete", "move"})
 
 @dataclass(slots=True)
 class _Tool:
-    """What is known of one call. Mutable."""
+    """What is known of one tool call. Mutable."""
 
     name: str = ""
     kind: str = ""
@@ -48,10 +48,10 @@ class _Tool:
 
 
 class Tools:
-    """What is known of the tools of a turn. Mutable.
+    """What is known of the tool calls of a turn. Mutable.
 
-    Some agents announce a call before they know what it is given: it is told when that is known,
-    when it is asked about, or when it is at work.
+    Some agents announce a call before its input is known. It is reported once its input is known,
+    permission for it is requested, or it runs.
     """
 
     def __init__(self, state: TurnState) -> None:
@@ -59,13 +59,13 @@ class Tools:
         self._known: dict[str, _Tool] = {}
 
     def name_of(self, call: Object) -> str:
-        """The name of the tool that a call is of, as far as it is known."""
+        """The name of a call's tool, as far as known."""
         known = self._known.get(text_in(call, "toolCallId"))
         return _name(call) or (known.name if known else "") or text_in(call, "title") or "tool"
 
     def read(self, update: Object, *, is_first: bool = False) -> Iterator[Notice]:
-        """What a ``tool_call`` (``is_first``), a ``tool_call_update`` or the call of a permission
-        request means.
+        """Notices of a ``tool_call`` (``is_first``), a ``tool_call_update``, or the call in a
+        permission request.
         """
         call = text_in(update, "toolCallId")
         if not call:
@@ -101,7 +101,7 @@ def _learn(tool: _Tool, update: Object) -> None:
 
 
 def _learn_output(tool: _Tool, update: Object) -> None:
-    """Before the end ``content`` may be what is going to be done; at the end it is the output."""
+    """Before the end ``content`` may be the planned change; at the end it is the output."""
     delta = text_in(object_in(object_in(update, "_meta"), "terminal_output_delta"), "data")
     output = _output(update)
     if delta:
@@ -116,7 +116,7 @@ def _name(update: Object) -> str:
 
 
 def _output(update: Object) -> str:
-    """What a tool gave back, as text: its raw output if it has any, else what is shown of it."""
+    """A tool's output as text: its raw output, or else the content shown for it."""
     raw = object_in(update, "rawOutput")
     meta = object_in(update, "_meta")
     plain = (
@@ -143,17 +143,17 @@ def _code(update: Object) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A piece of what was said; ``message`` is the id of the message that it belongs to."""
+    """A piece of a message; ``message`` is the id of that message."""
 
     text: str
     message: str = ""
 
 
 class Updates:
-    """What was told in a turn. Mutable.
+    """The texts and tool calls of a turn. Mutable.
 
-    Texts come in chunks; they are told as whole blocks, which end where something else begins.
-    What an agent says beside its model (see ``AgentProfile.aside``) is no part of the answer.
+    Texts arrive in chunks. They are reported as whole blocks; a block ends where another begins.
+    The program's own texts (see ``AgentProfile.aside``) are no part of the answer.
     """
 
     def __init__(self, state: TurnState) -> None:
@@ -170,30 +170,30 @@ class Updates:
 
     @property
     def answer(self) -> str:
-        """The last message, also if it is not over."""
+        """The last message, even if it is not complete."""
         begun, _ = self.last_words
         said = self._said.get(self._block[1], "") if begun else ""
         return said + begun or next(reversed(self._said.values()), "")
 
     @property
     def last_words(self) -> tuple[str, str]:
-        """What was said last and is not over: the whole of it, and its last chunk."""
+        """The text of the last message if it is not complete, and its last chunk."""
         is_message = self._block[0] == "agent_message_chunk"
         return ("".join(self._parts), self._parts[-1]) if is_message and self._parts else ("", "")
 
     @property
     def is_unmarked(self) -> bool:
-        """True if what was said last belongs to no message."""
+        """True if the last text has no message id."""
         return not self._block[1]
 
     def withdraw(self, words: str) -> None:
-        """These last words are no part of the answer: it was not the model that said them."""
+        """Remove these last words from the answer: the model did not say them."""
         said = "".join(self._parts)
         if words and said.endswith(words):
             self._parts = [said.removesuffix(words)]
 
     def read(self, update: Object) -> Iterator[Notice]:
-        """What an update means; most kinds mean nothing."""
+        """The notices of an update; most kinds have none."""
         kind = text_in(update, "sessionUpdate")
         if kind.startswith(("agent_", "tool_")):
             self.network_waits = 0
@@ -213,14 +213,14 @@ class Updates:
                 pass
 
     def break_off(self) -> Iterator[Notice]:
-        """The block that was being said; what is said next is another message, whatever its id."""
+        """End the current block; later text is another message, even with the same id."""
         yield from self.flush()
         for message in [one for one in self._said if not one.startswith(" ")]:
             self._unnamed += 1
             self._said[f" {self._unnamed}"] = self._said.pop(message)
 
     def flush(self) -> Iterator[Notice]:
-        """The block that was being said, which ends here."""
+        """End the current block and report it."""
         (kind, message), text = self._block, "".join(self._parts)
         self._block = ("", "")
         self._parts = []
@@ -264,22 +264,21 @@ class Updates:
             )
 
     def _retry_notice(self, update: Object) -> Iterator[Notice]:
-        """What codex-acp passes on of a request that is tried again."""
+        """A retry of a request that codex-acp reports."""
         error = object_in(object_in(object_in(update, "_meta"), "codex"), "error")
         if error.get("willRetry") is True:
             self.network_waits += "waiting for network" in text_in(error, "message")
             yield AgentRetry(self._path, reason=text_in(error, "additionalDetails", "message"))
 
 
-# What an agent that speaks ACP says that a turn used. The protocol leaves open whether the tokens
-# read from a cache are among those of the input, and whether thoughts are among those of the
-# output; agents do it either way, and the total tells which.
+# An ACP agent's usage for a turn. The protocol leaves open whether input counts include tokens read
+# from a cache, and whether output counts include reasoning. Agents differ; the total shows which.
 
 
 class SessionUsage:
-    """What a session has cost before this turn and now, and the tokens of the turn. Mutable.
+    """The cost of a session before this turn and now, and the tokens of the turn. Mutable.
 
-    Costs are told as a session's total: of one that is gone on in, a turn's part is known only if
+    Agents report costs as a session's total. In a continued session a turn's part is known only if
     the total before is, from the agent or from the caller (``earlier``).
     """
 
@@ -291,29 +290,29 @@ class SessionUsage:
 
     @property
     def is_unused(self) -> bool:
-        """True if no token was used in the turn, as far as was told."""
+        """True if the turn used no token, as far as reported."""
         return self._tokens is None or not self._tokens.tokens
 
     @property
     def counted_nothing(self) -> bool:
-        """True if it was told that no token was used."""
+        """True if the agent reported that the turn used no token."""
         return self._tokens is not None and self.is_unused
 
     @property
     def total(self) -> Usage | None:
-        """What the session has cost so far."""
+        """The cost of the session so far."""
         return None if self._cost is None else Usage(cost_usd=self._cost, cost_source="reply")
 
     @property
     def spent(self) -> Usage | None:
-        """What the turn used; None if nothing is known."""
+        """The usage of the turn; None if nothing is known."""
         if self._cost is None or self._before is None:
             return self._tokens
         grown = self._cost - self._before if self._cost >= self._before else self._cost
         return replace(self._tokens or Usage(), cost_usd=grown, cost_source="reply")
 
     def on_usage_update(self, update: Object, *, is_turn: bool) -> None:
-        """Take in a ``usage_update``: of the turn, or of the session as it was before."""
+        """Take a ``usage_update``: of this turn, or of the session before it."""
         cost = cost_of(update)
         if cost is not None and is_turn:
             self._cost = cost
@@ -321,13 +320,13 @@ class SessionUsage:
             self._before = cost
 
     def on_reply(self, reply: Object, *, is_whole: bool) -> None:
-        """Take in the reply to the prompt. ``is_whole``: it counts all calls, not just the last."""
+        """Take the reply to the prompt. ``is_whole``: it counts all calls, not just the last."""
         tokens = usage_of(reply)
         self._tokens = tokens if is_whole or tokens is None or not tokens.tokens else None
 
 
 def usage_of(reply: Object) -> Usage | None:
-    """The tokens of a turn, from the reply to its prompt; None if it tells none."""
+    """The tokens of a turn, from the reply to its prompt; None if the reply has no counts."""
     told = object_in(reply, "usage")
     if told:
         return _usage_from(told)
@@ -340,13 +339,13 @@ def usage_of(reply: Object) -> Usage | None:
 
 
 def model_of(reply: Object) -> str | None:
-    """The model that answered, where the reply tells one."""
+    """The model that answered, if the reply names exactly one."""
     used = objects_in(object_in(object_in(reply, "_meta"), "quota"), "model_usage")
     return text_in(used[0], "model") or None if len(used) == 1 else None
 
 
 def cost_of(update: Object) -> float | None:
-    """What a session has cost so far in US dollars, if it is told in these."""
+    """The cost of a session so far in US dollars; None if it is unknown or in another currency."""
     cost = object_in(update, "cost")
     amount = number_in(cost, "amount")
     if amount is None or amount < 0 or text_in(cost, "currency").upper() not in ("USD", ""):
@@ -376,7 +375,7 @@ def _usage_from(told: Object) -> Usage | None:
 
 
 def _counted_beside(total: int | None, plain: int, cached: int, thoughts: int) -> tuple[bool, bool]:
-    """Whether cached tokens and thoughts are counted beside the others."""
+    """Whether the total counts cached tokens, and reasoning, in addition to the others."""
     if total is not None:
         for apart in ((True, False), (False, False), (True, True), (False, True)):
             if plain + cached * apart[0] + thoughts * apart[1] == total:
@@ -395,8 +394,9 @@ CANCELLED = {"outcome": {"outcome": "cancelled"}}
 
 
 def may_do(call: Object, level: Permission | None, folders: Iterable[str]) -> bool:
-    """Whether a level allows a tool call: ``full`` everything, ``read_only`` to read within the
-    working folders, ``workspace`` to change files there too. Without a level nothing is allowed.
+    """Whether a level allows a tool call. ``full`` allows everything, ``read_only`` reading within
+    the working folders, ``workspace`` also changing files there; without a level nothing is
+    allowed.
     """
     if level == "full":
         return True
@@ -408,7 +408,7 @@ def may_do(call: Object, level: Permission | None, folders: Iterable[str]) -> bo
 
 
 def outcome(params: Object, *, is_allowed: bool) -> tuple[dict[str, Any], bool]:
-    """The answer to a permission request, and whether it allows: only if it offers a way to."""
+    """The answer to a permission request, and whether it allows: it must offer such an answer."""
     offered = {text_in(one, "kind"): text_in(one, "optionId") for one in _options(params)}
     kinds = ("allow_once", "allow_always") if is_allowed else ("reject_once", "reject_always")
     chosen = next((offered[kind] for kind in kinds if offered.get(kind)), None)
@@ -418,13 +418,13 @@ def outcome(params: Object, *, is_allowed: bool) -> tuple[dict[str, Any], bool]:
 
 
 def what_is_asked(call: Object) -> str:
-    """What an agent wants to do, in a line."""
+    """The action that an agent asks for, on one line."""
     given = object_in(call, "rawInput")
     return text_in(given, "command") or text_in(call, "title") or ", ".join(_places(call))
 
 
 def _options(params: Object) -> list[Object]:
-    """The offered answers, the first of each kind last, so that it counts."""
+    """The offered answers in reverse, so that in a dict the first of each kind wins."""
     return objects_in(params, "options")[::-1]
 
 

@@ -1,1 +1,1 @@
-"""Model APIs, by way of pydantic-ai."""
+"""Model APIs, through pydantic-ai."""

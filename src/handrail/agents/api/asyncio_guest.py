@@ -1,4 +1,4 @@
-"""Work that needs asyncio, done for whatever event loop asks for it."""
+"""Runs work that needs asyncio from any event loop."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ Emit: TypeAlias = Callable[[Notice], None]
 
 
 async def run_on_asyncio(work: Callable[[Emit], Coroutine[Any, Any, T]], emit: Emit) -> T:
-    """What the work returns, which is given a function to emit with.
+    """The result of ``work``, which gets a function to emit notices with.
 
-    On asyncio it runs here. On trio it runs on an asyncio loop in a thread that this process keeps
-    for it, what it emits is emitted here, and a cancellation ends it before it goes on.
+    On asyncio the work runs on the current loop. On trio it runs on an asyncio loop in a thread
+    that this process keeps for it, and its notices are emitted on trio's loop. A cancellation
+    cancels the work, and continues once the work has ended.
     """
     import asyncio
 
@@ -50,7 +51,7 @@ async def _run_as_guest(work: Callable[[Emit], Coroutine[Any, Any, T]], emit: Em
     def stop() -> None:
         started[0].cancel()
 
-    # In a context of its own: the one here says that its event loop is trio.
+    # In a new context: the current one says that its event loop is trio.
     loop.call_soon_threadsafe(start, context=Context())
     with heard:
         try:
@@ -68,7 +69,7 @@ async def _run_as_guest(work: Callable[[Emit], Coroutine[Any, Any, T]], emit: Em
 
 
 class _Loop:
-    """An asyncio loop in a thread of its own, which ends with the process. Mutable."""
+    """An asyncio loop in its own thread, which ends with the process. Mutable."""
 
     def __init__(self) -> None:
         self._starting = threading.Lock()
@@ -76,7 +77,7 @@ class _Loop:
         self._loop: AbstractEventLoop | None = None
 
     def running(self) -> AbstractEventLoop:
-        """The loop, started anew if it does not run, as in a process that was forked."""
+        """The loop; started if it does not run, for instance after a fork."""
         import asyncio
 
         with self._starting:

@@ -52,12 +52,12 @@ def _check_model(_: Any, __: attrs.Attribute[Any], model: object) -> None:
 class ApiBackend:
     """A model behind its provider's API; needs pydantic-ai: the extra ``api``.
 
-    ``model`` is ``"provider:model"``, a ``Model`` of pydantic-ai, or an ``Agent`` of it with tools
-    and instructions of its own; without one, ``AgentOptions(model=)`` must name it. Keys are taken
-    from the environment, as pydantic-ai does. Nothing is tried again by the provider's client.
+    ``model`` is ``"provider:model"``, a ``Model`` of pydantic-ai, or an ``Agent`` of it with its
+    own tools and instructions; without one, ``AgentOptions(model=)`` must name it. pydantic-ai
+    reads the keys from the environment. The provider's client does not retry.
 
-    A provider remembers nothing: sessions live in this object, so an agent goes on in them as long
-    as the process lives. ``start_timeout_s`` is ``idle_timeout_s`` unless given, and that 600 s.
+    A provider keeps no sessions: they live in this object, so agents can continue them as long as
+    the process lives. ``start_timeout_s`` defaults to ``idle_timeout_s``, which defaults to 600 s.
     On trio the library runs on an asyncio loop in a thread.
     """
 
@@ -69,19 +69,19 @@ class ApiBackend:
 
     @property
     def name(self) -> str:
-        """The name it was given, or ``"api"``."""
+        """The name that was set, or ``"api"``."""
         return self._name or "api"
 
     @property
     def capabilities(self) -> Capabilities:
-        """What it honours; a model alone has no tools, so there is nothing to permit or deny."""
+        """Its abilities; a model alone has no tools, so there is nothing to permit or deny."""
         return _CAPABILITIES
 
     async def complete(self, turn: AgentTurn, /) -> AgentReply:
         """The model's answer.
 
         Raises:
-            AgentError: there is none, with its kind.
+            AgentError: there is no answer; the error has its kind.
             MissingExtra: pydantic-ai is not installed.
         """
         is_over = False
@@ -97,12 +97,12 @@ class ApiBackend:
         try:
             return await run_on_asyncio(work, forward)
         except BaseException as error:
-            if not is_over:  # it was stopped before it had begun
+            if not is_over:  # the work ended before it began
                 turn.emit(finished_notice(turn.path, error))
             raise
 
     async def _answer_with_notices(self, turn: AgentTurn, emit: Emit) -> AgentReply:
-        """The answer; ``AgentFinished`` is forward in every case."""
+        """The answer; emits ``AgentFinished`` in every case."""
         try:
             reply = await self._answer(turn, emit)
         except BaseException as error:
@@ -115,7 +115,7 @@ class ApiBackend:
 
     async def _answer(self, turn: AgentTurn, emit: Emit) -> AgentReply:
         options = turn.options.over(self.options)
-        # In a thread, because the library and a provider's client take seconds to be imported.
+        # In a thread, because importing the library and a provider's client takes seconds.
         agent, model = await anyio.to_thread.run_sync(self._resolve_model, turn, options)
         session = self._session(turn)
         named = _name_of(model if model is not None else agent.model)
@@ -140,7 +140,7 @@ class ApiBackend:
         return self._sessions.fork(session) if turn.fork else session
 
     def _resolve_model(self, turn: AgentTurn, options: AgentOptions) -> tuple[Any, Any]:
-        """The pydantic-ai agent to ask, and the model to ask it with if it is not its own."""
+        """The pydantic-ai agent to ask, and the model to use if it is not the agent's own."""
         package = library()
         wanted = options.model or self.model
         if wanted is None:
@@ -160,13 +160,13 @@ class ApiBackend:
             raise AgentError(turn.agent, told.reason, kind=told.kind, hint=hint) from error
 
     def _infer_model(self, text: str) -> Any:
-        """The model of this name, made once: it holds its provider's client."""
+        """The model of this name, created once because it has its provider's client."""
         if text not in self._models:
             self._models[text] = library("pydantic_ai.models").infer_model(text)
         return self._models[text]
 
     async def probe(self) -> Probe:
-        """Whether the library is installed, and the provider's key is set."""
+        """Whether the library is installed, and whether the provider's key is set."""
         if find_spec("pydantic_ai") is None:
             return Probe(found=False, advice=_INSTALL)
         try:
@@ -178,7 +178,7 @@ class ApiBackend:
             return found
         try:
             await anyio.to_thread.run_sync(self._infer_model, found.where, abandon_on_cancel=True)
-        except Exception as error:  # noqa: BLE001  # a probe tells what is wrong
+        except Exception as error:  # noqa: BLE001  # a probe reports every problem
             told = diagnose(error)
             return replace(
                 found,

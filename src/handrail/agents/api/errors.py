@@ -1,7 +1,7 @@
-"""What the exceptions of pydantic-ai mean, in the words that all backends share.
+"""Classifies the exceptions of pydantic-ai.
 
-They are known by the names of their classes, so that nothing is imported, and a version of the
-library that lacks some of them, or has more, is understood as far as it goes.
+It recognises them by the names of their classes. So it imports nothing, and also works with a
+version of the library that has fewer or more of them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from handrail.shortening import shortened
 
 _SHOWN_CHARS = 600
 
-# The first that an exception is or derives from counts, so what is special comes first.
+# The first class that matches an exception or a base of it counts, so special classes come first.
 _KINDS: tuple[tuple[str, AgentErrorKind], ...] = (
     ("ModelRateLimitError", "rate_limit"),
     ("ModelQuotaExceededError", "spending_cap"),
@@ -40,7 +40,7 @@ _KINDS: tuple[tuple[str, AgentErrorKind], ...] = (
     ("UserError", "config"),
     ("ImportError", "not_installed"),
 )
-# Of these nothing more is known than the status, if there is one.
+# For these only a status, if there is one, says more.
 _PLAIN: tuple[tuple[str, AgentErrorKind], ...] = (
     ("ModelAPIError", "transient"),
     ("TransportError", "transient"),  # httpx, where a provider's client lets it through
@@ -63,8 +63,8 @@ API = Program(
 
 
 def diagnose(error: BaseException, now: float | None = None) -> Diagnosis:
-    """What an exception means that came out of a model request."""
-    if isinstance(error, BaseExceptionGroup):  # of a chain of models: why the last one failed
+    """The meaning of an exception from a model request."""
+    if isinstance(error, BaseExceptionGroup):  # from a chain of models: the last one's failure
         group = cast("BaseExceptionGroup[BaseException]", error)
         return diagnose(group.exceptions[-1], now)
     status = getattr(error, "status_code", None)
@@ -78,7 +78,7 @@ def diagnose(error: BaseException, now: float | None = None) -> Diagnosis:
 
 
 def hint_of(told: Diagnosis) -> str:
-    """What a person can do, unless the reason says which library to install."""
+    """Advice for a person; empty if the reason already says which library to install."""
     hint = API.hints.get(told.kind, "") if told.kind else ""
     return "" if "pip install" in told.reason else hint
 
@@ -95,7 +95,7 @@ def _kind(error: BaseException, status: int | None, reason: str) -> AgentErrorKi
 
 
 def _reason(error: BaseException) -> str:
-    """The provider's own sentence if there is one, else the exception's."""
+    """The provider's own sentence if there is one, or else the exception's."""
     said = _message(getattr(error, "body", None)) or str(error).strip()
     name = type(error).__name__.lstrip("_")
     text = " ".join(said.split()) or name

@@ -1,4 +1,4 @@
-"""One turn of a model API, driven through pydantic-ai."""
+"""One turn of a model API, through pydantic-ai."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from handrail.model.results import Usage, add_usage
 from handrail.ports.agent import AgentReply, AgentTurn
 
 IDLE_S = 600.0
-"""How long a model may take to the next sign of life. Providers hide what it thinks, so silence of
-minutes is no hang; 600 s is also what their clients wait for a reply by default."""
+"""How long a model may be silent. Providers hide a model's reasoning, so minutes of silence are no
+hang; 600 s is also the default timeout of their clients."""
 TOOL_S = 1800.0
 
 
 class Watch:
-    """Ends a turn in which nothing is heard of the model for too long. Mutable."""
+    """Ends a turn in which the model is silent for too long. Mutable."""
 
     def __init__(self, options: AgentOptions) -> None:
         self._idle_s = options.idle_timeout_s or IDLE_S
@@ -54,11 +54,11 @@ class Watch:
         self._wait(self._start_s)
 
     def sign(self) -> None:
-        """Something was heard."""
+        """The model sent something."""
         self._wait(self._idle_s)
 
     def tools(self) -> None:
-        """The model has answered; what it called is at work."""
+        """The model has answered; now the tools that it called run."""
         self._wait(self._tool_s)
 
     def _wait(self, seconds: float) -> None:
@@ -67,7 +67,7 @@ class Watch:
 
     @property
     def reason(self) -> str:
-        """Why the turn was ended."""
+        """Why the turn was ended, in words."""
         if self.total.cancelled_caught and self._total_s is not None:
             return f"it took longer than {self._total_s:g} s"
         return f"nothing was heard of it for {self._waiting_s:g} s"
@@ -76,8 +76,8 @@ class Watch:
 def usage_of(counted: Any, model: str | None) -> Usage | None:
     """The usage of a run; None before its first response.
 
-    Zero tokens of input are no count: the provider told none. The cost is what pydantic-ai takes
-    from the price list that comes with it (genai-prices), else from ``handrail.agents.prices``.
+    Zero input tokens mean that the provider reported no counts. The cost comes from the price list
+    of pydantic-ai (genai-prices), or else from ``handrail.agents.prices``.
     """
     requests = _count(counted, "requests")
     if not requests:
@@ -112,11 +112,11 @@ _CUT: Mapping[str, tuple[AgentErrorKind, str]] = {
     "error": ("transient", "the model ended with an error"),
 }
 _OUTPUT_TOOL = "final_result"
-"""What pydantic-ai calls the tool by which a model hands over a structured answer."""
+"""pydantic-ai's name for the tool with which a model submits a structured answer."""
 
 
 class ApiTurn(TurnState):
-    """One prompt to a model and what came of it so far. Mutable; lives as long as the turn."""
+    """One prompt to a model, and its results so far. Mutable; lives as long as the turn."""
 
     def __init__(
         self, turn: AgentTurn, options: AgentOptions, session: Session, emit: Emit
@@ -135,10 +135,10 @@ class ApiTurn(TurnState):
     # -- asking ----------------------------------------------------------------------------------
 
     async def ask(self, agent: Any, model: Any = None) -> AgentReply:
-        """The answer of a ``pydantic_ai.Agent``, by another model than its own if one is given.
+        """The answer of a ``pydantic_ai.Agent``, with ``model`` in place of its own if set.
 
         Raises:
-            AgentError: there is none.
+            AgentError: there is no answer.
         """
         result: Any = None
         try:
@@ -167,7 +167,7 @@ class ApiTurn(TurnState):
 
     @contextlib.asynccontextmanager
     async def _open_run(self, agent: Any, model: Any) -> AsyncGenerator[Any]:
-        """A run of the agent, in which nothing is tried again: that is for the ladder to do."""
+        """A run of the agent, without retries in the library: the recovery ladder retries."""
         options = self._options
         limits = library("pydantic_ai.usage").UsageLimits(request_limit=options.max_turns)
         added = options.append_system_prompt
@@ -192,7 +192,7 @@ class ApiTurn(TurnState):
                 yield run
 
     async def _listen(self, node: Any) -> None:
-        """Stream a response. Its pieces are signs of life; it is told of when it is whole."""
+        """Stream a response. Its pieces are signs of life; it is reported once it is whole."""
         self._streamed = True
         async with node.stream(self._run.ctx) as pieces:
             async for _ in pieces:
@@ -211,7 +211,7 @@ class ApiTurn(TurnState):
         return settings
 
     def _output_type(self) -> Any:
-        """A dictionary of the schema asked for; text where there is none, or it is recursive."""
+        """A dictionary type for the schema; ``str`` without a schema, or if it is recursive."""
         schema = self.turn.schema
         if schema is None:
             return str
@@ -224,10 +224,10 @@ class ApiTurn(TurnState):
         self._wrapped = wrapped
         return structured
 
-    # -- telling ---------------------------------------------------------------------------------
+    # -- reporting -------------------------------------------------------------------------------
 
     def _on_response(self, response: Any) -> None:
-        """Tell of a model's response, part by part."""
+        """Report a model's response, part by part."""
         self._responses.append(response)
         self.model = getattr(response, "model_name", None)
         self.text = _text(response.parts)
@@ -248,7 +248,7 @@ class ApiTurn(TurnState):
             self._emit(AgentUsage(path, self.usage))
 
     def _on_request(self, request: Any) -> None:
-        """Tell of what tools gave back, which is sent to the model with its next request."""
+        """Report tool results, which are part of the next request to the model."""
         path = self.path
         for part in request.parts:
             kind, name = part.part_kind, getattr(part, "tool_name", None) or _OUTPUT_TOOL
@@ -261,10 +261,10 @@ class ApiTurn(TurnState):
     # -- concluding ------------------------------------------------------------------------------
 
     def _reply(self, output: Any) -> AgentReply:
-        """The reply, if the model itself ended its answer.
+        """The reply, if the model itself completed its answer.
 
         Raises:
-            AgentError: it was cut off.
+            AgentError: the answer was cut off.
         """
         finish: str | None = (
             getattr(self._responses[-1], "finish_reason", None) if self._responses else None
@@ -285,15 +285,15 @@ class ApiTurn(TurnState):
 
     @property
     def _is_cut(self) -> bool:
-        """True if the last response was streamed by a provider, which would say why it ended."""
+        """True if a provider streamed the last response: it would have said why it ended."""
         by = getattr(self._responses[-1], "provider_name", None) if self._responses else None
         return self._streamed and by not in (None, "test", "function")
 
     def _with_value(self, reply: AgentReply, output: Mapping[str, Any]) -> AgentReply:
-        """The reply with the value that the model handed over.
+        """The reply with the value that the model submitted.
 
-        pydantic-ai also finds values somewhere within a text. Those are left to our own reading of
-        it, which looks for the last one that fits.
+        pydantic-ai also accepts values anywhere within a text. handrail parses such a text itself,
+        and takes the last value that fits.
         """
         called = any(part.part_kind == "tool-call" for part in self._responses[-1].parts)
         if not called and _json(self.text) != output:
@@ -304,10 +304,10 @@ class ApiTurn(TurnState):
         return replace(reply, text=_to_json(value), value=value, has_value=True)
 
     def _without_result(self, error: Exception) -> AgentReply:
-        """The text of a model that was to hand over a value, and wrote it down instead.
+        """The text of a model that wrote its value as text instead of submitting it.
 
         Raises:
-            AgentError: for any other failure, with what it means.
+            AgentError: for any other failure, with its kind.
         """
         if isinstance(error, (AgentError, MissingExtra)):
             raise error
@@ -320,7 +320,7 @@ class ApiTurn(TurnState):
         raise failed from error
 
     def updated_session(self) -> Session:
-        """The session with this turn in it; what no model has seen yet is left out."""
+        """The session with this turn; without messages that no model has seen yet."""
         if self._run is None or not self._responses:
             return self._earlier
         messages = list(self._run.all_messages())
@@ -330,7 +330,7 @@ class ApiTurn(TurnState):
         return Session(self._earlier.id, tuple(messages), self.session_usage)
 
     def _count(self) -> None:
-        """Have what was used so far."""
+        """Take the usage so far from the run."""
         if self._run is None:
             return
         self.usage = usage_of(self._run.usage, self.model)
@@ -348,7 +348,7 @@ def _text(parts: Iterable[Any]) -> str:
 
 
 def _json(args: Any) -> Any:
-    """The arguments of a call as data; the text itself where a model wrote no JSON."""
+    """The arguments of a call as data; the text itself if it is not JSON."""
     if not isinstance(args, str):
         return args
     try:
@@ -358,12 +358,12 @@ def _json(args: Any) -> Any:
 
 
 KEPT = 1_000
-"""How many sessions are remembered: those that were used last."""
+"""How many sessions are kept: the last used ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A session: its id, the messages so far, what they used."""
+    """A session: its id, the messages so far, and their usage."""
 
     id: str
     messages: tuple[Any, ...] = ()
@@ -377,19 +377,19 @@ class Sessions:
         self._kept: OrderedDict[str, Session] = OrderedDict()
 
     def begin(self) -> Session:
-        """A new session, in which nothing was said."""
+        """A new, empty session."""
         return Session(str(uuid.uuid4()))
 
     def find(self, id: str) -> Session | None:  # noqa: A002
-        """The session of this id, if it is remembered."""
+        """The session with this id, if it is still kept."""
         return self._kept.get(id)
 
     def fork(self, session: Session) -> Session:
-        """A new session in which the same was said."""
+        """A new session with the same messages."""
         return Session(str(uuid.uuid4()), session.messages, session.usage)
 
     def keep(self, session: Session) -> None:
-        """Remember how a session stands now; the one that rested longest may be forgotten."""
+        """Keep the current state of a session; the least recently used one may be dropped."""
         self._kept[session.id] = session
         self._kept.move_to_end(session.id)
         while len(self._kept) > KEPT:
@@ -400,7 +400,7 @@ def library(name: str = "pydantic_ai") -> Any:
     """A module of pydantic-ai.
 
     Raises:
-        MissingExtra: it is not installed.
+        MissingExtra: pydantic-ai is not installed.
     """
     try:
         return import_module(name)
@@ -411,7 +411,7 @@ def library(name: str = "pydantic_ai") -> Any:
 
 
 def as_object(schema: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
-    """The schema, as the ``value`` of an object if it is not of an object itself."""
+    """The schema, wrapped as the ``value`` of an object unless it is an object's already."""
     bare = {key: value for key, value in schema.items() if key != "$defs"}
     shared = {"$defs": schema["$defs"]} if "$defs" in schema else {}
     target: Mapping[str, Any] = bare
@@ -429,7 +429,7 @@ def as_object(schema: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
 
 
 def can_stream(model: Any) -> bool:
-    """True unless the model is one of those that answer in one piece only."""
+    """False only for models that cannot stream their answer."""
     inner = unwrap_model(model)
     if isinstance(inner, str):
         return True
@@ -440,7 +440,7 @@ def can_stream(model: Any) -> bool:
 
 
 def unwrap_model(model: Any) -> Any:
-    """The model within those that only wrap it."""
+    """The innermost of models that wrap one another."""
     while (inner := getattr(model, "wrapped", None)) is not None:
         model = inner
     return model

@@ -1,1 +1,1 @@
-"""Recordings of agents, played in their place: answers, notices, and changes to files."""
+"""Recordings of agents, replayed in their place: answers, notices, and changes to files."""

@@ -1,4 +1,4 @@
-"""Cassettes: what agents were asked, said and changed, recorded once and replayed offline."""
+"""Cassettes: the prompts, answers and changes of agents, recorded once and replayed offline."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ Complete: TypeAlias = Callable[[AgentTurn, AgentBackend, Mask], Awaitable[AgentR
 
 
 class RecordingBackend:
-    """A backend whose turns are carried out by ``complete``; all else is the backend's own."""
+    """Passes turns to ``complete``, and everything else to the backend."""
 
     def __init__(
         self, complete: Complete, backend: AgentBackend, folder: Path, secrets: Secrets
     ) -> None:
         self.own_folders = (folder,)
-        """Where its recordings are: no agent has written them."""
+        """The folder of its recordings: changes there are not an agent's."""
         self._complete = complete
         self._backend = backend
         self._secrets = secrets
@@ -47,12 +47,12 @@ class RecordingBackend:
 
     @property
     def name(self) -> str:
-        """The backend's."""
+        """The backend's name."""
         return self._backend.name
 
     @property
     def capabilities(self) -> Capabilities:
-        """The backend's."""
+        """The backend's capabilities."""
         return capabilities_of(self._backend)
 
     async def complete(self, turn: AgentTurn, /) -> AgentReply:
@@ -63,7 +63,7 @@ class RecordingBackend:
 
 
 def _variables(options: AgentOptions) -> dict[str, str]:
-    """The variables that the options give to programs."""
+    """The variables that the options set for programs."""
     given: list[Mapping[str, Any]] = [options.env or {}]
     for server in (options.mcp_servers or {}).values():
         more = server.get("env")
@@ -80,16 +80,16 @@ _TIMES = frozenset({"start_timeout_s", "idle_timeout_s", "tool_timeout_s", "time
 
 class Cassette:
     """Recordings of agents in a folder: ``<agent>/<path of the step>-<number>.json``, each with a
-    ``.patch`` of what the agent changed in the working tree, where it did and git knows.
+    ``.patch`` of the agent's changes to the working tree, if it made any and git knows the tree.
 
-    ``"record"`` launches agents and writes what they do, in place of what was recorded for the same
-    agents and steps. ``"replay"`` launches none: it tells, answers or fails as recorded, and
-    applies the patch. ``"auto"`` replays what is there and records what is not.
+    ``"record"`` launches agents and writes what they do, replacing earlier recordings of the same
+    agents and steps. ``"replay"`` launches none: it emits notices, answers or fails as recorded,
+    and applies the patch. ``"auto"`` replays existing recordings and records missing ones.
 
     Recordings are found by agent, path and order of launches. One counts only if it has the same
-    prompt; the folder of the working tree may be another. Values of secret variables and known
-    shapes of tokens are masked in all that is written, and so in what is replayed. What an agent
-    committed is replayed as changes that are not committed. Mutable: it counts the launches.
+    prompt; the folder of the working tree may differ. Values of secret variables and known shapes
+    of tokens are masked in all that is written, and so also in replays. What an agent committed is
+    replayed as uncommitted changes. Mutable: it counts the launches.
     """
 
     def __init__(
@@ -112,11 +112,11 @@ class Cassette:
         return f"<Cassette {str(self.folder)!r}, {self.mode}>"
 
     def wrap(self, backend: AgentBackend) -> AgentBackend:
-        """A backend that records this one, or is replayed in its place."""
+        """A backend that records this one, or replays its recordings."""
         return RecordingBackend(self.complete, backend, self.folder, self._secrets or Secrets())
 
     def wrapper(self, secrets: Secrets) -> Callable[[AgentBackend], AgentBackend]:
-        """``wrap``, with these secrets unless the cassette was given its own."""
+        """``wrap``, with these secrets unless the cassette has its own."""
         chosen = self._secrets or secrets
         return lambda backend: RecordingBackend(self.complete, backend, self.folder, chosen)
 
@@ -126,11 +126,11 @@ class Cassette:
         return tuple(sorted(found, key=lambda file: (file.parent, *_split_number(file))))
 
     async def complete(self, turn: AgentTurn, backend: AgentBackend, mask: Mask) -> AgentReply:
-        """The reply to a turn: as recorded, or the backend's, which is recorded.
+        """The reply to a turn: as recorded, or the backend's, which is then recorded.
 
         Raises:
-            AgentError: recorded, or the backend's.
-            CassetteMismatch, CassetteMissing, PatchRefused: it cannot be replayed.
+            AgentError: as recorded, or as the backend raised it.
+            CassetteMismatch, CassetteMissing, PatchRefused: the turn cannot be replayed.
         """
         folder = folder_of(turn.options, backend)
         tree = await working_tree(folder, f"{turn.run_id}/{turn.path}/cassette")
@@ -145,7 +145,7 @@ class Cassette:
             return await self._replay(turn, number, tree, texts)
         except BaseException as error:
             if not isinstance(error, AgentError) and self._last[key] == number:
-                self._last[key] = before  # it does not count: nothing was recorded or replayed
+                self._last[key] = before  # nothing was recorded or replayed: it does not count
             raise
 
     # -- where recordings are -------------------------------------------------------------------
@@ -155,7 +155,7 @@ class Cassette:
         return self.folder.joinpath(on_disk(turn.agent), *above, f"{name}-{number}.json")
 
     def _number(self, turn: AgentTurn) -> int:
-        """Which recording of its agent and path a turn is: the next, or that of its launch."""
+        """The number of a turn's recording: the last one's plus 1; at first, from its launch."""
         if last := self._last.get((turn.agent, turn.path), 0):
             return last + 1
         there = max((number for number, _ in self._recordings_of(turn)), default=0)
@@ -212,7 +212,7 @@ class Cassette:
         return ended
 
     def _write(self, turn: AgentTurn, number: int, text: str, patch: bytes) -> None:
-        """Write a recording; the first of an agent's step takes the place of all that were."""
+        """Write a recording; the first one of an agent's step replaces all earlier ones."""
         file = self._file(turn, number)
         for old in [old for there, old in self._recordings_of(turn) if number in {1, there}]:
             old.unlink()
@@ -245,7 +245,7 @@ class Cassette:
         return recording.ended
 
     def _mismatch(self, turn: AgentTurn, number: int, prompt: str) -> CassetteMismatch:
-        """What to tell of a prompt that is not recorded: the nearest one of the same agent."""
+        """The error for an unrecorded prompt, with the agent's nearest recorded prompt."""
         own = self.folder / on_disk(turn.agent)
         recorded = {
             file: str(_data(file)["prompt"])
@@ -277,7 +277,7 @@ def cassette(
 async def _run_backend(
     turn: AgentTurn, backend: AgentBackend
 ) -> tuple[AgentReply | AgentError, list[Notice]]:
-    """How a backend ends, and what it tells until then."""
+    """A backend's reply or error, and the notices that it emitted."""
     notices: list[Notice] = []
 
     def emit(notice: Notice) -> None:
@@ -295,10 +295,10 @@ def _time(turn: AgentTurn) -> str:
 
 
 def _request_data(turn: AgentTurn) -> dict[str, Json]:
-    """What a backend is told besides the prompt, as far as it matters to the answer."""
+    """What a turn asks besides the prompt, as far as it may affect the answer."""
     given = {name: getattr(turn.options, name) for name in turn.options.given}
     asked = {name: json_safe(value) for name, value in given.items() if name not in _TIMES}
-    for name in ("env", "mcp_servers"):  # what is in them may be secret
+    for name in ("env", "mcp_servers"):  # their values may be secret
         if name in asked:
             asked[name] = sorted(given[name])
     if turn.session is not None:
@@ -307,7 +307,7 @@ def _request_data(turn: AgentTurn) -> dict[str, Json]:
 
 
 def _split_number(file: Path) -> tuple[str, int]:
-    """The name and the number of a recording; 0: it is none."""
+    """The name and the number of a recording's file; 0 for any other file."""
     name, _, number = file.stem.rpartition("-")
     return (name, int(number)) if number.isdecimal() else (file.stem, 0)
 
@@ -334,10 +334,10 @@ _SHOWN = 20
 
 
 class CassetteMismatch(HandrailError):
-    """An agent was given another prompt than the one that was recorded.
+    """An agent has another prompt than the recorded one.
 
-    ``recording`` is the file of the nearest one, ``difference`` a unified diff from its prompt to
-    the one of now.
+    ``recording`` is the file of the nearest recording, ``difference`` a unified diff from its
+    prompt to the current one.
     """
 
     def __init__(self, agent: str, path: str, launch: int, recording: str, difference: str) -> None:
@@ -356,7 +356,7 @@ class CassetteMismatch(HandrailError):
 
 
 class CassetteMissing(HandrailError):
-    """A launch of an agent was not recorded; ``known`` are the recordings that there are."""
+    """A launch of an agent was not recorded; ``known`` are the existing recordings."""
 
     def __init__(
         self, agent: str, path: str, launch: int, folder: str, known: Sequence[str]

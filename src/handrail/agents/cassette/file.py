@@ -36,10 +36,10 @@ _OF_AN_ERROR = (
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """One launch: what was asked, what was told meanwhile, and how it ended.
+    """One launch: its prompt, its notices, and how it ended.
 
-    ``asked`` is what else the backend was told. ``change`` says what became of the working tree:
-    ``{"patch": name, "files": [...]}``, or ``{"none": why}``.
+    ``asked`` is what the turn asked besides the prompt. ``change`` is the change to the working
+    tree: ``{"patch": name, "files": [...]}``, or ``{"none": why}``.
     """
 
     agent: str
@@ -93,7 +93,7 @@ def data_of(text: str) -> dict[str, Any]:
     """The JSON data of a recording's file.
 
     Raises:
-        ValueError: it is no such file.
+        ValueError: the text is not from such a file.
     """
     data: Any = json.loads(text)
     if not isinstance(data, dict) or cast("Any", data).get("handrail_cassette") != FORM:
@@ -109,7 +109,7 @@ def recording_of(data: Mapping[str, Any], path: str) -> Recording:
     """A recording from its JSON data, with its notices for a step at ``path``.
 
     Raises:
-        ValueError, KeyError: the data are of another shape.
+        ValueError, KeyError: the data have another shape.
     """
     return Recording(
         agent=data["agent"],
@@ -152,7 +152,7 @@ def _end(data: Mapping[str, Any]) -> AgentReply | AgentError:
 
 
 def _fields_of(record: Any, leave: frozenset[str] = frozenset()) -> dict[str, Any]:
-    """Of a record's fields those that are not at their defaults, and its text."""
+    """The fields of a record that are not at their defaults, and its text."""
     told: dict[str, Any] = {}
     for field in fields(record):
         value = getattr(record, field.name)
@@ -171,7 +171,7 @@ _TREE = "${WORKING_TREE}"
 
 
 class PortableTexts:
-    """Texts of a recording: its file has none of this machine's paths and secrets."""
+    """Keeps this machine's paths and secrets out of the texts of a recording's file."""
 
     def __init__(self, root: Path, mask: Mask) -> None:
         self.mask = mask
@@ -180,11 +180,11 @@ class PortableTexts:
         self._here = re.compile(rf"{re.escape(self._root)}(?![\w-])") if known else None
 
     def to_file(self, value: Any) -> Any:
-        """JSON data, or a text, as it is written."""
+        """JSON data, or a text, as it is written to the file."""
         return _map_texts(value, self._text_to_file)
 
     def from_file(self, value: Any) -> Any:
-        """JSON data, or a text, as it is here."""
+        """JSON data, or a text, with this machine's paths."""
         return _map_texts(value, lambda text: text.replace(_TREE, self._root))
 
     def _text_to_file(self, text: str) -> str:
@@ -192,7 +192,7 @@ class PortableTexts:
         return self.mask.text(shown)
 
     def pieces(self, notices: Sequence[Notice]) -> tuple[Notice, ...]:
-        """The notices; where a secret lies across several pieces of a text, it is cut out."""
+        """The notices; a secret that spans several pieces of a text is cut out of them."""
         shown = list(notices)
         for places in _texts(notices):
             texts = [cast("Any", notices[place]).text for place in places]
@@ -203,7 +203,7 @@ class PortableTexts:
         return tuple(shown)
 
     def _cut(self, texts: Iterable[str]) -> list[str]:
-        """Pieces of a text that together are the text without secrets."""
+        """Pieces of a text that together are the masked text."""
         cut: list[str] = []
         rest = before = ""
         for text in texts:
@@ -214,7 +214,7 @@ class PortableTexts:
 
 
 def _texts(notices: Sequence[Notice]) -> list[list[int]]:
-    """Where the pieces of each text are that comes in pieces."""
+    """For each text that comes in pieces, the positions of its pieces."""
     places: dict[tuple[type, str], list[int]] = {}
     for place, notice in enumerate(notices):
         if isinstance(notice, (AgentMessage, AgentReasoning, StepOutput)):
@@ -224,7 +224,7 @@ def _texts(notices: Sequence[Notice]) -> list[list[int]]:
 
 
 def _map_texts(value: Any, change: Callable[[str], str]) -> Any:
-    """JSON data with every text changed; short names in objects are words of handrail's."""
+    """JSON data with every text changed; short keys of objects stay, as handrail chose them."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, list):

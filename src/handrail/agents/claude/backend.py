@@ -29,12 +29,12 @@ from handrail.model.policy import count_of
 from handrail.model.results import add_usage
 from handrail.ports.agent import AgentReply, AgentTurn, Capabilities, Probe
 
-# How claude is started: its arguments, and what must not stand among them.
+# The command line and environment of claude.
 #
 # Source: ``claude --help`` and the argument checks of 2.1.197 to 2.1.330.
 
 _LONGEST = 100_000
-"""Characters of one argument; Linux takes 128 KiB."""
+"""Most bytes of one argument; Linux accepts 128 KiB."""
 _MODES = {"read_only": "dontAsk", "workspace": "acceptEdits", "full": "bypassPermissions"}
 _WRITERS = ("Edit", "Write", "NotebookEdit")
 _SECRET_PARTS = ("env", "headers")
@@ -48,9 +48,9 @@ def claude_argv(
     new_session: str | None,
     write_file: WriteFile,
 ) -> tuple[str, ...]:
-    """The command line for a turn; the prompt is not in it, for claude reads its stdin.
+    """The command line for a turn; without the prompt, which claude reads on stdin.
 
-    ``new_session`` is the id that a new or copied session gets.
+    ``new_session`` is the id for a new or copied session.
     """
     return (
         executable,
@@ -67,20 +67,20 @@ def claude_argv(
 
 
 def claude_variables(options: AgentOptions, *, max_retries: int, is_root: bool) -> dict[str, str]:
-    """The variables that claude is started with besides those that it inherits."""
+    """The variables that handrail adds to claude's environment."""
     variables = {
         "CLAUDE_CODE_MAX_RETRIES": str(max_retries),
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         "DISABLE_AUTOUPDATER": "1",
     }
     if is_root and options.permission == "full":
-        variables["IS_SANDBOX"] = "1"  # else it refuses to bypass permissions as root
+        variables["IS_SANDBOX"] = "1"  # without it, claude refuses to bypass permissions as root
     return variables
 
 
 def _session(turn: AgentTurn, new_session: str | None) -> Iterator[str]:
-    # In one argument each: the value of --resume is optional, so one that begins with a dash
-    # would be taken for an option.
+    # Each in one argument: the value of --resume is optional, so claude would take a separate value
+    # that begins with a dash for an option.
     if turn.session is not None:
         yield f"--resume={turn.session}"
         if turn.fork:
@@ -97,11 +97,11 @@ def _model(options: AgentOptions) -> Iterator[str]:
 
 
 def _permission_arguments(options: AgentOptions) -> Iterator[str]:
-    """What it may do. What it would have to ask for is denied, for there is nobody to be asked."""
+    """What claude may do. It denies whatever it would have to ask for: no person can answer."""
     denied = list(options.denied_tools or ())
     if options.permission is not None:
         yield f"--permission-mode={_MODES[options.permission]}"
-        if options.permission == "read_only":  # rules of the user's settings may allow these
+        if options.permission == "read_only":  # the user's settings may allow these tools
             denied += [tool for tool in _WRITERS if tool not in denied]
     allowed = options.allowed_tools
     if allowed is not None and (not allowed or options.permission == "full"):
@@ -111,7 +111,7 @@ def _permission_arguments(options: AgentOptions) -> Iterator[str]:
 
 
 def _built_in(tools: tuple[str, ...]) -> list[str]:
-    """The names of the tools, without the rules for their use and without those of servers."""
+    """The names of built-in tools, without their rules; tools of MCP servers are left out."""
     names = (tool.partition("(")[0].strip() for tool in tools)
     return list(dict.fromkeys(name for name in names if name and not name.startswith("mcp__")))
 
@@ -136,7 +136,7 @@ def _prompt(name: str, text: str | None, write_file: WriteFile) -> Iterator[str]
 
 
 def _servers(servers: Mapping[str, Mapping[str, Any]], write_file: WriteFile) -> str:
-    """The servers as JSON, or the file that holds it: command lines are for all to read."""
+    """The servers as JSON, or a file with it if they have secrets: command lines are public."""
     described = {name: _server(server) for name, server in servers.items()}
     config = json.dumps({"mcpServers": described})
     is_secret = any(server.get(part) for server in servers.values() for part in _SECRET_PARTS)
@@ -144,7 +144,7 @@ def _servers(servers: Mapping[str, Mapping[str, Any]], write_file: WriteFile) ->
 
 
 def _server(server: Mapping[str, Any]) -> dict[str, Any]:
-    """A server that is named by its address needs to say how it is spoken to."""
+    """A server's entry; one with a URL needs a ``type``, which defaults to HTTP."""
     return {"type": "http", **server} if "url" in server else dict(server)
 
 
@@ -152,14 +152,14 @@ def _limit_arguments(turn: AgentTurn, options: AgentOptions) -> Iterator[str]:
     if options.max_turns is not None:
         yield f"--max-turns={options.max_turns}"
     if options.max_cost_usd is not None:
-        # Claude compares it with the cost of the whole session, what was resumed included.
+        # Claude compares this with the cost of the whole session, resumed turns included.
         before = turn.session_usage if turn.session is not None else None
         spent = (before.cost_usd if before else None) or 0.0
         yield f"--max-budget-usd={spent + options.max_cost_usd:.10g}"
 
 
 def _schema(schema: Mapping[str, Any] | None) -> Iterator[str]:
-    """Its schema, if it is one that a tool's input can have: the answer is the input of a tool."""
+    """The schema, if it is an object's: the model's answer is a tool's input."""
     if schema is None or schema.get("type") != "object":
         return
     text = json.dumps(schema, separators=(",", ":"))
@@ -168,11 +168,11 @@ def _schema(schema: Mapping[str, Any] | None) -> Iterator[str]:
 
 
 _ALONE_S = 0.6
-"""An interrupted claude has ended its tools and written its session after 40 ms, and then stays for
-another 1.5 s. Source: measured with 2.1.331.
+"""An interrupted claude has ended its tools and written its session after 40 ms, then it lingers
+for another 1.5 s. Source: measured with 2.1.331.
 """
 _NESTED = ("CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SSE_PORT")
-"""What a claude sets for the programs that it starts; another claude would take itself for one."""
+"""Variables that claude sets for its children; a claude that sees them takes itself for a child."""
 
 CAPABILITIES = Capabilities(
     options=frozenset(OPTION_NAMES),
@@ -199,19 +199,19 @@ def _check_retries(_: Any, __: attrs.Attribute[Any], retries: object) -> None:
 
 @attrs.frozen
 class ClaudeBackend:
-    """Claude Code: the program ``claude``, asked without a terminal.
+    """Claude Code: the program ``claude``, run without a terminal.
 
-    Permission levels: ``read_only`` denies what writes and any command that claude does not know
-    to only read; ``workspace`` lets it edit its folders, and commands only as ``allowed_tools``
-    (``"Bash(npm test:*)"``) or the user's settings say; ``full`` bypasses all checks. Rules in
-    settings that claude finds in the home and the working folder count besides.
+    Permission levels: ``read_only`` denies tools that write, and any command that claude does not
+    know to be read-only; ``workspace`` allows edits in its folders, and the commands that
+    ``allowed_tools`` (``"Bash(npm test:*)"``) or the user's settings allow; ``full`` bypasses all
+    checks. Rules in claude's settings in the home and the working folder apply, too.
 
-    ``allowed_tools`` need not be asked for; with ``full``, where nothing is, they are all that
-    there is; none at all (``()``) leaves it without tools. ``max_cost_usd`` is looked at after each
-    answer of the model, so the last one may pass it. ``max_retries`` are claude's own, of one
-    request, before the failure is seen here. A schema that is no object's is left to the prompt. A
-    prompt that begins with ``/name`` is a command of claude's; a blank one, which claude refuses,
-    is sent as ``Continue.``.
+    Claude uses ``allowed_tools`` without asking. With ``full`` nothing is asked, so there they are
+    the only tools; an empty list (``()``) leaves no tools at all. Claude checks ``max_cost_usd``
+    after each answer of the model, so the last answer may exceed it. ``max_retries`` is how often
+    claude itself retries a request before handrail sees the failure. A schema of anything but an
+    object is only in the prompt. Claude takes a prompt that begins with ``/name`` for a command of
+    its own; a blank prompt, which it refuses, is sent as ``Continue.``.
     """
 
     executable: str = attrs.field(default="claude", validator=_check_executable)
@@ -231,10 +231,10 @@ class ClaudeBackend:
         return CAPABILITIES
 
     async def complete(self, turn: AgentTurn, /) -> AgentReply:
-        """Claude's answer, its session being made smaller first if that is asked for.
+        """Claude's answer; if the turn asks for it, the session is compacted first.
 
         Raises:
-            AgentError: there is none, with its kind.
+            AgentError: there is no answer; the error has its kind.
         """
         options = turn.options.over(self.options)
         if not turn.compact or turn.session is None:
@@ -252,14 +252,14 @@ class ClaudeBackend:
         return replace(reply, usage=add_usage(before.usage, reply.usage))
 
     async def probe(self) -> Probe:
-        """Whether the program is there, which version, and whether a login is."""
+        """Whether the program is installed, its version, and whether it has a login."""
         env = child_environment(self.options, drop=_NESTED, add={"DISABLE_AUTOUPDATER": "1"})
         return await probe_program(CLAUDE, self.executable, env)
 
     async def _compact(self, turn: AgentTurn, options: AgentOptions) -> AgentReply:
-        """The end of the command that makes a session smaller; nobody is told that as an answer."""
+        """The reply to ``/compact``; its ``AgentFinished`` is emitted only if it failed."""
         asked = replace(turn, prompt="/compact", schema=None, emit=_without_last_word(turn.emit))
-        bounds = AgentOptions(start_timeout_s=options.idle_timeout_s)  # it is silent at first
+        bounds = AgentOptions(start_timeout_s=options.idle_timeout_s)  # compacting begins silently
         return await self._ask(asked, bounds.over(options))
 
     async def _ask(self, turn: AgentTurn, options: AgentOptions) -> AgentReply:
@@ -287,7 +287,7 @@ class ClaudeBackend:
 
 
 def _without_last_word(emit: Callable[[Notice], None]) -> Callable[[Notice], None]:
-    """Passes on what is not the last word: after the session was compacted, the prompt follows."""
+    """Drops ``AgentFinished`` of a successful compaction, because the prompt follows."""
 
     def forward(notice: Notice) -> None:
         if not isinstance(notice, AgentFinished) or notice.status != "completed":
@@ -299,7 +299,7 @@ def _without_last_word(emit: Callable[[Notice], None]) -> Callable[[Notice], Non
 def _after_compaction(
     emit: Callable[[Notice], None], before: AgentReply
 ) -> Callable[[Notice], None]:
-    """Passes on what follows a compaction, whose session was told and whose usage is added."""
+    """Drops the session, which the compaction reported, and adds the compaction's usage."""
 
     def forward(notice: Notice) -> None:
         if isinstance(notice, AgentSessionStarted) and notice.session == before.session:

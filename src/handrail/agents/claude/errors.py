@@ -1,10 +1,10 @@
-"""What a failure of claude is: by its structured fields, and by its words where those are vague.
+"""Classifies a failure of claude: by its structured fields, and by its words where those are vague.
 
-One failure is told in several places: the error of the last assistant line, the result's subtype,
-``terminal_reason`` and ``api_error*``, the HTTP status, a plan's window, and a sentence. The most
-exact that speaks decides; the sentence of a plan's limit says which of two caps it is.
+Claude reports one failure in several places: the error of the last assistant line, the result's
+subtype, ``terminal_reason`` and ``api_error*``, the HTTP status, a plan's window, and a sentence.
+The most exact of them decides. For a plan's limit, the sentence says which of two caps it is.
 
-Source: the enumerations and messages of claude 2.1.197 to 2.1.330, and what these printed.
+Source: the enumerations and messages of claude 2.1.197 to 2.1.330, and their output.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from handrail.errors import AgentErrorKind
 from handrail.model.events import AgentLimit
 
 ABORTED = frozenset({"aborted_streaming", "aborted_tools"})
-"""Terminal reasons of a turn that was interrupted."""
+"""Terminal reasons of an interrupted turn."""
 UNDONE = ABORTED | {
     "api_error", "background_requested", "blocking_limit", "budget_exhausted", "image_error",
     "malformed_tool_use_exhausted", "max_turns", "model_error", "prompt_too_long",
     "rapid_refill_breaker", "structured_output_retry_exhausted", "tool_deferred",
     "tool_deferred_unavailable", "turn_setup_failed",
 }  # fmt: skip
-"""Terminal reasons after which there is no whole answer, whatever else the result says."""
+"""Terminal reasons without a complete answer, whatever else the result says."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What was said of a turn that failed, by the names that claude uses; empty where nothing was.
+    """What claude reported of a failed turn, by the names that claude uses; empty if not reported.
 
     ``cut`` is that of ``api_error_params``. ``is_capped``: a window of the plan was used up, until
-    ``resets_at`` (unix seconds) if that was said.
+    ``resets_at`` (unix seconds) if that was reported.
     """
 
     text: str = ""
@@ -60,7 +60,7 @@ class Failure:
 
 
 def kind_of(failure: Failure) -> AgentErrorKind:
-    """The kind of the failure, in the words that all backends share."""
+    """The failure's kind, as all backends name it."""
     if failure.terminal_reason in ABORTED:
         return "interrupted"
     if kind := _SUBTYPES.get(failure.subtype):
@@ -85,7 +85,7 @@ def kind_of(failure: Failure) -> AgentErrorKind:
 
 
 def diagnose(failure: Failure, now: float) -> Diagnosis:
-    """What the failure is, and the time from which it may work again, if it was said."""
+    """The failure's kind, and the time from which a retry may work, if it was reported."""
     kind = kind_of(failure)
     at = failure.resets_at if kind == "usage_cap" else None
     if at is None and kind in MAY_PASS | {"spending_cap"}:
@@ -94,7 +94,7 @@ def diagnose(failure: Failure, now: float) -> Diagnosis:
 
 
 def status_of(failure: Failure) -> int | None:
-    """The HTTP status, from the sentence if it is nowhere else."""
+    """The HTTP status; if no field has it, the one in the sentence."""
     return status_in(_STATUS, failure.text) if failure.status is None else failure.status
 
 
@@ -161,10 +161,10 @@ _MONEY = re.compile(
     r"credit balance|spend(?:ing)? (?:limit|cap)|add funds|specified api usage limits"
     r"|usage credits are required|extra usage is required|requires usage credits"
     r"|insufficient (?:credit|fund)|payment required|billing"
-    # Limits that somebody set, and that no window opens again:
+    # Limits that a person set; they do not reset with a window:
     r"|seat type doesn't include|disabled (?:by your admin|for your org)|limit is set to \$0"
 )
-_WINDOW = re.compile(  # that opens again, whatever else is offered until then
+_WINDOW = re.compile(  # resets by itself, whatever else claude offers until then
     r"hit your (?!.{0,40}spend).{0,40}limit\s{0,4}[·∙]\s{0,4}resets"
 )
 _OUT_OF_CREDITS = re.compile(r"out of (?:usage|extra usage|credits?|usage credits)\b")
@@ -201,21 +201,21 @@ _COMPLAINT = re.compile(
 
 
 def is_complaint(text: str) -> bool:
-    """True if these are words in which claude itself, and no model, tells of a failure."""
+    """True if claude itself, not a model, wrote this text, and it reports a failure."""
     return _COMPLAINT.match(text) is not None
 
 
 def is_unknown_session(text: str) -> bool:
-    """True if the failure is that the session to go on in does not exist."""
+    """True if the failure is that the session to continue does not exist."""
     return re.search(_NO_SESSION, plain(text)) is not None
 
 
 def _limit(failure: Failure) -> AgentErrorKind:
-    """Which limit it is: money, a window of the plan, or too much for the moment."""
+    """Which limit it is: money, a window of the plan, or the rate of requests."""
     said = plain(failure.text)
     if failure.error == "billing_error" or (not _WINDOW.search(said) and _MONEY.search(said)):
         return "spending_cap"
-    if _OUT_OF_CREDITS.search(said):  # the plan's window may open before there is credit
+    if _OUT_OF_CREDITS.search(said):  # the plan's window may reset before there is credit
         opens = failure.resets_at is not None or "resets" in said
         return "usage_cap" if opens else "spending_cap"
     is_told = failure.api_error == "usage_limit_reached" or failure.is_capped
@@ -227,7 +227,7 @@ def _is_window_full(failure: Failure) -> bool:
 
 
 def _kind_by_words(failure: Failure) -> AgentErrorKind | None:
-    """What the sentence says, where no field is exact; None if it says nothing known."""
+    """The kind that the sentence shows, if no field is exact; None if it shows none."""
     said = plain(failure.text)
     if _WINDOW_FULL.search(said):
         return "context_overflow"
@@ -245,7 +245,7 @@ _STATUSES: dict[str, _Status] = {
 
 
 def limit_of(info: Object, path: str) -> AgentLimit | None:
-    """The notice that an event's ``rate_limit_info`` is; None if its status is not known."""
+    """The notice for an event's ``rate_limit_info``; None if its status is unknown."""
     status = _STATUSES.get(text_in(info, "status"))
     if status is None:
         return None
@@ -260,7 +260,7 @@ def is_used_up(info: Object) -> bool:
 
 
 def resets_at(info: Object) -> float | None:
-    """When the window begins anew, in unix seconds."""
+    """When the window resets, in unix seconds."""
     at = _number(info, "resetsAt")
     if at is None or at <= 0:
         return None
@@ -268,13 +268,13 @@ def resets_at(info: Object) -> float | None:
 
 
 def _used_fraction(info: Object) -> float | None:
-    """How much of it is used, from 0 to 1."""
+    """How much of the window is used, from 0 to 1."""
     used = _number(info, "utilization")
     return None if used is None else min(max(used, 0.0), 1.0)
 
 
 def _number(info: Object, name: str) -> float | None:
-    """A number of the window, which stands in one of two places."""
+    """A number of the window, which may be in either of two places."""
     if (value := number_in(info, name)) is not None:
         return value
     window = object_in(object_in(info, "unifiedWindows"), text_in(info, "rateLimitType"))

@@ -1,10 +1,10 @@
-"""What ``claude -p --output-format stream-json --verbose`` prints, read for one turn.
+"""Reads the output of ``claude -p --output-format stream-json --verbose`` for one turn.
 
-Only a ``result`` ends a turn, and it is a success only if its subtype says so, nothing flags it
-and what the assistant said last was no error. An interrupted claude exits with 0 and may print no
-result; one whose API failed says ``"subtype": "success", "is_error": true``. Some go on after a
-result (work in the background), so the last one counts; but one that was stopped then does not
-undo the success before it.
+Only a ``result`` ends a turn. It is a success only if its subtype says so, nothing flags an error,
+and the last assistant line was no error. An interrupted claude exits with 0 and may print no
+result; after an API failure the result is ``"subtype": "success", "is_error": true``. Some versions
+continue after a result (background work), so the last result counts. But an interruption after a
+success does not undo that success.
 
 Source: measured with claude 2.1.330; enumerations from its program text.
 """
@@ -68,9 +68,9 @@ _EXIT_CODE = re.compile(r"(?:Error: )?Exit code (\d{1,3})\b")
 class ClaudeMessages:
     """Reads the messages of a turn. Mutable.
 
-    ``model`` is the one that spoke last. Of a sub-agent only the tools are told: its words are
-    for the agent that sent it, whose answer they are not. Text that came in pieces is not told
-    again when it comes whole.
+    ``model`` is the one that spoke last. Of a sub-agent only tools are reported: its words are for
+    the agent that started it, and are not that agent's answer. Text that was streamed in pieces is
+    not reported again when it comes whole.
     """
 
     def __init__(self, state: TurnState) -> None:
@@ -86,18 +86,18 @@ class ClaudeMessages:
 
     @property
     def known_usage(self) -> Usage | None:
-        """What is known to be used so far, for a turn that has no result."""
+        """The usage known so far, for a turn without a result."""
         return known_input(self._usage.values())
 
     def close(self) -> None:
-        """The turn is over, and so is whatever did not say so."""
+        """Forget open tools and pieces: the turn is over, also for those that reported no end."""
         self._state.close_tools()
         self._blocks.clear()
         for pieces in self._pieces.values():
             pieces.forget()
 
     def assistant(self, event: Object) -> Iterator[Notice]:
-        """What a message, or a block of one, means."""
+        """The notices of a message, or of a block of one."""
         message = object_in(event, "message")
         is_main = not text_in(event, "parent_tool_use_id")
         if usage := object_in(message, "usage"):
@@ -116,7 +116,7 @@ class ClaudeMessages:
                 yield from self._on_text(kind, text_in(block, kind), is_main=is_main)
 
     def user(self, event: Object) -> Iterator[Notice]:
-        """What tools gave back."""
+        """The notices of tool results."""
         results = [
             block
             for block in objects_in(object_in(event, "message"), "content")
@@ -127,7 +127,7 @@ class ClaudeMessages:
             yield from self._on_tool_result(block, details)
 
     def piece(self, event: Object) -> Iterator[Notice]:
-        """What a piece of a message means that comes before the message."""
+        """The notice of a piece of a message, which precedes the whole message."""
         if text_in(event, "parent_tool_use_id"):
             return
         raw = object_in(event, "event")
@@ -148,7 +148,7 @@ class ClaudeMessages:
                 pass
 
     def denied(self, event: Object) -> Iterator[Notice]:
-        """That a tool was not allowed, told once."""
+        """The notice that a tool was denied, once for each tool use."""
         use, tool = text_in(event, "tool_use_id"), text_in(event, "tool_name")
         if use and use in self._denied:
             return
@@ -156,14 +156,14 @@ class ClaudeMessages:
         yield self._state.denied(tool, text_in(event, "decision_reason", "message"))
 
     def answer(self, said: str) -> Iterator[Notice]:
-        """The answer as the result repeats it, if it was not said before."""
+        """The answer as the result repeats it, unless it was reported before."""
         if said.strip() and hash(said.strip()) not in self._told:
             self._told.add(hash(said.strip()))
             self._answered.add(hash(said.strip()))
             yield AgentMessage(self._state.path, said)
 
     def _repeats(self, message: str, block: Object) -> bool:
-        """True if this block of the message was printed before; some print all blocks again."""
+        """True if this block was printed before; some versions print all blocks again."""
         kind = text_in(block, "type")
         key = (message, kind, hash(text_in(block, kind)))
         is_known = bool(message) and key in self._blocks
@@ -176,7 +176,7 @@ class ClaudeMessages:
         if kind == "text":
             self._state.text = said
             self._told.add(hash(said.strip()))
-            if hash(said.strip()) in self._answered:  # the result came before its message
+            if hash(said.strip()) in self._answered:  # the result preceded its message
                 self._answered.discard(hash(said.strip()))
                 return
         if rest := self._pieces[kind].missing(said):
@@ -202,7 +202,7 @@ class ClaudeMessages:
 
 
 class _Pieces:
-    """What came in pieces of blocks that have not come whole. Mutable."""
+    """Streamed pieces of blocks that have not arrived whole yet. Mutable."""
 
     def __init__(self) -> None:
         self._blocks: list[list[str]] = []
@@ -222,7 +222,7 @@ class _Pieces:
         self._is_new = True
 
     def missing(self, whole: str) -> str:
-        """What of a whole block did not come in pieces before."""
+        """The rest of a whole block that was not streamed in pieces before."""
         for index, block in enumerate(self._blocks):
             told = "".join(block)
             is_same = whole.strip() == told.strip()
@@ -247,7 +247,7 @@ def _part(part: object) -> str:
 
 
 def _exit_code(name: str, output: str, details: Object, *, is_ok: bool) -> int | None:
-    """How a command exited; claude says so only of one that failed."""
+    """A command's exit code; claude reports it only for failed commands."""
     if name not in _SHELLS:
         return None
     if (code := whole_in(details, "exitCode")) is not None:
@@ -260,15 +260,16 @@ def _exit_code(name: str, output: str, details: Object, *, is_ok: bool) -> int |
 
 
 _UNKNOWN_COMMAND = re.compile(r"Unknown (?:slash )?command: /?\S")
-_DIAGNOSTIC = "[ede_diagnostic]"  # of claude's own makers
+_DIAGNOSTIC = "[ede_diagnostic]"  # for claude's own developers
 
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """What came before a result and bears on it.
+    """Earlier reports of a turn that affect the meaning of its result.
 
-    ``complaint`` is the last assistant line if it was an error, ``window`` the plan's that is used
-    up; ``was_interrupted``: a line said that the turn was; ``text``: what the model said last.
+    ``complaint`` is the last assistant line if it was an error, ``window`` the plan's window that
+    is used up. ``was_interrupted``: a line said that the turn was interrupted. ``text`` is what the
+    model said last.
     """
 
     complaint: Object
@@ -278,7 +279,7 @@ class Before:
 
 
 def failure_of(result: Object, before: Before) -> Failure | None:
-    """Why a result is no success; None if it is one."""
+    """Why a result is no success; None if it is a success."""
     subtype, terminal = text_in(result, "subtype"), text_in(result, "terminal_reason")
     is_whole = subtype == "success" and not result.get("is_error") and terminal not in UNDONE
     is_refused = text_in(result, "stop_reason") == "refusal"
@@ -293,7 +294,7 @@ def failure_of(result: Object, before: Before) -> Failure | None:
 def collect_failure(
     result: Object, before: Before, *, subtype: str = "", terminal: str = ""
 ) -> Failure:
-    """The fields of a failure, from the result and from the assistant line before it."""
+    """The fields of a failure, from the result and the assistant line before it."""
     said = before.complaint
     message, params = object_in(said, "message"), object_in(said, "api_error_params")
     window = before.window or object_in(params, "rate_limit_info")
@@ -315,19 +316,19 @@ def collect_failure(
 
 
 def _is_complaint(result: Object, before: Before) -> bool:
-    """True if the answer is claude's own, and tells of a failure; older ones do not flag it."""
+    """True if claude itself wrote the answer to report a failure; older versions do not flag it."""
     said = text_in(result, "result")
     return is_complaint(said) and said.strip() != before.text.strip()
 
 
 def _is_unknown_command(result: Object) -> bool:
-    """True if the prompt was taken for a command that there is none of, and no model was asked."""
+    """True if claude took the prompt for a command, knows no such command, and asked no model."""
     said = text_in(result, "result")
     return result.get("num_turns") == 0 and _UNKNOWN_COMMAND.match(said) is not None
 
 
 def _sentence(result: Object) -> str:
-    """What a result says in words."""
+    """The result's own words: its text, or else its errors."""
     if said := text_in(result, "result").strip():
         return said
     errors = (one for one in list_in(result, "errors") if isinstance(one, str))
@@ -346,7 +347,7 @@ _REASON_CHARS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """A result, and why it is no success, if it is none."""
+    """A result, and why it failed, or None if it succeeded."""
 
     result: Object
     failure: Failure | None
@@ -361,19 +362,19 @@ class ClaudeTurn(EventReader):
         self._messages = ClaudeMessages(self)
         self._outcome: _Outcome | None = None
         self._is_over = False
-        self._complaint: Object = NOTHING  # the last assistant line, if that was an error
-        self._window: Object = NOTHING  # of the plan, if it was used up
+        self._complaint: Object = NOTHING  # the last assistant line, if it was an error
+        self._window: Object = NOTHING  # the plan's window, if it is used up
         self._retry = ""
         self._compacting: Literal["no", "begun", "done", "told"] = "no"
         self._was_interrupted = False
 
     @property
     def finished(self) -> bool:
-        """True once a result has ended the turn and no other has begun."""
+        """True once a result has ended the turn and no other turn has begun."""
         return self._is_over
 
     def feed(self, line: bytes, /) -> Iterable[Notice]:
-        """What a line means, in order; with ``--output-format json`` one line is all there is."""
+        """The notices of a line, in order; with ``--output-format json`` there is only one line."""
         if not line.lstrip().startswith(b"["):
             return super().feed(line)
         _, events = json_value(line.decode("utf-8", "replace"))
@@ -384,10 +385,10 @@ class ClaudeTurn(EventReader):
         )
 
     def conclude(self, ending: Ending, /) -> AgentReply:
-        """The answer, if a result said that the turn succeeded.
+        """The answer, if a result reported success.
 
         Raises:
-            AgentError: none did.
+            AgentError: no result did.
         """
         if self._outcome is None:
             raise self.unfinished(ending)
@@ -413,7 +414,7 @@ class ClaudeTurn(EventReader):
     # -- events ----------------------------------------------------------------------------------
 
     def read(self, name: str, event: Object) -> Iterator[Notice]:
-        """What an event means, in order."""
+        """The notices of an event, in order."""
         if name:
             self.is_alive, self.patience_s, self._retry = True, 0.0, ""
         read = self._readers.get(name)
@@ -430,7 +431,7 @@ class ClaudeTurn(EventReader):
         return self.session_named(text_in(event, "session_id"))
 
     def _on_session(self, event: Object) -> Iterator[Notice]:
-        """The session, where something else comes before what tells it."""
+        """The session, if another event comes before the one that usually reports it."""
         if not self.is_session_told:
             yield from self.session_named(text_in(event, "session_id"))
 
@@ -472,12 +473,12 @@ class ClaudeTurn(EventReader):
         yield AgentRetry(self.path, count_in(event, "attempt"), delay_s, self._retry.strip())
 
     def _status(self, event: Object) -> Iterator[Notice]:
-        yield from self._on_session(event)  # one that is made smaller is told before its init
+        yield from self._on_session(event)  # a compaction reports its session before ``init``
         outcome = text_in(event, "compact_result")
         if text_in(event, "status") == "compacting" and self._compacting != "begun":
             self._compacting = "begun"
             yield AgentCompaction(self.path, "started")
-        elif outcome == "success":  # to be told with the counts that follow, if they did not come
+        elif outcome == "success":  # reported with the counts that follow, unless they came before
             self._compacting = "no" if self._compacting == "told" else "done"
         elif outcome:
             self._compacting = "no"
@@ -510,7 +511,7 @@ class ClaudeTurn(EventReader):
 
     def _result(self, event: Object) -> Iterator[Notice]:
         if self._outcome is not None and event == self._outcome.result:
-            self._is_over = True  # the same, printed again
+            self._is_over = True  # the same result, printed again
             return
         failure = failure_of(event, self._before)
         if failure is None:
@@ -554,7 +555,7 @@ class ClaudeTurn(EventReader):
     # -- conclusions -----------------------------------------------------------------------------
 
     def _failed(self, failure: Failure, ending: Ending) -> AgentError:
-        """A failure of which claude told, unless it is one that we have caused."""
+        """A failure that claude reported, unless handrail caused it."""
         told = diagnose(failure, ending.now)
         is_vague = told.kind == "crashed" and failure.subtype == "error_during_execution"
         if ending.stopped is not None and (told.kind == "interrupted" or is_vague):

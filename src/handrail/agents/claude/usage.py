@@ -1,9 +1,9 @@
-"""What a result of claude says that was used, as this turn's part and as the session's total.
+"""The usage that a result of claude reports: this turn's part, and the session's total.
 
-``total_cost_usd`` and ``modelUsage`` are totals: of the session, what was resumed included, in
-newer programs, and of the process in older ones. The newer have this turn's part of them,
-``model_usage_since_last_result``; without it the counts must show which of the two it is.
-``usage`` is of the main model's calls alone, without those that compact, and is the last resort.
+``total_cost_usd`` and ``modelUsage`` are totals: of the session, resumed turns included, in newer
+versions; of the process in older ones. Newer versions also report this turn's part, in
+``model_usage_since_last_result``. Without it the counts must show which total it is. ``usage``
+covers only calls of the main model, without compactions, and is the last resort.
 
 Source: measured with claude 2.1.197 (totals of the process) and 2.1.330 (of the session).
 """
@@ -20,15 +20,15 @@ from handrail.model.results import Usage
 
 
 def turn_usage(result: Object, before: Usage | None, *, resumed: bool) -> Usage | None:
-    """What the turn used that a result ended.
+    """What the turn used that this result ended.
 
-    ``before`` is the session's total at its start, if that is known. What cannot be told from the
-    total is unknown.
+    ``before`` is the session's total when the turn began, if known. Fields that the totals do not
+    reveal are None.
     """
     since = result.get("model_usage_since_last_result")
     by_model = _by_model(since)
     tokens = by_model if by_model is not None and by_model.tokens else _main_model(result)
-    if tokens is None and not resumed:  # then the total is this turn's
+    if tokens is None and not resumed:  # the total is then this turn's
         tokens = _by_model(result.get("modelUsage"))
     if isinstance(since, dict):
         cost = by_model.cost_usd if by_model and by_model.cost_usd is not None else None
@@ -41,7 +41,7 @@ def turn_usage(result: Object, before: Usage | None, *, resumed: bool) -> Usage 
 def session_usage(
     result: Object, before: Usage | None, turn: Usage | None, *, resumed: bool
 ) -> Usage | None:
-    """The session's total after a result, as far as it is known."""
+    """The session's total after a result, as far as known."""
     earlier = before if resumed else Usage(0, 0, 0.0, 0, 0, 0, 0)
     summed = earlier + turn if earlier is not None and turn is not None else None
     if resumed and _is_of_process(result, before) is not False:
@@ -52,9 +52,10 @@ def session_usage(
 
 
 def known_input(messages: Iterable[Object]) -> Usage | None:
-    """What is known of a turn that broke off, from the usage of its messages.
+    """The known usage of an interrupted turn, from its messages.
 
-    That is their input; their output was counted before it had come, so it is unknown.
+    That is their input. Claude printed their output counts before the output ended, so these are
+    unknown.
     """
     spent, turns = Usage(), 0
     for usage in messages:
@@ -83,13 +84,13 @@ def _cost_since(result: Object, before: Usage | None, *, resumed: bool) -> float
 
 
 def _is_of_process(result: Object, before: Usage | None) -> bool | None:
-    """Whether the totals are without what was resumed; None if they do not show it."""
+    """Whether the totals exclude resumed turns; None if they do not show it."""
     if isinstance(result.get("model_usage_since_last_result"), dict):
         return False
     total, used = _by_model(result.get("modelUsage")), _main_model(result)
     if total is None or total.tokens is None or used is None or used.tokens is None:
         return False
-    if used.tokens == 0:  # what was used besides, to compact, is in no other count
+    if used.tokens == 0:  # compacting uses tokens that no other count includes
         return None if total.tokens else False
     if before is not None and before.tokens:
         return total.tokens - before.tokens < used.tokens
@@ -110,7 +111,7 @@ def _main_model(result: Object) -> Usage | None:
 
 
 def _by_model(models: object) -> Usage | None:
-    """The sum over a table of models; None if it says nothing."""
+    """The sum over a table of models; None if the table has no counts."""
     total = Usage()
     if not isinstance(models, dict):
         return None
@@ -133,7 +134,7 @@ def _of_model(model: Object) -> Usage:
 
 
 def _with_cached_input(counts: Usage | None) -> Usage:
-    """Counts whose input is without what was read from a cache, or put into one, with these."""
+    """The counts, with cache reads and cache writes added to the input, which excludes them."""
     told = counts or Usage()
     parts = (told.input_tokens, told.cache_write_tokens, told.cached_tokens)
     known = [part for part in parts if part is not None]

@@ -1,6 +1,7 @@
-"""What codex's app-server asks while it works, and what it is answered.
+"""Answers the requests that codex's app-server sends while it works.
 
-Nobody is there to decide: all that it asks for is allowed at the level ``full``, and denied below.
+No person is there to decide. At the level ``full`` all is allowed that can be allowed without a
+person's input; below that level, all is denied.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from handrail.model.events import AgentPermission
 _NOBODY = "nobody is there to answer"
 
 Answered: TypeAlias = "tuple[Message, AgentPermission | None]"
-"""What is sent back, and what is told about it if something was allowed or denied."""
+"""The answer to send, and the notice of what was allowed or denied, if anything was."""
 
 
 def permission_answer(request: Request, *, path: str, is_full: bool, tool: str = "") -> Answered:
-    """The answer to a request. ``tool`` is the open tool that it is about, if one is."""
+    """The answer to a request; ``tool`` is the running tool that it concerns, if any."""
     method = request.method
     if method not in _ANSWERS:
         return refusal(request, f"handrail does not do {method}"), None
@@ -37,7 +38,7 @@ def permission_answer(request: Request, *, path: str, is_full: bool, tool: str =
 
 
 def _reason(params: Object) -> str:
-    """What is asked, in a line."""
+    """The reason and the command or questions of a request, on one line."""
     words = [str(word) for word in list_in(params, "command")]
     asked = text_in(params, "command") or shlex.join(words)
     questions = [text_in(question, "question") for question in objects_in(params, "questions")]
@@ -54,7 +55,7 @@ def _grant_permissions(params: Object) -> Any:
 
 
 def _accept_question(params: Object) -> Any:
-    """Yes to a question; a form with fields that must be filled in is none."""
+    """Yes to a question; None for a URL, or for a form with required fields."""
     schema = object_in(params, "requestedSchema")
     if text_in(params, "mode") == "url" or list_in(schema, "required"):
         return None
@@ -68,7 +69,7 @@ _DECLINE = _always({"decision": "decline"})
 _DENIED = _always({"decision": {"denied": {"rejection": _NOBODY}}})
 _NEVER = _always(None)
 
-# By method: what it is about, the answer that allows it (None: it cannot be), the one that denies.
+# By method: what it asks about, its allowing answer (None: it cannot be allowed), its denying one.
 _ANSWERS: dict[str, tuple[str, _Given, _Given]] = {
     "item/commandExecution/requestApproval": ("shell", _ACCEPT, _DECLINE),
     "item/fileChange/requestApproval": ("apply_patch", _ACCEPT, _DECLINE),

@@ -26,17 +26,17 @@ from handrail.model.agent_options import NO_OPTIONS, PERMISSIONS, AgentOptions
 from handrail.model.launch import AgentError
 from handrail.ports.agent import AgentReply, AgentTurn, Capabilities, Probe
 
-# The settings of a codex profile, read from where codex keeps them.
+# A codex profile's settings, read from codex's own files.
 #
 # ``codex exec -p NAME`` lays ``$CODEX_HOME/NAME.config.toml`` over ``config.toml``; older versions
 # have tables ``[profiles.NAME]`` in the latter. ``codex app-server`` knows no profiles: it refuses
-# to start with ``-p``. So what a profile says is given to it as settings of the thread.
+# to start with ``-p``. So handrail passes a profile's settings as settings of the thread.
 
 _CONFIG = "config.toml"
 
 
 def profile_settings(agent: str, profile: str, environment: Mapping[str, str]) -> dict[str, Any]:
-    """What a profile sets, as in its file.
+    """The settings of a profile, as in its file.
 
     Raises:
         AgentError: there is no such profile, or its file cannot be read.
@@ -83,10 +83,10 @@ CAPABILITIES = Capabilities(
 
 @attrs.frozen
 class CodexBackend:
-    """``codex app-server``, one process a turn; it goes on in threads, forks and compacts them.
+    """``codex app-server``, one process a turn; it continues, forks and compacts threads.
 
-    ``options`` hold unless an agent or a step says otherwise. What it may not do without asking it
-    does not do: what it asks for is denied, unless the permission level is ``full``.
+    ``options`` apply unless an agent or a step overrides them. Codex does not do what it may not do
+    without asking: handrail denies its requests, unless the permission level is ``full``.
     """
 
     executable: str = "codex"
@@ -103,10 +103,10 @@ class CodexBackend:
         return _CAPABILITIES
 
     async def complete(self, turn: AgentTurn, /) -> AgentReply:
-        """The last message of the turn, after codex said that it is completed.
+        """The last message of the turn, once codex declared the turn completed.
 
         Raises:
-            AgentError: it was not, with the reason and its kind.
+            AgentError: codex did not; the error has the reason and its kind.
         """
         options = turn.options.over(self.options)
         try:
@@ -124,14 +124,14 @@ class CodexBackend:
         )
 
     async def probe(self) -> Probe:
-        """Whether codex is there, its version, and whether it has a login."""
+        """Whether codex is installed, its version, and whether it has a login."""
         return await probe_program(CODEX, self.executable, child_environment(self.options))
 
     def _dialogue(self, turn: AgentTurn, options: AgentOptions) -> CodexDialogue:
-        """What is said to codex.
+        """Our side of the turn.
 
         Raises:
-            AgentError: an option cannot be said to it.
+            AgentError: codex has no equivalent of an option.
         """
         name, _ = options.profile_and_model
         profile = name and profile_settings(turn.agent, name, child_environment(options))

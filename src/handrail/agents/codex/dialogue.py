@@ -1,12 +1,12 @@
-"""One turn of ``codex app-server``: what is sent to it, and what its messages mean.
+"""One turn of ``codex app-server``: the messages to send, and the meaning of its messages.
 
-Theory of operation: each step of the conversation waits for the answer to the one before it:
-initialize, open a thread (a new one, an old one, or a copy of one), make it smaller if that was
-asked for, start the turn. From then on codex tells what it does, and sometimes asks. The
-``turn/completed`` of our turn ends it; nothing else does. Threads of agents that codex starts
-itself speak on the same line: what is not of our thread is no part of this turn.
+Theory of operation: each step of the conversation waits for the answer to the step before:
+initialize; open a thread (new, resumed or forked); compact it if requested; start the turn. From
+then on codex reports what it does, and sometimes asks. Only the ``turn/completed`` of our turn ends
+it. Codex also reports threads of agents that it starts itself on the same line; messages of other
+threads do not count for this turn.
 
-Source: the types that ``codex app-server generate-ts`` writes, and what codex 0.169 did.
+Source: the types that ``codex app-server generate-ts`` writes, and the behaviour of codex 0.169.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from handrail.ports.agent import AgentReply, AgentTurn
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    """Why there will be no answer. ``otherwise`` is the kind of a refusal in unknown words."""
+    """Why there will be no answer; ``otherwise`` is the kind of a refusal that no words explain."""
 
     reason: str
     info: object = None
@@ -60,11 +60,11 @@ class _Failure:
 class CodexDialogue(CodexTurn, RpcTurn):
     """One turn, from ``initialize`` to its end. Mutable.
 
-    ``schema`` is what the answer must fit, as codex takes it; then the answer's JSON is its value.
+    ``schema`` is the strict schema of the answer; with it, the answer's JSON is its value.
     ``profile`` are the settings of a profile.
 
     Raises:
-        AgentError: an option cannot be said to codex.
+        AgentError: codex has no equivalent of an option.
     """
 
     def __init__(
@@ -91,17 +91,17 @@ class CodexDialogue(CodexTurn, RpcTurn):
         self._status: str | None = None
         self._failure: _Failure | None = None
         self._fault: Object = NOTHING
-        """The last error that codex did not mean to try again after."""
+        """The last error after which codex did not announce a retry."""
 
-    # -- what the driver asks --------------------------------------------------------------------
+    # -- called by the transport -----------------------------------------------------------------
 
     @property
     def finished(self) -> bool:
-        """True once the turn was said to be over, or cannot begin, or waits in vain."""
+        """True once the turn is over, cannot begin, or waits for a network in vain."""
         return self._status is not None or self._failure is not None or self.is_cut_off
 
     def start(self) -> list[Message]:
-        """What is sent first."""
+        """The first message to send."""
         client = {"name": "handrail", "title": "handrail", "version": self._client_version}
         capabilities = {"experimentalApi": True}
         return [
@@ -109,17 +109,17 @@ class CodexDialogue(CodexTurn, RpcTurn):
         ]
 
     def interrupt(self) -> list[Message]:
-        """What is sent to end the turn early."""
+        """The message that ends the turn early; none if no turn of known id is running."""
         turn_id = self._compaction_id if self._stage == "compacting" else self._turn_id
         if self.finished or not turn_id:
             return []
         return [self.peer.request("turn/interrupt", {"threadId": self.session, "turnId": turn_id})]
 
     def conclude(self, ending: Ending) -> AgentReply:
-        """The answer, if codex said that the turn is completed.
+        """The answer, if codex declared the turn completed.
 
         Raises:
-            AgentError: it did not, or the turn failed.
+            AgentError: codex did not, or the turn failed.
         """
         if self._failure is not None:
             raise self._failed(self._failure, ending)
@@ -143,7 +143,7 @@ class CodexDialogue(CodexTurn, RpcTurn):
     # -- messages --------------------------------------------------------------------------------
 
     def on_message(self, message: object, /) -> Outgoing:
-        """What a message means, and what is to be sent because of it. Nothing raises."""
+        """The notices of a message, and the messages to send because of it. Never raises."""
         self.patience_s = 0.0
         return super().on_message(message)
 
@@ -164,12 +164,12 @@ class CodexDialogue(CodexTurn, RpcTurn):
                 pass
 
     def on_error(self, method: str, error: RpcError) -> Outgoing:
-        """Notices and messages that follow from the error that our request was answered with."""
+        """Notices and messages that follow from the error that answered our request."""
         match method:
             case "turn/interrupt":
                 pass
             case "thread/compact/start":
-                # The turn itself will tell whether the thread is still too large.
+                # The turn itself will show whether the thread is still too large.
                 yield AgentCompaction(self.path, "failed")
                 yield self._prompt()
             case _:
@@ -179,7 +179,7 @@ class CodexDialogue(CodexTurn, RpcTurn):
                 self._failure = _Failure(error.message, info, error.code, otherwise)
 
     def on_request(self, request: Request) -> Outgoing:
-        """What follows from what codex asks while it works."""
+        """The answer to a request of codex, and the notice of what was allowed or denied."""
         item = text_in(request.params, "itemId", "callId")
         is_full = self._options.permission == "full" and self._is_ours(request.params)
         tool = self.tool_of(item)
@@ -191,7 +191,7 @@ class CodexDialogue(CodexTurn, RpcTurn):
             yield permission
 
     def _is_ours(self, params: Object) -> bool:
-        """False for what another thread on this line does."""
+        """False for messages of another thread on this line."""
         thread = text_in(params, "threadId")
         return not thread or self.session is None or thread == self.session
 
@@ -228,7 +228,7 @@ class CodexDialogue(CodexTurn, RpcTurn):
         )
 
     def _begin(self, turn: Object) -> None:
-        """Know our turn by its id, or that of the compaction before it."""
+        """Take the id for that of our turn, or of the compaction before it."""
         turn_id = text_in(turn, "id")
         if turn_id in self._older_ids:
             return
@@ -237,7 +237,7 @@ class CodexDialogue(CodexTurn, RpcTurn):
         elif self._stage == "working" and turn_id != self._compaction_id:
             self._turn_id = self._turn_id or turn_id
 
-    # -- what codex tells ------------------------------------------------------------------------
+    # -- notifications ---------------------------------------------------------------------------
 
     def on_notification(self, method: str, params: Object) -> Outgoing:
         """Notices and messages that follow from a notification of codex."""
@@ -262,7 +262,7 @@ class CodexDialogue(CodexTurn, RpcTurn):
                 pass
 
     def _on_turn_event(self, method: str, params: Object) -> Outgoing:
-        """What was done in our turn; most means nothing."""
+        """Notices of events in our turn; most have none."""
         match method:
             case "item/started":
                 yield from self.item_started(object_in(params, "item"))
@@ -280,14 +280,14 @@ class CodexDialogue(CodexTurn, RpcTurn):
                 pass
 
     def _is_of_turn(self, turn_id: str) -> bool:
-        """False for what an older turn of our thread still tells."""
+        """False for late messages of an older turn of our thread."""
         ours = self._compaction_id if self._stage == "compacting" else self._turn_id
         if not turn_id or turn_id == ours:
             return True
         return not ours and turn_id != self._compaction_id and turn_id not in self._older_ids
 
     def _on_error(self, params: Object) -> Outgoing:
-        """An error that is not the end: codex tries again, or the turn's end will tell."""
+        """An error that does not end the turn: codex retries, or the turn's end will report it."""
         error = object_in(params, "error")
         message, details = text_in(error, "message"), text_in(error, "additionalDetails")
         self.complaint = details or message or self.complaint
@@ -298,10 +298,10 @@ class CodexDialogue(CodexTurn, RpcTurn):
             self._fault = error
 
     def _on_usage(self, params: Object) -> Outgoing:
-        """A thread that is gone on in first tells its count again, under the id of an old turn."""
+        """A resumed thread first repeats its old count, under the id of an older turn."""
         turn_id = text_in(params, "turnId")
         known = {one for one in (self._turn_id, self._compaction_id) if one}
-        is_new = self.turn.session is None  # so that it has no older turns
+        is_new = self.turn.session is None  # a new thread has no older turns
         is_ours = turn_id in known or is_new if turn_id else self._stage != "opening"
         counts, before = self._counts, self.usage
         is_call = self._stage != "compacting"
@@ -323,7 +323,7 @@ class CodexDialogue(CodexTurn, RpcTurn):
         if status == "failed" or message:
             info = error.get("codexErrorInfo")
             is_same = message in ("", text_in(self._fault, "message"))
-            if info is None and is_same:  # codex told of it before the end
+            if info is None and is_same:  # codex reported it before the end
                 info = self._fault.get("codexErrorInfo")
             self._failure = _Failure(message or self.complaint, info)
         else:

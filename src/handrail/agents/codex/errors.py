@@ -1,6 +1,6 @@
-"""What a failure of codex is, from its typed error where there is one, else from its words.
+"""Classifies a failure of codex: by its typed error if there is one, else by its words.
 
-``codex exec`` has nothing but a sentence; ``codex app-server`` adds a ``codexErrorInfo`` and, for
+``codex exec`` reports only a sentence; ``codex app-server`` adds a ``codexErrorInfo`` and, for
 plans, snapshots of the windows.
 
 Source: the messages in ``codex-rs/protocol/src/error.rs`` and those that codex 0.169 printed.
@@ -36,7 +36,7 @@ _STATUS = re.compile(
     r"(?:last status:|unexpected status|\(status|http status:?|http error:?)\s*(\d{3})\b"
 )
 
-# In this order: a plan's limit also speaks of credits, a rate limit of plans, a 400 of anything.
+# The order matters: a plan's limit also mentions credits, a rate limit plans, a 400 anything.
 _SURE = rows(
     VAGUE,
     (
@@ -108,11 +108,11 @@ _INFO: dict[str, AgentErrorKind] = {
 def diagnose(
     message: str, now: float, info: object = None, limits: Object | None = None
 ) -> Diagnosis:
-    """What a failed turn is, by its typed error if there is one, and by its message for what the
-    type leaves open. One that says nothing known is transient.
+    """A failed turn's kind: by its typed error, and by its message for what that leaves open.
 
-    ``info`` is the ``codexErrorInfo``: a name, or ``{name: {"httpStatusCode": ...}}``. ``limits``
-    is the last snapshot of the plan's windows, if one came.
+    A failure that neither explains is transient. ``info`` is the ``codexErrorInfo``: a name, or
+    ``{name: {"httpStatusCode": ...}}``. ``limits`` is the last snapshot of the plan's windows, if
+    codex sent one.
     """
     name, details = _split_tag(info)
     words, reason = _plain(message), _reason(message)
@@ -122,7 +122,7 @@ def diagnose(
         kind, retry_at = _plan_fault(message, now, limits or NOTHING)
         return Diagnosis(kind, reason, retry_at, status)
     exact = kind_of_status(told) or _INFO.get(name)
-    if exact is None:  # "other", a name not known here, or a failed request without its status
+    if exact is None:  # "other", an unknown name, or a failed request without its status
         exact = better_kind(None, words, _SURE) or kind_of_status(status)
         kind = exact or better_kind(None, words, _FAINT) or "transient"
         return Diagnosis(kind, reason, reset_time_in(kind, message, now), status)
@@ -133,7 +133,7 @@ def diagnose(
 
 
 def _reason(message: str) -> str:
-    """A message for people: of the JSON that a model's API answered with, what it says in words."""
+    """A message for people: if it is the JSON of a model's API, the text in it."""
     told = object_of(message.encode("utf-8", "replace")) or NOTHING
     return (
         text_in(object_in(told, "error"), "message")
@@ -144,7 +144,7 @@ def _reason(message: str) -> str:
 
 
 def _plan_fault(message: str, now: float, limits: Object) -> tuple[AgentErrorKind, float | None]:
-    """Which cap it is that was reached, and when it is over if it is a window of the plan."""
+    """Which cap was reached, and when it resets if it is a window of the plan."""
     reached = str(limits.get("rateLimitReachedType") or "").lower().replace("_", "")
     if reached.startswith("workspace") or limits.get("spendControlReached") is True:
         return "spending_cap", None

@@ -1,4 +1,4 @@
-"""Codex through ``codex exec --json``: a process a turn, simple, with less said about errors."""
+"""Codex through ``codex exec --json``: one process a turn, simple, with less detail on errors."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ from handrail.model.launch import AgentError
 from handrail.model.results import Usage
 from handrail.ports.agent import AgentReply, AgentTurn, Capabilities, Probe
 
-# What ``codex exec --json`` prints, read for one turn.
+# Reads what ``codex exec --json`` prints for one turn.
 #
-# Only ``turn.completed`` and ``turn.failed`` end a turn. A top-level ``error`` says that codex
-# tries again, or what ``turn.failed`` will say; an item of type ``error`` is a warning. Messages
-# come whole.
+# Only ``turn.completed`` and ``turn.failed`` end a turn. A top-level ``error`` announces a retry of
+# codex's, or the error of ``turn.failed``; an item of type ``error`` is a warning. Messages arrive
+# whole.
 #
-# Source: ``codex-rs/exec/src/exec_events.rs``, and what codex 0.169 printed.
+# Source: ``codex-rs/exec/src/exec_events.rs``, and the output of codex 0.169.
 
 _OLDER_RETRY = re.compile(r"^(?P<why>[^;]{1,2000}); retrying (?P<number>\d{1,9})/\d")
 _EVENTS = frozenset(
@@ -60,7 +60,7 @@ _EVENTS = frozenset(
 class CodexExecParser(CodexTurn, EventReader):
     """Reads one turn of ``codex exec``. Mutable.
 
-    ``has_schema``: the answer was asked for by a schema, so JSON is its value.
+    ``has_schema``: a schema was sent with the prompt, so the answer's JSON is its value.
     """
 
     def __init__(
@@ -78,14 +78,14 @@ class CodexExecParser(CodexTurn, EventReader):
 
     @property
     def finished(self) -> bool:
-        """True once the turn was said to be over, or codex waits for a network in vain."""
+        """True once the turn is over, or codex waits for a network in vain."""
         return self._completed or self._failure is not None or self.is_cut_off
 
     def conclude(self, ending: Ending, /) -> AgentReply:
-        """The answer, if ``turn.completed`` was seen.
+        """The answer, if codex printed ``turn.completed``.
 
         Raises:
-            AgentError: it was not.
+            AgentError: codex did not.
         """
         if self._completed:
             has_value, value = json_value(self.text) if self._has_schema else (False, None)
@@ -95,7 +95,7 @@ class CodexExecParser(CodexTurn, EventReader):
         raise self.unfinished(ending)
 
     def read(self, name: str, event: Object) -> Iterator[Notice]:
-        """What an event means, in order."""
+        """The notices of an event, in order."""
         self.is_alive = self.is_alive or name in _EVENTS
         match name:
             case "thread.started":
@@ -122,7 +122,7 @@ class CodexExecParser(CodexTurn, EventReader):
             yield self.retried(message, retry["why"].strip("() ") or message, retry["number"])
 
     def _on_turn_completed(self, usage: Object) -> Iterator[Notice]:
-        """It is done. Its count is the thread's total, unknown for this turn if the start is."""
+        """Count a thread's total; this turn's part is unknown if the total before is."""
         self._completed, self._failure = True, None
         self.close_tools()
         total = self.session_usage = _total(usage)
@@ -133,7 +133,7 @@ class CodexExecParser(CodexTurn, EventReader):
 
 
 def _in_camel_case(item: Object) -> Object:
-    """An item with its names as ``codex app-server`` spells them."""
+    """An item with its fields spelled as in ``codex app-server``."""
     renamed = {_camel(name): value for name, value in item.items()}
     renamed["type"] = _camel(text_in(item, "type"))
     return renamed
@@ -165,10 +165,11 @@ _PERMISSIONS: dict[str, tuple[str, ...]] = {
 
 @attrs.frozen
 class CodexExecBackend:
-    """``codex exec``, one process a turn; it goes on in threads, and can fork them.
+    """``codex exec``, one process a turn; it continues and forks threads.
 
-    ``options`` hold unless an agent or a step says otherwise. What it may not do without asking it
-    does not do: nobody is asked. A blank prompt, which codex refuses, is sent as ``Continue.``.
+    ``options`` apply unless an agent or a step overrides them. Codex does not do what it may not do
+    without asking, because nobody is asked. A blank prompt, which codex refuses, is sent as
+    ``Continue.``.
     """
 
     executable: str = "codex"
@@ -185,10 +186,10 @@ class CodexExecBackend:
         return CAPABILITIES
 
     async def complete(self, turn: AgentTurn, /) -> AgentReply:
-        """The last message of the turn, after codex said that it is completed.
+        """The last message of the turn, once codex declared the turn completed.
 
         Raises:
-            AgentError: it was not, with the reason and its kind.
+            AgentError: codex did not; the error has the reason and its kind.
         """
         options = turn.options.over(self.options)
         strict = None if turn.schema is None else strict_schema(turn.schema)
@@ -215,19 +216,19 @@ class CodexExecBackend:
             )
 
     async def probe(self) -> Probe:
-        """Whether codex is there, its version, and whether it has a login."""
+        """Whether codex is installed, its version, and whether it has a login."""
         return await probe_program(CODEX, self.executable, child_environment(self.options))
 
 
 def codex_exec_argv(
     executable: str, turn: AgentTurn, options: AgentOptions, files: Mapping[str, str]
 ) -> list[str]:
-    """The arguments of one turn; the prompt goes to stdin.
+    """The command line of one turn; the prompt goes to stdin.
 
     ``files`` may name a ``schema`` and ``instructions``.
 
     Raises:
-        AgentError: an option cannot be said to codex.
+        AgentError: codex has no equivalent of an option.
     """
     profile, model = options.profile_and_model
     argv = [executable, "exec", "-C", working_folder(options)]
@@ -239,7 +240,7 @@ def codex_exec_argv(
         argv += ["--output-schema", files["schema"]]
     for setting, value in _settings(turn, options, files).items():
         argv += ["-c", f"{setting}={toml_value(value)}"]
-    # These are known behind `resume` too, the ones above are not.
+    # Codex accepts these arguments also after `resume`, but not those above.
     tail = ["--json", "--skip-git-repo-check"]
     tail += [] if model is None else ["-m", model]
     tail += options.extra_args or ()
@@ -262,7 +263,7 @@ def _settings(turn: AgentTurn, options: AgentOptions, files: Mapping[str, str]) 
 def _files(
     options: AgentOptions, schema: Mapping[str, Any] | None, write_file: WriteFile
 ) -> dict[str, str]:
-    """The files that codex reads what it is told from."""
+    """The files with the schema and the instructions, for codex to read."""
     files: dict[str, str] = {}
     if schema is not None:
         files["schema"] = write_file("schema.json", json.dumps(schema))

@@ -1,4 +1,4 @@
-"""What codex's app-server is told of a turn: the options in its own words."""
+"""The options of a turn as settings of codex's app-server."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def thread_settings(
 ) -> dict[str, Any]:
     """The parameters of ``thread/start``, ``thread/resume`` and ``thread/fork``.
 
-    Without a permission level the user's own settings hold; with one codex does not ask, but is
-    told that it may not.
+    Without a permission level the user's own settings apply. With one, codex never asks; it denies
+    itself what the level does not allow.
 
     Raises:
-        AgentError: an option of ``agent`` cannot be said to codex.
+        AgentError: codex has no equivalent of an option of ``agent``.
     """
     _, model = options.profile_and_model
     level = options.permission
@@ -48,7 +48,7 @@ def turn_settings(options: AgentOptions, schema: Mapping[str, Any] | None) -> di
 
 
 def flatten(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Settings by their dotted names, so that one of them does not replace its whole table."""
+    """Settings by their dotted names, so that one setting does not replace its whole table."""
     flat: dict[str, Any] = {}
     for name, value in table.items():
         inner = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
@@ -71,10 +71,10 @@ _FIELDS = {"headers": "http_headers"}
 
 
 def mcp_settings(agent: str, options: AgentOptions) -> dict[str, Any]:
-    """Each server under its dotted name; codex tells its kind by its fields.
+    """The settings of each MCP server, by dotted name; codex infers its kind from its fields.
 
     Raises:
-        AgentError: codex does not take the name of one.
+        AgentError: codex does not accept a server's name.
     """
     made: dict[str, Any] = {}
     for name, server in (options.mcp_servers or {}).items():

@@ -1,7 +1,7 @@
-"""What both protocols of codex tell of a turn: what was said, thought, run, changed and compacted.
+"""The items of a turn in both protocols of codex: messages, reasoning, tools and compactions.
 
-``codex exec`` prints the items that ``codex app-server`` tells, with their names in another
-spelling, and without the pieces of a text before the whole.
+``codex exec`` prints the items that ``codex app-server`` sends, with fields spelled in another
+way, and without pieces of a text before the whole.
 """
 
 from __future__ import annotations
@@ -32,29 +32,29 @@ from handrail.model.launch import AgentError
 from handrail.ports.agent import AgentTurn
 
 Described: TypeAlias = "tuple[str, Any]"
-"""A tool's name and what it was given."""
+"""A tool's name and its input."""
 NETWORK_WAITS = 12
-"""How often codex may say that it waits for a network before that is the end: about three minutes.
-It never gives up by itself, and as long as it says so it is not silent."""
+"""How often codex may report that it waits for a network before handrail ends the turn: about three
+minutes. Codex never gives up by itself, and while it reports this it is not silent."""
 _COMPACTIONS = frozenset({"contextCompaction", "compaction"})
 RETRY = re.compile(
     r"^Reconnecting(?:\.{3}|\u2026)\s*(?:(?P<number>\d{1,9})\s*/\s*\d+)?\s*(?P<why>.*)$", re.DOTALL
 )
-"""How codex says that it tries again, which time that is, and why."""
+"""Codex's announcement of a retry: which retry it is, and why."""
 _DELAY = re.compile(r"try again in (\d{1,9}(?:\.\d{1,9})?)\s*(ms|s)\b", re.IGNORECASE)
 
 
 class CodexTurn(TurnState):
     """What is known of a turn of codex. Mutable.
 
-    Texts are told whole, when they are complete. Of what was never completed the pieces that came
-    are told at the end. The answer is the last of what it called its final ones, if it did.
+    Texts are reported whole, once complete. For texts never completed, the pieces that arrived are
+    reported at the end. The answer is the last text that codex marked as final, or else the last.
     """
 
     def __init__(self, turn: AgentTurn, *, backend: str = "", model: str | None = None) -> None:
         super().__init__(turn, CODEX, backend=backend, model=model)
         self.asked_about: set[str] = set()
-        """Items of which it is known whether they are allowed."""
+        """Items known to be allowed or denied."""
         self.context_tokens: int | None = None
         self._pieces: dict[str, list[str]] = {}
         self._thoughts: dict[str, list[str]] = {}
@@ -71,7 +71,7 @@ class CodexTurn(TurnState):
         return self._network_waits >= NETWORK_WAITS
 
     def unfinished(self, ending: Ending, kind: Any = None) -> AgentError:
-        """A turn that codex did not end; one that we ended because it waited in vain may pass."""
+        """A turn that codex did not end; ``transient`` if it waited for a network in vain."""
         if ending.stopped is None and self.is_cut_off:
             return self.error("transient", f"codex reaches no network: {self.complaint}")
         return super().unfinished(ending, kind)
@@ -79,7 +79,7 @@ class CodexTurn(TurnState):
     # -- items -----------------------------------------------------------------------------------
 
     def item_started(self, item: Object) -> Iterator[Notice]:
-        """What the start of an item means: only tools and compactions have one worth telling."""
+        """The notices of an item's start; only tools and compactions have one."""
         self._network_waits = 0
         item_id, kind = text_in(item, "id"), text_in(item, "type")
         if kind in _COMPACTIONS:
@@ -89,18 +89,18 @@ class CodexTurn(TurnState):
             yield from self.tool_started(item_id, *_TOOLS[kind](item))
 
     def piece(self, item_id: str, text: str) -> None:
-        """Keep a piece of what an item says, in case that the whole of it never comes."""
+        """Keep a piece of an item's text, in case the whole text never arrives."""
         self._network_waits = 0
         if item_id not in self._done:
             self._pieces.setdefault(item_id, []).append(text)
 
     def thought(self, item_id: str, text: str) -> None:
-        """Keep a piece of what an item thinks, in case that its end does not have the whole."""
+        """Keep a piece of an item's reasoning, in case the item's end does not have the whole."""
         if item_id not in self._done:
             self._thoughts.setdefault(item_id, []).append(text)
 
     def item_completed(self, item: Object) -> Iterator[Notice]:
-        """What the end of an item means; one that had no start gets one."""
+        """The notices of an item's end; a tool without a start gets one first."""
         self._network_waits = 0
         item_id, kind = text_in(item, "id"), text_in(item, "type")
         if kind in _COMPACTIONS:
@@ -124,8 +124,8 @@ class CodexTurn(TurnState):
             self._done.add(item_id)
 
     def items_ended(self, items: list[Object]) -> Iterator[Notice]:
-        """What the turn's own list of its items adds, and what it had begun to say. A text that
-        was told is not told again under another id, or none.
+        """Notices of messages that only the turn's own list of items has, and of incomplete texts.
+        A reported text is not repeated under another id, or none.
         """
         for item in items:
             if text_in(item, "type") == "agentMessage" and text_in(item, "text") not in self._texts:
@@ -137,14 +137,14 @@ class CodexTurn(TurnState):
         self.close_tools()
 
     def thread_compacted(self) -> Iterator[Notice]:
-        """What older versions tell instead of the item, newer ones beside it."""
+        """The notice that older versions send instead of the item; newer ones send both."""
         if self._compactions:
             self._compactions -= 1
         else:
             yield self._compaction_notice()
 
     def retried(self, message: str, why: str, attempt: str | None) -> AgentRetry:
-        """That codex tries again, maybe after a wait, for the network or for a time it says."""
+        """The notice of a retry of codex's, for the network or after the delay that it names."""
         self._network_waits += "waiting for network" in message
         found = _DELAY.search(why)
         unit_s = 0.001 if found and found[2].lower() == "ms" else 1.0
@@ -164,7 +164,7 @@ class CodexTurn(TurnState):
         status, code = text_in(item, "status"), whole_in(item, "exitCode")
         is_ok = status in ("", "completed") and not code and item.get("success") is not False
         is_ok = is_ok and not item.get("error")
-        if status == "declined" and item_id not in self.asked_about:  # by itself, unasked
+        if status == "declined" and item_id not in self.asked_about:  # declined without asking
             self.asked_about.add(item_id)
             yield self.denied(self.tool_of(item_id), text_in(item, "command"))
         if is_ok and item.get("type") == "fileChange":
@@ -190,7 +190,7 @@ def _thought_text(item: Object) -> str:
 
 
 def _output(item: Object) -> str:
-    """What a tool gave back, as text."""
+    """A tool's output as text."""
     error = object_in(item, "error")
     told = text_in(item, "aggregatedOutput") or text_in(error, "message") or text_in(item, "error")
     if told:

@@ -1,4 +1,4 @@
-"""What codex tells of tokens, as the totals of a thread, and of the windows of a plan."""
+"""The token totals of a thread and the windows of a plan, as codex reports them."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _NOTHING = Usage(
 class ThreadUsage:
     """The totals of a thread, before this turn and now. Mutable.
 
-    A thread that is gone on in tells its total again before the first call of a model, under the
-    id of an older turn. Where it does not, the total before is what the caller knows, else what
-    remains of the first one when its last call is taken off.
+    A resumed thread repeats its total before the first call of a model, under the id of an older
+    turn. If it does not, the total before is the one the caller knows; without one, it is the first
+    total minus its last call.
     """
 
     def __init__(self, *, fresh: bool, earlier: Usage | None) -> None:
@@ -34,11 +34,11 @@ class ThreadUsage:
 
     @property
     def spent(self) -> Usage | None:
-        """What was used since the turn began; None if nothing was told."""
+        """What was used since the turn began; None if codex reported no count."""
         return None if self.total is None else added_since(self._before, self.total)
 
     def update(self, usage: Object, *, is_ours: bool, is_call: bool = True) -> None:
-        """Take in a count of tokens: of our turn or of an older one, after a call or between."""
+        """Take a token count: of our turn or an older one, after a model call or between calls."""
         total, last = object_in(usage, "total"), object_in(usage, "last")
         self.context_tokens = count_in(last, "totalTokens") or self.context_tokens
         counted = _usage_from(total)
@@ -70,9 +70,9 @@ _WINDOWS = {300: "five_hour", 1440: "day", 10080: "seven_day"}
 
 
 class PlanLimits:
-    """The last that was told of each limit. Mutable.
+    """The last report of each limit. Mutable.
 
-    Updates are sparse: what one leaves out is as it was.
+    Updates are sparse: a missing field keeps its value. Only ``spendControlReached`` is cleared.
     """
 
     def __init__(self) -> None:
@@ -81,7 +81,7 @@ class PlanLimits:
 
     @property
     def snapshot(self) -> Object | None:
-        """The limit that stops the work: a reached one, else the last that was told of."""
+        """The limit that stops the work: the last one reached, else the last reported."""
         told = list(self._told.values())
         reached = [one for one in told if any(_full(window) for _, window in _windows(one))]
         stopping = reached or told

@@ -1,4 +1,4 @@
-"""GitHub Copilot's CLI, a process a turn."""
+"""GitHub Copilot's CLI, one process a turn."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from handrail.model.agent_options import NO_OPTIONS, PERMISSIONS, AgentOptions
 from handrail.ports.agent import AgentReply, AgentTurn, Capabilities, Probe
 
 _PERMISSIONS: dict[str, tuple[str, ...]] = {
-    "read_only": ("--deny-tool=write",),  # and what would be asked for is denied
+    "read_only": ("--deny-tool=write",),  # whatever copilot would ask for is denied, too
     "workspace": ("--allow-tool=write",),  # paths outside the folders are still refused
     "full": ("--allow-all",),
 }
@@ -34,11 +34,11 @@ _PERMISSIONS: dict[str, tuple[str, ...]] = {
 
 @attrs.frozen
 class CopilotBackend:
-    """``copilot`` with its JSON events, one process a turn; it goes on in sessions.
+    """``copilot`` with its JSON events, one process a turn; it continues sessions.
 
-    ``options`` hold unless an agent or a step says otherwise. What it would have to ask for is
-    denied. With ``permission="workspace"`` it edits files in its folders, and runs of commands only
-    those that it takes for harmless, unless ``allowed_tools`` names more (``"shell(git:*)"``). A
+    ``options`` apply unless an agent or a step overrides them. Copilot denies whatever it would
+    have to ask for. With ``permission="workspace"`` it edits files in its folders, but runs only
+    commands that it considers harmless, unless ``allowed_tools`` names more (``"shell(git:*)"``). A
     blank prompt, which copilot takes for none, is sent as ``Continue.``.
     """
 
@@ -56,10 +56,10 @@ class CopilotBackend:
         return _CAPABILITIES
 
     async def complete(self, turn: AgentTurn, /) -> AgentReply:
-        """The last message of the turn, after copilot ended it without an error.
+        """The last message of the turn, once copilot ended the turn without an error.
 
         Raises:
-            AgentError: it did not, with the reason and its kind.
+            AgentError: copilot did not; the error has the reason and its kind.
         """
         options = turn.options.over(self.options)
         session = turn.session or str(uuid4())
@@ -81,7 +81,7 @@ class CopilotBackend:
             )
 
     async def probe(self) -> Probe:
-        """Whether copilot is there, its version, and whether it has a login."""
+        """Whether copilot is installed, its version, and whether it has a login."""
         env = child_environment(self.options)
         return await probe_program(COPILOT, self.executable, env)
 
@@ -102,7 +102,7 @@ _CAPABILITIES = Capabilities(
 def copilot_argv(
     executable: str, turn: AgentTurn, options: AgentOptions, *, session: str, folder: Path
 ) -> list[str]:
-    """The arguments of one turn; the prompt goes to stdin. ``folder`` holds the turn's files."""
+    """The command line of one turn; the prompt goes to stdin. ``folder`` has the turn's files."""
     _, model = options.profile_and_model
     argv = [executable, "--output-format", "json", "--no-auto-update", "--no-ask-user"]
     argv += _PERMISSIONS.get(options.permission or "", ())
@@ -121,16 +121,16 @@ def copilot_argv(
 
 @contextlib.contextmanager
 def _folder(options: AgentOptions) -> Generator[Path, None, None]:
-    """A folder for the files of one turn, gone after it."""
+    """A folder for the files of one turn, removed after the turn."""
     with tempfile.TemporaryDirectory(prefix="handrail-copilot-") as name:
         folder = Path(name)
-        if options.mcp_servers:  # in a file, for they may hold secrets, which arguments show to all
+        if options.mcp_servers:  # in a file: they may contain secrets, and arguments are public
             servers = {name: _server(one) for name, one in options.mcp_servers.items()}
             (folder / "mcp.json").write_text(json.dumps({"mcpServers": servers}), "utf-8")
         yield folder
 
 
 def _server(server: Mapping[str, Any]) -> dict[str, Any]:
-    """An MCP server as copilot's settings have it, with all of its tools."""
+    """An MCP server in the form of copilot's settings, with all of its tools."""
     kind = "http" if "url" in server else "local"
     return {"type": kind, "tools": ["*"], **server}

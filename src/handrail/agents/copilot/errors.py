@@ -1,7 +1,7 @@
-"""What a failure of copilot is, from the type and code of its error, then its status, then words.
+"""Classifies a failure of copilot: by its error's type and code, then its status, then its words.
 
-Source: ``session.error`` in the session events of ``github/copilot-sdk``, and what copilot 1.0.102
-printed, which says ``query`` of all that has no type of its own.
+Source: ``session.error`` in the session events of ``github/copilot-sdk``, and the output of copilot
+1.0.102, which reports ``query`` for every error without a type of its own.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _CODES: dict[str, AgentErrorKind] = {
     "model_max_prompt_tokens_exceeded": "context_overflow",
 }
 _ROWS = rows(
-    {None, "bad_request", "context_overflow"},  # of a request that was refused
+    {None, "bad_request", "context_overflow"},  # for a refused request
     (
         "context_overflow",
         r"prompt (?:as|is) too long|context (?:limit|window|length)|maximum context",
@@ -55,7 +55,7 @@ _ROWS = rows(
 BLOCKED = re.compile(
     r"\s*the model returned no content because the response was blocked", re.IGNORECASE
 )
-"""What copilot says in the model's place. Source: github/copilot-cli#3348."""
+"""Copilot's own text in place of the model's answer. Source: github/copilot-cli#3348."""
 _WAITED = re.compile(r"\(total retry wait time:[^)]*\)")
 
 _STATUS = re.compile(
@@ -64,17 +64,17 @@ _STATUS = re.compile(
 
 
 def status_in_message(message: str) -> int | None:
-    """The HTTP status that a message names, as of older programs that say it nowhere else."""
+    """The HTTP status that a message names; older programs report it nowhere else."""
     return status_in(_STATUS, message)
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What a failed turn said of itself. ``retry_after_s`` is what copilot told of a limit,
-    ``resets_at`` the unix time from which a quota that is used up begins anew.
+    """What copilot reported of a failed turn. ``retry_after_s`` is copilot's delay for a limit,
+    ``resets_at`` the unix time at which a used-up quota resets.
 
-    ``request`` is the message of the last request to a model that failed, ``status`` that one's if
-    the error has none of its own.
+    ``request`` is the message of the last failed request to a model; ``status`` is that request's
+    if the error has none.
     """
 
     type: str = ""
@@ -87,14 +87,14 @@ class Fault:
 
     @property
     def kind(self) -> AgentErrorKind:
-        """What it is; transient if nothing that is said is known."""
+        """The failure's kind; transient if nothing in it is known."""
         known = next((name for name in _TYPES if self.type.startswith(name)), "")
         exact = _CODES.get(self.code) or _TYPES.get(known)
         by_status, said = kind_of_status(self.status), f"{self.message}\n{self.request}"
         return exact or better_kind(by_status, said, _ROWS) or "transient"
 
     def diagnose(self, now: float) -> Diagnosis:
-        """What it is, and the time from which it may work again, if it says so."""
+        """The failure's kind, and the time from which a retry may work, if it names one."""
         said = self.message or self.request or "copilot failed and did not say why"
         return Diagnosis(self.kind, " ".join(said.split()), self._retry_at(now), self.status)
 

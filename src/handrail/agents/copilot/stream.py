@@ -1,9 +1,9 @@
-"""What ``copilot --output-format json`` prints, read for one turn.
+"""Reads the output of ``copilot --output-format json`` for one turn.
 
-The last line is a ``result``. It says exit code 0 also of a turn that was broken off, so success is
-a ``result`` of 0 with no ``abort``, and no ``session.error`` that the main agent did not get over.
-Messages come in pieces and then whole: the whole ones count, the pieces only if no whole one came.
-Events with an ``agentId`` are a sub-agent's.
+The last line is a ``result``. It has exit code 0 even if the turn was aborted. So success is a
+``result`` of 0 with no ``abort``, and no ``session.error`` that the main agent did not recover
+from. Messages arrive in pieces and then whole: the whole ones count, pieces only if no whole one
+arrives. Events with an ``agentId`` are a sub-agent's.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ from handrail.ports.agent import AgentReply, AgentTurn
 
 _SHELLS = frozenset({"bash", "powershell"})
 _EXIT_CODE = re.compile(r"<[^<>\n]{0,80}\bexit(?:ed)? (?:with exit )?code (-?\d{1,10})>\s*\Z")
-"""How older programs, which have no field for it, end the output of a command."""
+"""The end of a command's output in older programs, which have no field for the exit code."""
 _REFUSALS = frozenset({"denied", "rejected"})
-"""Codes of tools that ended before they began."""
+"""Error codes of tools that were refused before they began."""
 
 
 class Permissions:
-    """What was asked for in a turn, and refused. Mutable."""
+    """The permissions requested and refused in a turn. Mutable."""
 
     def __init__(self, state: TurnState) -> None:
         self._state = state
@@ -63,7 +63,7 @@ class Permissions:
         self._asked[text_in(data, "requestId")] = tool, text_in(request, "toolCallId")
 
     def on_permission_completed(self, data: Object) -> Iterator[Notice]:
-        """A permission was given or refused."""
+        """A permission was granted or refused."""
         result = object_in(data, "result")
         verdict = text_in(result, "kind")
         if not verdict:
@@ -76,9 +76,9 @@ class Permissions:
         yield from self.denied(text_in(data, "toolCallId") or ref, tool, reason)
 
     def denied(self, ref: str, tool: str, reason: str, *, by_end: bool = False) -> Iterator[Notice]:
-        """A tool was not allowed, told once: by the permission, or else by how the tool ended.
+        """The notice of a denied tool, once: from the permission, or else from the tool's end.
 
-        A permission that does not name its tool's use has told of any.
+        After a refusal that named no tool call, no tool's end is reported as a denial.
         """
         if (ref and ref in self._refused) or (by_end and "" in self._refused):
             return
@@ -87,11 +87,11 @@ class Permissions:
 
 
 class MessageStream:
-    """The messages and thoughts of a turn. Mutable.
+    """The messages and reasoning of a turn. Mutable.
 
-    Pieces are kept until the whole comes, which is told instead of them; those of which no whole
-    came by the end of the model's turn are told then. Of one turn the same thought, or the same
-    message under the same name, is told once.
+    Pieces are kept until the whole text arrives, which is reported instead. Texts of which only
+    pieces arrived are reported at the end of the model's turn. Within one turn the same reasoning,
+    or the same message with the same id, is reported once.
     """
 
     def __init__(self, state: TurnState) -> None:
@@ -104,13 +104,13 @@ class MessageStream:
         self._whole: set[str] = set()
 
     def begin(self) -> None:
-        """The model begins anew: what was said before may be said again."""
+        """The model begins a new turn: earlier texts may be reported again."""
         self._told.clear()
         self._messages.clear()
         self._whole.clear()
 
     def message(self, data: Object) -> Iterator[Notice]:
-        """A whole message, with the thought that led to it. Long ones come in several."""
+        """A whole message, with the reasoning before it. Long ones arrive in several chunks."""
         yield from self._thought(text_in(data, "reasoningText"))
         name, content = text_in(data, "messageId"), text_in(data, "content")
         self._pieces.pop(name, None)
@@ -131,17 +131,17 @@ class MessageStream:
         pieces.append(text_in(data, "deltaContent"))
 
     def thought(self, data: Object) -> Iterator[Notice]:
-        """A whole thought."""
+        """A whole text of reasoning."""
         self._thoughts.pop(text_in(data, "reasoningId"), None)
         return self._thought(text_in(data, "content"))
 
     def thought_piece(self, data: Object) -> None:
-        """A piece of a thought."""
+        """A piece of reasoning."""
         pieces = self._thoughts.setdefault(text_in(data, "reasoningId"), [])
         pieces.append(text_in(data, "deltaContent"))
 
     def rest(self) -> Iterator[Notice]:
-        """What was said in pieces only, when no more can come."""
+        """Report texts of which only pieces arrived, when no more can arrive."""
         thoughts, self._thoughts = self._thoughts, {}
         for pieces in thoughts.values():
             yield from self._thought("".join(pieces))
@@ -153,7 +153,7 @@ class MessageStream:
                 yield AgentMessage(self._state.path, text)
 
     def _thought(self, text: str) -> Iterator[Notice]:
-        # The same thought comes with its message and by itself, under no common name.
+        # The same reasoning comes with its message and by itself, under different ids.
         if text and text.strip() not in self._told:
             self._told.add(text.strip())
             yield AgentReasoning(self._state.path, text)
@@ -162,8 +162,9 @@ class MessageStream:
 def reported_usage(report: Object, *, resumed: bool, before: Usage | None) -> Usage | None:
     """This turn's usage in the file of ``--usage-output-file``.
 
-    A report that covers earlier prompts of a resumed session too is a total: then this turn's is
-    the difference, unknown if what went before is. One that does not say so may be such a total.
+    For a resumed session the report may cover earlier prompts, too. Then it is a total, and this
+    turn's usage is the difference; unknown if the usage before is. A report that does not count its
+    prompts is treated as such a total.
     """
     models = [as_object(one) for one in object_in(report, "modelMetrics").values()]
     told = [usage for one in models if (usage := _usage(object_in(one, "usage")))]
@@ -191,7 +192,7 @@ _LOW_PERCENT = 10.0
 
 
 def limits(path: str, snapshots: Object) -> Iterator[AgentLimit]:
-    """The quotas that a model call told of, but those without bound."""
+    """The quotas that a model call reported, except unlimited ones."""
     for window, told in snapshots.items():
         snapshot = as_object(told)
         left = number_in(snapshot, "remainingPercentage")
@@ -228,8 +229,8 @@ def _was_blocked(usage: Object) -> bool:
 class CopilotParser(EventReader):
     """Reads one turn of copilot. Mutable.
 
-    ``session`` is the id that the session was given; ``report`` reads what copilot wrote about its
-    usage, once it has ended.
+    ``session`` is the id that handrail gave the session. ``report`` reads copilot's usage file,
+    once copilot has ended.
     """
 
     def __init__(
@@ -247,7 +248,7 @@ class CopilotParser(EventReader):
         self._permissions = Permissions(self)
         self._retries = 0
         self._request: Object = {}
-        self._used_up: dict[str, float | None] = {}  # quotas, and when each begins anew
+        self._used_up: dict[str, float | None] = {}  # quotas, and when each resets
         self._error: Object | None = None
         self._aborted = ""
         self._blocked = ""
@@ -255,11 +256,11 @@ class CopilotParser(EventReader):
 
     @property
     def finished(self) -> bool:
-        """True once the ``result`` was seen."""
+        """True once copilot printed the ``result``."""
         return self._result is not None
 
     def conclude(self, ending: Ending, /) -> AgentReply:
-        """The answer, if the turn ended well by copilot's own account.
+        """The answer, if copilot reported that the turn ended well.
 
         Raises:
             AgentError: it did not.
@@ -298,7 +299,7 @@ class CopilotParser(EventReader):
         return self.failed(fault.diagnose(ending.now), ending)
 
     def _read_report(self) -> None:
-        """Have the usage from the report if only that knows it; it is told then."""
+        """Take the usage from the report, and emit it, if no event reported any."""
         if self.usage is None:
             turn = self.turn
             self.usage = reported_usage(
@@ -310,8 +311,8 @@ class CopilotParser(EventReader):
     # -- events ----------------------------------------------------------------------------------
 
     def read(self, name: str, event: Object) -> Iterator[Notice]:
-        """What an event means; after the result none does: an abort is then of a program that was
-        told to go.
+        """The notices of an event. Events after the result have none: an abort there comes from a
+        program that handrail stopped.
         """
         data = object_in(event, "data")
         if self._result is not None:
@@ -331,10 +332,10 @@ class CopilotParser(EventReader):
         yield from self._on_tool_event(name, data)
 
     def _note_progress(self, name: str, data: Object) -> None:
-        """How the turn goes."""
+        """Note what an event says about the turn's progress."""
         match name:
             case "assistant.turn_start":
-                self._error, self.patience_s = None, 0.0  # it got over what there was
+                self._error, self.patience_s = None, 0.0  # copilot recovered from earlier errors
                 self._blocked = ""
             case "assistant.message":
                 self._request = {}
@@ -358,7 +359,7 @@ class CopilotParser(EventReader):
                 pass
 
     def _on_message_event(self, name: str, data: Object) -> Iterator[Notice]:
-        """What the main agent says."""
+        """The notices of the main agent's messages and reasoning."""
         match name:
             case "assistant.turn_start":
                 self._message_stream.begin()
@@ -378,7 +379,7 @@ class CopilotParser(EventReader):
                 pass
 
     def _on_tool_event(self, name: str, data: Object) -> Iterator[Notice]:
-        """What means the same whoever does it, the main agent or one that it started."""
+        """The notices of events that mean the same for the main agent and its sub-agents."""
         match name:
             case "tool.execution_start":
                 yield from self._tool(data)
@@ -408,7 +409,7 @@ class CopilotParser(EventReader):
         return self.tool_started(ref, name, data.get("arguments"))
 
     def _tool_done(self, data: Object) -> Iterator[Notice]:
-        """A command that failed is no failed call to copilot, so its exit code is looked at."""
+        """A failed command is no failed tool to copilot, so the exit code decides."""
         ref, error = text_in(data, "toolCallId"), object_in(data, "error")
         name = self.tool_of(ref)
         output = text_in(object_in(data, "result"), "content") or text_in(error, "message")
@@ -422,7 +423,7 @@ class CopilotParser(EventReader):
         yield from self.tool_ended(ref, is_ok=is_ok, output=output, code=code)
 
     def _on_model_call(self, data: Object) -> Iterator[Notice]:
-        """A model was called: what it used is added, and quotas may be told."""
+        """A model was called: add its usage, and report quotas."""
         if call := _usage(data):
             self.usage = call if self.usage is None else self.usage + call
             yield AgentUsage(self.path, self.usage)
@@ -441,7 +442,7 @@ class CopilotParser(EventReader):
         return self.model
 
     def _note_session(self, name: str, data: Object) -> Iterator[Notice]:
-        """The session, told when the program turns to the prompt: its model is known by then."""
+        """The session, reported once copilot turns to the prompt: its model is known by then."""
         if name in ("session.start", "session.resume"):
             self.version = text_in(data, "copilotVersion") or self.version
         elif not name.startswith(("user.", "assistant.", "session.error")):

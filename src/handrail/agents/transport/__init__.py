@@ -1,1 +1,1 @@
-"""What the backends that are programs share: starting, watching and reading them."""
+"""Starting, watching and reading programs: shared by the backends that are programs."""

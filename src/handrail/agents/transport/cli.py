@@ -1,4 +1,4 @@
-"""A turn of a program that is asked on its stdin and answers in lines."""
+"""The transport of a program that reads one prompt on its stdin and answers in lines."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from handrail.system.run import CommandNotStarted, run_process
 
 
 def non_blank(prompt: str) -> bytes:
-    """The prompt for a program that refuses a blank one, which is sent as ``Continue.``."""
+    """The prompt as bytes; ``Continue.`` in place of a blank one, which some programs refuse."""
     return (prompt if prompt.strip() else "Continue.").encode("utf-8", "replace")
 
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """The transport of a program that is asked once, on its stdin: it is read, and never answered.
+    """The transport of a program that reads its prompt on stdin and then only prints lines.
 
-    With ``keep_ends`` the parser is fed each line of stdout with what ended it.
+    With ``keep_ends`` the parser gets each line of stdout with its line ending.
     """
 
     reader: TurnParser
@@ -43,17 +43,17 @@ class Lines:
     interrupt_s: float = 0.0
 
     def start(self) -> Sequence[bytes]:
-        """Nothing: all is on its stdin."""
+        """Nothing: the prompt is on stdin."""
         return ()
 
     def on_line(self, line: Line, /) -> tuple[Iterable[Notice], Iterable[bytes]]:
-        """The notices that a line means; nothing is ever sent."""
+        """The notices of a line; never lines to send."""
         if line.stream == "stderr":
             return self.reader.feed_stderr(line.data), ()
         return self.reader.feed(line.data + line.end if self.keep_ends else line.data), ()
 
     def interrupt(self) -> Sequence[bytes]:
-        """Nothing: there are signals."""
+        """Nothing: only signals end such a program early."""
         return ()
 
 
@@ -62,7 +62,7 @@ _ANSWER_S = 20.0
 
 
 async def probe_program(program: Program, executable: str, env: Mapping[str, str]) -> Probe:
-    """Whether a program is there, its version, and whether it has a login.
+    """Whether a program is installed, its version, and whether it has a login.
 
     ``env`` is its whole environment.
     """
@@ -92,12 +92,12 @@ async def _version(where: str, env: Mapping[str, str]) -> str | None:
 
 
 WriteFile: TypeAlias = Callable[[str, str], str]
-"""Writes a text to a private file of this name that lives as long as the turn; its path."""
+"""Writes a text to a private file of this name, kept until the turn ends; returns its path."""
 
 
 @contextlib.contextmanager
 def private_files(program: str) -> Generator[WriteFile, None, None]:
-    """What writes into a folder of the user alone, which is made for the first file."""
+    """A ``WriteFile`` for a temporary folder of this user alone, created with the first file."""
     with contextlib.ExitStack() as stack:
         folders: list[Path] = []
 
@@ -118,8 +118,8 @@ def child_environment(
     drop: Iterable[str] = (),
     add: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """This process's environment without the names in ``drop``; over it ``add``, which a backend
-    needs for its program, and over that the variables of the options.
+    """This process's environment without the names in ``drop``. ``add``, which a backend needs for
+    its program, overrides it; the options' variables override both.
     """
     left_out = frozenset(drop)
     inherited = {name: value for name, value in os.environ.items() if name not in left_out}
@@ -127,10 +127,10 @@ def child_environment(
 
 
 def working_folder(options: AgentOptions) -> str:
-    """The working folder of the options, else this process's."""
+    """The working folder of the options, or else this process's."""
     return str(Path(options.cwd or ".").absolute())
 
 
 def added_folders(options: AgentOptions) -> list[str]:
-    """The folders of ``add_dirs``; where they are relative, that is to the working folder."""
+    """The folders of ``add_dirs``, absolute; relative ones start at the working folder."""
     return [str(Path(working_folder(options), one)) for one in options.add_dirs or ()]

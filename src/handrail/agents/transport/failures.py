@@ -1,12 +1,13 @@
-"""What a failure is, by what was said of it: one way to classify, with a table for each program.
+"""Classifies a failure by the program's words, with a table for each program.
 
-A program's own words for a kind (a type, a code) are exact. An HTTP status says a little, sentences
-say the rest: in a table's rows, of a failure that is taken for one of some kinds (None: for nothing
-yet), words say that it is another one. The first row that fits counts.
+A program's own words for a kind (a type, a code) are exact. An HTTP status says a little; sentences
+say the rest. A row of a table applies to failures so far taken for certain kinds (None: for none
+yet). If the row's words occur, the failure has the row's kind instead. The first row that fits
+counts.
 
-Each program has a table of its own. Here is the one of the words that all of them pass on: of the
-network, the machine, the model's API. A network that is gone is also told of as a failed login, as
-an option that was refused, or by nothing but the end of the program.
+Each program has its own table. The table here has words that all programs pass on: of the network,
+the machine, the model's API. Programs also report a lost network as a failed login or a refused
+option, or just exit.
 """
 
 from __future__ import annotations
@@ -23,19 +24,19 @@ from handrail.model.launch import AgentError
 Rows: TypeAlias = tuple[
     tuple[frozenset[AgentErrorKind | None], AgentErrorKind, re.Pattern[str]], ...
 ]
-"""Of which kinds, which other kind, by which words in small letters."""
+"""Rows of: kinds that the row applies to, the better kind, a pattern of words in lower case."""
 MAY_PASS: frozenset[AgentErrorKind | None] = frozenset({"usage_cap", "rate_limit", "transient"})
-"""Kinds of failures that may be over some time."""
+"""Kinds of failures that may pass with time."""
 VAGUE: frozenset[AgentErrorKind | None] = frozenset({None, "bad_request", "rate_limit"})
-"""What is known by a status alone, or by nothing, and may be many things."""
+"""Kinds known from a status alone, or not at all: the failure may be many things."""
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What a failure is that a program told: its kind, and the ``reason`` in the program's words.
+    """A failure as a program reported it: its kind, and the ``reason`` in the program's words.
 
-    Without a kind nothing is known of it. ``retry_at`` is the unix time from which it may work
-    again, ``status`` the HTTP status.
+    ``kind`` is None if unknown. ``retry_at`` is the unix time from which a retry may work,
+    ``status`` the HTTP status.
     """
 
     kind: AgentErrorKind | None
@@ -47,15 +48,15 @@ class Diagnosis:
 def rows(
     of: Iterable[AgentErrorKind | None], *told: tuple[AgentErrorKind, *tuple[str, ...]]
 ) -> Rows:
-    """Rows of a table, for failures that are taken for one ``of`` these kinds: another kind, and
-    patterns of which one is enough.
+    """Rows of a table for failures so far taken for one of the kinds in ``of``. Each row has a
+    better kind, and patterns of which one must match.
     """
     kinds = frozenset(of)
     return tuple((kinds, kind, re.compile("|".join(words))) for kind, *words in told)
 
 
 def better_kind(kind: AgentErrorKind | None, words: str, table: Rows) -> AgentErrorKind | None:
-    """The kind of a failure that is taken for ``kind``, by what its words say."""
+    """The kind that the words show, for a failure so far taken for ``kind``."""
     said = plain(words)
     for of, better, pattern in table:
         if kind in of and pattern.search(said):
@@ -64,17 +65,17 @@ def better_kind(kind: AgentErrorKind | None, words: str, table: Rows) -> AgentEr
 
 
 def plain(words: str) -> str:
-    """Words as tables have them: in small letters, with plain apostrophes."""
+    """Words as tables have them: in lower case, with plain apostrophes."""
     return words.lower().replace("\u2019", "'")
 
 
 def reset_time_in(kind: AgentErrorKind | None, words: str, now: float) -> float | None:
-    """The unix time from which it may work again, by its words, if it is of a kind that passes."""
+    """The unix time from which a retry may work, by the words, if failures of this kind pass."""
     return reset_time(words, now) if kind in MAY_PASS else None
 
 
 def status_in(pattern: re.Pattern[str], words: str) -> int | None:
-    """The HTTP status that words name in one of the forms of the pattern."""
+    """The HTTP status that the words name in one of the pattern's forms."""
     found = pattern.search(words)
     return int(found[1]) if found else None
 
@@ -96,7 +97,7 @@ _STATUSES: dict[int, AgentErrorKind] = {
 }
 _UNEXPLAINED: frozenset[AgentErrorKind | None] = frozenset({"config", "crashed"})
 
-# What it is taken for, what it is, and the words that say so.
+# The kinds that a failure is taken for, its real kind, and the words that show it.
 _TABLE: Rows = (
     *rows(
         {*_UNEXPLAINED, "bad_request", "transient"},
@@ -169,7 +170,7 @@ _TABLE: Rows = (
 
 
 def kind_by_words(kind: AgentErrorKind | None, words: str) -> AgentErrorKind | None:
-    """The kind of a failure that is taken for ``kind``, by what its words say."""
+    """The kind that words common to all programs show, for a failure so far taken for ``kind``."""
     better = better_kind(kind, words, _TABLE)
     if better in _UNEXPLAINED and better == kind:
         return kind_of_status(status_in(_STATUS, plain(words))) or kind
@@ -177,16 +178,16 @@ def kind_by_words(kind: AgentErrorKind | None, words: str) -> AgentErrorKind | N
 
 
 def kind_of_status(status: int | None) -> AgentErrorKind | None:
-    """The kind of a failure with this HTTP status; None if it says nothing."""
+    """The kind of a failure with this HTTP status; None unless it is 4xx or 5xx."""
     if status is None or not 400 <= status < 600:
         return None
     return _STATUSES.get(status) or ("transient" if status >= 500 else "bad_request")
 
 
 def classify_by_words(error: AgentError, now: float) -> AgentError:
-    """The same error, with the kind that its words say, and the time of which they speak.
+    """The same error, changed in place to the kind and the retry time that its words show.
 
-    ``now`` is the time, in unix seconds, to which relative times refer.
+    ``now`` is the unix time that relative times refer to.
     """
     kind = kind_by_words(error.kind, error.reason)
     if kind != error.kind:

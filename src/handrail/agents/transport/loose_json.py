@@ -1,7 +1,7 @@
-"""Reading what a program prints as JSON, whatever it is: what does not fit is absent, not an error.
+"""Reads JSON that a program prints; whatever does not fit counts as absent, not as an error.
 
-Programs change their protocols without notice, and some of what they print is not theirs. So a
-line that is no object is None, and a field of another type than expected is as if it were missing.
+Programs change their protocols without notice, and some lines come from other sources. So a line
+that is no object is None, and a field of an unexpected type counts as missing.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from typing import Any, TypeAlias, cast
 import msgspec
 
 Object: TypeAlias = Mapping[str, Any]
-"""A JSON object as it was read."""
+"""A decoded JSON object."""
 
 NOTHING: Object = {}
 
 _BEFORE = b"\xef\xbb\xbf \t\r"
-"""The mark of UTF-8, and blanks: what may stand before an object."""
+"""The UTF-8 byte order mark and blanks, which may precede an object."""
 _HALF_PAIRS = (b"\\ud", b"\\uD")
 
 
 def object_of(line: bytes) -> Object | None:
-    """The JSON object that a line is; None if it is anything else."""
+    """The JSON object in a line; None if the line is anything else."""
     line = line.lstrip(_BEFORE)
     if not line.startswith(b"{"):
         return None
     try:
         value = msgspec.json.decode(line)
-    except (ValueError, RecursionError):  # broken UTF-8, halves of pairs, NaN, or no JSON at all
+    except (ValueError, RecursionError):  # broken UTF-8, lone surrogates, NaN, or no JSON at all
         value = _patiently(line)
     return cast("Object", value) if isinstance(value, dict) else None
 
@@ -44,7 +44,7 @@ def _patiently(line: bytes) -> Any:
 
 
 def json_value(text: str) -> tuple[bool, Any]:
-    """Whether a text is JSON, which knows no NaN, and its value."""
+    """Whether a text is JSON (NaN is not), and its value."""
     try:
         return True, encodable(json.loads(text, parse_constant=_refuse))
     except (ValueError, RecursionError):
@@ -68,7 +68,7 @@ def objects_in(data: Object, name: str) -> list[Object]:
 
 
 def text_in(data: Object, *names: str) -> str:
-    """The first of these fields that is a text with something in it; else an empty one."""
+    """The first of these fields that is a non-empty text; else an empty text."""
     for name in names:
         value = data.get(name)
         if isinstance(value, str) and value:
@@ -77,7 +77,7 @@ def text_in(data: Object, *names: str) -> str:
 
 
 def number_in(data: Object, name: str) -> float | None:
-    """A field that is a finite number; True and False are none."""
+    """A field that is a finite number and not a bool; else None."""
     value = data.get(name)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
@@ -105,7 +105,7 @@ def as_object(value: object) -> Object:
 
 
 def encodable(value: Any) -> Any:
-    """The same JSON value without halves of surrogate pairs, which UTF-8 cannot write."""
+    """The same JSON value with ``?`` for lone surrogates, which UTF-8 cannot encode."""
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode("utf-8")
     if isinstance(value, dict):
@@ -121,7 +121,7 @@ def _refuse(constant: str) -> Any:
 
 
 def toml_value(value: Any) -> str:
-    """A JSON value in TOML; a member that is None is left out, for TOML knows no null."""
+    """A JSON value in TOML; members that are None are left out, because TOML has no null."""
     if isinstance(value, Mapping):
         members = cast("Mapping[str, Any]", value).items()
         said = [f"{_text(name)} = {toml_value(one)}" for name, one in members if one is not None]
@@ -135,5 +135,5 @@ def toml_value(value: Any) -> str:
 
 
 def _text(value: str) -> str:
-    # JSON's escapes are TOML's too, but TOML wants one for DEL, and has none for half pairs.
+    # JSON's escapes are valid in TOML. TOML also wants DEL escaped, and has no lone surrogates.
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

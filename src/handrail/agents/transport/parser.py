@@ -1,9 +1,9 @@
-"""What reads a program's protocol: bytes in, notices and at last a reply out. It waits for nothing.
+"""Reads a program's protocol: bytes in, notices out, and at the end a reply. It never waits.
 
-A program that answers a prompt prints lines. Each backend of that kind has a parser for one turn:
-it is fed whole lines as they come and says what they mean; when the program has ended, or has been
-ended, it says what the answer is. Parsers do no input or output and know no clock, so that a test
-can feed them anything.
+A program that answers a prompt prints lines. Each such backend has a parser for one turn. The
+parser gets whole lines as they arrive and returns their notices. Once the program has exited, or
+was ended, the parser returns the answer. Parsers do no I/O and read no clock, so that a test can
+feed them anything.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from handrail.ports.agent import AgentReply
 from handrail.shortening import shortened
 
 Stop: TypeAlias = Literal["start_timeout", "idle_timeout", "timeout", "interrupted"]
-"""Why we ended a program: one of the watchdogs, or somebody wanted it to end."""
+"""Why handrail ended a program: one of the watchdogs, or an interruption."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How the program of a turn came to its end.
+    """How the program of a turn ended.
 
     ``exit_code`` is negative for a signal, None if it did not exit in time. ``stopped`` says why
-    *we* ended it, if we did: it had taken longer than ``after_s`` seconds. ``stderr`` is the end of
-    what it printed there. ``now`` is the time, in unix seconds, to which relative times in texts
-    refer.
+    *handrail* ended it, if it did; ``after_s`` is the limit in seconds that it then exceeded.
+    ``stderr`` is the end of its stderr. ``now`` is the unix time that relative times in texts
+    refer to.
     """
 
     exit_code: int | None
@@ -40,28 +40,28 @@ class Ending:
 
 
 class TurnReader(Protocol):
-    """What knows how far one turn is, and what comes of it. Mutable; lives as long as the turn."""
+    """Follows one turn and concludes it. Mutable; lives as long as the turn."""
 
     @property
     def finished(self) -> bool:
-        """True once the program's own last word on the turn was heard: nothing more is needed."""
+        """True once the program itself declared the turn finished: no more input is needed."""
         ...
 
     @property
     def open_tools(self) -> int:
-        """How many tools are at work, as far as it has been told: silence is no hang then."""
+        """How many tools are running, as far as reported. While any are, silence is no hang."""
         ...
 
     @property
     def patience_s(self) -> float:
-        """How much longer than usual it may be silent now, because it said so (a retry delay)."""
+        """Extra seconds that it may be silent now, because it announced them (a retry delay)."""
         ...
 
     def conclude(self, ending: Ending, /) -> AgentReply:
         """The answer.
 
         Raises:
-            AgentError: there is none, with its kind.
+            AgentError: there is no answer; the error has its kind.
         """
         ...
 
@@ -70,11 +70,11 @@ class TurnParser(TurnReader, Protocol):
     """Reads the lines of one turn."""
 
     def feed(self, line: bytes, /) -> Iterable[Notice]:
-        """What a line of stdout means, in order. Lines of no meaning give nothing; none raises."""
+        """The notices of a line of stdout, in order; none if it has no meaning. Never raises."""
         ...
 
     def feed_stderr(self, line: bytes, /) -> Iterable[Notice]:
-        """What a line of stderr means; mostly nothing."""
+        """The notices of a line of stderr; mostly none."""
         ...
 
 
@@ -92,10 +92,10 @@ _SHOWN_CHARS = 600
 
 
 def kind_of_end(ending: Ending, *, alive: bool) -> AgentErrorKind:
-    """The kind of an end without a terminal event.
+    """The kind of a failure if the program ended without a terminal event.
 
-    A program that did not get as far as its protocol and complained on stderr did not accept how
-    it was started, or knows no login.
+    If it failed before its first protocol message and complained on stderr, it rejected its
+    arguments (``config``) or has no login (``auth``).
     """
     if ending.stopped is not None:
         return "interrupted" if ending.stopped == "interrupted" else "timeout"
@@ -126,7 +126,7 @@ def describe_end(program: str, ending: Ending, *, alive: bool = True) -> str:
 
 
 def stderr_reason(ending: Ending) -> str:
-    """The lines of stderr that may be reasons, in short."""
+    """The lines of stderr that may be reasons, shortened."""
     plain = _ANSI.sub("", ending.stderr)
     lines = (line.strip() for line in plain.splitlines())
     kept = "\n".join(line for line in lines if line and not _NOISE.search(line))

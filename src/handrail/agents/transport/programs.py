@@ -18,11 +18,11 @@ from handrail.errors import AgentErrorKind
 class Program:
     """What is known of a program besides its protocol.
 
-    ``name`` is for people. ``install`` and ``login`` are commands, for advice; of a program that
-    may be any one ``install`` is None. ``logged_in`` finds out from an environment and from files
-    alone whether it has a login: None if that may be somewhere that is not looked at. Whether it
-    still holds, nothing but a request would tell. ``hints`` say what a person can do about a
-    failure, ``no_session`` is how it says on stderr that it does not have a session.
+    ``name`` is for people. ``install`` and ``login`` are commands, for advice; ``install`` is None
+    if the command may be any program. ``logged_in`` finds a login from an environment and files
+    alone; it returns None if a login may be where it does not look. Only a request would show
+    whether a login is still valid. ``hints`` say what a person can do about a failure.
+    ``no_session`` matches stderr if the program does not have the session.
     """
 
     name: str
@@ -60,7 +60,7 @@ _CLOUDS = ("CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_USE
 
 
 def _claude_logged_in(env: Mapping[str, str]) -> bool | None:
-    """None for a keychain, or a cloud's own credentials."""
+    """None if the login may be in a keychain, or be a cloud's own credentials."""
     folder = Path(env.get("CLAUDE_CONFIG_DIR") or _home(env) / ".claude")
     settings = json_file(folder / "settings.json")
     if any(_any_of(variables, *_CLAUDE_KEYS) for variables in (env, object_in(settings, "env"))):
@@ -74,7 +74,7 @@ def _claude_logged_in(env: Mapping[str, str]) -> bool | None:
 
 
 def _codex_logged_in(env: Mapping[str, str]) -> bool | None:
-    """None if its settings name a model provider of their own, which may need none."""
+    """None if its settings name their own model provider, which may need no login."""
     home = codex_home(env)
     login = json_file(home / "auth.json")
     if _any_of(env, "CODEX_API_KEY", "OPENAI_API_KEY") or _any_of(
@@ -89,7 +89,7 @@ def _codex_logged_in(env: Mapping[str, str]) -> bool | None:
 
 
 def _copilot_logged_in(env: Mapping[str, str]) -> bool | None:
-    """None if files and variables do not tell: the token may be in the system's keychain."""
+    """None if files and variables show none: the token may be in the system's keychain."""
     settings = json_file(Path(env.get("COPILOT_HOME") or _home(env) / ".copilot") / "config.json")
     names = ("COPILOT_GITHUB_TOKEN", "GH_TOKEN", "GITHUB_TOKEN", "COPILOT_PROVIDER_BASE_URL")
     known = _any_of(env, *names) or _any_of(settings, "logged_in_users", "loggedInUsers")
@@ -97,7 +97,7 @@ def _copilot_logged_in(env: Mapping[str, str]) -> bool | None:
 
 
 def _gemini_logged_in(env: Mapping[str, str]) -> bool | None:
-    """None for a chosen way to log in: it may keep its secret in a keychain, or in an .env file."""
+    """None if a login method is chosen: its secret may be in a keychain, or in an .env file."""
     home = Path(env.get("GEMINI_CLI_HOME") or _home(env)) / ".gemini"
     names = ("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI")
     if _any_of(env, *names) or json_file(home / "oauth_creds.json"):
@@ -107,7 +107,7 @@ def _gemini_logged_in(env: Mapping[str, str]) -> bool | None:
 
 
 def _opencode_logged_in(env: Mapping[str, str]) -> bool | None:
-    """None if none is stored, for variables and settings may do."""
+    """None if no login is stored: variables and settings may suffice."""
     data = Path(env.get("XDG_DATA_HOME") or _home(env) / ".local" / "share")
     return True if json_file(data / "opencode" / "auth.json") else None
 

@@ -1,10 +1,10 @@
-"""When a limit is over, read from what a failed turn said about it.
+"""Reads from a failed turn's text when a limit resets.
 
-Theory of operation: a few words announce such a time ("resets", "try again", "retry after"). What
-follows one of them is a duration, a unix time, or a moment told by date, clock and zone in any
-order and with any of them missing. The parts are read one by one from where the announcement ends,
-and reading stops at the first thing that is no part. Every pattern is bounded, so that a text of
-any size is read once.
+Theory of operation: a few words announce such a time ("resets", "try again", "retry after"). After
+the announcement comes a duration, a unix time, or a moment: date, clock time and zone in any order,
+each of them optional. The parts are read one by one from the end of the announcement; reading stops
+at the first text that is no part. Every pattern is bounded, so that a text of any size is read
+once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from zoneinfo import ZoneInfo
 _DAY_S = 86_400.0
 _MINUTE_S = 60.0
 _FARTHEST_S = 400 * _DAY_S
-"""What lies farther off is no reset time, but a number that looks like one."""
+"""A time farther away is no reset time, but a number that looks like one."""
 
 _ANNOUNCED = re.compile(
     r"(?<![a-z])(?:resets?|resetting|retry(?:ing)?|(?:try|available)\s{1,4}again|available|wait"
@@ -30,7 +30,7 @@ _ANNOUNCED = re.compile(
 _OLD_CAP = re.compile(r"limit reached\s{0,4}\|\s{0,4}(\d{10,13})(?!\d)", re.IGNORECASE)
 _WINDOW_CHARS = 120
 _MOST = 1_000
-"""How many announcements are looked at; a text with more of them is no message of a failure."""
+"""How many announcements are tried; a text with more of them is no failure message."""
 
 _FILLER = re.compile(
     r"(?:[\s\"'`:=,(|~*·∙>]|(?<![a-z])(?:again|at|on|in|after|within|for|about|around|by|the|next|is"
@@ -92,12 +92,12 @@ _ZONE_NAMES = {
 
 
 def reset_time(text: str, now: float, zone: tzinfo | None = None) -> float | None:
-    """The unix time at which the text says that a limit is over; None if it says none to come.
+    """The unix time at which a limit resets, by the text; None if it names no time to come.
 
-    It is always later than ``now`` (unix seconds). A clock time without a date is the next such
-    time, a date without a year the nearest. A time of the minute (or day) that has begun is the
-    end of that minute (or day). Times that name no zone, or one that this machine does not know,
-    are those of ``zone``, by default the machine's own.
+    It is always later than ``now`` (unix seconds). A clock time without a date means its next
+    occurrence, a date without a year the nearest. If the named minute (or day) has begun, the
+    result is its end. A time without a zone, or with a zone that this machine does not know, is in
+    ``zone``, by default the machine's own.
     """
     if not math.isfinite(now):
         return None
@@ -117,13 +117,13 @@ def _soon(at: float | None, now: float) -> float | None:
 
 
 def _unix(digits: str) -> float:
-    """Unix seconds of a number that may count milliseconds."""
+    """Unix seconds from a number that may count milliseconds."""
     value = float(digits)
     return value / 1000 if value >= 1e11 else value
 
 
 def _after(key: str, window: str, now: float, zone: tzinfo | None) -> float | None:
-    """The time that stands after an announcement; ``key`` is what of a field's name it ran into."""
+    """The time after an announcement; ``key`` is the rest of the announcing word."""
     filler = _FILLER.match(window)
     start = filler.end() if filler else 0
     if (duration := _duration_s(window, start)) is not None:
@@ -140,7 +140,7 @@ def _after(key: str, window: str, now: float, zone: tzinfo | None) -> float | No
 
 
 def _duration_s(window: str, start: int) -> float | None:
-    """The length of a duration of any number of parts; None if none stands there."""
+    """The seconds of a duration of any number of parts; None if there is none at ``start``."""
     total, position = 0.0, start
     while amount := _AMOUNT.match(window, position):
         unit = amount["unit"].lower()
@@ -154,14 +154,14 @@ def _duration_s(window: str, start: int) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class _Moment:
-    """What a text says of a moment: the parts that it names, as text."""
+    """A moment as a text names it: the parts found, as text."""
 
     said: dict[str, str]
     zone: str | None
 
     @classmethod
     def read(cls, window: str, start: int) -> _Moment | None:
-        """The moment that stands there; None if there is none."""
+        """The moment at ``start``; None if there is none."""
         said: dict[str, str] = {}
         zone: str | None = None
         position = start
@@ -180,25 +180,25 @@ class _Moment:
                 return cls(said, zone) if said else None
 
     def next_time(self, now: float, zone: tzinfo | None) -> float | None:
-        """The first such moment that is not over, in unix seconds; None if it is, or cannot be."""
+        """The first such moment that is not over (if begun: its end), in unix seconds, or None."""
         zone = _zone_of(self.zone) or zone
         lasts_s = self._lasts_s
         try:
             today = datetime.fromtimestamp(now, zone).date()
             for day in self._days(today):
-                for fold in (0, 1):  # the hour that comes twice when summer time ends
+                for fold in (0, 1):  # the hour that repeats when summer time ends
                     at = datetime(
                         day.year, day.month, day.day, *self._clock, tzinfo=zone, fold=fold
                     ).timestamp()
                     if now < at + lasts_s:
                         return at if at > now else at + lasts_s
         except (ValueError, OverflowError, OSError):
-            pass  # the 31st of February, 25:00, a year that the platform cannot tell
+            pass  # the 31st of February, 25:00, a year that the platform cannot represent
         return None
 
     @property
     def _lasts_s(self) -> float:
-        """How long what was named lasts: a day, a minute, or hardly at all."""
+        """How long the named moment lasts: a day, a minute, or no time."""
         if "hour" not in self.said and "word" not in self.said:
             return _DAY_S
         return 0.0 if "second" in self.said else _MINUTE_S
@@ -215,7 +215,7 @@ class _Moment:
         return hour, int(self.said.get("minute", 0)), int(self.said.get("second", 0))
 
     def _days(self, today: date) -> Iterator[date]:
-        """The days that can be meant, in their order."""
+        """The days that may be meant, earliest first."""
         said = self.said
         if "day" in said:
             yield from self._dates(today)
@@ -253,7 +253,7 @@ def _leap(year: int) -> bool:
 
 
 def _zone_of(name: str | None) -> tzinfo | None:
-    """The zone of this name, abbreviation or offset; None if it is not known here."""
+    """The zone of this name, abbreviation or offset; None if this machine does not know it."""
     if name is None:
         return None
     try:
@@ -263,5 +263,5 @@ def _zone_of(name: str | None) -> tzinfo | None:
         plain = f"{name[0]}T" if name[-4:].lower() == "time" else name
         known = _ZONE_NAMES.get(plain.upper(), name)
         return UTC if known == "UTC" else ZoneInfo(known)
-    except (ValueError, OSError, KeyError):  # no such zone, or a name that is no file's
+    except (ValueError, OSError, KeyError):  # no such zone, or no valid file name
         return None

@@ -1,8 +1,8 @@
-"""JSON-RPC 2.0 between equals, one message a line: which answer belongs to which request.
+"""JSON-RPC 2.0 between equals, one message a line: matches answers to requests.
 
-Both sides ask, answer and notify. The peer makes the messages that are sent and says what a
-received one is; it reads and writes nothing. It is lenient where programs are: replies without
-``"jsonrpc"`` (codex), ids that come back as text, members that it does not know.
+Both sides send requests, answers and notifications. ``Peer`` builds messages to send and classifies
+received ones; it does no I/O. It is as lenient as programs are: it accepts replies without
+``"jsonrpc"`` (codex), ids that come back as text, and unknown members.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from handrail.system.live import Line
 
 METHOD_NOT_FOUND = -32601
 REFUSED = frozenset({-32700, -32600, METHOD_NOT_FOUND, -32602})
-"""Codes of errors that say: what was asked is not understood, so asking again will not help."""
+"""Error codes for requests that were not understood, so that repeating them will not help."""
 
 Message: TypeAlias = dict[str, Any]
-"""A JSON-RPC message as it is sent."""
+"""A JSON-RPC message to send."""
 
 
 @dataclass(frozen=True, slots=True)
 class RpcError:
-    """Why the other side did not do what it was asked."""
+    """The error that the other side answered a request with."""
 
     message: str
     code: int | None = None
@@ -60,7 +60,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What the other side asks, under an id of its own; it waits until it is answered."""
+    """A request of the other side, under its own id; the other side waits for an answer."""
 
     id: Any
     method: str
@@ -69,7 +69,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Notification:
-    """What the other side tells; no answer is expected."""
+    """A message of the other side that expects no answer."""
 
     method: str
     params: Object
@@ -79,7 +79,7 @@ Received: TypeAlias = Reply | Request | Notification
 
 
 class Peer:
-    """Our side of a conversation: numbers what we ask, and knows the answers. Mutable."""
+    """Our side of a conversation: numbers our requests and matches the answers. Mutable."""
 
     __slots__ = ("_asked", "_last")
 
@@ -88,14 +88,14 @@ class Peer:
         self._last = 0
 
     def request(self, method: str, params: Mapping[str, Any]) -> Message:
-        """A message that asks; its answer will be known by its id."""
+        """A new request; ``parse`` will recognise its answer by the id."""
         self._last += 1
         self._asked[self._last] = method
         return {"jsonrpc": "2.0", "id": self._last, "method": method, "params": dict(params)}
 
     def parse(self, message: Object) -> Received | None:
-        """The message as a reply, a request or a notification; None if it is none of these, or
-        answers nothing that we asked.
+        """The message as a reply, a request or a notification. None if it is none of these, or if
+        it answers no request of ours.
         """
         method, number = message.get("method"), message.get("id")
         if not isinstance(method, str):
@@ -114,23 +114,23 @@ class Peer:
 
 
 def notification(method: str, params: Mapping[str, Any] | None = None) -> Message:
-    """A message that tells something and expects no answer."""
+    """A message that expects no answer."""
     told: Message = {"jsonrpc": "2.0", "method": method}
     return told if params is None else {**told, "params": dict(params)}
 
 
 def answer(request: Request, result: Any) -> Message:
-    """A message that gives the other side what it asked for."""
+    """The answer to a request of the other side."""
     return {"jsonrpc": "2.0", "id": request.id, "result": result}
 
 
 def refusal(request: Request, message: str, code: int = METHOD_NOT_FOUND) -> Message:
-    """A message that says why the other side does not get what it asked for."""
+    """The error that answers a request of the other side."""
     return {"jsonrpc": "2.0", "id": request.id, "error": {"code": code, "message": message}}
 
 
 def encode(message: Message) -> bytes:
-    """A message as a line, with its newline. Halves of characters, which have no UTF-8, are lost:
+    """A message as a line, with its newline. Lone surrogates, which have no UTF-8, become ``?``:
     a program that cannot read a message would not even say so.
     """
     line = json.dumps(message, separators=(",", ":"), ensure_ascii=False)
@@ -138,7 +138,7 @@ def encode(message: Message) -> bytes:
 
 
 def _our_id(message: Object) -> int:
-    """The id of an answer as we number requests; 0, which none has, for anything else."""
+    """The id of an answer, as we number requests; 0, which no request has, for anything else."""
     given = text_in(message, "id")
     if given.isascii() and given.isdigit() and len(given) < 10:
         return int(given)
@@ -146,16 +146,16 @@ def _our_id(message: Object) -> int:
 
 
 def _error(message: Object) -> RpcError:
-    """The error of an answer as it should be; it may be just a text."""
+    """The error of an answer, even if it is just a text."""
     error = object_in(message, "error")
     said = text_in(error, "message") or text_in(message, "error") or "it gave no reason"
     return RpcError(said, whole_in(error, "code"), error.get("data"))
 
 
-# What holds a conversation with a program for one turn: messages in, notices and messages out.
+# A conversation with a program for one turn: messages in, notices and messages out.
 #
-# Dialogues do no input or output and know no clock, as parsers do (see ``turn_parser``); but they
-# also say what is to be sent. Whoever drives one sends what it says, in order.
+# Dialogues do no I/O and read no clock, like parsers (see ``parser``); but they also return
+# messages to send. Their caller sends these, in order.
 
 
 Outgoing: TypeAlias = Iterator[Notice | Message]
@@ -166,15 +166,15 @@ class Dialogue(TurnReader, Protocol):
     """Our side of one turn, which is a conversation of messages."""
 
     def start(self) -> list[Message]:
-        """What is sent first."""
+        """The messages to send first."""
         ...
 
     def on_message(self, message: object, /) -> Iterable[Notice | Message]:
-        """What a message means, and what is to be sent because of it. Nothing raises."""
+        """The notices of a message, and the messages to send because of it. Never raises."""
         ...
 
     def interrupt(self) -> list[Message]:
-        """What is sent to end the turn early; nothing if the protocol has nothing for that now."""
+        """The messages that end the turn early; none if the protocol has none at this point."""
         ...
 
 
@@ -188,7 +188,7 @@ class RpcTurn(TurnState, ABC):
         self.peer = Peer()
 
     def on_message(self, message: object, /) -> Outgoing:
-        """What a message means, and what is to be sent because of it. Nothing raises."""
+        """The notices of a message, and the messages to send because of it. Never raises."""
         received = self.peer.parse(as_object(message))
         self.is_alive = self.is_alive or received is not None
         match received:
@@ -209,7 +209,7 @@ class RpcTurn(TurnState, ABC):
 
     @abstractmethod
     def on_error(self, method: str, error: RpcError) -> Outgoing:
-        """Notices and messages that follow from the error that our request was answered with."""
+        """Notices and messages that follow from the error that answered our request."""
 
     @abstractmethod
     def on_request(self, request: Request) -> Outgoing:
@@ -221,12 +221,12 @@ class RpcTurn(TurnState, ABC):
 
 
 INTERRUPT_S = 3.0
-"""How long a program may take to end its turn when it is asked to; codex needs 0.01 s."""
+"""How long a program may take to end its turn on request; codex needs 0.01 s."""
 
 
 @cache
 def own_version() -> str:
-    """The version of this library, which programs are told when they are greeted."""
+    """This library's version, which it sends to programs in its greeting."""
     try:
         return version("handrail")
     except PackageNotFoundError:  # run from its sources
@@ -235,22 +235,22 @@ def own_version() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Messages:
-    """The transport of a dialogue: messages go both ways, until its stdin is closed."""
+    """The transport of a dialogue: messages go both ways, until the program's stdin is closed."""
 
     reader: Dialogue
     stdin: None = None
 
     @property
     def interrupt_s(self) -> float:
-        """How long a program may take to end its turn when it is asked to."""
+        """How long a program may take to end its turn on request."""
         return INTERRUPT_S
 
     def start(self) -> Iterable[bytes]:
-        """The messages that are sent first."""
+        """The messages to send first."""
         return map(encode, self.reader.start())
 
     def on_line(self, line: Line, /) -> tuple[Iterable[Notice], Iterable[bytes]]:
-        """The notices that a line's message means, and the lines to send in reply."""
+        """The notices of a line's message, and the lines to send in reply."""
         if line.stream == "stderr":
             return (), ()
         said = list(self.reader.on_message(object_of(line.data)))
@@ -258,5 +258,5 @@ class Messages:
         return notices, [encode(one) for one in said if isinstance(one, dict)]
 
     def interrupt(self) -> Sequence[bytes]:
-        """The messages that are sent to end the turn early."""
+        """The messages that end the turn early."""
         return [encode(message) for message in self.reader.interrupt()]

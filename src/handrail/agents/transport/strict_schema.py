@@ -1,8 +1,8 @@
-"""A JSON schema in the form that OpenAI's models are held to, if it has one.
+"""A JSON schema in the strict form that OpenAI's models enforce, if it has one.
 
-There every object names all its fields, requires all, and allows no others; many keywords are not
-known. The strict form asks for no less than the schema, except for the keywords that are dropped
-(lengths of texts and the like): what comes back is validated against the schema itself anyway.
+In the strict form every object names all its fields, requires all, and allows no others; many
+keywords are unsupported. The strict form demands no less than the schema, except for dropped
+keywords (lengths of texts and the like): handrail validates answers against the schema anyway.
 
 Source: OpenAI's structured outputs, supported schemas.
 """
@@ -40,10 +40,10 @@ class _NoForm(Exception):
 
 
 def strict_schema(schema: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The strict form of a schema; None if it has none, or is not that of an object.
+    """The strict form of a schema; None if it has none, or does not describe an object.
 
-    Open objects (``dict[str, int]``), fields of any type and tuples have none. Fields that may be
-    left out must be there in the strict form.
+    Open objects (``dict[str, int]``), fields of any type and tuples have no strict form. Optional
+    fields become required.
     """
     try:
         made = _strict(_root(schema), 0)
@@ -55,7 +55,7 @@ def strict_schema(schema: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _root(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The schema itself, or the definition that it is no more than a reference to."""
+    """The schema itself, or the definition that it only refers to."""
     reference = schema.get("$ref")
     if reference is None:
         return schema
@@ -80,7 +80,7 @@ def _strict(given: Any, depth: int) -> dict[str, Any]:
     if depth > _DEEP or _NO_FORM & schema.keys():
         raise _NoForm
     if "$ref" in schema:
-        return {"$ref": schema["$ref"]}  # nothing may stand beside it
+        return {"$ref": schema["$ref"]}  # a reference may have no siblings
     if "allOf" in schema:
         return _only(schema, depth)
     made = {name: value for name, value in schema.items() if name in _KEPT}
@@ -122,7 +122,7 @@ def _fields(schema: Mapping[str, Any], depth: int) -> dict[str, Any]:
 
 
 def _type_of_values(schema: Mapping[str, Any]) -> str | list[str]:
-    """The type that is not written but follows from the values that are allowed."""
+    """The type that follows from the allowed values, for a schema that names no type."""
     values: list[object] = (
         _listed(schema["enum"]) if "enum" in schema else [schema.get("const", _NoForm)]
     )

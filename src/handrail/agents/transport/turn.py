@@ -1,10 +1,10 @@
-"""One turn of a program, from its start to its answer, however it is talked with.
+"""One turn of a program, from its start to its answer, over any transport.
 
-A transport says what to send and what was meant; this starts the program, carries the lines,
-watches the time, and ends the program, in every case with all that it started. A program that has
-said that it is done has little time to go, for some never do; what it said counts. Where a turn has
-to end early, the program is first asked to, if its protocol has words for that, so that it can end
-its tools and keep its session in order; signals come after that.
+A transport says what to send and what received lines mean. This module starts the program, moves
+the lines, enforces the timeouts, and ends the program, in every case with every process it started.
+A program that has declared its turn finished has little time to exit, because some never do; its
+answer counts. To end a turn early, this module first asks the program to, if its protocol has a
+message for that, so that the program can end its tools and save its session. Signals come later.
 """
 
 from __future__ import annotations
@@ -37,10 +37,11 @@ GRACE_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How many seconds a program may take: to its first sign of life, from one sign to the next,
-    the same while a tool is at work, in all, and to exit once it has said that it is done, or has
-    closed its stdout; if it can be asked to end its turn itself, for that; and, if it is known to
-    have nothing left to do then, to exit when it is interrupted and nothing it started is left.
+    """How many seconds a program may take: to its first output (``start_s``), between outputs
+    (``idle_s``; ``tool_s`` while a tool runs), for the turn (``total_s``), to exit after it
+    finished (``grace_s``) or closed its stdout (``exit_s``), to end its turn on request
+    (``interrupt_s``). A program known to have nothing left to do then also has ``alone_s`` to exit
+    after an interrupt, once no process that it started is left.
     """
 
     start_s: float = START_S
@@ -55,8 +56,9 @@ class Patience:
 
 @dataclass(frozen=True, slots=True)
 class Signs:
-    """What was seen of a program: when it was started, last heard, and said to be done, all on one
-    clock; how many of its tools are at work; how much longer than usual it asked to be silent.
+    """What was observed of a program: when it was started, last heard, and declared itself
+    finished, all on one clock; how many of its tools run; how many extra seconds of silence it
+    announced.
     """
 
     started: float
@@ -68,10 +70,10 @@ class Signs:
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """When a program is to be ended if nothing else is seen of it, and why.
+    """When to end a program if nothing else is observed of it, and why.
 
-    ``stop`` is None if it has said that it is done, and only needs to go. ``bound_s`` is the time
-    that it had.
+    ``stop`` is None if the program has finished and only has to exit. ``bound_s`` is the limit in
+    seconds that it had.
     """
 
     at: float
@@ -82,12 +84,12 @@ class Deadline:
 def patience_of(
     options: AgentOptions, *, grace_s: float = GRACE_S, interrupt_s: float = 0.0
 ) -> Patience:
-    """The patience that the options ask for, else the usual one."""
+    """The timeouts of the options, or else the defaults."""
     idle_s = _or_default(options.idle_timeout_s, IDLE_S)
     return Patience(
         start_s=_or_default(options.start_timeout_s, START_S),
         idle_s=idle_s,
-        # Silence that is allowed to a thinking model is not too long for a tool at work.
+        # A silence that is allowed to a thinking model is not too long for a running tool.
         tool_s=_or_default(options.tool_timeout_s, max(TOOL_S, idle_s)),
         total_s=options.timeout_s,
         grace_s=grace_s,
@@ -96,7 +98,7 @@ def patience_of(
 
 
 def deadline(patience: Patience, signs: Signs) -> Deadline:
-    """When and why to end the program of which these signs were seen."""
+    """When and why to end a program with these signs."""
     if signs.finished is not None:
         return Deadline(signs.finished + patience.grace_s, None)
     silence = _silence_deadline(patience, signs)
@@ -122,7 +124,7 @@ def _or_default(given: float | None, usual: float) -> float:
 
 
 def finished_notice(path: str, outcome: AgentReply | BaseException) -> AgentFinished:
-    """The last word of a turn that ended in a reply, an error, or (else) an interruption."""
+    """The last notice of a turn that ended in a reply, an error, or (else) an interruption."""
     match outcome:
         case AgentReply():
             return AgentFinished(
@@ -150,13 +152,13 @@ def finished_notice(path: str, outcome: AgentReply | BaseException) -> AgentFini
 
 
 def limit_reached(path: str, error: BaseException) -> Iterator[AgentLimit]:
-    """The notice of a used-up plan, for backends whose protocol tells it only by failing."""
+    """The notice of a used-up plan, for backends whose protocol reports it only as a failure."""
     if isinstance(error, AgentError) and error.kind == "usage_cap":
         yield AgentLimit(path, "reached", reset_at=error.retry_at)
 
 
 def with_agent(error: AgentError, agent: str) -> AgentError:
-    """The same error, named as that agent's; parsers do not know whose turn they read."""
+    """The same error with the agent's name; parsers do not know whose turn they read."""
     error.agent = agent
     error.args = (agent, error.reason)
     return error
@@ -168,28 +170,28 @@ def start_error(
     cwd: str | os.PathLike[str] | None,
     program: Program,
 ) -> AgentError:
-    """Why a program could not be started, as the agent's error, with what a person can do.
+    """The agent's error for a program that could not be started, with what a person can do.
 
-    Where nobody knows what would bring it, the words of ``error`` are all the help there is.
+    If no install command is known, the words of ``error`` are the only help.
     """
-    if isinstance(error, CommandNotStarted):  # it is there, but the machine or an update is busy
+    if isinstance(error, CommandNotStarted):  # it exists; the machine or an update is busy
         return AgentError(agent, str(error), kind="transient")
     if cwd is not None and not Path(cwd).is_dir():
         return AgentError(agent, str(error), kind="config")
     if program.install is None:
         return AgentError(agent, str(error), kind="not_installed")
     how = ": ".join(filter(None, (f"Install {program.name}", program.install)))
-    why = str(error).partition(" Did you mean")[0]  # programs of near names are no help here
+    why = str(error).partition(" Did you mean")[0]  # similar names are no help here
     return AgentError(
         agent, why, kind="not_installed", hint=f"{how}, or name where it is by executable=."
     )
 
 
 _UPDATE_S = 300.0
-"""So long a program may be gone while it updates itself; then it was removed."""
+"""How long a program may be missing while it updates itself; after that it was removed."""
 _Program: TypeAlias = tuple[str, str | None]
 _STARTED: dict[_Program, float | None] = {}
-"""Programs that this process has started, with the PATH, and since when they are gone."""
+"""Programs started by this process, with their PATH, and since when they are missing."""
 
 
 def _program_key(argv: Sequence[str] | str, env: Mapping[str, str] | None) -> _Program:
@@ -207,33 +209,33 @@ def _may_come_back(program: _Program, now: float) -> bool:
 
 
 class Transport(Protocol):
-    """The lines between a program and the reader of its turn. It waits for nothing."""
+    """The lines between a program and the reader of its turn. It never waits."""
 
     @property
     def reader(self) -> TurnReader:
-        """What knows how far the turn is, and concludes it."""
+        """The reader that follows the turn and concludes it."""
         ...
 
     @property
     def stdin(self) -> bytes | None:
-        """All that the program reads; None: it is talked with while it works."""
+        """The program's whole input; None for a dialogue."""
         ...
 
     @property
     def interrupt_s(self) -> float:
-        """How long it may take to end its turn when it is asked to."""
+        """How long the program may take to end its turn on request."""
         ...
 
     def start(self) -> Iterable[bytes]:
-        """The lines that are sent first."""
+        """The lines to send first."""
         ...
 
     def on_line(self, line: Line, /) -> tuple[Iterable[Notice], Iterable[bytes]]:
-        """The notices that a line means, and the lines to send in reply."""
+        """The notices of a line, and the lines to send in reply."""
         ...
 
     def interrupt(self) -> Sequence[bytes]:
-        """The lines that are sent to end the turn early; none if there is nothing to say now."""
+        """The lines that end the turn early; none if there is nothing to send now."""
         ...
 
 
@@ -248,12 +250,12 @@ async def run_turn(
     grace_s: float = GRACE_S,
     patience: Patience | None = None,
 ) -> AgentReply:
-    """The answer to one turn, after the program and all it started have ended.
+    """The answer to one turn, after the program and every process it started have ended.
 
     ``env`` is its whole environment (None: this process's). Of ``options`` only the working folder
-    and the timeouts are looked at, with ``patience`` not even these. A program that has said that
-    it is done, and does not go within ``grace_s`` seconds, is sent signals. Emits all that is heard
-    and sent, and last ``AgentFinished``, also on failure and cancellation.
+    and the timeouts are used; with ``patience`` only the folder. A program that has finished and
+    does not exit within ``grace_s`` seconds gets signals. Emits all lines received and sent, and
+    last ``AgentFinished``, also on failure and cancellation.
 
     Raises:
         AgentError: there is no answer, or the program cannot be started.
@@ -264,7 +266,7 @@ async def run_turn(
         reply = await program_turn.run(argv, env=env, cwd=options.cwd)
     except (CommandNotFound, CommandNotStarted) as error:
         refused = start_error(turn.agent, error, options.cwd, program)
-        # What was there before may be updating itself.
+        # A program that was there before may be updating itself.
         now = (turn.now or time.time)()
         if refused.kind == "not_installed" and _may_come_back(_program_key(argv, env), now):
             refused.kind = "transient"
@@ -300,7 +302,7 @@ class _ProgramTurn:
         self._finished_s: float | None = None
         self._bound_s = 0.0
         self.told_limit = False
-        """The program itself has said that a plan is used up."""
+        """The program itself reported a used-up plan."""
 
     async def run(
         self,
@@ -312,7 +314,7 @@ class _ProgramTurn:
         """The reader's answer.
 
         Raises:
-            AgentError: the reader found none.
+            AgentError: the reader found no answer.
         """
         async with open_live(
             argv,
@@ -335,25 +337,25 @@ class _ProgramTurn:
         return self._reader.conclude(self._ending(stopped))
 
     def interrupted(self) -> AgentFinished:
-        """The last word of a turn that was cancelled, with what the reader knows of it."""
+        """The last notice of a cancelled turn, with what the reader knows of it."""
         known: AgentReply | Exception
         try:
             known = self._reader.conclude(self._ending("interrupted"))
-        except Exception as error:  # noqa: BLE001  # the cancellation goes on whatever it does
+        except Exception as error:  # noqa: BLE001  # nothing may replace the cancellation
             known = error
         told = finished_notice(self._turn.path, known)
         return replace(told, status="interrupted", kind="interrupted", error="")
 
     async def _listen(self, live: LiveProcess) -> Stop | None:
-        """Hear the program to its end; why it was ended, if it had to be."""
+        """Read the program's lines until it exits; returns why it was ended, if it had to be."""
         stopped: Stop | None = None
         is_ended = False
         while True:
             left_s = None if is_ended else self._deadline(live).at - time.monotonic()
             if await self._next(live, left_s):
                 return stopped
-            # Looked at after what was there has been heard: if this process itself was halted, the
-            # time is over though the program has not been silent.
+            # Checked only after all lines that have arrived: if this process itself was halted, the
+            # deadline is over although the program was not silent.
             due = self._deadline(live)
             if is_ended or time.monotonic() < due.at:
                 continue
@@ -369,7 +371,7 @@ class _ProgramTurn:
         return self._finished_s is not None and time.monotonic() < self._deadline(live).at
 
     async def _break_off(self, live: LiveProcess) -> None:
-        """Have the program end its turn itself, if it can be asked to; it has a moment for that."""
+        """Ask the program to end its turn itself, if its protocol can, and give it a moment."""
         asked = self._transport.interrupt()
         if not asked:
             return
@@ -380,7 +382,7 @@ class _ProgramTurn:
                 break
 
     async def _next(self, live: LiveProcess, timeout_s: float | None) -> bool:
-        """Hear the lines that are there, or else come in time; True if the program has exited."""
+        """Read lines that are there or arrive in time; True if the program has exited."""
         match await live.next(timeout_s):
             case Exited(code):
                 self._code = code
@@ -425,7 +427,7 @@ class _ProgramTurn:
                 self._finished_s = time.monotonic()
                 live.close_stdin()
         elif self._transport.stdin is not None:
-            self._finished_s = None  # it went on after all: some take up work of their own
+            self._finished_s = None  # it continued after all: some start work of their own
 
     def _send(self, live: LiveProcess, lines: Iterable[bytes]) -> None:
         for line in lines:

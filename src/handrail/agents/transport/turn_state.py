@@ -1,8 +1,8 @@
-"""What is known of one turn so far, of whichever program, and the reply or error that it makes.
+"""What is known of one turn of any program, and the reply or error that follows from it.
 
-What reads a program's protocol sets what it hears here; what is alike in all of them is here only:
-that a session, a tool's start and its end are each told once, which session can be gone on in, what
-a failure carries, and what an end means of which the program itself said nothing.
+The reader of a program's protocol sets the fields. The logic that all programs share is here: each
+session, and each tool's start and end, is reported once; which session can be continued; what a
+failure carries; what it means if the program ends without a word.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from handrail.ports.agent import AgentReply, AgentTurn
 class TurnState:
     """What is known of one turn so far. Mutable.
 
-    ``backend`` is the name under which its session is told, the program's unless given. ``usage``
-    is the turn's, ``session_usage`` the session's total; ``text`` is what was said last.
+    ``backend`` is the name under which the session is reported, by default the program's.
+    ``usage`` is the turn's, ``session_usage`` the session's total; ``text`` is the last message.
     """
 
     def __init__(
@@ -45,16 +45,16 @@ class TurnState:
         self.version: str | None = None
         self.session: str | None = None
         self.has_no_session = False
-        """It does not have the session that it was to go on in."""
+        """The program does not have the session that it was to continue."""
         self.text = ""
         self.complaint = ""
-        """The last thing that it said was wrong without ending the turn."""
+        """The last problem it reported that did not end the turn."""
         self.usage: Usage | None = None
         self.session_usage: Usage | None = None
         self.denials: list[str] = []
         self.files_changed: dict[str, None] = {}  # in the order of their first change
         self.is_alive = False
-        """It has got as far as its protocol."""
+        """The program has sent a message of its protocol."""
         self.patience_s = 0.0
         self._backend = backend or program.name
         self._told_session: str | None = None
@@ -65,13 +65,13 @@ class TurnState:
 
     @property
     def known_session(self) -> str | None:
-        """The session to go on in: a fork's own, and none that the program does not have."""
+        """The session to continue: for a fork its own, and never one that the program lacks."""
         is_other = self.turn.fork or self.has_no_session
         return self.session or (None if is_other else self.turn.session)
 
     @property
     def is_session_told(self) -> bool:
-        """True once the session was told of."""
+        """True once the session was reported."""
         return self._told_session is not None
 
     def session_named(self, session: str) -> Iterator[Notice]:
@@ -83,7 +83,7 @@ class TurnState:
 
     @property
     def summed_usage(self) -> Usage | None:
-        """The session's total, where a program tells no more than what the turn used."""
+        """The session's total, for a program that reports only each turn's usage."""
         before = self.turn.session_usage if self.turn.session is not None else Usage()
         return None if before is None or self.usage is None else before + self.usage
 
@@ -91,15 +91,15 @@ class TurnState:
 
     @property
     def open_tools(self) -> int:
-        """How many tools are at work, as far as it was told which."""
+        """How many tools are running, of those reported with an id."""
         return sum(map(bool, self._open_tools))
 
     def tool_of(self, ref: str) -> str:
-        """The name of a tool that is at work, or an empty text."""
+        """The name of a running tool, or an empty text."""
         return self._open_tools.get(ref, "")
 
     def tool_started(self, ref: str, name: str, given: Any) -> Iterator[Notice]:
-        """That a tool is at work, told once."""
+        """``AgentToolStarted``, once for each tool id."""
         if not ref or (ref not in self._open_tools and ref not in self._ended_tools):
             self._open_tools[ref] = name
             yield AgentToolStarted(self.path, ref, name, given)
@@ -107,25 +107,25 @@ class TurnState:
     def tool_ended(
         self, ref: str, *, is_ok: bool, output: str, code: int | None = None
     ) -> Iterator[Notice]:
-        """That a tool has ended which was at work, told once."""
+        """``AgentToolCompleted``, once, if the tool was running."""
         if ref in self._open_tools:
             name = self._open_tools.pop(ref)
             self._ended_tools.add(ref)
             yield AgentToolCompleted(self.path, ref, name, is_ok, output, code)
 
     def close_tools(self) -> None:
-        """The turn is over, and so is whatever did not say so."""
+        """Forget running tools: the turn is over, and with it tools that reported no end."""
         self._open_tools.clear()
 
     def denied(self, tool: str, reason: str) -> AgentPermission:
-        """That a tool was not allowed."""
+        """The notice that a tool was denied; ``denials`` gets the tool, too."""
         self.denials.append(tool)
         return AgentPermission(self.path, tool, "denied", reason)
 
     # -- the end ---------------------------------------------------------------------------------
 
     def reply(self, **more: Any) -> AgentReply:
-        """The answer, with what is known and what else is said of it."""
+        """The answer, with all that is known of the turn; ``more`` overrides fields."""
         known: dict[str, Any] = {
             "text": self.text,
             "model": self.model,
@@ -152,7 +152,7 @@ class TurnState:
         )
 
     def failed(self, diagnosis: Diagnosis, ending: Ending) -> AgentError:
-        """A failure that the program told; an interruption may have been ours."""
+        """A failure that the program reported; an interruption may have been handrail's."""
         kind = diagnosis.kind
         if kind == "interrupted" and ending.stopped is not None:
             kind = kind_of_end(ending, alive=True)
@@ -161,16 +161,16 @@ class TurnState:
         return error
 
     def stopped(self, ending: Ending) -> AgentError:
-        """A turn of which the program said that it was interrupted: by us, or by somebody."""
+        """A turn that the program reported as interrupted: by handrail, or by somebody else."""
         kind = kind_of_end(ending, alive=True) if ending.stopped else "interrupted"
         words = describe_end(self.program.name, ending)
         return self.error(kind, words if ending.stopped else f"{self.program.name} was interrupted")
 
     def unfinished(self, ending: Ending, kind: AgentErrorKind | None = None) -> AgentError:
-        """A turn of which the program said nothing at its end; ``kind``, if its exit tells that.
+        """A turn that the program ended without a word; ``kind``, if its exit code tells one.
 
-        That its session is not there is one kind, whichever program says so, and no session is
-        named, so that what follows begins a new one.
+        A missing session is always ``bad_request``, whichever program reports it. The error names
+        no session, so that the next launch begins a new one.
         """
         name = self.program.name
         if not self.is_alive and self._lost_session(ending):
@@ -192,32 +192,32 @@ class EventReader(TurnState, ABC):
     """Reads the lines of a turn that are JSON objects with a ``type``. Mutable."""
 
     def feed(self, line: bytes, /) -> Iterable[Notice]:
-        """What a line means, in order."""
+        """The notices of a line, in order."""
         event = object_of(line)
         if event is None or not (name := text_in(event, "type")):
             return ()
         return tuple(self.read(name, event))
 
     def feed_stderr(self, _line: bytes, /) -> Iterable[Notice]:
-        """Nothing: what matters there is looked at in the end."""
+        """Nothing: stderr is read at the end only."""
         return ()
 
     @abstractmethod
     def read(self, name: str, event: Object) -> Iterator[Notice]:
-        """What an event of this type means, in order; most mean nothing."""
+        """The notices of an event of this type, in order; most have none."""
 
 
 def usage_in(data: Object, **names: str) -> Usage | None:
-    """The tokens that an object counts, by its names for the fields of a ``Usage``."""
+    """The tokens that an object counts; ``names`` maps a ``Usage`` field to the object's name."""
     counts: dict[str, Any] = {field: count_in(data, name) for field, name in names.items()}
     usage = Usage(**counts)
     return None if usage == Usage() else usage
 
 
 def added_since(before: Usage | None, total: Usage) -> Usage | None:
-    """What was added to ``before``; unknown where that is, for a total is no difference.
+    """What was added to ``before``; None where that is unknown, because a total is no difference.
 
-    ``Usage.since`` takes what is unknown for nothing, as is right where all of it was counted.
+    ``Usage.since`` takes unknown fields for zero, which is right if all usage was counted.
     """
     if before is None:
         return None
