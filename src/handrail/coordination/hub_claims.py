@@ -52,8 +52,9 @@ class HubClaims:
     """Claims that a hub keeps; see the port.
 
     ``url`` is that of ``handrail hub``, ``token`` one of its tokens. A name or a file is the same
-    for all who use the hub: runs on any machine, and outsiders. Runs wait for outsiders' claims,
-    and outsiders see those of runs. The claims of a dead process end after the hub's grace period.
+    for all who use the hub: runs on any machine, and outsiders, agents that no run started. Runs
+    wait for outsiders' claims, and outsiders see those of runs. The claims of a dead process end
+    after the hub's grace period.
 
     Raises:
         MissingExtra: websockets is not installed.
@@ -331,7 +332,7 @@ class _Link:
                     return
             try:
                 self._converse(ends)
-            except Exception as error:  # noqa: BLE001  # whatever it is, the hub is out of reach
+            except Exception as error:  # noqa: BLE001  # any error: the hub is out of reach
                 self._broken(error)
             ends.wait(_AGAIN_S)
 

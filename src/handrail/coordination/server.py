@@ -47,7 +47,7 @@ BEHIND = 1024 * 1024
 LOST = 8 * 1024 * 1024
 PING_S = 15.0
 FIRST_S = 10.0
-"""How long a socket has to show its token."""
+"""How long a socket may take to show its token."""
 IN_A_ROW = 8
 TURN_S = 0.001
 """The most messages of one socket, and the longest time, before other sockets have a turn."""

@@ -50,7 +50,7 @@ class _Blobs(StorageDriver):
     async def store(
         self, context: StorageDriverStoreContext, payloads: Sequence[Payload]
     ) -> list[StorageDriverClaim]:
-        """Keep the values; a reference to each."""
+        """Store the values; returns a reference to each."""
         del context
         claims: list[StorageDriverClaim] = []
         for payload in payloads:

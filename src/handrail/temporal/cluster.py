@@ -140,6 +140,8 @@ class Cluster:
     ) -> None:
         """Start an execution of a run; ``said`` goes into the memo, which lists of runs show.
 
+        ``again``: the run may have executions that have ended.
+
         Raises:
             RunIdTaken: the run has an open execution; without ``again``, any execution.
         """
@@ -393,7 +395,7 @@ class Cluster:
         await self._signal(run_id, REFUSE, raw(Refusal(path, error_as_data(error))))
 
     async def ask(self, run_id: str, row: Row) -> Row:
-        """Send an open run a message that it may refuse; the message as the run accepted it.
+        """Send an open run a message that it may refuse; returns it as the run accepted it.
 
         Raises:
             HandrailError: the run refused it. RunNotFound: there is no such run, or it has ended.

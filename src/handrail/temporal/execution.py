@@ -109,7 +109,7 @@ class HandrailRun:
 
     @workflow.signal(name=REFUSE)
     def refuse(self, refusal: RawValue) -> None:
-        """Take the news that a gate cannot be answered."""
+        """Fail a gate that could not be answered."""
         self._execution.refused(read(refusal, Refusal))
 
     @workflow.signal(dynamic=True)
@@ -351,7 +351,7 @@ class Execution:
         self._take(ev.SignalReceived(name, payload, "the cluster"))
 
     def refused(self, refusal: Refusal) -> None:
-        """Fail a gate that cannot be answered."""
+        """Fail a gate that could not be answered."""
         if self._host is not None:
             self._host.conductor.refused(refusal.path, error_of_data(refusal.error))
             self._host.changed = True
@@ -380,7 +380,7 @@ class Execution:
             self._checked(self._event(row))
 
     async def asked(self, row: Row) -> RawValue:
-        """Check a message and take it; the row of the message as accepted."""
+        """Check a message and take it; returns the row of the message as accepted."""
         await workflow.wait_condition(lambda: self._host is not None or self._held)
         event = self._checked(self._event(row))
         self._take(event)

@@ -488,8 +488,8 @@ class TemporalExecutor(ReadsRuns):
     ) -> WorkflowResult[Any] | None:
         """Cancel a run.
 
-        A driven run is asked to unwind; None. A held run is driven only to unwind; its result. For
-        a run that has ended: the recorded result.
+        It asks a driven run to unwind, and returns None. It has a held run driven only to unwind,
+        and returns the result. For a run that has ended it returns the recorded result.
 
         Raises:
             RunNotFound: there is no such run. WorkflowNotFound: its workflow is not known here.

@@ -106,7 +106,7 @@ class Steps:
 
     @activity.defn(dynamic=True)
     async def perform(self, args: Sequence[RawValue]) -> RawValue:
-        """Perform an attempt or a rollback; its end."""
+        """Perform an attempt or a rollback; returns its end."""
         info = activity.info()
         digest = hashlib.blake2b(args[0].payload.data, digest_size=16).hexdigest()
         name = f"{info.workflow_run_id} {info.activity_id} {digest}"
@@ -423,7 +423,7 @@ def home_queue(queue: str) -> str:
 
 
 async def perform_here(serving: Serving, ends: Ends, command: Perform | cmd.Undo) -> bytes:
-    """Perform an attempt or a rollback that cannot leave this process; its end as data."""
+    """Perform an attempt or a rollback that cannot leave this process; returns its end as data."""
     notices: list[Any] = []
 
     def tell(notice: ev.Notice) -> None:

@@ -54,7 +54,7 @@ class ReachesRuns(Steering):
         await self.ask(run_id, event)
 
     async def ask(self, run_id: str, event: ev.Event) -> ev.Event:
-        """Send a message that the run may refuse; the message as the run accepted it."""
+        """Send a message that the run may refuse; returns it as the run accepted it."""
         cluster = await self._caller.cluster()
         try:
             row = await cluster.ask(run_id, self._caller.row(run_id, event))

@@ -155,7 +155,7 @@ class ReadsRuns(ReachesRuns):
         return made
 
     async def import_run(self, file: str | os.PathLike[str], *, run_id: str | None = None) -> str:
-        """Put an exported run onto the cluster, where ``resume`` drives it; the run's id.
+        """Put an exported run onto the cluster, where ``resume`` drives it; returns the run's id.
 
         Raises:
             DamagedExport, RunIdTaken, OSError: as ``Executor.import_run``.

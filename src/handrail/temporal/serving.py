@@ -20,14 +20,14 @@ Work = Callable[[], Awaitable[Any]]
 
 
 class LocalWork:
-    """Functions that only this process can run, each under a made-up name. Mutable."""
+    """Functions that only this process can run, each under a generated name. Mutable."""
 
     def __init__(self) -> None:
         self._works: dict[str, Work] = {}
         self._numbers = itertools.count(1)
 
     def add(self, work: Work) -> str:
-        """Keep a function; the name to take it by."""
+        """Keep a function; returns the name to ``take`` it by."""
         name = f"local {next(self._numbers)}"
         self._works[name] = work
         return name

@@ -1,7 +1,8 @@
 """The messages between client, workflow and steps: JSON, or chunks of a run's record.
 
 A run's record is its events as rows (``record.rows``), the same lines as in an export, packed into
-*chunks*. A new execution of a run starts with the chunks of earlier ones, and adds its own.
+*chunks*. A new execution of a run starts with the chunks of earlier ones, and adds its own. A
+*held* run is on the cluster with its record, and waits for a ``Drive`` message.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""States of a folder, byte for byte, in a git directory that the folder's own git does not touch.
+"""Keeps states of a folder, byte for byte, in a separate git directory outside of it.
 
 Theory of operation. A *shadow* is a small git directory that borrows the objects of the user's
 repository and has an index of its own; its working tree is the user's folder. So git can take,

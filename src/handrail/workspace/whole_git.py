@@ -73,7 +73,7 @@ _BROKEN = "replaced or damaged"
 
 
 async def find_damage(repository: Repository, before: Whole, copy: Path, marker: str) -> list[str]:
-    """The damage to a repository: its ``.git`` file leads elsewhere; it is replaced or broken."""
+    """The damage, if any: a ``.git`` file that leads elsewhere, a replaced or broken repository."""
     file = repository.root / GIT
     away = file.is_symlink() or not file.is_file() or _read_text(file) != before.file
     found = [_LED_AWAY] if before.file and away else []

@@ -223,7 +223,7 @@ class Hub:
 
 
 def _serve_line(reaction: Reaction) -> Reaction:
-    """The reaction, extended by what it means for the waiting line."""
+    """Serve the waiting line as part of a reaction; returns the reaction."""
     try:
         lines.serve(reaction)
     except Exception as mistake:  # noqa: BLE001  # the next change serves the line

@@ -1,7 +1,7 @@
 """Agents' live claims, indexed by task, by owner, by the files they cover and by their end.
 
 A claim ends with its lease. If the owner disconnects and does not come back, it ends a grace period
-after that, if this is sooner. So an agent that died blocks nobody for long.
+after that, if this is sooner. So a dead agent's claims do not block others for long.
 """
 
 from __future__ import annotations

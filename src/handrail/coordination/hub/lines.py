@@ -1,8 +1,9 @@
 """Messages of runs: claims of names and files, with one waiting line for all runs.
 
-``handrail.workspace.claims.deciding`` decides who gets what, as on one machine. It sees outsiders'
-claims too, and their waits when it looks for deadlocks. These message types are the hub's own, not
-of the synapse wire. Each message has a ``request``: the client's id, which the replies repeat.
+``handrail.workspace.claims.deciding`` decides who gets what, as on one machine. It also sees the
+claims of outsiders (agents on the synapse wire, which no run started), and their waits when it
+looks for deadlocks. These message types are the hub's own, not of the synapse wire. Each message
+has a ``request``: the client's id, which the replies repeat.
 """
 
 from __future__ import annotations

@@ -119,7 +119,7 @@ class Steps:
                 self._cut[held.epoch] = held.since
             return
         self.held[held.epoch] = held
-        self.due = True  # who is in the way has changed
+        self.due = True  # requests in line may have this claim in their way now
         self._keep(held)
         for name in names_of(held):
             self._shown.setdefault(name, {})[held.epoch] = None

@@ -196,7 +196,7 @@ class _ClaimQueue:
             self._drop_abandoned()
             self.store.end(claim)
             if self._waiters:
-                with suppress(ClaimsFailed):  # the thread looks again
+                with suppress(ClaimsFailed):  # the thread tries again
                     self._look()
             if self._closed:  # ``close`` came first, so nothing else would close the file
                 self.store.disconnect()

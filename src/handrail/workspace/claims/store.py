@@ -268,7 +268,7 @@ class Store:
         return bool(self._claims or self._lined or self._unended)
 
     def changed(self) -> bool:
-        """True if another connection wrote the file since the last call, or it is another file."""
+        """True if another connection wrote the file, or replaced it, since the last call."""
         with self._open("looking for changes") as connection:
             version = int(connection.execute("PRAGMA data_version").fetchone()[0])
             changed, self._seen = version != self._seen, version
@@ -554,7 +554,7 @@ def _prepare(connection: sqlite3.Connection) -> None:
 
 def _identity(path: Path) -> tuple[int, int] | None:
     try:
-        found = os.stat(path)  # noqa: PTH116 - a Path takes twice as long, and this is often
+        found = os.stat(path)  # noqa: PTH116 - a Path takes twice as long, and this runs often
     except (FileNotFoundError, NotADirectoryError):
         return None
     return found.st_dev, found.st_ino
