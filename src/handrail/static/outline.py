@@ -546,7 +546,7 @@ class _Reading:
                 return (HelperNode(self.text_of(node), nodes, node.lineno, node.col_offset),)
 
     def scope_step(self, node: ast.Call, *, typed: bool) -> StepNode:
-        """``scope(name, helper(...))``."""
+        """The step of a ``scope(name, helper(...))``."""
         name, body = node.args[:2]
         nodes = self.steps_of(body, typed=False, driven=True)
         match nodes:

@@ -148,7 +148,7 @@ class FsspecBlobs(_Blobs):
         path = self._path(name)
         if self._files.exists(path):
             return
-        self._files.makedirs(self._files._parent(path), exist_ok=True)  # noqa: SLF001  # public in fact
+        self._files.makedirs(self._files._parent(path), exist_ok=True)  # noqa: SLF001  # public in practice
         self._files.pipe_file(path, data)
 
     def get(self, name: str) -> bytes | None:

@@ -119,7 +119,7 @@ class DevServer:
                 stderr=said,
                 start_new_session=True,
             )
-            self._watcher = subprocess.Popen(  # noqa: S603  # of a pid
+            self._watcher = subprocess.Popen(  # noqa: S603  # a fixed line, but for a pid
                 ["/bin/sh", "-c", f"read -r _; kill {self._process.pid}"],
                 stdin=subprocess.PIPE,
                 start_new_session=True,

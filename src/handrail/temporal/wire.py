@@ -34,8 +34,8 @@ STATE = "handrail_state"
 LOCAL = "handrail_local"
 """The local activity for work on the worker that runs the workflow's code."""
 LABELS, SINCE, HELD, WAITS, STATUS = "labels", "since", "held", "waits", "status"
-"""Keys of the memo, which lists of runs show: the labels; when the run began, unless this is its
-first execution; a held run's status; what it waits for; how it ended, if not well."""
+"""Keys of the memo, which lists of runs show. Labels; when the run began, unless this is its first
+execution; a held run's status; what the run waits for; how it ended, if not well."""
 LISTED = 20
 """The most waits of a run that its memo lists."""
 DEAD = "dead"
@@ -311,7 +311,7 @@ def merge_chunks(chunks: Sequence[bytes], large: int) -> list[bytes]:
             found.append(chunk)
             continue
         small.append(chunk)
-        if sum(map(len, small)) >= large * 5 // 4:  # together they are a little smaller
+        if sum(map(len, small)) >= large * 5 // 4:  # compressed together they shrink a little
             found.append(_chunk(map(zlib.decompress, small)))
             small = []
     return [*found, *small]

@@ -57,7 +57,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """A line of progress."""
+    """A progress note about a task."""
 
     task_id: str
     author: str
