@@ -1,1 +1,1 @@
-"""Coordination: who works on what, among runs, programs and people that share a repository."""
+"""Coordination: who works on what, among runs, programs and people sharing a repository."""

@@ -1,10 +1,10 @@
-"""Claims that are kept by a hub, for runs on any machine, and seen by all others who use it.
+"""Claims kept by a hub, for runs on any machine, and visible to everyone who uses the hub.
 
-Theory of operation. One thread has the connection, and reads from it. Each request has a word of
-its own. When the connection breaks it is made again, and all that was not answered is said once
-more: the hub knows the words, so it does nothing twice. Meanwhile the hub keeps what is held, for
-as long as its grace. The thread begins with the first request, and ends when nothing is held or
-asked for.
+Theory of operation. One thread owns the connection and reads from it. Each request has an id. If
+the connection breaks, the thread connects again and repeats every unanswered request. The hub
+knows the ids, so it does nothing twice. Meanwhile the hub keeps this process's claims for its
+grace period. The thread starts with the first request, and ends when this process has neither
+claims nor open requests.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from handrail.workspace.claims.waiting import Awaited, in_thread
 T = TypeVar("T")
 
 FAILS_S = 10.0
-"""So long the hub may be out of reach before those who ask it something fail."""
+"""How long the hub may be out of reach before open requests fail."""
 IDLE_S = 10.0
-"""So long the connection is kept when it is not needed."""
+"""How long an unused connection stays open."""
 _AGAIN_S = 0.25
 _OPEN_S = 5.0
 
@@ -52,8 +52,9 @@ class HubClaims:
     """Claims that a hub keeps; see the port.
 
     ``url`` is that of ``handrail hub``, ``token`` one of its tokens. A name or a file is the same
-    for all who use the hub: runs on any machine, and outsiders, whose claims are waited for, and
-    who see those of runs. What a process held that died is free when the hub's grace is over.
+    for all who use the hub: runs on any machine, and outsiders, agents that no run started. Runs
+    wait for outsiders' claims, and outsiders see those of runs. The claims of a dead process end
+    after the hub's grace period.
 
     Raises:
         MissingExtra: websockets is not installed.
@@ -65,7 +66,7 @@ class HubClaims:
         self._link = _Link(url, token)
 
     async def acquire(self, request: ClaimRequest, /, *, waiting: Waiting | None = None) -> Claim:
-        """The claim, as soon as it is granted; see the port."""
+        """Wait for the claim; see the port."""
         link = self._link
         what = text_of(request.resources)
         if request.pid not in {None, os.getpid()}:
@@ -82,19 +83,19 @@ class HubClaims:
             raise
 
     async def release(self, claim: Claim, /) -> None:
-        """End it; see the port."""
+        """End the claim; see the port."""
         doing = f"releasing {text_of(claim.resources)}"
         await self._answer("handrail.give_back", doing, **_of(claim))
         self._link.forget(claim)
 
     async def is_held(self, claim: Claim, /) -> bool:
-        """True if it did not end; see the port."""
+        """True if the claim has not ended; see the port."""
         doing = f"looking at {text_of(claim.resources)}"
         answer = await self._answer("handrail.is_held", doing, **_of(claim))
         return bool(answer["held"])
 
     async def others_since(self, claim: Claim, since: int | None = None, /) -> Sequence[Claim]:
-        """What others held since then; see the port."""
+        """The claims that others had at any time since an epoch; see the port."""
         found: list[Claim] = []
         fields = {**_of(claim), "resources": claim.resources}
         fields["since"] = claim.epoch if since is None else since
@@ -108,23 +109,23 @@ class HubClaims:
         return found
 
     async def listed(self) -> ClaimList:
-        """All that is held, and all who wait."""
+        """All live claims, and all requests that wait."""
         answer = await self._answer("handrail.claims_request", "listing")
         held = msgspec.convert(answer["held"], tuple[Claim, ...])
         return ClaimList(held, msgspec.convert(answer["waiting"], tuple[ClaimWait, ...]))
 
     async def close(self) -> None:
-        """Give back what was acquired here, and end the connection; see the port."""
-        with contextlib.suppress(ClaimsFailed):  # it ends with the connection
+        """Release the claims acquired here, and end the connection; see the port."""
+        with contextlib.suppress(ClaimsFailed):  # they end with the connection
             for claim in self._link.held():
                 await self.release(claim)
         await in_thread(self._link.close)
 
     async def _answer(self, kind: str, doing: str, **fields: Any) -> dict[str, Any]:
-        """What the hub says to a question.
+        """The hub's answer to a question.
 
         Raises:
-            ClaimsFailed: it cannot be asked, or does not answer, or refuses.
+            ClaimsFailed: the hub cannot be reached, does not answer, or refuses.
         """
         asked, link = _Question(kind, fields), self._link
         try:
@@ -155,7 +156,7 @@ def _of(claim: Claim) -> dict[str, Any]:
 def _refused(
     url: str, request: ClaimRequest, asked: _Question
 ) -> ClaimDeadlock | ClaimTimeout | ClaimsFailed:
-    """What became of a request that was not granted in time, or not at all."""
+    """The error for a request that was refused, or not granted in time."""
     who, what = str(request.claimant), text_of(request.resources)
     answer = asked.answer or {"reason": "busy", "behind": asked.behind}
     if answer.get("reason") == "deadlock":
@@ -178,17 +179,17 @@ class _Question(Awaited):
         self.answer: dict[str, Any] | None = None
 
     async def wait_answer(self, waiting: Waiting | None = None) -> dict[str, Any]:
-        """The answer; ``waiting`` is called with who is in the way until then.
+        """The answer; until then calls ``waiting`` with the claimants that are in the way.
 
         Raises:
-            ClaimsFailed: there will be none.
+            ClaimsFailed: there will be no answer.
         """
         await self.until(lambda: self.answer is not None, waiting)
         assert self.answer is not None
         return self.answer
 
     def hear(self, message: dict[str, Any]) -> None:
-        """Take what the hub says of it."""
+        """Take a message from the hub about this question."""
         if message["type"] == "handrail.waits":
             self.behind = msgspec.convert(message["behind"], tuple[Claimant, ...])
         else:
@@ -197,7 +198,7 @@ class _Question(Awaited):
 
 
 class _Link:
-    """The connection, and all that is asked and held over it. Mutable; any thread."""
+    """The connection, with its open questions and claims. Mutable; for any thread."""
 
     def __init__(self, url: str, token: str | None) -> None:
         self.url = url
@@ -206,7 +207,7 @@ class _Link:
         _links.add(self)
 
     def begin(self) -> None:
-        """Begin with nothing, in a child process, too: there the thread is gone."""
+        """Start empty; also in a forked child, which has neither the thread nor the claims."""
         self._lock = threading.RLock()
         self._name = f"handrail/{host()}/{os.getpid()}-{secrets.token_hex(4)}"
         self._asked: dict[str, _Question] = {}
@@ -214,7 +215,7 @@ class _Link:
         self._abandoned: deque[_Question] = deque()
         self._again: deque[tuple[float, _Question]] = deque()
         self._withdrawn: dict[str, str] = {}
-        """What the hub is to forget, and has not said yet that it has."""
+        """Withdrawals that the hub has not confirmed, as texts by request id."""
         self._socket: Any = None
         self._thread: threading.Thread | None = None
         self._ends = threading.Event()
@@ -224,7 +225,7 @@ class _Link:
     # -- asking ------------------------------------------------------------------------------------
 
     def ask(self, asked: _Question) -> None:
-        """Say it to the hub, now or when it can be reached."""
+        """Send a question to the hub, now or when it can be reached."""
         with self._lock:
             self._withdraw()
             self._asked[asked.word] = asked
@@ -236,20 +237,20 @@ class _Link:
                 self._thread.start()
 
     def drop(self, asked: _Question) -> None:
-        """Wait for its answer no more."""
+        """Stop waiting for the question's answer."""
         with self._lock:
             self._asked.pop(asked.word, None)
 
     def abandon(self, asked: _Question) -> None:
-        """Have the hub forget it, soon, for this does not wait."""
+        """Have a thread withdraw the question; does not wait for that."""
         self._abandoned.append(asked)
         threading.Thread(target=self._withdraw, daemon=True).start()
 
     def hold(self, request: ClaimRequest, asked: _Question) -> Claim:
-        """The claim that was granted.
+        """The claim that the hub granted.
 
         Raises:
-            ClaimTimeout, ClaimDeadlock, ClaimsFailed: none was.
+            ClaimTimeout, ClaimDeadlock, ClaimsFailed: it granted none.
         """
         answer = asked.answer
         if answer is None or answer["type"] != "handrail.acquired":
@@ -271,17 +272,17 @@ class _Link:
         return claim
 
     def held(self) -> list[Claim]:
-        """What was acquired here, and lasts as long as this process."""
+        """The claims acquired here that last as long as this process."""
         with self._lock:
             return list(self._held.values())
 
     def forget(self, claim: Claim) -> None:
-        """It is not held any more."""
+        """Drop a claim that has ended."""
         with self._lock:
             self._held.pop(claim.epoch, None)
 
     def close(self) -> None:
-        """Let who waits here fail, and end the connection."""
+        """Fail all open questions, and end the connection."""
         with self._lock:
             self._fail("it was closed")
             self._withdrawn.clear()
@@ -303,12 +304,12 @@ class _Link:
                     self._say(text)
 
     def _say(self, text: str) -> None:
-        """Send it, if there is a connection; else it is sent when there is one."""
+        """Send the text if connected; after a reconnect the thread sends what is unanswered."""
         if self._socket is None:
             return
         try:
             self._socket.send(text)
-        except Exception:  # noqa: BLE001  # the reader sees to it
+        except Exception:  # noqa: BLE001  # the reading thread notices, and connects again
             self._socket = None
 
     def _texts(self) -> list[str]:
@@ -331,12 +332,12 @@ class _Link:
                     return
             try:
                 self._converse(ends)
-            except Exception as error:  # noqa: BLE001  # whatever it is, the hub is out of reach
+            except Exception as error:  # noqa: BLE001  # any error: the hub is out of reach
                 self._broken(error)
             ends.wait(_AGAIN_S)
 
     def _converse(self, ends: threading.Event) -> None:
-        """Connect, and read until the connection ends, or is needed no more."""
+        """Connect, and read until the connection ends or is idle."""
         from websockets.sync.client import connect
 
         with connect(
@@ -367,7 +368,7 @@ class _Link:
     def _hear(self, message: dict[str, Any]) -> None:
         word = message.get("request")
         if not isinstance(word, str):
-            return  # what all hear
+            return  # a broadcast
         with self._lock:
             self._withdrawn.pop(word, None)
             asked = self._asked.get(word)
@@ -378,7 +379,7 @@ class _Link:
                 asked.hear(message)
 
     def _say_again(self) -> None:
-        """Ask once more what the hub did not take because it was asked too much."""
+        """Repeat the questions that the hub refused because of its rate limit."""
         with self._lock:
             while self._again and self._again[0][0] <= time.monotonic():
                 _, asked = self._again.popleft()
@@ -390,7 +391,7 @@ class _Link:
         return not busy and time.monotonic() - self._used > IDLE_S
 
     def _broken(self, error: Exception) -> None:
-        """Have who waits for an answer fail, if this lasts or cannot get better."""
+        """Fail all open questions if the outage lasts, or if the hub refused the token."""
         with self._lock:
             now = time.monotonic()
             if self._failing_since is None:

@@ -1,14 +1,14 @@
-"""A hub on its sockets: messages in, reactions out, each kept before it is sent.
+"""A hub on its sockets: takes messages, stores each reaction's records, then sends its outputs.
 
-Theory of operation. One event loop has the hub, its file and all sockets, so that nothing happens
-at once. What a message leads to waits until the loop comes round once more. By then the other
-messages that were there have been handled, too: one transaction keeps what all of them led to, and
-each socket is written to once. So nobody hears what a crash could take back, and a hundred
-clients cost as many commits as one does.
+Theory of operation. One event loop has the hub, its file and all sockets, so inputs are handled one
+at a time. A reaction waits until the loop's next turn. By then the loop has handled the other
+messages that had arrived: one transaction stores the records of all of them, and each socket gets
+one write. So no client hears what a crash could take back, and a hundred clients cost as many
+commits as one.
 
-A client that reads slowly has what it was not sent yet kept in the buffer of its socket. Above
-``BEHIND`` bytes its own messages are read no more and chats pass it by (it hears so, and can ask
-for them); above ``LOST`` bytes it is cut off. What others are sent does not wait for it.
+Unsent data for a slow client waits in its socket's buffer. Above ``BEHIND`` bytes the server stops
+reading the client's messages and leaves chats out (it tells the client, which can ask for them).
+Above ``LOST`` bytes it drops the connection. Other clients do not wait for a slow one.
 """
 
 from __future__ import annotations
@@ -47,22 +47,22 @@ BEHIND = 1024 * 1024
 LOST = 8 * 1024 * 1024
 PING_S = 15.0
 FIRST_S = 10.0
-"""So long a socket has to show its token."""
+"""How long a socket may take to show its token."""
 IN_A_ROW = 8
 TURN_S = 0.001
-"""So many messages of one socket are handled, and for so long, before others have their turn."""
+"""The most messages of one socket, and the longest time, before other sockets have a turn."""
 LEAVE_S = 2.0
-"""So long the sockets have to end when the hub does."""
+"""How long the sockets may take to close when the hub ends."""
 MOST_TOLD = 20
 _LOOK_S = 60.0
 _log = logging.getLogger("handrail.hub")
-_log.propagate = False  # what a client does wrong is no news of this process
+_log.propagate = False  # clients' protocol errors do not belong in this process's log
 _log.addHandler(logging.NullHandler())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What the server takes."""
+    """The server's limits: clients at once, bytes of a message."""
 
     clients: int = 64
     message_bytes: int = 1024 * 1024
@@ -80,11 +80,11 @@ def run_hub(
 ) -> None:
     """Serve a hub on sockets that listen, until SIGTERM or Ctrl-C.
 
-    ``ready`` is called when it can be reached; ``tell`` with the traceback of a mistake of the
-    hub's own, each once.
+    It calls ``ready`` when clients can connect, and ``tell`` with the traceback of an error in the
+    hub's code, each traceback once.
 
     Raises:
-        HubFailed: what is to be kept cannot be; nothing was told that is not kept.
+        HubFailed: a write to the store failed; clients were told nothing that is not stored.
         OSError: the relay log cannot be written.
     """
     with contextlib.suppress(KeyboardInterrupt):
@@ -93,7 +93,7 @@ def run_hub(
 
 
 class _HubServer:
-    """Mutable: it holds the sockets, and what is not sent yet."""
+    """Connects a hub to its sockets and its store. Mutable: the sockets, and unsent reactions."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class _HubServer:
         self._tell = tell
         self._printed: set[str] = set()
         self._connections: dict[int, ServerConnection] = {}
-        # Numbers that no earlier process of this hub has used: agents without a name go by them.
+        # No earlier process of this hub has used these numbers: they name anonymous agents.
         self._numbers = itertools.count(time.time_ns() // 1000)
         self._unsaved: list[Put] = []
         self._unsent: list[Output] = []
@@ -126,7 +126,7 @@ class _HubServer:
     # -- its life ----------------------------------------------------------------------------------
 
     async def run(self, sockets: Sequence[socket.socket], ready: Callable[[], None]) -> None:
-        """Serve until a signal, or until something cannot be kept."""
+        """Serve until a signal, or until a write to the store or the relay log fails."""
         self._loop = asyncio.get_running_loop()
         self._ended = self._loop.create_future()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -143,8 +143,8 @@ class _HubServer:
         return await serve(
             self._attend,
             sock=at,
-            origins=[None],  # no page of a browser: any site could have it ask
-            compression=None,  # a message goes to many, and would be compressed for each
+            origins=[None],  # no browser pages: any website could connect through one
+            compression=None,  # a broadcast would be compressed again for each socket
             max_size=self._limits.message_bytes,
             write_limit=BEHIND,
             ping_interval=PING_S,
@@ -175,7 +175,7 @@ class _HubServer:
                     await server.wait_closed()
 
     def _clock(self) -> float:
-        """The time, which does not go back."""
+        """The time in unix seconds, which never goes back."""
         self._now = max(self._now, time.time())
         return self._now
 
@@ -201,7 +201,7 @@ class _HubServer:
                 self._react(self._hub.on_close(number, self._clock()))
 
     def _makes_room(self) -> bool:
-        """True if one more fits in; who has not said who they are gives way."""
+        """True if there is room for one more socket; closes the oldest nameless one if needed."""
         if self._hub.state.roster.count() < self._limits.clients:
             return True
         least = self._hub.oldest_nameless()
@@ -247,7 +247,7 @@ class _HubServer:
             self._tell(text)
 
     def _flush(self) -> None:
-        """Keep what several messages led to, and then tell of it."""
+        """Store the records of all pending reactions, then send their outputs."""
         puts, self._unsaved = self._unsaved, []
         out, self._unsent = self._unsent, []
         if self._failed:
@@ -256,7 +256,7 @@ class _HubServer:
             if puts and self._store is not None:
                 self._store.write(puts)
             self._send(out)
-        except Exception as error:  # noqa: BLE001  # whatever it is, nothing is kept any more
+        except Exception as error:  # noqa: BLE001  # any failure ends the server
             self._failed = True
             self._end(error)
 
@@ -303,7 +303,7 @@ class _HubServer:
             connection.transport.abort()
 
     def _skips(self, number: int) -> bool:
-        """True if a socket is so far behind that chats are not added to it."""
+        """True if a socket is too far behind to be sent chats; counts the chat it misses."""
         connection = self._connections.get(number)
         if connection is None or connection.transport.get_write_buffer_size() <= BEHIND:
             return False
@@ -313,7 +313,7 @@ class _HubServer:
         return True
 
     def _tell_missed(self) -> None:
-        """Tell those that are not behind any more how much passed them by."""
+        """Tell the sockets that have caught up how many chats they missed."""
         for number, count in list(self._missed.items()):
             connection = self._connections.get(number)
             if connection is None:
@@ -333,8 +333,9 @@ class _HubServer:
 
 
 class RelayLog:
-    """What a hub sends to all, as lines of a file for programs that only read along. Mutable: it
-    keeps the last ``most`` lines, at most twice as many.
+    """A hub's broadcasts as lines of a file, for programs that only read along. Mutable.
+
+    The file has the last ``most`` lines, at times up to twice as many.
 
     Source: the lite relay log of synapse-channel 0.32.0. A line has version, number of the chat or
     0, type, sender, target, payload, time in milliseconds, and the hub's name.
@@ -367,13 +368,13 @@ class RelayLog:
         self._appended += 1
 
     def flush(self) -> None:
-        """Let readers see what was added."""
+        """Write added messages out to readers; trims the file if it is long."""
         self._file.flush()
         if self._appended >= self._most:
             self._trim()
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._file.close()
 
     def _trim(self) -> None:

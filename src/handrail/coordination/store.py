@@ -1,9 +1,9 @@
 """The file of a hub: all that it remembers, in SQLite.
 
-The newest value of each key is kept, so that the file does not grow with time. A hub writes what
-several messages led to as one transaction, and answers none of them before it is written. A process
-that is killed loses nothing of that. ``synced`` has each transaction wait for the disk, too; then
-a loss of power loses nothing either.
+The file has the newest value of each key, so it does not grow with time. A hub writes the changes
+of several messages in one transaction, and answers these messages only after that. So a killed
+process loses nothing that it has answered. With ``synced`` each transaction also waits for the
+disk; then a loss of power loses nothing either.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ CREATE TABLE hub (id TEXT NOT NULL);
 
 
 class HubStore:
-    """Mutable: an open file, which no other hub can use meanwhile.
+    """The open file of a hub, which no other hub can use meanwhile. Mutable.
 
     Raises:
-        HubFailed: it cannot be opened, another hub uses it, or it is no file of a hub.
+        HubFailed: the file cannot be opened, another hub uses it, or it is no file of a hub.
     """
 
     def __init__(self, path: Path, *, synced: bool = False) -> None:
@@ -53,7 +53,7 @@ class HubStore:
             raise
 
     def read(self) -> Iterator[Put]:
-        """All that is kept, in the order in which it was last put.
+        """All stored values, in the order in which they were last put.
 
         Raises:
             HubFailed: the file cannot be read, or is damaged.
@@ -64,10 +64,10 @@ class HubStore:
                 yield Put(kind, key, msgspec.json.decode(value, type=KINDS[kind]))
 
     def write(self, puts: Iterable[Put]) -> None:
-        """Keep these changes, all or none.
+        """Write these changes, all or none.
 
         Raises:
-            HubFailed: they could not be kept.
+            HubFailed: they could not be written.
         """
         run = self._connection.execute
         with _translate_errors(self._path, "written"):
@@ -87,12 +87,12 @@ class HubStore:
                     run("ROLLBACK")
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._connection.close()
 
     def _prepare(self, *, synced: bool) -> None:
         run = self._connection.execute
-        run("PRAGMA locking_mode = EXCLUSIVE")  # before the mode, so that it needs no shared memory
+        run("PRAGMA locking_mode = EXCLUSIVE")  # before WAL, which then needs no shared memory
         (tables,) = run("SELECT count(*) FROM sqlite_master").fetchone()
         (application,) = run("PRAGMA application_id").fetchone()
         (version,) = run("PRAGMA user_version").fetchone()
@@ -103,7 +103,7 @@ class HubStore:
             raise HubFailed(str(self._path), why, "Update handrail, or give another file")
         run("PRAGMA journal_mode = WAL")
         run(f"PRAGMA synchronous = {'FULL' if synced else 'NORMAL'}")
-        run("BEGIN EXCLUSIVE")  # which is kept, in this mode
+        run("BEGIN EXCLUSIVE")  # locking_mode keeps this lock until the file is closed
         if not tables:
             for statement in filter(str.strip, _SCHEMA.split(";")):
                 run(statement)
@@ -114,7 +114,7 @@ class HubStore:
 
 
 def new_id() -> str:
-    """A name for a hub that has none yet."""
+    """A random id for a new hub."""
     return f"syn-{secrets.token_hex(4)}"
 
 

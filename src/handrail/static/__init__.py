@@ -1,1 +1,1 @@
-"""What people type, and what can be read from it without running it."""
+"""Reads workflows' source without running it: outlines, charts, checks."""

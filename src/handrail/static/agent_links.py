@@ -1,12 +1,11 @@
-"""The agents and child workflows that the steps of a function are given, as its source says it.
+"""Finds, in a function's source, the agents and child workflows that its steps are given.
 
-Theory of operation. The outline of the function is walked. What stands under a condition (``if``,
-``match``, ``except``, ``when``, an arm of a ``branch``, a fallback) is left out: the condition may
-be about the very thing that would be wrong with it. What comes after a way out that a condition
-decides, or in a ``while`` that does, is not ``certain``. Of a step's arguments those expressions
-are given whose names mean something before the function runs: a name of the module, or of a
-function around it, that nothing changes. A local that is assigned once stands for what it is
-assigned.
+Theory of operation. The search walks the function's outline. It leaves out steps under a condition
+(``if``, ``match``, ``except``, ``when``, an arm of a ``branch``, a fallback), because the condition
+may guard against the very mistake that a check of the link would report. A step is not ``certain``
+after a conditional exit, or in a ``while`` with a condition. A link has only expressions whose
+names have a fixed meaning before the function runs: names of the module, or of a function around
+it, that nothing changes. A local that is assigned once is replaced by its value.
 """
 
 from __future__ import annotations
@@ -40,10 +39,10 @@ _OUT = frozenset({"return", "raise", "break", "continue"})
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A step that is given an agent, or a workflow (``child``), by the expression ``given``.
+    """A step, and the expression ``given`` of its agent, or of its workflow (``child``).
 
-    ``settings`` are the expressions of ``backend``, ``model`` and ``options``, where they are said.
-    ``certain``: no condition decides whether a run that goes well comes by it.
+    ``settings`` are the expressions of ``backend``, ``model`` and ``options``, if the step has
+    them. ``certain``: no condition decides whether a successful run reaches the step.
     """
 
     step: StepName
@@ -57,8 +56,8 @@ class Link:
 def agent_links(source: Source, free: Iterable[str] = ()) -> tuple[Link, ...]:
     """The links of a function and its helpers in the same text, in the order of the outline.
 
-    ``free`` are the names that it has of the functions around it. A step of whose arguments one is
-    not known before the run is left out.
+    ``free`` are the function's free variables, from the functions around it. A step is left out if
+    one of these arguments is not known before the run.
 
     Raises:
         SourceUnavailable: the text does not parse, or has no such function.
@@ -76,7 +75,7 @@ def agent_links(source: Source, free: Iterable[str] = ()) -> tuple[Link, ...]:
 
 
 class _Names:
-    """What the names in a function's text are bound by. Mutable: it remembers."""
+    """The bindings of the names in a function's text. Mutable: it caches."""
 
     def __init__(self, symbols: Symbols, function: FunctionNode, free: frozenset[str]) -> None:
         self.symbols = symbols
@@ -103,7 +102,7 @@ class _Names:
         return settled if all(map(self.is_constant, names)) else None
 
     def is_constant(self, name: ast.Name) -> bool:
-        """True if the name means the same before and during the run."""
+        """True if the name has the same meaning before and during the run."""
         if self.binding_count(name) or name.id in self.changed:
             return False
         around = self.symbols.scopes(name)[:-1]
@@ -111,7 +110,7 @@ class _Names:
         return enclosed == (name.id in self.free)
 
     def binding_count(self, name: ast.Name) -> int:
-        """How often the code that a run goes through binds the name of this place."""
+        """How many places in the code that a run executes bind this name."""
         executed = self.executed_scope(name)
         if executed is None:
             return 0
@@ -120,13 +119,13 @@ class _Names:
         return self.counted[executed][name.id]
 
     def executed_scope(self, node: ast.AST) -> ast.AST | None:
-        """The outermost function around a place that a run goes through; None outside of all."""
+        """The outermost function around a node that a run executes; None outside of any."""
         around = self.symbols.scopes(node)[-2::-1]
         return next((one for one in around if one not in self.outside), None)
 
 
 def _bound_in(region: ast.AST) -> Iterator[str]:
-    """The names that are bound anywhere in a function, once for each place."""
+    """The names that a function binds, once for each place that binds them."""
     for node in ast.walk(region):
         match node:
             case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.arg(arg=name):
@@ -148,7 +147,7 @@ def _bound_in(region: ast.AST) -> Iterator[str]:
                 pass
 
 
-# -- what a run comes by ---------------------------------------------------------------------------
+# -- the walk --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,19 +208,19 @@ class _Walk:
 
 
 def _always(part: Part) -> bool:
-    """False for what a condition of the run decides: an arm, a fallback, a filtered member."""
+    """False for a part that runs under a condition: an arm, a fallback, a filtered member."""
     return part.role in {"member", "body", "fix", "scope", "setup"} and not (
         part.repeated and _filtered(part.label)
     )
 
 
 def _filtered(loop: str) -> bool:
-    """True for the text of a comprehension's loop that leaves something out."""
+    """True for the text of a comprehension's loop that has an ``if``."""
     return loop.startswith(("for ", "async for ")) and " if " in loop
 
 
 def _leaves(node: Node, kinds: frozenset[str]) -> bool:
-    """True if control may leave in this node, in one of these ways, before its end."""
+    """True if control may leave from inside this node by one of these statements."""
     match node:
         case StepNode():
             return False

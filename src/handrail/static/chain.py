@@ -1,4 +1,4 @@
-"""A step expression as it is written: ``step(name)``, a verb, modifiers."""
+"""Takes a step expression apart: ``step(name)``, a verb, modifiers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ VERBS: Mapping[str, str | None] = {
     "wait_for": "signal",
     "sleep": "seconds_or_timedelta_or_datetime",
 }
-"""The first argument of each verb that acts on something; "": it is given by place alone."""
+"""The first parameter of each verb; "": positional only; None: the verb has no subject."""
 CHILDREN = frozenset({"subworkflow", "run_workflow"})
 """Verbs that run a workflow."""
 MODIFIERS = frozenset(
@@ -51,15 +51,15 @@ MODIFIERS = frozenset(
     }
 )
 BODIES: Mapping[str, int] = {"for_each": 1, "work": 1, "holding": 1, "worktree": 0}
-"""The place of the function whose steps run below the step, by verb."""
+"""The position of the argument whose steps run below the step, by verb."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepName:
-    """A step's name as the source tells it: ``text`` for people, ``fixed`` what is certain of it.
+    """A step's name in the source: ``text`` for people, ``fixed`` its literal parts.
 
-    ``fixed`` holds the literal parts between the parts that only a run knows: ``("fix-", "")`` for
-    ``f"fix-{i}"``, and a single one for a literal.
+    Between two entries of ``fixed`` is a part that only a run knows: ``("fix-", "")`` for
+    ``f"fix-{i}"``. A literal name has a single entry.
     """
 
     text: str
@@ -67,13 +67,13 @@ class StepName:
 
     @property
     def literal(self) -> bool:
-        """True if the source says the whole name."""
+        """True if the source shows the whole name."""
         return len(self.fixed) == 1
 
     def matches(self, name: str) -> bool:
-        """True if a step of this name can come from here."""
+        """True if this expression can produce the name."""
         pattern = ".*".join(map(re.escape, self.fixed))
-        texts = (name, name.replace("%2F", "/"))  # as it stands in a path
+        texts = (name, name.replace("%2F", "/"))  # paths escape slashes
         return any(re.fullmatch(pattern, text, re.DOTALL) for text in texts)
 
 
@@ -93,22 +93,22 @@ class Chain:
 
     @property
     def subject(self) -> ast.expr | None:
-        """The expression of what its verb acts on."""
+        """The expression that the verb acts on, or None."""
         name = VERBS.get(self.verb)
         return None if name is None else argument(self.call, 0, name)
 
     def modifier(self, name: str) -> ast.Call | None:
-        """The call of a modifier, if the step has it."""
+        """The call of a modifier, or None."""
         return next((call for modifier, call in self.modifiers if modifier == name), None)
 
 
 def read_chain(
     node: ast.expr, symbols: Symbols, *, seen: frozenset[ast.expr] = frozenset()
 ) -> Chain | None:
-    """The step an expression builds, or None if it builds none.
+    """The step that an expression builds, or None if it builds none.
 
-    Variables are followed: ``draft.retry(2)`` is read with the one step that ``draft`` holds there,
-    unless that is among those ``seen`` on the way.
+    It follows variables: ``draft.retry(2)`` continues the one step that ``draft`` may be there.
+    ``seen`` are the values followed so far, which it does not follow again.
     """
     calls: list[tuple[str, ast.Call]] = []
     base = node
@@ -149,7 +149,7 @@ def _continued(
 
 
 def calls_of(verbs: Collection[str], symbols: Symbols) -> Iterator[tuple[ast.Call, Chain]]:
-    """Each call of one of these verbs in a text, with the step that it is a part of."""
+    """Each call of one of these verbs in a text, with its step."""
     for node in ast.walk(symbols.tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             chain = read_chain(node, symbols) if node.func.attr in verbs else None
@@ -158,7 +158,7 @@ def calls_of(verbs: Collection[str], symbols: Symbols) -> Iterator[tuple[ast.Cal
 
 
 def argument(call: ast.Call | None, index: int, keyword: str = "") -> ast.expr | None:
-    """An argument of a call by place or by keyword, as far as stars leave it certain."""
+    """An argument of a call by position or keyword; None if it is missing or behind a star."""
     if call is None:
         return None
     for one in call.keywords:
@@ -171,7 +171,7 @@ def argument(call: ast.Call | None, index: int, keyword: str = "") -> ast.expr |
 
 
 def name_of(node: ast.expr | None, symbols: Symbols) -> StepName:
-    """The name an expression gives, literal or as a pattern such as ``fix-{i}``."""
+    """The step name of an expression: literal, or a pattern such as ``fix-{i}``."""
     if node is None:
         return StepName("?", ("", ""))
     pieces = list(_pieces(node, symbols))
@@ -208,7 +208,7 @@ def _pieces(node: ast.expr, symbols: Symbols) -> Iterator[tuple[str, bool]]:
 
 
 def _constant(name: ast.Name, symbols: Symbols) -> str | None:
-    """The text that a name always stands for: it is assigned once, and to a literal."""
+    """The literal text of a name that is assigned only once; else None."""
     around = symbols.scopes(name)
     scope = next((one for one in around if name.id in symbols.names[one].bound), None)
     if scope is None:

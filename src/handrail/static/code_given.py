@@ -1,4 +1,4 @@
-"""What code the steps of a function are given to perform, as its source says it."""
+"""Finds, in a function's source, the code that its steps are given to run."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _ACTIONS = {"call": "action", "python": "action", "generate": "generator"}
 
 @dataclass(frozen=True, slots=True)
 class GivenCode:
-    """A step that is given code by an expression; ``part`` is what it is to the step.
+    """Code that an expression gives to a step; ``part`` is its role there, such as ``rollback``.
 
-    ``child``: it is a workflow. ``local``: a function of the body's own has this name.
+    ``child``: the code is a workflow. ``local``: it is a function defined inside the body.
     """
 
     step: StepName
@@ -30,7 +30,7 @@ class GivenCode:
 
 
 def code_given(source: Source) -> tuple[GivenCode, ...]:
-    """The code that a function's steps, and those of its helpers, are given; also under conditions.
+    """The code given to the steps of a function and its helpers, also those under conditions.
 
     Raises:
         SourceUnavailable: the text does not parse, or has no such function.

@@ -1,4 +1,4 @@
-"""What is known of conditions where they are asked: which ones ask the same, and which end."""
+"""Conditions as facts, to tell which ask the same question, and which can be true only once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from handrail.static.symbols import Symbols, own_nodes
 
-Fact: TypeAlias = tuple[str, bool]  # what is asked, and the answer
+Fact: TypeAlias = tuple[str, bool]  # a question, and its answer
 
 _NEGATED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.NotEq: ast.Eq,
@@ -22,10 +22,10 @@ _PURE_FUNCTIONS = frozenset({"len", "isinstance", "bool", "str", "int"})
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A condition: the ``facts`` where it holds, the one that is false where it does not.
+    """A condition: the ``facts`` when it is true, and the ``fact`` that is false when it is not.
 
-    ``names`` are those that it asks about, ``one`` those that it compares with a constant, and
-    ``bound`` those that what it guards binds in any case.
+    ``names`` are the names in it, ``one`` those that it requires to equal a constant, and ``bound``
+    those that the guarded block always binds.
     """
 
     facts: frozenset[Fact] = frozenset()
@@ -56,7 +56,7 @@ def names_in(node: ast.expr) -> frozenset[str]:
 
 
 def bound_in(block: Iterable[ast.stmt]) -> frozenset[str]:
-    """The names that the statements of a block bind, those in deeper blocks left out."""
+    """The names that a block's own assignments bind, without those of nested blocks."""
     found: set[str] = set()
     for one in block:
         match one:
@@ -78,8 +78,10 @@ def _compared(test: ast.expr) -> Iterator[str]:
 
 
 def _fact(test: ast.expr, symbols: Symbols) -> Fact | None:
-    """What a condition asks, by its source and where its names were bound last, and whether it
-    holds where that is true; None if another place that asks the same may be told otherwise.
+    """The condition as a question and the answer that makes it true.
+
+    The question is its source, without negation, with the place where its names were last bound.
+    None if the same question may get another answer elsewhere.
     """
     holds = True
     while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
@@ -98,7 +100,7 @@ def _fact(test: ast.expr, symbols: Symbols) -> Fact | None:
 
 
 def _is_unsure(node: ast.AST) -> bool:
-    """True for what may answer otherwise when it is asked again."""
+    """True for an expression that may have another value when it is evaluated again."""
     match node:
         case ast.Call(func=ast.Attribute(attr=name)) if name in _PURE:
             return False
@@ -111,7 +113,7 @@ def _is_unsure(node: ast.AST) -> bool:
 def _bindings(
     names: Container[str], region: ast.AST, before: ast.expr
 ) -> Iterator[tuple[int, int]]:
-    """Where a function binds one of these names before a place of its text."""
+    """The places before ``before`` where a function binds one of these names."""
     for one in own_nodes(region):
         if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store) and one.id in names:
             place = one.lineno, one.col_offset

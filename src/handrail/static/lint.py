@@ -1,7 +1,7 @@
-"""Static checks of workflows: what would go wrong in a run, found without running it.
+"""Static checks of workflows: mistakes that would fail a run, found without running it.
 
-``CODES`` says what each code means. A comment ``# handrail: ignore[HR104]`` on a statement lets a
-finding pass; without a code in brackets it lets all of them pass.
+``CODES`` explains each code. A comment ``# handrail: ignore[HR104]`` on a statement suppresses that
+finding; without a code in brackets it suppresses all of them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from handrail.static.symbols import Symbols, is_generator, symbols_of
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong, at a line and column (both from 1) of a file."""
+    """One mistake, at a line and column (both from 1) of a file."""
 
     code: str
     message: str
@@ -40,7 +40,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What a code stands for: a title, and why it matters."""
+    """The meaning of a code: a title, and why it matters."""
 
     title: str
     explanation: str
@@ -160,7 +160,7 @@ _IGNORE = re.compile(r"#\s*handrail:\s*ignore(?:\[([^\]]*)\])?")
 
 
 def check(source: Source) -> tuple[Finding, ...]:
-    """What is wrong with one workflow and the functions of its file that it is made of, by line.
+    """The findings in one workflow, and in the functions of its file that it consists of, by line.
 
     A file that does not parse is a finding of its own.
 
@@ -180,10 +180,10 @@ def check_module(
     more: Callable[[Symbols], Iterable[Mistake]] | None = None,
     stages: Iterable[str] = (),
 ) -> tuple[Finding, ...]:
-    """What is wrong with the workflows of a module, those inside functions included, by line.
+    """The findings in a module's workflows, those inside functions included, by line.
 
-    ``more`` finds what else there is, in what the names of the module stand for. ``stages`` are
-    those of the project.
+    ``more`` adds mistakes that it finds with the module's symbols. ``stages`` are those of the
+    project.
     """
     known = tuple(stages)
 
@@ -200,7 +200,7 @@ def check_module(
 def workflows_in(text: str, filename: str) -> tuple[str, ...]:
     """The names of the functions that a module decorates with ``@workflow``, in its order.
 
-    Those inside functions and classes are left out: nobody can name them from outside.
+    Functions inside functions and classes are left out: they cannot be named from outside.
 
     Raises:
         SourceUnavailable: the text does not parse.
@@ -268,13 +268,13 @@ def _findings(
 
 
 def _column(lines: list[str], one: Mistake) -> int:
-    """The column in characters from 1, from the one in UTF-8 bytes that the syntax tree has."""
+    """The column in characters, from 1; the syntax tree's is in UTF-8 bytes, from 0."""
     line = lines[one.line - 1] if one.line <= len(lines) else ""
     return len(line.encode()[: one.column].decode(errors="ignore")) + 1
 
 
 def _ignored(text: str) -> dict[int, frozenset[str]]:
-    """The codes that comments let pass, by line; all of them is an empty set."""
+    """The codes that comments suppress, by line; an empty set suppresses all codes."""
     found: dict[int, frozenset[str]] = {}
     try:
         for token in tokenize.generate_tokens(io.StringIO(text).readline):
@@ -288,7 +288,7 @@ def _ignored(text: str) -> dict[int, frozenset[str]]:
 
 
 def _spans(tree: ast.Module) -> dict[int, range]:
-    """The lines of the statement (of a compound one, its head) that each line belongs to."""
+    """For each line, the lines of its statement; of a compound statement, those of its head."""
     spans: dict[int, range] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.stmt | ast.ExceptHandler | ast.match_case):

@@ -1,4 +1,4 @@
-"""Rules on what a workflow's body may not do, because it runs again on resume."""
+"""Rules on what a workflow's body must not do, because it runs again on resume."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _PATH_METHODS = frozenset(
 )
 _ALWAYS_PATH = frozenset({"read_text", "write_text", "read_bytes", "write_bytes"})
 
-# The first that fits counts, so the narrow ones stand first.
+# The first match counts, so the narrow rules come first.
 _RULES: tuple[tuple[str, tuple[str, ...], str, str], ...] = (
     ("HR205", tuple(_SLEEP.split()), "sleeps", "Write `yield from step(...).sleep(seconds)`."),
     ("HR201", tuple(_CLOCK.split()), "reads the clock", "Read it in a step: .call(time.time)."),
@@ -67,7 +67,7 @@ _RULES: tuple[tuple[str, tuple[str, ...], str, str], ...] = (
 
 
 def replay_mistakes(place: Place) -> Iterator[Mistake]:
-    """Each call in a function's own body that gives something else, or acts twice, on resume."""
+    """Each call in a function's own body that differs, or acts a second time, on resume."""
     for node in place.nodes():
         match node:
             case ast.Call():
@@ -88,7 +88,7 @@ def _call(place: Place, node: ast.Call) -> Iterator[Mistake]:
             )
         return
     if dotted in _PURE or (dotted == "random.Random" and node.args):
-        return  # of these, a seeded Random draws the same on resume
+        return  # a seeded Random draws the same values on resume
     for code, names, what, hint in _RULES:
         if any(_fits(dotted, name) for name in names):
             yield mistake(code, node, f"`{source_text(node.func)}()` {what} in the body", hint)
@@ -105,7 +105,7 @@ def _fits(dotted: str, name: str) -> bool:
 
 
 def _is_path_method(place: Place, func: ast.expr) -> bool:
-    """True for ``Path(...).read_text`` and the like, and for names only paths have."""
+    """True for ``Path(...).read_text`` and the like, and for method names that only paths have."""
     if not isinstance(func, ast.Attribute):
         return False
     return func.attr in _ALWAYS_PATH or (func.attr in _PATH_METHODS and _is_path(place, func.value))
@@ -146,7 +146,7 @@ _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
 
 def unwinding_mistakes(place: Place) -> Iterator[Mistake]:
-    """Each handler that swallows a cancellation, and each way out of a ``finally``."""
+    """Each handler that swallows a cancellation, and each jump out of a ``finally``."""
     for node in place.nodes():
         match node:
             case ast.Try() | ast.TryStar():
@@ -166,7 +166,7 @@ def _handlers(node: ast.Try | ast.TryStar) -> Iterator[Mistake]:
         if not _catches_cancellation(handler.type):
             continue
         if any(isinstance(one, ast.Raise) for one in own_nodes(_body_of(handler))):
-            return  # it was caught and raised again, so later handlers never see it
+            return  # this handler catches and re-raises it, so later handlers never see it
         caught = ast.unparse(handler.type) if handler.type else "everything"
         message = f"this handler catches {caught} and keeps a cancelled run going"
         hint = "Catch StepFailed or Exception, or end the handler with `raise`."

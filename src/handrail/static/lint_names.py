@@ -1,11 +1,12 @@
 """The rule that a step's path is used once.
 
-Theory of operation. The outline is walked along every way control may take, with the names that may
-have been yielded by then. A name that is met again is a duplicate. Arms of a branch start from the
-same names; a way that has left (``return``, ``raise``) no longer counts. A name keeps the
-conditions that it was yielded under, so that where one is asked again, the other arm has no such
-name; a loop forgets them. A loop is walked twice, so that what comes round again meets itself.
-Inside a step (a group, a fix) is a scope of its own.
+Theory of operation. The check walks the outline along every path that control may take, with the
+names that may have been yielded by then. A name that it meets again is a duplicate. The arms of a
+branch start from the same names; a path that has left (``return``, ``raise``) no longer counts. A
+name keeps the conditions under which it was yielded: where the code asks one of them again, the
+opposite arm does not have the name. A loop forgets these conditions. The check walks a loop twice,
+so that a name yielded in each turn meets itself. The inside of a step (a group, a fix) is a scope
+of its own.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ from handrail.static.outline import (
     WithNode,
 )
 
-Given: TypeAlias = frozenset[Fact]  # conditions, and what each was
+Given: TypeAlias = frozenset[Fact]  # conditions, each with its outcome
 
 
 class First(NamedTuple):
-    """Where a name was yielded first, and what held then."""
+    """Where a name was yielded first, and under which conditions."""
 
     line: int
     column: int
@@ -44,7 +45,7 @@ Seen: TypeAlias = dict[str, First]
 
 
 def name_mistakes(nodes: Sequence[Node]) -> list[Mistake]:
-    """Each literal name that a run may come by twice in one scope."""
+    """Each literal name that a run may yield twice in one scope."""
     found: dict[tuple[int, int], Mistake] = {}
     _Walk(found).block(nodes, {})
     return list(found.values())
@@ -52,7 +53,10 @@ def name_mistakes(nodes: Sequence[Node]) -> list[Mistake]:
 
 @dataclass(slots=True)
 class _Ways:
-    """The names seen at each place where control leaves a block; ``falls`` is its end, or None."""
+    """The names seen wherever control leaves a block; ``falls``: at its end, None if unreachable.
+
+    ``passed`` are all names seen on any way through the block.
+    """
 
     falls: Seen | None
     returns: list[Seen] = field(default_factory=list[Seen])
@@ -75,9 +79,9 @@ class _Walk:
     again: bool = False
     given: Given = frozenset()
     asked: frozenset[str] = frozenset()
-    """The names that decide, in this loop, whether a run comes here again."""
+    """The names in the loop's test, and in the conditions around this place."""
     once: bool = False
-    """No other turn of this loop comes here."""
+    """True if only one turn of the loop reaches this place."""
 
     def block(self, nodes: Iterable[Node], seen: Seen) -> _Ways:
         ways = _Ways(seen, passed=seen)
@@ -119,7 +123,7 @@ class _Walk:
                 assert_never(node)
 
     def arms(self, arms: Sequence[Arm], seen: Seen) -> Iterator[_Ways]:
-        """Walk each arm with the names that can have been yielded where its condition holds."""
+        """Walk each arm with the names that may have been yielded if its condition is true."""
         given = self.given
         for arm in arms:
             held = given | arm.asked.facts
@@ -133,7 +137,7 @@ class _Walk:
                 given |= {(fact, not held_true)}
 
     def ends(self, arm: Condition) -> bool:
-        """True if what an arm guards changes what led there, or belongs to one turn of a loop."""
+        """True if only one turn runs an arm: it rebinds a name that led there, or picks a turn."""
         counts = frozenset[str]() if self.loop is None else self.loop.counts
         return bool(arm.bound & (self.asked | arm.names)) or bool(arm.one & counts)
 
@@ -195,7 +199,7 @@ class _Walk:
         return {**seen, node.name.text: First(node.line, node.column, self.given)}
 
     def parts(self, parts: Sequence[Part]) -> None:
-        """Walk what runs inside a step; members share a scope, of arms only one runs."""
+        """Walk the parts of a step. Members share a scope; arms do not, because only one runs."""
         inside = _Walk(self.found)
         members: Seen = {}
         for part in parts:
@@ -228,7 +232,7 @@ class _Walk:
 
 
 def _turn(loop: LoopNode) -> str:
-    """What tells a loop's turns apart, as far as its header says."""
+    """The loop variable, which differs in each turn, or "turn" if the header has no simple one."""
     target = loop.header.removeprefix("for ").partition(" in ")[0]
     simple = loop.header.startswith("for ") and target.isidentifier()
     return target if simple else "turn"
@@ -239,7 +243,7 @@ def _fall_throughs(ways: Iterable[_Ways]) -> list[Seen]:
 
 
 def _without_conditions(seen: Seen) -> Seen:
-    """The names, whatever held: in another turn of a loop a condition may be another."""
+    """The names without their conditions, which may have other outcomes in another turn."""
     return {name: First(first.line, first.column) for name, first in seen.items()}
 
 
@@ -248,13 +252,13 @@ def _union(many: Iterable[Seen]) -> Seen:
     for one in many:
         for name, first in one.items():
             known = joined.setdefault(name, first)
-            if known.given != first.given:  # by two ways: what both have in common
+            if known.given != first.given:  # yielded on two paths: keep the common conditions
                 joined[name] = known._replace(given=known.given & first.given)
     return joined
 
 
 def _join_branches(ways: Sequence[_Ways]) -> _Ways:
-    """One of several ways is gone."""
+    """The result of a branch that takes one of these ways."""
     joined = _Ways(None)
     for one in ways:
         joined.add(one)

@@ -1,9 +1,8 @@
-"""The rule that what is read by name is there: outputs of steps, and inputs.
+"""The rule that names which the code reads exist: steps' outputs, inputs, stages.
 
-What functions of the context read is looked at: those in ``.when``, in an arm, a context of an
-agent, a handler or a rollback. A name counts as known if any workflow of the text has it, since a
-sub-workflow sees the steps of the one around it. Where a workflow's steps are not all in the text,
-nothing is found.
+It checks functions of the context: those in ``.when``, an arm, an agent's context, a handler or a
+rollback. A name counts as known if any workflow of the text has it, because a sub-workflow sees the
+steps of the workflow around it. It reports no step if the text does not show all steps.
 """
 
 from __future__ import annotations
@@ -20,16 +19,16 @@ from handrail.static.source import FunctionNode
 from handrail.static.symbols import Symbols
 
 _NO_CONTEXT = frozenset({"call", "command", *BODIES})
-"""Verbs whose functions are given something else."""
+"""Verbs whose functions do not get a context."""
 
 
 def read_mistakes(
     places: Sequence[Place], symbols: Symbols, stages: Iterable[str] = ()
 ) -> Iterator[Mistake]:
-    """Each literal name of a step or input that is read, and that there is not.
+    """Each literal name of a step or input that the code reads and that does not exist.
 
-    ``stages`` are those of the project. Where a ``validate`` names stages of elsewhere, a name that
-    is close to none is let pass.
+    ``stages`` are those of the project. Where a ``validate`` names stages from elsewhere, a name
+    passes unless it is close to a known one.
     """
     workflow = places[0].region
     assert isinstance(workflow, FunctionNode)
@@ -133,8 +132,9 @@ def _step(
 
 
 def _known_steps(symbols: Symbols) -> tuple[list[StepName] | None, bool]:
-    """The names of all steps of the text's workflows (None if some are not written there), and
-    whether those of all stages are among them.
+    """The names of all steps of the text's workflows, and whether all stages are among them.
+
+    None in place of the names if the text does not show all steps.
     """
     found: list[StepName] = []
     is_all = True
@@ -154,7 +154,7 @@ def _known_steps(symbols: Symbols) -> tuple[list[StepName] | None, bool]:
 
 
 def _stages(call: ast.Call | None) -> list[str] | None:
-    """The stages that a ``validate`` names; None if one is not written out."""
+    """The stages that a ``validate`` names; None if they are not all literals."""
     match argument(call, 0, "stages"):
         case ast.List(elts=parts) | ast.Tuple(elts=parts):
             names = [one.value for one in parts if isinstance(one, ast.Constant)]
@@ -164,7 +164,7 @@ def _stages(call: ast.Call | None) -> list[str] | None:
 
 
 def _stages_of_executors(symbols: Symbols) -> Iterator[str]:
-    """The stages that an executor of the text is given, as far as they are written out."""
+    """The literal names of stages that the text gives to executors (``stages=``)."""
     for node in ast.walk(symbols.tree):
         if isinstance(node, ast.Call):
             given = next((one.value for one in node.keywords if one.arg == "stages"), None)
@@ -173,10 +173,10 @@ def _stages_of_executors(symbols: Symbols) -> Iterator[str]:
 
 
 def stage_mistakes(symbols: Symbols, configured: Iterable[str]) -> Iterator[Mistake]:
-    """Each stage that a ``validate`` names and that is close to a known one, but none.
+    """Each stage that a ``validate`` names and that is unknown, but close to a known one.
 
-    Known are those ``configured`` for the project, and those that an executor of the text is given.
-    Another executor may have more, so a name that is close to none is let pass.
+    Known are the stages ``configured`` for the project, and those that the text gives to executors.
+    Another executor may have more, so a name passes if it is close to no known one.
     """
     known = [*configured, *_stages_of_executors(symbols)]
     for call, _ in calls_of({"validate"}, symbols):

@@ -16,7 +16,7 @@ from handrail.static.symbols import Region, Symbols, is_generator, own_nodes
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """A rule's verdict on a place in the text (``line`` from 1, ``column`` in bytes from 0)."""
+    """A rule's finding at a place in the text (``line`` from 1, ``column`` in bytes from 0)."""
 
     code: str
     message: str
@@ -26,24 +26,24 @@ class Mistake:
 
 
 def mistake(code: str, node: ast.stmt | ast.expr, message: str, hint: str) -> Mistake:
-    """A verdict on a node of the tree."""
+    """A finding at a node of the tree."""
     return Mistake(code, message, node.lineno, node.col_offset, hint)
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One function to judge: the workflow, a generator it drives, or a maker of steps."""
+    """One function to check: the workflow, a generator it drives, or a maker of steps."""
 
     region: Region
     symbols: Symbols
     role: Literal["workflow", "generator", "maker"]
 
     def nodes(self) -> Iterator[ast.AST]:
-        """What runs as part of this function itself."""
+        """The syntax nodes of this function's own body."""
         return own_nodes(self.region)
 
     def steps(self) -> Iterator[tuple[ast.Call, ast.expr]]:
-        """Each ``step(...)`` with the whole expression that goes on from it."""
+        """Each ``step(...)`` with the whole chain of calls that starts with it."""
         for node in self.nodes():
             if isinstance(node, ast.Call) and self.symbols.is_step(node.func):
                 yield node, self._whole_chain(node)
@@ -61,7 +61,7 @@ class Place:
 def places_of(function: FunctionNode, symbols: Symbols) -> list[Place]:
     """The workflow's function, and each function of the text that runs as part of its body."""
     places = [Place(function, symbols, "workflow")]
-    for place in places:  # grows while it is gone through
+    for place in places:  # the loop appends to this list
         for region in _run_by(place):
             if all(region is not one.region for one in places):
                 generator = isinstance(region, FunctionNode) and is_generator(region)
@@ -92,7 +92,7 @@ def _runs_here(called: FunctionNode, call: ast.Call, symbols: Symbols) -> bool:
 def builds_steps(
     function: FunctionNode, symbols: Symbols, seen: tuple[FunctionNode, ...] = ()
 ) -> bool:
-    """True for a function that builds steps, or drives one of this text that does."""
+    """True for a function that builds steps, or drives a function of this text that does."""
     for node in own_nodes(function):
         if isinstance(node, ast.Call) and symbols.is_step(node.func):
             return True
@@ -105,7 +105,7 @@ def builds_steps(
 
 
 def functions_passed(node: ast.expr | None, symbols: Symbols) -> Iterator[Region]:
-    """The functions of the text that an argument may be: named, bound by partial, or a lambda."""
+    """The functions of the text that an argument may be: a name, a partial, or a lambda."""
     match node:
         case ast.Lambda():
             yield node
@@ -152,7 +152,7 @@ _CONTAINERS = (
 
 
 def step_mistakes(place: Place) -> Iterator[Mistake]:
-    """Everything wrong with the steps of one function, one by one."""
+    """Every mistake in the steps, yields and calls of one function."""
     for origin, whole in place.steps():
         yield from _name(place, origin)
         yield from _verb_and_fate(place, origin, whole)
@@ -199,14 +199,14 @@ def _verb_and_fate(place: Place, origin: ast.Call, whole: ast.expr) -> Iterator[
 
 
 def _is_read_later(place: Place, whole: ast.expr) -> bool:
-    """True if an expression is assigned to something that is read later."""
+    """True if an expression is assigned to a name that the function reads."""
     parent = place.symbols.parents.get(whole)
     assigned = isinstance(parent, ast.Assign | ast.AnnAssign | ast.NamedExpr)
     return assigned and not why_lost(place, whole)
 
 
 def why_lost(place: Place, node: ast.expr) -> str:
-    """Why nobody gets to yield what this expression gives; empty if somebody may."""
+    """Why the step that this expression builds cannot be yielded; "" if it may be."""
     parent = place.symbols.parents.get(node)
     match parent:
         case ast.Expr():
@@ -279,7 +279,7 @@ def _yield_mistakes(place: Place, node: ast.Yield | ast.YieldFrom) -> Iterator[M
 
 
 def _is_unreachable(place: Place, node: ast.Yield) -> bool:
-    """True for the `yield` after a `return` that only makes a function a generator."""
+    """True for a `yield` after a `return`, which only makes the function a generator."""
     statement = place.symbols.parents.get(node)
     around = place.symbols.parents.get(statement) if statement is not None else None
     body: list[ast.stmt] = getattr(around, "body", [])
@@ -288,7 +288,7 @@ def _is_unreachable(place: Place, node: ast.Yield) -> bool:
 
 
 def _call_mistakes(place: Place, node: ast.Call) -> Iterator[Mistake]:
-    """Calls of the text's own workflows, helpers and coroutines that go wrong."""
+    """Mistaken calls of the text's own workflows, helpers and coroutines."""
     func = node.func
     whole = func.value if isinstance(func, ast.Attribute) and func.attr == "run" else func
     function = place.symbols.function_named(whole)

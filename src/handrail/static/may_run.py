@@ -1,4 +1,4 @@
-"""The steps a workflow may run, by the paths its source gives them."""
+"""The steps that a workflow may run, by their paths in its source."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ENTERED_ONCE = frozenset({"holding", "worktree"})
 
 @dataclass(frozen=True, slots=True)
 class PossibleStep:
-    """A step that the source yields; ``names`` are the parts of its path, or patterns of them."""
+    """A step that the source may yield; ``names`` are the parts of its path, or their patterns."""
 
     names: tuple[StepName, ...]
     verb: str
@@ -33,11 +33,11 @@ class PossibleStep:
 
     @property
     def literal(self) -> bool:
-        """True if the source says the whole path."""
+        """True if the source shows the whole path."""
         return all(name.literal for name in self.names)
 
     def matches(self, path: str) -> bool:
-        """True if a step of this path can come from here, in any of its attempts."""
+        """True if this step can have the path, in any attempt."""
         parts = [re.sub(r"~\d+$", "", part) for part in path.split("/")]
         return len(parts) == len(self.names) and all(
             name.matches(part) for name, part in zip(self.names, parts, strict=True)
@@ -45,10 +45,10 @@ class PossibleStep:
 
 
 def may_run(source: Source) -> tuple[PossibleStep, ...]:
-    """Each step the workflow may yield, in the order of its source, a path once.
+    """Each step that the workflow may yield, in source order, each path once.
 
     Members of groups, fixes and fallbacks come after the step they run in. Steps of sub-workflows
-    and of helpers in other files are not seen.
+    and of helpers in other files are missing.
     """
     found: dict[str, PossibleStep] = {}
     for one in steps_of(outline(source).nodes):
@@ -62,7 +62,7 @@ def steps_of(nodes: Iterable[Node]) -> Iterator[PossibleStep]:
 
 
 def is_whole(nodes: Iterable[Node]) -> bool:
-    """False if a helper's source is elsewhere, or a step is not written out."""
+    """False if a helper's source is elsewhere, or the source does not show a step's name."""
     for node in nodes:
         if isinstance(node, HelperNode) and node.nodes is None:
             return False

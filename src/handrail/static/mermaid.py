@@ -1,11 +1,11 @@
 """A workflow's source as a Mermaid flowchart.
 
-Theory of operation. Nodes of the outline are laid out in order; what hangs open after a node is a
-list of ``Port``: an arrow that has begun and looks for its end. A node takes the ports before it as
-its entries and leaves its own. ``return``, ``raise``, ``break`` and ``continue`` close their ports
-and lay them aside in ``Exits``, where the function, the loop or the ``finally`` around picks them
-up. A ``try`` is a box, and the arrows to its handlers start at the node that opens it: each step in
-it may raise. Arrows go from node to node, never to a box: layouts of nested boxes fail on those.
+Theory of operation. The nodes of the outline are drawn in order. After a node there is a list of
+``Port``: arrows that have a start and no end yet. A node is the end of the ports before it, and
+returns its own. ``return``, ``raise``, ``break`` and ``continue`` move their ports to ``Exits``,
+from which the enclosing function, loop or ``finally`` takes them. A ``try`` is a box; the arrows to
+its handlers start at the node that opens it, because each step in it may raise. Arrows go from node
+to node, never to a box: Mermaid cannot lay out such arrows between nested boxes.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _BRACKETS: dict[Shape, tuple[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class ChartNode:
-    """A node: its lines of text, the step that it stands for, if it does, and the groups around."""
+    """A node: its lines of text, its step, if any, and the names of the groups around it."""
 
     id: str
     lines: tuple[str, ...]
@@ -63,7 +63,7 @@ class ChartNode:
 
 @dataclass(frozen=True, slots=True)
 class ChartEdge:
-    """An arrow; ``dashed`` where an error takes it."""
+    """An arrow; ``dashed`` if an error takes it."""
 
     start: str
     end: str
@@ -77,10 +77,10 @@ class ChartEdge:
 
 
 class Flowchart:
-    """A ``flowchart TD`` that grows; ``text()`` gives it. The one mutable object of this module.
+    """A ``flowchart TD`` under construction; ``text()`` returns it. Mutable.
 
-    Edges are written after all nodes, because Mermaid takes a node into the subgraph where it is
-    first mentioned.
+    Edges are written after all nodes, because Mermaid puts a node into the subgraph that first
+    mentions it.
     """
 
     def __init__(self) -> None:
@@ -97,7 +97,7 @@ class Flowchart:
         return tuple(self._edges)
 
     def node(self, shape: Shape, *lines: str, step: StepNode | None = None) -> str:
-        """Add a node with these lines of text; its id."""
+        """Add a node with these lines of text; returns its id."""
         self._count += 1
         name = f"n{self._count}"
         opened, closed = _BRACKETS[shape]
@@ -106,12 +106,12 @@ class Flowchart:
         return name
 
     def edge(self, start: str, end: str, text: str = "", *, dashed: bool = False) -> None:
-        """Add an arrow; the same one twice counts once."""
+        """Add an arrow, unless the same arrow is there."""
         self._edges[ChartEdge(start, end, text, dashed)] = None
 
     @contextmanager
     def subgraph(self, *lines: str, group: StepName | None = None) -> Generator[str]:
-        """What is added inside the ``with`` stands in a box with this title; its id."""
+        """A titled box around all that is added inside the ``with``; yields its id."""
         self._count += 1
         name = f"g{self._count}"
         self._write(f"subgraph {name}[{label(*lines)}]")
@@ -140,13 +140,13 @@ def label(*lines: str) -> str:
 def _escaped(line: str) -> str:
     text = "".join(char if char.isprintable() else _escape_char(char) for char in line)
     text = re.sub(r'["#<>&`]|(?<=%)%|^\s|\s$', _entity, text)
-    # A line break, a formula and an icon to Mermaid, even as entities: a word joiner parts them.
+    # A line break, a formula and an icon to Mermaid, even as entities: a word joiner splits them.
     text = re.sub(r"\\(?=n)|\$(?=\$)|fa[a-z]?:(?=fa-)", r"\g<0>#8288;", text)
-    # A statement to Mermaid wherever it stands.
+    # Mermaid reads "direction " as a statement anywhere.
     text = re.sub(r"d(?=irection\s)", _entity, text)
-    # Older versions take a label that begins like a list for Markdown, and refuse to show it.
+    # Older versions read a label that begins like a list as Markdown, and refuse to show it.
     text = re.sub(r"^([-*+]|\d+[.)])(?=\s)", _list_mark, text)
-    # Mermaid drops the last `;` of what looks like a style statement, and with it an entity.
+    # Mermaid drops the last `;` of anything like a style statement, which breaks an entity.
     return text.replace(":", "#58;") if re.search("style|classDef", text) else text
 
 
@@ -187,7 +187,7 @@ _ANYTHING = {"", "Exception", "BaseException"}
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """An arrow that has begun: where, with what label, and whether an error takes it."""
+    """An arrow without an end yet: its start and label, and whether an error takes it."""
 
     start: str
     label: str = ""
@@ -203,7 +203,7 @@ Ports: TypeAlias = list[Port]
 
 @dataclass(slots=True)
 class Exits:
-    """The ports that left a block otherwise than at its end."""
+    """The ports that leave a block other than at its end."""
 
     returns: Ports = field(default_factory=list[Port])
     raises: Ports = field(default_factory=list[Port])
@@ -211,7 +211,7 @@ class Exits:
     continues: Ports = field(default_factory=list[Port])
 
     def each(self) -> tuple[tuple[str, Ports], ...]:
-        """The four lists by the statement that fills them."""
+        """The four lists, each with the statement that fills it."""
         return (
             ("return", self.returns),
             ("raise", self.raises),
@@ -221,7 +221,7 @@ class Exits:
 
 
 def to_mermaid(source: Source) -> str:
-    """A Mermaid flowchart of what a workflow may do, read from its source.
+    """A Mermaid flowchart of a workflow, read from its source.
 
     Raises:
         SourceUnavailable: the text does not parse, or has no such function.
@@ -240,7 +240,7 @@ def draw_outline(tree: Outline) -> Flowchart:
     start = drawing.chart.node("pill", tree.name)
     nodes = tree.nodes
     if nodes and isinstance(nodes[-1], ExitNode) and nodes[-1].kind == "return":
-        nodes = nodes[:-1]  # the last return is where the end is anyway
+        nodes = nodes[:-1]  # a last return leads to the end node anyway
     ends = drawing.run(nodes, [Port(start)])
     ends += drawing.exits.returns
     if ends:
@@ -252,13 +252,13 @@ def draw_outline(tree: Outline) -> Flowchart:
 
 @dataclass(frozen=True, slots=True)
 class _Catching:
-    """The handlers of a ``try`` that is being drawn, and what was raised into each."""
+    """The handlers of a ``try`` that is being drawn, and the ports raised into each."""
 
     handlers: tuple[ExceptArm, ...]
     raised: tuple[Ports, ...]
 
     def ports_of_error(self, error: str) -> Ports | None:
-        """Where an exception of this name goes, if a handler here surely takes it."""
+        """The list for raises of this exception, if a handler here certainly catches it."""
         for handler, ports in zip(self.handlers, self.raised, strict=True):
             names = set(handler.exceptions or ("",))
             if error in names or names & _ANYTHING:
@@ -277,7 +277,7 @@ class _Drawing:
             self.chart.edge(port.start, end, port.label, dashed=port.dashed)
 
     def run(self, nodes: Sequence[Node], ports: Ports) -> Ports:
-        """Draw nodes one after the other; without a port left the rest cannot run."""
+        """Draw nodes in order; stops when no port is left, as the rest cannot run."""
         for node in nodes:
             ports = self.node(node, ports)
             if not ports:
@@ -356,7 +356,7 @@ class _Drawing:
         return join, [Port(join)]
 
     def member(self, part: Part, fork: Port) -> Ports:
-        """Draw a member; it ends inside its group, and so do its errors."""
+        """Draw a member; its ends and its errors stay inside the group."""
         inside = _Drawing(self.chart, Exits())
         if part.repeated:
             with self.chart.subgraph(shorten(part.label)):
@@ -378,7 +378,7 @@ class _Drawing:
         return ends + inside.exits.returns
 
     def point(self, text: str, ports: Ports, shape: Shape = "box") -> Ports:
-        """A node that only gives arrows a place to start from."""
+        """Draw a node that only serves as the start of arrows."""
         name = self.chart.node(shape, text)
         self.join(ports, name)
         return [Port(name)]
@@ -445,7 +445,7 @@ class _Drawing:
         return after if ends else []
 
     def draw_try(self, node: TryNode, ports: Ports) -> tuple[str, Ports]:
-        """Draw a ``try`` without its ``finally``: where its errors start, and its open ends."""
+        """Draw a ``try`` without its ``finally``; the node where errors start, and open ends."""
         catching = _Catching(node.handlers, tuple([] for _ in node.handlers))
         inside = replace(self, catching=(*self.catching, catching))
         with self.chart.subgraph(""):

@@ -1,9 +1,9 @@
 """The outline of a workflow, read from its source without running it.
 
-Expressions are read in the order in which they are evaluated; what cannot run (the code after a
-``return``) and what yields nothing (a loop that only adds up) is left out. Functions of the same
-text are followed: helpers under ``yield from``, bodies of groups, and functions that return
-steps. A function that is being read already is named and not entered again.
+Expressions are read in evaluation order. The outline leaves out code that cannot run (after a
+``return``) and code that yields nothing (a loop that only adds up). It follows functions of the
+same text: helpers under ``yield from``, bodies of groups, and functions that return steps. It
+names a recursive call and does not follow it again.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from handrail.static.wording import detail_of, modifiers_of
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What runs inside a step: a member of its group, its fix, its fallback.
+    """A block that runs inside a step: a member of its group, its fix, its fallback.
 
-    ``label`` is an arm's predicate, or the ``for`` of a member that is written once and comes many
-    times (``repeated``).
+    ``label`` is an arm's predicate, a function's source, or the loop around a member that is
+    written once and runs many times (``repeated``).
     """
 
     role: Literal["member", "arm", "body", "fix", "fallback", "scope", "setup"]
@@ -47,9 +47,9 @@ class Part:
 class StepNode:
     """A step that is yielded here.
 
-    ``verb`` is empty when the source does not show it. ``detail`` is what the verb acts on and
-    ``modifiers`` the rest, both in words. ``typed`` says that it is a ``yield from``. ``chain`` is
-    the expression itself, where it was read.
+    ``verb`` is empty if the source does not show it. ``detail`` says what the verb acts on,
+    ``modifiers`` the rest, both in words. ``typed``: a ``yield from`` yields it. ``chain`` is the
+    step's expression, if the source shows it.
     """
 
     name: StepName
@@ -65,7 +65,7 @@ class StepNode:
 
 @dataclass(frozen=True, slots=True)
 class HelperNode:
-    """``yield from helper(...)``; no ``nodes`` (None) if its source is elsewhere, or being read."""
+    """``yield from helper(...)``; ``nodes`` is None if its source is elsewhere, or it recurses."""
 
     call: str
     nodes: tuple[Node, ...] | None
@@ -75,9 +75,9 @@ class HelperNode:
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """One way of a branch: its condition's source (``else`` for the last), and what it does.
+    """One arm of a branch: its condition's source (``else`` for the last), and its nodes.
 
-    ``asked`` is what is known of the condition.
+    ``asked`` is the condition as facts.
     """
 
     condition: str
@@ -87,9 +87,9 @@ class Arm:
 
 @dataclass(frozen=True, slots=True)
 class BranchNode:
-    """An ``if`` or a ``match``; ``subject`` is what is matched. Exactly one arm is taken.
+    """An ``if`` or a ``match`` of ``subject``; a run takes exactly one arm.
 
-    Where none of the written ones need hold, the last arm is an ``else`` without nodes.
+    If no written arm need apply, the last arm is an ``else`` without nodes.
     """
 
     arms: tuple[Arm, ...]
@@ -99,9 +99,9 @@ class BranchNode:
 
 @dataclass(frozen=True, slots=True)
 class LoopNode:
-    """A ``for`` or ``while``; ``test`` is what a ``while`` yields to find out whether to go on.
+    """A ``for`` or ``while``; ``test`` are the nodes that a ``while`` yields in its condition.
 
-    ``asks`` are the names that a ``while`` asks about, ``counts`` those that a ``for`` binds anew.
+    ``asks`` are the names in a ``while``'s condition, ``counts`` the variables of a ``for``.
     """
 
     header: str
@@ -116,7 +116,7 @@ class LoopNode:
 
 @dataclass(frozen=True, slots=True)
 class ExceptArm:
-    """One ``except``; no ``exceptions`` for a bare one."""
+    """One ``except``; a bare one has no ``exceptions``."""
 
     exceptions: tuple[str, ...]
     nodes: tuple[Node, ...]
@@ -166,7 +166,7 @@ class Outline:
 
 
 def inside(node: Node) -> Iterator[Node]:
-    """The nodes directly inside one, in the order of the source; of a step those of its parts."""
+    """The nodes directly inside a node, in source order; for a step, those of its parts."""
     blocks: Iterable[tuple[Node, ...]]
     match node:
         case StepNode(parts=parts):
@@ -190,7 +190,7 @@ def inside(node: Node) -> Iterator[Node]:
 
 
 def matters(nodes: Iterable[Node]) -> bool:
-    """True if a loop with this body does more than go round and stop."""
+    """True if a loop with this body does more than repeat and stop."""
     return any(_does_something(node) for node in nodes)
 
 
@@ -205,11 +205,11 @@ def _does_something(node: Node) -> bool:
 
 
 class Reads(Protocol):
-    """Reads the function in which a step stands."""
+    """Reads the function that contains a step."""
 
     @property
     def symbols(self) -> Symbols:
-        """What names mean there."""
+        """The symbols of the function's module."""
         ...
 
     def steps_of(self, node: ast.expr) -> tuple[Node, ...]:
@@ -217,16 +217,16 @@ class Reads(Protocol):
         ...
 
     def steps_of_function(self, node: ast.expr) -> tuple[Node, ...]:
-        """What a function that is handed over does when it is called."""
+        """The nodes of a function that is passed as an argument."""
         ...
 
     def text_of(self, node: ast.expr) -> str:
-        """An expression's source in short."""
+        """An expression's source, shortened."""
         ...
 
 
 def parts_of(chain: Chain, reading: Reads) -> Iterator[Part]:
-    """The parts of a step, in the order in which they are written; its fallback last."""
+    """The parts of a step, in source order; its fallback last."""
     match chain.verb:
         case "parallel" | "race" if chain.call:
             for one in chain.call.args:
@@ -260,7 +260,7 @@ def _members(node: ast.expr, reading: Reads, seen: frozenset[ast.expr]) -> Itera
 
 
 def _many(node: ast.expr, reading: Reads, seen: frozenset[ast.expr]) -> Iterator[Part]:
-    """The members that a starred argument stands for; ``seen`` are the values on the way."""
+    """The members that a starred argument expands to; ``seen`` are the values followed so far."""
     match node:
         case ast.ListComp(elt=element) | ast.GeneratorExp(elt=element):
             label = " ".join(ast.unparse(one).strip() for one in node.generators)
@@ -275,7 +275,7 @@ def _many(node: ast.expr, reading: Reads, seen: frozenset[ast.expr]) -> Iterator
 
 
 def _list_members(name: ast.Name, reading: Reads, seen: frozenset[ast.expr]) -> Iterator[Part]:
-    """The members of a list that a variable holds, those appended to it included."""
+    """The members of a variable's list, including those appended to it."""
     for value in reading.symbols.reaching(name):
         if value not in seen:
             yield from _many(value, reading, seen | {value})
@@ -301,7 +301,7 @@ def _arm(node: ast.expr, reading: Reads) -> Part:
 
 
 def unknown_step(node: ast.expr, *, typed: bool = True) -> StepNode:
-    """A step that the source does not show, named for the expression that gives it."""
+    """A step that the source does not show, named after its expression."""
     name = StepName(f"{{{source_text(node)}}}", ("", ""))
     return StepNode(name, "", node.lineno, node.col_offset, typed=typed)
 
@@ -310,7 +310,7 @@ __all__ = ["Outline", "Source", "SourceUnavailable", "outline", "outline_of", "s
 
 
 def outline(source: Source) -> Outline:
-    """The tree of what a workflow may do.
+    """The outline of a workflow.
 
     Raises:
         SourceUnavailable: the text does not parse, or has no such function.
@@ -319,7 +319,7 @@ def outline(source: Source) -> Outline:
 
 
 def outline_of(function: FunctionNode, symbols: Symbols) -> Outline:
-    """The tree of what a function may do, from syntax that is parsed already."""
+    """The outline of a function, from its parsed syntax."""
     reading = _Reading(symbols, (function,))
     parameters = source_text(function.args, limit=72)
     return Outline(function.name, parameters, reading.block(function.body), function.lineno)
@@ -329,7 +329,7 @@ def outline_of(function: FunctionNode, symbols: Symbols) -> Outline:
 class _Reading:
     """Reads one function; ``stack`` has the functions on the way to it, itself last.
 
-    In a ``maker``, a plain function that returns a step, the step stands where it is returned.
+    In a ``maker``, a plain function that returns a step, a step counts where it is returned.
     """
 
     symbols: Symbols
@@ -472,17 +472,17 @@ class _Reading:
                 return self.expressions(ast.iter_child_nodes(node))
 
     def text_of(self, node: ast.expr) -> str:
-        """An expression's source in short; steps that are yielded in it stand by their names."""
+        """An expression's source, shortened, with the names of steps in place of their yields."""
         names: dict[int, ast.AST] = {}
         for one in ast.walk(node):
             if isinstance(one, ast.Yield | ast.YieldFrom) and one.value is not None:
                 chain = read_chain(one.value, self.symbols)
                 text = name_of(chain.name, self.symbols).text if chain else source_text(one.value)
                 names[id(one)] = ast.Name(text, ast.Load())
-        # A copy takes what its memo holds for a part in that part's place.
+        # deepcopy replaces each part that its memo already has by the memo's entry.
         return source_text(copy.deepcopy(node, {**names}) if names else node)
 
-    # What is yielded
+    # Yielded expressions
 
     def steps_of(
         self, node: ast.expr, *, typed: bool = True, driven: bool = False
@@ -509,7 +509,7 @@ class _Reading:
                 return self.steps_of_call(node, typed=typed, driven=driven)
 
     def variable(self, node: ast.Name, *, typed: bool, driven: bool) -> tuple[Node, ...]:
-        """The steps a variable may hold where it is yielded."""
+        """The steps that a variable may be where it is yielded."""
         values = [one for one in self.symbols.reaching(node) if one not in self.seen]
         inner = replace(self, seen=self.seen.union(values))
         found = [inner.steps_of(one, typed=typed, driven=driven) for one in values]
@@ -538,7 +538,7 @@ class _Reading:
             helper = HelperNode(self.text_of(node), None, node.lineno, node.col_offset)
             return (helper,) if driven and function is None else (unknown_step(node, typed=typed),)
         if is_generator(function) and not driven:
-            return (unknown_step(node, typed=typed),)  # it gives a generator where a step is wanted
+            return (unknown_step(node, typed=typed),)  # a generator in place of a step
         match self.steps_of_body(function):
             case (StepNode() as step, ExitNode()):
                 return (step,)
@@ -546,7 +546,7 @@ class _Reading:
                 return (HelperNode(self.text_of(node), nodes, node.lineno, node.col_offset),)
 
     def scope_step(self, node: ast.Call, *, typed: bool) -> StepNode:
-        """``scope(name, helper(...))``."""
+        """The step of a ``scope(name, helper(...))``."""
         name, body = node.args[:2]
         nodes = self.steps_of(body, typed=False, driven=True)
         match nodes:
@@ -564,7 +564,7 @@ class _Reading:
         )
 
     def steps_of_body(self, function: Region) -> tuple[Node, ...] | None:
-        """What a function of this text does, or None if it is being read already."""
+        """The nodes of a function of this text; None if the call is recursive."""
         if function in self.stack:
             return None
         stack = (*self.stack, function)
@@ -587,7 +587,7 @@ class _Reading:
         )
 
     def steps_of_function(self, node: ast.expr) -> tuple[Node, ...]:
-        """What a function that is handed over does when it is called."""
+        """The nodes of a function that is passed as an argument."""
         match node:
             case ast.Call(func=func, args=[inner, *_]) if ast.unparse(func).endswith("partial"):
                 return self.steps_of_function(inner)

@@ -1,4 +1,4 @@
-"""The source text of one workflow, as far as it can be had without running it."""
+"""Finds and parses a workflow's source text, without running it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FunctionNode: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class SourceUnavailable(HandrailError):
-    """The text of a function is not there, or it cannot be parsed."""
+    """A function's source text is missing or cannot be parsed."""
 
     def __init__(self, name: str, why: str, hint: str = "") -> None:
         super().__init__(name, why, hint)
@@ -32,10 +32,10 @@ class SourceUnavailable(HandrailError):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A module's text, and which of its functions is meant.
+    """A module's text, and which of its functions to read.
 
-    ``first_line`` is the line of the function's first decorator (or of its ``def``); 0 leaves the
-    choice to ``name``, a qualified name. Without a name either, the text must hold one function.
+    ``first_line`` is the line of the function's first decorator (or of its ``def``); with 0 the
+    qualified ``name`` decides. Without a name either, the text must contain exactly one function.
     """
 
     text: str
@@ -45,11 +45,10 @@ class Source:
 
 
 def source_of(function: Callable[..., object]) -> Source:
-    """The source of a function: the whole text of its file, and where in it the function stands.
+    """The source of a function: the whole text of its file, and where in it the function is.
 
     Raises:
-        SourceUnavailable: it is no Python function, or was made where no text is kept (``exec``,
-            some REPLs).
+        SourceUnavailable: it is no Python function, or its text is not kept (``exec``, some REPLs).
     """
     target = _plain(function)
     name = str(getattr(target, "__qualname__", None) or repr(target))
@@ -68,7 +67,7 @@ def source_of(function: Callable[..., object]) -> Source:
 
 
 def _plain(function: Callable[..., object]) -> Callable[..., object]:
-    """The function below decorators that kept it (``__wrapped__``) and partials."""
+    """The function below partials, and below decorators that set ``__wrapped__``."""
     target: Callable[..., object] = inspect.unwrap(function)
     while isinstance(target, functools.partial):
         target = inspect.unwrap(target.func)
@@ -79,7 +78,7 @@ def parse(text: str, filename: str) -> ast.Module:
     """The module's syntax tree; an indented fragment is accepted too.
 
     Raises:
-        SyntaxError: with the file's own line.
+        SyntaxError: the text does not parse; with the line in the file.
     """
     text = text.removeprefix("\ufeff")
     try:
@@ -91,12 +90,12 @@ def parse(text: str, filename: str) -> ast.Module:
         return ast.parse(flat, filename)
     except ValueError as problem:  # null bytes, before 3.12
         raise SyntaxError(str(problem), (filename, 1, 1, "")) from None
-    except (RecursionError, MemoryError):  # the latter is how CPython's parser says it
+    except (RecursionError, MemoryError):  # CPython's parser raises MemoryError
         raise SyntaxError(TOO_DEEP, (filename, 1, 1, "")) from None
 
 
 def parse_source(source: Source) -> ast.Module:
-    """The tree of a source's text, or ``SourceUnavailable`` that names the line that is wrong."""
+    """The tree of a source's text; raises ``SourceUnavailable`` with the line of a syntax error."""
     try:
         return parse(source.text, source.filename)
     except SyntaxError as problem:
@@ -105,7 +104,7 @@ def parse_source(source: Source) -> ast.Module:
 
 
 def functions_in(tree: ast.AST, prefix: str = "") -> list[tuple[str, FunctionNode]]:
-    """Every function of a tree with its qualified name, in the order of the text."""
+    """Every function of a tree with its qualified name, in source order."""
     found: list[tuple[str, FunctionNode]] = []
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, FunctionNode):
@@ -113,7 +112,7 @@ def functions_in(tree: ast.AST, prefix: str = "") -> list[tuple[str, FunctionNod
             found += functions_in(node, f"{prefix}{node.name}.<locals>.")
         elif isinstance(node, ast.ClassDef):
             found += functions_in(node, f"{prefix}{node.name}.")
-        elif not isinstance(node, ast.expr):  # which have no functions with a name in them
+        elif not isinstance(node, ast.expr):  # an expression contains no named functions
             found += functions_in(node, prefix)
     return found
 
@@ -124,10 +123,10 @@ def starts_at(function: FunctionNode) -> int:
 
 
 def function_of(source: Source, tree: ast.Module) -> FunctionNode:
-    """The function that a source means.
+    """The function that a source refers to.
 
-    A file that was edited since it was imported is looked through by name. Of several functions
-    with one name the last is taken, as Python does.
+    If the file was edited after its import, the function is found by name. Of several functions
+    with one name the last counts, as in Python.
     """
     known = functions_in(tree)
     named = [(name, node) for name, node in known if not source.name or name == source.name]

@@ -1,4 +1,4 @@
-"""What the names in a module's text mean, as far as can be told without importing it."""
+"""Resolves the names in a module's text, as far as possible without importing it."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 
 
 def own_nodes(region: ast.AST) -> Iterator[ast.AST]:
-    """What runs as part of a function's own body, in the order of the text.
+    """The syntax nodes of a function's own body, in source order.
 
-    Functions, lambdas and classes inside it are given, and not entered.
+    Yields functions, lambdas and classes inside it, but not their insides.
     """
     match region:
         case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Module():
@@ -49,7 +49,7 @@ def is_generator(function: FunctionNode) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What one scope does with its names: binds them, defines, assigns, appends to them."""
+    """The names of one scope: those it binds, its functions, assigned values, list appends."""
 
     bound: frozenset[str]
     functions: dict[str, FunctionNode]
@@ -59,7 +59,7 @@ class Names:
 
 @dataclass(frozen=True, slots=True)
 class Symbols:
-    """The names of one module: what was imported, what is defined, and what stands inside what."""
+    """The names of one module: its imports, its functions, its scopes, each node's parent."""
 
     tree: ast.Module
     parents: dict[ast.AST, ast.AST]
@@ -68,9 +68,9 @@ class Symbols:
     names: dict[ast.AST, Names]
 
     def dotted(self, node: ast.expr) -> str | None:
-        """The full name an expression refers to: ``now`` is ``time.time`` if so imported.
+        """The full name that an expression refers to: ``now`` is ``time.time`` if so imported.
 
-        None for what is no name, or a name that is a local of the function around it.
+        None if the expression is no name, or if this module defines the name itself.
         """
         parts: list[str] = []
         base = node
@@ -98,12 +98,12 @@ class Symbols:
         return self.is_ours(node.func if isinstance(node, ast.Call) else node, "workflow")
 
     def is_ours(self, node: ast.expr, name: str) -> bool:
-        """True if this expression is what handrail calls so."""
+        """True if this expression is handrail's object of this name."""
         dotted = self.dotted(node)
         if dotted is None or dotted.rpartition(".")[2] != name:
             return False
-        # A bare name that nothing binds is a fragment without its imports, or a star import; a
-        # relative import may be the user's own module that hands handrail's names on.
+        # A bare unbound name comes from a fragment without its imports, or from a star import. A
+        # relative import may be a module of the user's that re-exports handrail's names.
         return dotted == name or dotted.startswith(("handrail.", "."))
 
     def is_workflow(self, function: FunctionNode) -> bool:
@@ -111,7 +111,7 @@ class Symbols:
         return any(self.is_workflow_decorator(one) for one in function.decorator_list)
 
     def around(self, node: ast.AST) -> Iterator[ast.AST]:
-        """What encloses a node, from the inside out."""
+        """The nodes that enclose a node, innermost first."""
         while (outer := self.parents.get(node)) is not None:
             yield outer
             node = outer
@@ -121,7 +121,7 @@ class Symbols:
         return [one for one in self.around(node) if isinstance(one, ast.Module | FunctionNode)]
 
     def function_named(self, node: ast.expr) -> FunctionNode | None:
-        """The function of this module that a name refers to where it is written."""
+        """The function of this module that a name refers to at its place."""
         if not isinstance(node, ast.Name):
             return None
         names = self._binding(node)
@@ -137,12 +137,12 @@ class Symbols:
         return any(isinstance(one, FunctionNode) for one in self.around(function))
 
     def values_of(self, name: ast.Name) -> tuple[ast.expr, ...]:
-        """What is assigned to a name in the function (or module) where it is used, or around it."""
+        """All values assigned to a name in the innermost scope that binds it."""
         names = self._binding(name)
         return names.values.get(name.id, ()) if names else ()
 
     def reaching(self, name: ast.Name) -> tuple[ast.expr, ...]:
-        """What a name may hold where it is used.
+        """The values that a name may have where it is used.
 
         An assignment earlier in the same block, or in one around it, replaces those before it.
         """
@@ -168,7 +168,7 @@ class Symbols:
         return False
 
     def appended_to(self, name: ast.Name) -> tuple[ast.expr, ...]:
-        """What is put at the end of the list of this name with ``append``."""
+        """The values that are appended to the list of this name."""
         names = self._binding(name)
         return names.appended.get(name.id, ()) if names else ()
 
@@ -183,7 +183,7 @@ class Symbols:
 
 
 def read_from(source: Source, read: Callable[[FunctionNode, Symbols], T]) -> T:
-    """What is read of the function that a source means, and of the names of its text.
+    """The result of ``read``, for the function that a source refers to and its module's symbols.
 
     Raises:
         SourceUnavailable: the text does not parse, or has no such function.
@@ -210,7 +210,7 @@ def symbols_of(tree: ast.Module) -> Symbols:
 
 
 def _aliases(tree: ast.Module, imports: dict[str, str]) -> Iterator[tuple[str, str]]:
-    """Names the module gives to what it imported: ``step = handrail.step``."""
+    """The module's own names for imported objects: ``step = handrail.step``."""
     for node in tree.body:
         match node:
             case ast.Assign(
@@ -244,7 +244,7 @@ def _imports(tree: ast.Module) -> dict[str, str]:
 
 
 def _names(scope: ast.Module | FunctionNode) -> Names:
-    """Read what one scope does with its names; parameters are among them."""
+    """Read the names of one scope, parameters included."""
     bound: set[str] = set()
     functions: dict[str, FunctionNode] = {}
     values: dict[str, tuple[ast.expr, ...]] = {}

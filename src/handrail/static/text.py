@@ -29,7 +29,7 @@ class _Line:
 
 
 def to_text(source: Source) -> str:
-    """A tree of what a workflow may do, one line a step or statement, ending in a newline.
+    """A workflow's outline as a tree, one line a step or statement, ending in a newline.
 
     Raises:
         SourceUnavailable: the text does not parse, or has no such function.
@@ -38,7 +38,7 @@ def to_text(source: Source) -> str:
 
 
 def tree_of(tree: Outline) -> str:
-    """The tree of an outline."""
+    """An outline as such a tree."""
     title = f"{tree.name}({tree.parameters})"
     return "\n".join([_printable(title), *_draw_lines(_lines(tree.nodes))]) + "\n"
 

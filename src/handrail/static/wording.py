@@ -1,4 +1,4 @@
-"""What a verb acts on and what its modifiers say, in a few words for a picture or a tree."""
+"""Words for a step's verb and modifiers, short enough for a chart or a tree."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from handrail.static.symbols import Symbols
 
 
 def detail_of(chain: Chain, symbols: Symbols) -> str:
-    """What the verb acts on: an action, a command line, a question."""
+    """What the verb acts on, in words: an action, a command line, a question."""
     call, subject = chain.call, chain.subject
     match chain.verb:
         case "call" | "python":
@@ -124,7 +124,7 @@ def _question(call: ast.Call | None, asked: ast.expr | None, symbols: Symbols) -
 
 
 def _claim_text(node: ast.expr | None) -> str:
-    """A name, or patterns, as they stand in the source."""
+    """A claim's name or patterns, as in the source."""
     match node:
         case ast.Constant(value=str() as name):
             return name
@@ -135,7 +135,7 @@ def _claim_text(node: ast.expr | None) -> str:
 
 
 def _bounds(call: ast.Call | None) -> list[str]:
-    """When work stops, in words."""
+    """The conditions under which ``work`` stops, in words."""
     at_most, stop = argument(call, 99, "at_most"), argument(call, 99, "stop")
     words = [] if at_most is None else [f"at most {_source(at_most)}"]
     return words if stop is None else [*words, f"until {_action(stop)}"]

@@ -1,4 +1,4 @@
-"""Runs on a Temporal cluster: the same workflows, whose steps any worker takes [temporalio]."""
+"""Run the same workflows on a Temporal cluster, where any worker may take a step [temporalio]."""
 
 from __future__ import annotations
 

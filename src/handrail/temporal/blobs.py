@@ -1,4 +1,4 @@
-"""Stores of large values: what is larger than the cluster likes lies there, under its hash."""
+"""Stores of large values, which the cluster's history would not take; each under its hash."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from handrail.cluster_errors import BlobMissing
 from handrail.errors import MissingExtra, WrongUse
 
 LARGE_BYTES = 256 << 10
-"""Values from this size on are put into the store."""
+"""Values of at least this size go to the store."""
 _KEY = "sha256"
 
 
@@ -30,7 +30,7 @@ def blobs_at(where: str | os.PathLike[str] | StorageDriver | None) -> StorageDri
     """The store at a folder, or at an address that fsspec knows (``s3://bucket/prefix``).
 
     Raises:
-        MissingExtra: fsspec is not installed. WrongUse: it is neither.
+        MissingExtra: fsspec is not installed. WrongUse: ``where`` is neither.
     """
     if where is None or isinstance(where, StorageDriver):
         return where
@@ -44,13 +44,13 @@ class _Blobs(StorageDriver):
     """Values under their hash: the same value is stored once, and never changes."""
 
     def name(self) -> str:
-        """What references in a history say of the store: they are read wherever it is."""
+        """The store's name in a history's references, the same for every place of the store."""
         return "handrail"
 
     async def store(
         self, context: StorageDriverStoreContext, payloads: Sequence[Payload]
     ) -> list[StorageDriverClaim]:
-        """Keep the values."""
+        """Store the values; returns a reference to each."""
         del context
         claims: list[StorageDriverClaim] = []
         for payload in payloads:
@@ -63,10 +63,10 @@ class _Blobs(StorageDriver):
     async def retrieve(
         self, context: StorageDriverRetrieveContext, claims: Sequence[StorageDriverClaim]
     ) -> list[Payload]:
-        """The values again, as they were.
+        """The values of references.
 
         Raises:
-            BlobMissing: one is not there, or is another.
+            BlobMissing: a value is not in the store, or does not have its hash.
         """
         del context
         found: list[Payload] = []
@@ -80,7 +80,7 @@ class _Blobs(StorageDriver):
 
     @property
     def where(self) -> str:
-        """Where it is, for people."""
+        """The store's place, for people."""
         raise NotImplementedError
 
     def put(self, name: str, data: bytes) -> None:
@@ -104,7 +104,7 @@ class FolderBlobs(_Blobs):
         return str(self._folder.absolute())
 
     def put(self, name: str, data: bytes) -> None:
-        """Write a file of its name."""
+        """Write the file of this name, unless it exists."""
         file = self._file(name)
         if file.exists():
             return
@@ -117,7 +117,7 @@ class FolderBlobs(_Blobs):
             beside.unlink(missing_ok=True)
 
     def get(self, name: str) -> bytes | None:
-        """Read the file of its name."""
+        """Read the file of this name; None if it is missing."""
         try:
             return self._file(name).read_bytes()
         except FileNotFoundError:
@@ -144,15 +144,15 @@ class FsspecBlobs(_Blobs):
         return self._url
 
     def put(self, name: str, data: bytes) -> None:
-        """Write an object of its name."""
+        """Write the object of this name, unless it exists."""
         path = self._path(name)
         if self._files.exists(path):
             return
-        self._files.makedirs(self._files._parent(path), exist_ok=True)  # noqa: SLF001  # public in fact
+        self._files.makedirs(self._files._parent(path), exist_ok=True)  # noqa: SLF001  # public in practice
         self._files.pipe_file(path, data)
 
     def get(self, name: str) -> bytes | None:
-        """Read the object of its name."""
+        """Read the object of this name; None if it is missing."""
         try:
             data: bytes = self._files.cat_file(self._path(name))
         except FileNotFoundError:

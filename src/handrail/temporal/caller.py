@@ -1,4 +1,4 @@
-"""What a client of a cluster is made of: the connection, how values are written, its options."""
+"""A cluster client's parts: its connection, its codec and secrets, its options."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from handrail.typed.reference import reference
 
 @attrs.define
 class Caller:
-    """A client's parts. Mutable: it connects when it is first needed."""
+    """A client's parts. Mutable: it connects on first use."""
 
     given: Client | str
     task_queue: str = "handrail"
@@ -65,10 +65,10 @@ class Caller:
     _cluster: Cluster | None = attrs.field(default=None, init=False)
 
     async def cluster(self) -> Cluster:
-        """The cluster.
+        """The cluster, connected on the first call.
 
         Raises:
-            ClusterUnreachable: it does not answer, or has no such namespace.
+            ClusterUnreachable: the cluster does not answer, or has no such namespace.
         """
         if self._cluster is None:
             client = self.given
@@ -82,29 +82,29 @@ class Caller:
         return secret_values(self.secrets, os.environ)
 
     def row(self, run_id: str, event: ev.Event) -> Row:
-        """A message to a run as data."""
+        """A message to a run, as a row stamped with this moment and no number."""
         stamped = ev.stamp(event, run_id, 0, time.time())
         return row_of(stamped, self.codec, self.values())
 
     def rows(self, history: Iterable[ev.Event]) -> list[Row]:
-        """A history as data."""
+        """The rows of a history."""
         secrets = self.values()
         return [row_of(one, self.codec, secrets) for one in history]
 
     def events(
         self, run_id: str, rows: Iterable[Row], secrets: Mapping[str, str] | None = None
     ) -> list[ev.Event]:
-        """A history, of data; ``secrets`` are put back: by default this process's."""
+        """The events of rows, with ``secrets`` put back (default: this process's)."""
         secrets = self.values() if secrets is None else secrets
         return [event_of(row, run_id, self.codec, secrets) for row in rows]
 
     async def history(
         self, run_id: str, after: int = 0, secrets: Mapping[str, str] | None = None
     ) -> list[ev.Event]:
-        """What is recorded of a run behind a number; ``secrets`` as ``events`` has them.
+        """A run's events after number ``after``; ``secrets`` as for ``events``.
 
         Raises:
-            RunNotFound: there is no such run. NoWorker: it is open, and nobody answers for it.
+            RunNotFound: there is no such run. NoWorker: the run is open, and no worker answers.
         """
         cluster = await self.cluster()
         return self.events(run_id, await cluster.rows(run_id, after), secrets)
@@ -116,10 +116,10 @@ class Caller:
         history: Sequence[ev.Event],
         secrets: Mapping[str, str] | None = None,
     ) -> None:
-        """Have the cluster keep a run until somebody drives it.
+        """Put a run onto the cluster with its record; it stays undriven until a ``resume``.
 
         Raises:
-            RunIdTaken: there is one of this id. TooLarge: its record needs a store.
+            RunIdTaken: a run has this id. TooLarge: the record needs a store of large values.
         """
         known = {one.definition.name: one.definition for one in self.workflows}
         where = workflow_reference(known[name]) if name in known else f":{name}"
@@ -137,10 +137,10 @@ class Caller:
     def definition(
         self, execution: ExecutionInfo, given: WorkflowLike[..., Any] | None = None
     ) -> WorkflowDefinition:
-        """The workflow of a run: the given one, else the known one of its name.
+        """The workflow of a run: ``given``, else the one in ``workflows`` that has its name.
 
         Raises:
-            WorkflowNotFound: nobody knows it. WrongUse: ``given`` is another.
+            WorkflowNotFound: neither is there. WrongUse: ``given`` is another workflow.
         """
         begun = [ev.WorkflowStarted(execution.workflow)]
         known = None if given is None else definition_of(given, self.workflows)
@@ -152,7 +152,7 @@ class Caller:
         inputs: dict[str, msgspec.Raw] | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> Start:
-        """How a run is to be driven whose workflow is ``where``."""
+        """The start message for a run whose workflow's code is at ``where``."""
         limits, gates = self.limits, self.gates
         text = None if limits is None else self.codec.dump(limits, where="limits")
         return Start(
@@ -171,7 +171,7 @@ class Caller:
 
     @property
     def gates_here(self) -> Any:
-        """Who answers questions in this process; None if nobody does."""
+        """What answers gates in this process: a callable, or ``"ask"``; None if nothing does."""
         return None if isinstance(self.gates, str) and self.gates != "ask" else self.gates
 
 

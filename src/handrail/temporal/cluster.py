@@ -1,4 +1,4 @@
-"""A cluster as its clients see it: runs are begun, read, spoken to, and listed."""
+"""A cluster as its clients see it: they start, read, message and list runs."""
 
 from __future__ import annotations
 
@@ -73,17 +73,17 @@ from handrail.temporal.wire import (
 T = TypeVar("T")
 
 PATIENCE_S = 10.0
-"""How long a worker may take to answer for a run before that is said, or given up."""
+"""How long a client waits for a worker's answer about a run."""
 SOON_S = 2.0
-"""The same where a list waits for it."""
+"""The same for a list of runs; also how soon a call checks whether any worker is there."""
 _POLL_S = 65
-"""A worker that lives is heard of so often."""
+"""A worker that did not poll the queue for so long counts as gone."""
 ASKED = 50
-"""So many open runs of a list at most are asked how they stand."""
+"""The most open runs of a list whose workers are asked for their state."""
 
 
 def with_blobs(client: Client, blobs: StorageDriver | None) -> Client:
-    """The same client, which keeps large values in a store."""
+    """The client, or a copy that keeps large values in the store."""
     if blobs is None:
         return client
     config = client.config()
@@ -96,7 +96,7 @@ def with_blobs(client: Client, blobs: StorageDriver | None) -> Client:
 
 @attrs.frozen
 class ExecutionInfo:
-    """The state of an execution: open or how it ended, and since when, with its memo."""
+    """The state of an execution: open or how it ended, its times, its memo."""
 
     run_id: str
     workflow: str
@@ -110,12 +110,12 @@ class ExecutionInfo:
 
     @property
     def is_open(self) -> bool:
-        """True if it has not ended."""
+        """True if the execution has not ended."""
         return self.status is WorkflowExecutionStatus.RUNNING
 
 
 class Cluster:
-    """A namespace of a cluster, and the task queue of the runs. Holds no run."""
+    """A namespace of a cluster, and the task queue of its runs. Keeps no state of a run."""
 
     def __init__(self, client: Client, task_queue: str) -> None:
         self.client = client
@@ -123,10 +123,10 @@ class Cluster:
 
     @property
     def address(self) -> str:
-        """Where it is, for people."""
+        """``ADDRESS/NAMESPACE``, for people."""
         return f"{self.client.service_client.config.target_host}/{self.client.namespace}"
 
-    # -- beginning ------------------------------------------------------------------------------
+    # -- starting -------------------------------------------------------------------------------
 
     async def begin(
         self,
@@ -138,11 +138,12 @@ class Cluster:
         again: bool = False,
         said: Mapping[str, Any] | None = None,
     ) -> None:
-        """Begin an execution of a run; ``again``: one of it has ended. ``said``: what lists
-        of runs say of it.
+        """Start an execution of a run; ``said`` goes into the memo, which lists of runs show.
+
+        ``again``: the run may have executions that have ended.
 
         Raises:
-            RunIdTaken: there is one that has not, or if it is not ``again`` any.
+            RunIdTaken: the run has an open execution; without ``again``, any execution.
         """
         policy = WorkflowIDReusePolicy
         try:
@@ -159,13 +160,13 @@ class Cluster:
         except WorkflowAlreadyStartedError:
             raise RunIdTaken(run_id) from None
 
-    # -- looking --------------------------------------------------------------------------------
+    # -- reading --------------------------------------------------------------------------------
 
     async def execution_info(self, run_id: str) -> ExecutionInfo:
-        """The state of the last execution of a run.
+        """The state of a run's last execution.
 
         Raises:
-            RunNotFound: there is none.
+            RunNotFound: there is no such run.
         """
         try:
             found = await self._call_cluster(self._handle(run_id).describe())
@@ -186,8 +187,9 @@ class Cluster:
             yield await _read_execution(found)
 
     async def infos(self) -> list[RunInfo]:
-        """Every run as a journal lists it, oldest first. Of those that are open the newest say for
-        themselves how many events they have.
+        """Every run as a journal lists it, oldest first.
+
+        The number of events is exact for the newest ``ASKED`` open runs, whose workers are asked.
         """
         executions = [one async for one in self.runs()]
         asked = [one for one in executions if one.is_open][:ASKED] if await self.workers() else []
@@ -213,10 +215,10 @@ class Cluster:
             return None
 
     async def rows(self, run_id: str, after: int = 0) -> list[Row]:
-        """What is recorded of a run behind a number.
+        """The rows of a run after number ``after``.
 
         Raises:
-            RunNotFound: there is no such run. NoWorker: it is open, and nobody answers for it.
+            RunNotFound: there is no such run. NoWorker: the rows need a worker, and none answers.
         """
         execution = await self.execution_info(run_id)
         if not execution.is_open:
@@ -245,10 +247,10 @@ class Cluster:
             after = found[-1].seq
 
     async def state(self, run_id: str) -> State:
-        """How an open run stands, as its worker says.
+        """The state of an open run, from its worker.
 
         Raises:
-            NoWorker: nobody answers for it.
+            NoWorker: no worker answers for the run.
         """
         found: State = read(await self._query(run_id, STATE), State)
         return found
@@ -269,10 +271,10 @@ class Cluster:
         return answer
 
     async def _ask_worker(self, call: Awaitable[T]) -> T:
-        """What a worker says.
+        """A worker's reply to ``call``.
 
         Raises:
-            TimeoutError: there is none.
+            TimeoutError: there was no reply within ``SOON_S``, and no worker polls the queue.
         """
         asked = asyncio.ensure_future(self._call_cluster(call))
         try:
@@ -288,11 +290,12 @@ class Cluster:
         return f"its workers do not answer ({error})"
 
     async def ended(self, run_id: str, execution: str | None = None) -> Ended | None:
-        """Wait for the end of an execution and those that follow it; None if it was not a run's own
-        end: it was terminated, or timed out.
+        """Wait for the run's end, over all executions that continue this one.
+
+        None if the run has no end of its own: the cluster terminated it, or it timed out.
 
         Raises:
-            RunTerminated: its record had no room in a further execution.
+            RunTerminated: the record was too large to continue in another execution.
         """
         handle = self.client.get_workflow_handle(run_id, run_id=execution, result_type=RawValue)
         try:
@@ -308,7 +311,7 @@ class Cluster:
         return found
 
     async def workers(self) -> list[str]:
-        """Who polls the task queue for runs; one that was killed is left out after a minute."""
+        """The workers that poll the task queue for runs; a killed one is listed for a minute."""
         request = DescribeTaskQueueRequest(
             namespace=self.client.namespace,
             task_queue=TaskQueue(name=self.task_queue),
@@ -321,12 +324,12 @@ class Cluster:
         except RPCError as error:
             if error.status is not RPCStatusCode.UNIMPLEMENTED:
                 raise
-            return ["unknown"]  # the server whose time jumps does not tell
+            return ["unknown"]  # the time-skipping test server cannot list them
         since = time.time() - _POLL_S
         return [one.identity for one in answer.pollers if one.last_access_time.seconds > since]
 
     async def troubles(self, run_id: str) -> list[str]:
-        """What keeps a run from going on, in words: of its code, of its steps, of its workers."""
+        """What keeps a run from advancing, for people: its code, its steps, missing workers."""
         try:
             described = (await self.execution_info(run_id)).description
         except RPCError as error:
@@ -361,10 +364,10 @@ class Cluster:
                 return f"the workflow's code cannot go on: {failure.message}"
         return "the workflow's code cannot go on, and no worker says why"
 
-    # -- speaking -------------------------------------------------------------------------------
+    # -- sending --------------------------------------------------------------------------------
 
     async def tell(self, run_id: str, row: Row) -> None:
-        """Send a message that needs no answer, to an open run.
+        """Send an open run a message that needs no reply.
 
         Raises:
             RunNotFound: there is no such run, or it has ended.
@@ -372,7 +375,7 @@ class Cluster:
         await self._signal(run_id, MESSAGE, raw(row))
 
     async def drive(self, run_id: str, how: Drive) -> None:
-        """Let a run that waits to be driven go on.
+        """Have a held run driven, or a live one driven afresh.
 
         Raises:
             RunNotFound: there is no such run, or it has ended.
@@ -384,7 +387,7 @@ class Cluster:
             await self._call_cluster(self._handle(run_id).signal(name, value))
 
     async def refuse(self, run_id: str, path: str, error: BaseException) -> None:
-        """Tell a run that whoever was to answer a question could not.
+        """Tell a run that its gate at ``path`` could not be answered, because of ``error``.
 
         Raises:
             RunNotFound: there is no such run, or it has ended.
@@ -392,11 +395,11 @@ class Cluster:
         await self._signal(run_id, REFUSE, raw(Refusal(path, error_as_data(error))))
 
     async def ask(self, run_id: str, row: Row) -> Row:
-        """Send a message that may be refused, to an open run; it as it counts.
+        """Send an open run a message that it may refuse; returns it as the run accepted it.
 
         Raises:
-            HandrailError: it is refused. RunNotFound: there is no such run, or it has ended.
-            NoWorker: nobody answers for it; it was not sent.
+            HandrailError: the run refused it. RunNotFound: there is no such run, or it has ended.
+            NoWorker: no worker answers for the run; the message was not delivered.
         """
         handle = self._handle(run_id)
         asked = cast("Any", handle).execute_update(MESSAGE, raw(row), result_type=RawValue)
@@ -420,7 +423,7 @@ class Cluster:
         return self.client.get_workflow_handle(run_id)
 
     async def _call_cluster(self, call: Awaitable[T]) -> T:
-        """What a call gives.
+        """The result of a call.
 
         Raises:
             ClusterUnreachable: the cluster does not answer, or has no such namespace.
@@ -437,10 +440,10 @@ class Cluster:
 
 @contextlib.contextmanager
 def _translate_not_found(run_id: str) -> Generator[None]:
-    """Say of a run that is asked for that there is none, or that it has ended.
+    """Translate the cluster's NOT_FOUND.
 
     Raises:
-        RunNotFound: that.
+        RunNotFound: there is no such run, or it has ended.
     """
     try:
         yield
@@ -469,7 +472,7 @@ async def _read_execution(
 
 
 def info_of(execution: ExecutionInfo, address: str, state: State | None = None) -> RunInfo:
-    """A run as a journal lists it, as far as the cluster's list says, and its worker."""
+    """A run as a journal lists it, from the cluster's list and, if given, its worker's state."""
     memo = execution.memo
     since = memo.get(SINCE) or execution.started_at.timestamp()
     updated_at = (execution.ended_at or execution.started_at).timestamp()

@@ -1,7 +1,7 @@
 """Connections to a cluster, by ``ADDRESS[/NAMESPACE]``.
 
-Whatever else a cluster wants (TLS, an API key, headers) is found where Temporal's own programs find
-it: in variables such as ``TEMPORAL_API_KEY`` and ``TEMPORAL_TLS``, or in a profile of its file.
+Other settings (TLS, an API key, headers) come from where Temporal's own programs read them: from
+variables such as ``TEMPORAL_API_KEY`` and ``TEMPORAL_TLS``, or from a profile in Temporal's file.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from handrail.errors import WrongUse
 DEFAULT_NAMESPACE = "default"
 _MESSAGES = re.compile(r'message: "([^"]+)"')
 PATIENT = RetryConfig(max_elapsed_time_millis=3_600_000, max_retries=100_000)
-"""A worker says what it has done when the cluster is back: for an hour it tries again."""
+"""A worker repeats a failed call for up to an hour, so an outage does not lose steps' ends."""
 _ANSWERS_WITHIN_S = 15.0
 _LOOKS_EVERY_S = 10.0
 _LOGGED = (
     "warn,temporalio_client::retry=error,temporalio_sdk_core::worker::activities=error,"
     "temporalio_sdk_core::worker::heartbeat=error"
 )
-"""While a cluster is away its library logs each call that it tries again, some hundred a minute.
-That is said once, by ``log_outages``, and by whoever waits for a run.
+"""Silences the library's log of each retried call, some hundred a minute during an outage.
+``log_outages`` reports an outage once, and so does a client that waits for a run.
 """
 
 
@@ -40,7 +40,7 @@ def split_address(where: str) -> tuple[str, str]:
     """Address and namespace.
 
     Raises:
-        WrongUse: it is no address.
+        WrongUse: ``where`` has no port.
     """
     address, _, namespace = where.partition("/")
     _, colon, port = address.rpartition(":")
@@ -53,10 +53,10 @@ def split_address(where: str) -> tuple[str, str]:
 
 
 async def connect(where: str, *, patient: bool = False) -> Client:
-    """A client of the cluster; ``patient``: what it says is said again while that is away.
+    """A client of the cluster; ``patient``: it retries its calls during an outage, for an hour.
 
     Raises:
-        ClusterUnreachable: it does not answer, or has no such namespace.
+        ClusterUnreachable: the cluster does not answer, or has no such namespace.
         WrongUse: as ``split_address``.
     """
     address, namespace = split_address(where)
@@ -82,7 +82,7 @@ def _runtime() -> Runtime:
 
 
 async def log_outages(client: Client) -> None:
-    """Log that the cluster does not answer, once, and that it does again; never ends."""
+    """Log each outage of the cluster once, and once that it is over; never ends."""
     import structlog
 
     log, away_since = structlog.get_logger("handrail"), 0.0
@@ -108,7 +108,7 @@ async def log_outages(client: Client) -> None:
 
 
 def connection_error_text(error: Exception) -> str:
-    """Why a cluster was not reached, without the types of its library."""
+    """Why the cluster was not reached: the innermost message, without the library's types."""
     text = str(error)
     for found in _MESSAGES.finditer(text):
         text = found[1]

@@ -1,7 +1,7 @@
-"""Bodies that would decide otherwise when they run again, found before a run starts.
+"""Finds, before a run starts, bodies that could decide differently when they run again.
 
-On a cluster a body runs again on any worker, whenever that has not the run in its memory. What it
-reads of the clock, of chance, of the machine, would be another thing then.
+On a cluster a body runs again on any worker that does not have the run in memory. Values that the
+body reads from the clock, a random generator or the machine would then differ.
 """
 
 from __future__ import annotations
@@ -18,12 +18,11 @@ _CODES = frozenset({"HR201", "HR202", "HR203", "HR204", "HR205"})
 
 
 def refuse_nondeterministic(definition: WorkflowDefinition) -> None:
-    """Do nothing, or raise for what a workflow's body, its helpers', or its sub-workflows' source
-    shows.
+    """Check the source of a workflow's body, of its helpers and of its sub-workflows.
 
     Raises:
-        NotDeterministic: with the place, and what to write instead. ``# handrail: ignore[...]`` on
-            the line lets it pass.
+        NotDeterministic: with the places, and what to write instead. ``# handrail: ignore[...]``
+            on a line lets it pass.
     """
     found = list(_findings(definition.function, set()))
     if found:
@@ -41,7 +40,7 @@ def _findings(function: Any, seen: set[CodeType]) -> Iterator[str]:
     try:
         source = source_of(function)
         findings, given = check(source), code_given(source)
-    except Exception:  # noqa: BLE001  # no run fails because its source cannot be had, or is odd
+    except Exception:  # noqa: BLE001  # a run must not fail over source that cannot be read
         return
     for one in findings:
         if one.code in _CODES:

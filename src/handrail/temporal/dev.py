@@ -1,8 +1,8 @@
 """A cluster of one process on this machine, for a first try and for tests.
 
-The program is Temporal's own, ``temporal server start-dev``. By itself it lets one run begin 20
-steps a second, for its one shard polls no oftener; and its file waits for the disk at each step.
-Both are set here as a cluster's many shards and its database would have it.
+The program is Temporal's own, ``temporal server start-dev``. By default a run starts only 20 steps
+a second, because its one shard polls no more often, and its file waits for the disk at each step.
+``_TUNED`` sets both to what a real cluster, with many shards and a database, would do.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _ENDS_WITHIN_S = 10.0
 
 
 def program() -> str:
-    """The path of the program: beside this Python, or on PATH.
+    """The path of the ``temporal`` program: beside this Python, or on PATH.
 
     Raises:
-        ServerNotStarted: there is none.
+        ServerNotStarted: it is in neither place.
     """
     beside = Path(sys.executable).with_name("temporal")
     found = str(beside) if beside.exists() else shutil.which("temporal")
@@ -50,7 +50,7 @@ def program() -> str:
 
 
 def dev_command(port: int, database: Path | None, *, ui_port: int | None = None) -> list[str]:
-    """The command line of a cluster on the loopback; ``ui_port``: with its page."""
+    """The command line of a cluster on the loopback; with ``ui_port`` it serves its page."""
     page = ["--headless"] if ui_port is None else ["--ui-port", str(ui_port)]
     file = [] if database is None else ["--db-filename", str(database)]
     return [
@@ -60,7 +60,7 @@ def dev_command(port: int, database: Path | None, *, ui_port: int | None = None)
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
+    """A port on which no process listens."""
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         port: int = one.getsockname()[1]
@@ -68,7 +68,7 @@ def free_port() -> int:
 
 
 class DevServer:
-    """The process of a cluster. Mutable: it is started, ended, killed."""
+    """The process of a cluster. Mutable: start, end or kill it."""
 
     def __init__(
         self,
@@ -82,19 +82,20 @@ class DevServer:
         self._database = database
         self._process: subprocess.Popen[bytes] | None = None
         self._watcher: subprocess.Popen[bytes] | None = None
-        """Ends the cluster if this process is killed: it reads what nobody writes."""
+        """Kills the cluster when this process dies: its ``read`` ends when the pipe closes."""
 
     @property
     def address(self) -> str:
-        """Where it listens."""
+        """The address on which the cluster listens."""
         return f"127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        """Start it, and wait until it answers. On a port that was found free, it is tried again on
-        another one: somebody may have been quicker.
+        """Start the cluster, and wait until it answers.
+
+        If this object chose the port, it tries other ports: another process may have taken it.
 
         Raises:
-            ServerNotStarted: it does not, or somebody else listens where it would.
+            ServerNotStarted: the cluster did not answer, or its port is taken.
         """
         is_first = self._process is None
         for _ in range(_TRIES - 1 if self._is_ours and is_first else 0):
@@ -118,7 +119,7 @@ class DevServer:
                 stderr=said,
                 start_new_session=True,
             )
-            self._watcher = subprocess.Popen(  # noqa: S603  # of a pid
+            self._watcher = subprocess.Popen(  # noqa: S603  # a fixed line, but for a pid
                 ["/bin/sh", "-c", f"read -r _; kill {self._process.pid}"],
                 stdin=subprocess.PIPE,
                 start_new_session=True,
@@ -138,15 +139,15 @@ class DevServer:
                 raise ServerNotStarted(text[-500:] or f"exit code {process.returncode}")
             if time.monotonic() > until:
                 raise ServerNotStarted(f"it did not answer within {_UP_WITHIN_S:g} s")
-            time.sleep(0.02)  # noqa: TID251  # a process comes up in its own time
+            time.sleep(0.02)  # noqa: TID251  # a server's start takes real time
 
     def wait(self) -> int:
-        """Wait until it ends by itself; its exit code."""
+        """Wait until the process ends by itself; its exit code."""
         assert self._process is not None
         return self._process.wait()
 
     def end(self) -> None:
-        """End it as a person would."""
+        """End the cluster with SIGTERM, or kill it if that takes too long."""
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -154,21 +155,21 @@ class DevServer:
         self.kill()
 
     def kill(self) -> None:
-        """End it as a crash would."""
+        """Kill the cluster and its watcher."""
         for process in filter(None, (self._watcher, self._process)):
             process.kill()
             process.communicate()
 
     @property
     def pid(self) -> int:
-        """Its process."""
+        """The cluster's process id."""
         assert self._process is not None
         return self._process.pid
 
 
 @contextlib.contextmanager
 def dev_server(database: Path | None = None) -> Generator[DevServer]:
-    """A cluster on the loopback while the block lasts; with a file it survives being killed."""
+    """A cluster on the loopback while the block lasts; with a file its runs survive a kill."""
     server = DevServer(database)
     server.start()
     try:
@@ -178,14 +179,14 @@ def dev_server(database: Path | None = None) -> Generator[DevServer]:
 
 
 def is_taken(port: int) -> bool:
-    """True if somebody listens there."""
+    """True if a process listens on the port."""
     with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 0.2):
         return True
     return False
 
 
 def _answers(port: int) -> bool:
-    """True if the cluster has its default namespace, and answers for it."""
+    """True if the cluster answers for its default namespace."""
     environment = {**os.environ, "TEMPORAL_ADDRESS": f"127.0.0.1:{port}"}
     with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 0.2):
         asked = subprocess.run(  # noqa: S603  # as above

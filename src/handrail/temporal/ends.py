@@ -1,4 +1,4 @@
-"""How what was performed elsewhere ended: from events to data, and back to events."""
+"""The ends of attempts and rollbacks that a worker performed: events to data, and back."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from handrail.temporal.wire import End, Row, event_of, row_of, text_of
 
 
 class Ends:
-    """Writes the ends of a run's attempts where they are made; reads them where it is driven."""
+    """Encodes a run's attempt ends on the worker, and decodes them where the run is driven."""
 
     def __init__(self, run_id: str, codec: Codec, secrets: SecretValues) -> None:
         self.run_id = run_id
         self._codec = codec
         self._secrets = secrets
 
-    # -- where they are made --------------------------------------------------------------------
+    # -- encoding, on the worker ----------------------------------------------------------------
 
     def written(
         self, end: ev.StepCompleted | ev.AttemptFailed | cmd.LaunchFailed, step: Step[Any]
     ) -> End:
-        """An attempt's end as data; one whose output cannot be recorded has failed."""
+        """An attempt's end as data; an output that cannot be recorded becomes a failure."""
         if isinstance(end, cmd.LaunchFailed):
             fault = msgspec.Raw(self._codec.dump(end.fault, where=end.path, root="fault").encode())
             return End(self.row(end.failed), fault, end.took_s)
@@ -43,15 +43,15 @@ class Ends:
             return End(self.row(_with_text(end, step, self._codec, error)))
 
     def row(self, event: ev.Event) -> Row:
-        """An event that is not numbered yet as a row.
+        """The row of an event that has no number yet.
 
         Raises:
-            OutputNotSerializable: a value of it cannot be recorded.
+            OutputNotSerializable: a value in the event cannot be recorded.
         """
         return row_of(event, self._codec, self._secrets)
 
     def broken_off(self, known: cmd.BrokenOff | None) -> dict[str, Any] | None:
-        """What is known of a launch that was stopped, as JSON data."""
+        """A stopped launch's usage, session and duration, as JSON data."""
         if known is None:
             return None
         found = msgspec.structs.asdict(known)
@@ -63,7 +63,7 @@ class Ends:
         return msgspec.Raw(self._codec.dump(usage, where="usage").encode())
 
     def event(self, row: Row, step: Step[Any] | None = None) -> ev.Event:
-        """The event of a row; an output has the type that its step declares."""
+        """The event of a row; its output is decoded as the type that ``step`` declares."""
         event = event_of(row, self.run_id, self._codec, self._secrets)
         if isinstance(event, ev.StepCompleted) and type(event.result.output) is Unresolved:
             declared = Any if step is None else declared_output(step)
@@ -74,7 +74,7 @@ class Ends:
         return event
 
     def launch_failed(self, path: str, end: End, at: float) -> cmd.LaunchFailed:
-        """The report of a launch that failed."""
+        """The report that an end with a ``fault`` makes to the core."""
         assert end.fault is not None
         assert end.event is not None
         fault: Fault = self._codec.load(text_of(end.fault), Fault)
@@ -83,7 +83,7 @@ class Ends:
         return cmd.LaunchFailed(path, fault, failed, end.took_s, at)
 
     def read_broken_off(self, end: End) -> cmd.BrokenOff:
-        """What is known of a launch that was stopped."""
+        """A stopped launch's usage, session and duration, from its end."""
         if end.launch is None:
             return cmd.NOTHING_KNOWN
         own, total = (
@@ -100,7 +100,10 @@ def _with_text(
     codec: Codec,
     error: OutputNotSerializable,
 ) -> ev.Event:
-    """The end with the text of its output, where the declared type brings that back."""
+    """The end with its output as text, if the step's declared type can read that text back.
+
+    Otherwise the failure that says so. A failed attempt just loses its output.
+    """
     if isinstance(end, ev.AttemptFailed):
         return dataclasses.replace(end, output=None)
     try:

@@ -1,4 +1,4 @@
-"""Exceptions as data: what a predicate raised is told by what is on record of it."""
+"""Exceptions as data, so that an error crosses to another process and is the same in a replay."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from handrail.typed.reference import resolve_name
 
 
 def error_as_data(error: BaseException) -> dict[str, Any]:
-    """What is known of an exception, as JSON data."""
+    """An exception's type, arguments, text, bases and traceback, as JSON data."""
     kind = type(error)
     arguments = [one for one in error.args if isinstance(one, (str, int, float, bool, type(None)))]
     return {
@@ -23,7 +23,7 @@ def error_as_data(error: BaseException) -> dict[str, Any]:
 
 
 def error_of_data(data: dict[str, Any]) -> BaseException:
-    """The exception, or one that reads the same and has a class of its name."""
+    """The exception; if its class cannot be rebuilt here, a stand-in with its name and text."""
     text: str = data["text"]
     arguments = data.get("args")
     try:
@@ -32,7 +32,7 @@ def error_of_data(data: dict[str, Any]) -> BaseException:
             made = kind(*arguments)
             if text_of(made) == text:
                 return made
-    except Exception:  # noqa: BLE001  # its class is not here, or takes something else
+    except Exception:  # noqa: BLE001  # its class is not here, or takes other arguments
         kind = None
     module, _, name = str(data["type"]).partition(":")
     base = HandrailError if module.startswith("handrail.") else Exception

@@ -1,4 +1,4 @@
-"""One execution of a run: the workflow that a cluster knows, of whatever name."""
+"""One execution of a run: the workflow type that a cluster starts under any name."""
 
 from __future__ import annotations
 
@@ -63,14 +63,14 @@ from handrail.temporal.wire import (
 
 PAGE_BYTES = 1 << 20
 SLICE = 5_000
-"""So many events of a record are read in one task."""
+"""How many events of a record one workflow task reads."""
 
 
 _SERVING = "handrail_serving"
 
 
 class WithServing(Interceptor):
-    """Shows the code of runs what its worker serves them with."""
+    """Gives the workflow code access to its worker's ``Serving``."""
 
     def __init__(self, serving: Serving) -> None:
         self._serving = serving
@@ -79,7 +79,7 @@ class WithServing(Interceptor):
         self,
         input: WorkflowInterceptorClassInput,  # noqa: A002  # its name is the library's
     ) -> None:
-        """Nothing is intercepted; the function is found by its name."""
+        """Intercept nothing; add the function by which workflow code finds ``Serving``."""
         functions: dict[str, Any] = cast("Any", input).unsafe_extern_functions
         functions[_SERVING] = lambda: self._serving
 
@@ -94,47 +94,47 @@ class HandrailRun:
 
     @workflow.run
     async def run(self, args: Sequence[RawValue]) -> RawValue:
-        """Drive the run to its end, or into the next execution."""
+        """Drive the run to its end, or continue it in another execution."""
         return await self._execution.run(args)
 
     @workflow.signal(name=MESSAGE)
     def message(self, row: RawValue) -> None:
-        """Take what needs no answer: a cancellation, a pause."""
+        """Take a message that needs no reply: a cancellation, a pause."""
         self._execution.message(read(row, Row))
 
     @workflow.signal(name=DRIVE)
     def drive(self, how: RawValue) -> None:
-        """Go on with a run that is held, or that waits for a person elsewhere."""
+        """Drive a held run, or start a new drive of a live one."""
         self._execution.go_on(read(how, Drive))
 
     @workflow.signal(name=REFUSE)
     def refuse(self, refusal: RawValue) -> None:
-        """Take that a question cannot be answered."""
+        """Fail a gate that could not be answered."""
         self._execution.refused(read(refusal, Refusal))
 
     @workflow.signal(dynamic=True)
     def signalled(self, name: str, args: Sequence[RawValue]) -> None:
-        """Take a signal that somebody sent by the cluster's own means."""
+        """Take a signal that was sent with Temporal's own tools."""
         self._execution.signalled(name, args)
 
     @workflow.update(name=MESSAGE)
     async def asked(self, row: RawValue) -> RawValue:
-        """Take a message that may be refused."""
+        """Take a message that the run may refuse."""
         return await self._execution.asked(read(row, Row))
 
     @asked.validator
     def check(self, row: RawValue) -> None:
-        """Refuse a message that means nothing to the run."""
+        """Refuse a message that the run cannot take, before it is in the history."""
         self._execution.check(read(row, Row))
 
     @workflow.query(name=RECORD)
     def record(self, after: int) -> RawValue:
-        """What is recorded behind a number, or the first part of it."""
+        """The rows after a number as one chunk, or the first of them."""
         return raw_bytes(self._execution.record_after(after))
 
     @workflow.query(name=STATE)
     def state(self) -> RawValue:
-        """How the run stands."""
+        """The run's state."""
         return raw(self._execution.state())
 
 
@@ -146,22 +146,22 @@ class Execution:
         self._host: RunHost | None = None
         self._early: list[ev.Event] = []
         self._chunks: list[bytes] = []
-        """What executions before this one recorded."""
+        """The record of earlier executions."""
         self._before: list[Row] | None = None
         self._held = False
         self._go: Drive | None = None
         self._is_cancelled = False
         self._began_at = 0.0
         self._is_ending = False
-        """The drive ends by itself soon, for its history is long."""
+        """The drive is about to end, because this execution's history is long."""
         self._result: WorkflowResult[Any] | None = None
         self._waits: tuple[WaitsFor, ...] = ()
-        """What lists of runs say that it waits for."""
+        """What the memo says that the run waits for."""
 
     # -- driving --------------------------------------------------------------------------------
 
     async def run(self, args: Sequence[RawValue]) -> RawValue:
-        """Drive the run to its end."""
+        """Drive the run to its end, or continue it in another execution."""
         start: Start = read(args[0], Start)
         self._chunks = [bytes(one.payload.data) for one in args[1:]]
         try:
@@ -185,7 +185,7 @@ class Execution:
             raise
 
     async def _hold(self, start: Start) -> Start:
-        """Wait until somebody says that the run is to go on."""
+        """Wait for a ``Drive`` message, or a cancellation."""
         self._held = True
         await self._until(lambda: self._go is not None or self._is_cancelled)
         self._held = False
@@ -194,7 +194,7 @@ class Execution:
         return _with_drive(start, go, held=False)
 
     async def _read(self, recorded: Recorded) -> list[ev.Event]:
-        """The record so far, a slice in each task: one must be answered within two seconds."""
+        """Read the record, a slice in each task: a task must be answered within two seconds."""
         found: list[ev.Event] = []
         rows = unpack_rows(self._chunks)
         while events := [self._event(row) for row in islice(rows, SLICE)]:
@@ -205,12 +205,12 @@ class Execution:
         return found
 
     async def _next_task(self) -> None:
-        """End this task, and go on in the next."""
+        """End this workflow task, and continue in the next."""
         try:
             await asyncio.sleep(0.001)
         except asyncio.CancelledError:
             if workflow.cancellation_reason() is None or self._is_cancelled:
-                raise  # this execution is put out of memory
+                raise  # this execution is being evicted from memory
             self._is_cancelled = True
 
     def _begin(self, start: Start, history: list[ev.Event], recorded: Recorded | None) -> RunHost:
@@ -234,7 +234,7 @@ class Execution:
         return host
 
     async def _turn(self, host: RunHost) -> None:
-        """Do what there is to do, and wait for the next thing."""
+        """Carry out all that is due, then wait until something happens."""
         host.changed = False
         host.send_what_waits()
         if not host.conductor.pump(host.bounds.pump):
@@ -253,17 +253,17 @@ class Execution:
             host.conductor.happened(ev.CancelRequested(reason))
 
     async def _until(self, happened: Any) -> None:
-        """Wait until something has happened. To be cancelled is something, once."""
+        """Wait until ``happened()`` is true; the first cancellation also ends the wait."""
         try:
             await workflow.wait_condition(happened)
         except asyncio.CancelledError:
             if workflow.cancellation_reason() is None or self._is_cancelled:
-                raise  # this execution is put out of memory
+                raise  # this execution is being evicted from memory
             self._is_cancelled = True
             await workflow.wait_condition(lambda: True)
 
     def _publish_waits(self, host: RunHost) -> None:
-        """Have lists of runs say for whom this one waits; of very many only the first."""
+        """Write into the memo what the run waits for, at most ``LISTED`` entries."""
         suspended = host.suspension()
         waits = () if suspended is None else suspended.waits_for[:LISTED]
         if waits != self._waits:
@@ -272,7 +272,7 @@ class Execution:
             workflow.upsert_memo({WAITS: said or None})
 
     def _look_at_history(self, host: RunHost) -> None:
-        """See to it that the run goes on in another execution before this one is too long."""
+        """End the drive before this history is too long; the run continues in a new execution."""
         info, conductor, bounds = workflow.info(), host.conductor, host.bounds
         events, size = info.get_current_history_length(), info.get_current_history_size()
         if self._is_ending or (events < bounds.long_from(host.events) and size < bounds.soft_bytes):
@@ -287,7 +287,7 @@ class Execution:
         self._is_ending = host.changed = True
 
     def _continue(self, start: Start, host: RunHost) -> NoReturn:
-        """Go on in another execution; in one that waits, if the drive was to end."""
+        """Continue in another execution; a held one if the run itself was suspended."""
         go = self._go or Drive()
         held = self._go is None and CONTINUED not in host.rows[-1].body
         following = _with_drive(start, go, inputs={}, resumed=True, held=held, homes=host.homes)
@@ -302,7 +302,7 @@ class Execution:
         )
 
     def _memo(self, following: Start, host: RunHost) -> dict[str, Any]:
-        """What lists of runs say of the execution that follows."""
+        """The memo of the execution that follows."""
         memo: dict[str, Any] = {LABELS: following.labels, SINCE: self._began_at}
         last = self._event(host.rows[-1])
         if following.held and isinstance(last, ev.RunSuspended):
@@ -311,14 +311,18 @@ class Execution:
         return memo
 
     def _ended(self, host: RunHost, result: WorkflowResult[Any]) -> RawValue:
-        """What the execution gives; of a run that did not succeed, what it fails with."""
+        """The execution's result.
+
+        Raises:
+            ApplicationError: the run failed or was cancelled; with the same data.
+        """
         chunks = [*self._chunks, *pack_rows(host.rows)]
         last = host.rows[-1]
         value = None if last.value is None else msgspec.Raw(last.value.encode())
         record = [encode_chunk(one) for one in chunks]
         ended = Ended(result.status, value, result.error, last.seq, record)
         if sum(map(len, record)) > MOST_BYTES and not host.blobs:
-            ended.record = []  # it is asked for by a query
+            ended.record = []  # clients ask for it by a query
         if result.status in {"failed", "cancelled"}:
             workflow.upsert_memo({STATUS: result.status})
             raise ApplicationError(
@@ -330,7 +334,7 @@ class Execution:
         return raw(ended)
 
     def _keep_bodies(self) -> None:
-        """This execution is put out of memory, and made again when it is needed."""
+        """Pin the run's bodies: this execution is being evicted from memory."""
         if self._host is not None and self._result is None:
             with contextlib.suppress(Exception):
                 self._serving.bodies.keep(workflow.info().workflow_id, self._host.bodies())
@@ -338,22 +342,22 @@ class Execution:
     # -- messages -------------------------------------------------------------------------------
 
     def message(self, row: Row) -> None:
-        """Take a message that cannot be refused."""
+        """Take a message that the run cannot refuse."""
         self._take(self._event(row))
 
     def signalled(self, name: str, args: Sequence[RawValue]) -> None:
-        """Take a signal that is none of handrail's own."""
+        """Take a signal that was sent with Temporal's own tools."""
         payload = msgspec.json.decode(args[0].payload.data) if args else None
         self._take(ev.SignalReceived(name, payload, "the cluster"))
 
     def refused(self, refusal: Refusal) -> None:
-        """Fail a question that cannot be answered."""
+        """Fail a gate that could not be answered."""
         if self._host is not None:
             self._host.conductor.refused(refusal.path, error_of_data(refusal.error))
             self._host.changed = True
 
     def go_on(self, how: Drive) -> None:
-        """Go on: with a run that is held, or by a new drive of one that waits."""
+        """Drive a held run, or end this drive so that a new one follows."""
         self._go = how
         if self._host is not None:
             self._host.conductor.end(CONTINUED)
@@ -367,26 +371,26 @@ class Execution:
             self._host.changed = True
 
     def check(self, row: Row) -> None:
-        """Do nothing, or refuse a message.
+        """Refuse a message that the run cannot take, or do nothing.
 
         Raises:
-            ApplicationError: with the error as data.
+            ApplicationError: the run refuses it; with the error as data.
         """
         if self._host is not None or self._held:
             self._checked(self._event(row))
 
     async def asked(self, row: Row) -> RawValue:
-        """Take a message; it as it counts."""
+        """Check a message and take it; returns the row of the message as accepted."""
         await workflow.wait_condition(lambda: self._host is not None or self._held)
         event = self._checked(self._event(row))
         self._take(event)
         return raw(row_of(event, self._serving.codec, self._serving.secrets))
 
     def _checked(self, event: ev.Event) -> ev.Event:
-        """The message as it counts.
+        """The message as the run accepts it, for example with its answer converted.
 
         Raises:
-            ApplicationError: it means nothing to the run; with the error as data.
+            ApplicationError: the run refuses it; with the error as data.
         """
         try:
             host = self._host
@@ -423,7 +427,7 @@ class Execution:
                 return event
 
     def _checked_held(self, event: ev.Event) -> ev.Event:
-        """By the record alone; what becomes of a step is seen when the run goes on."""
+        """Check by the record alone; steering of a step is checked once the run is driven."""
         run_id = workflow.info().workflow_id
         history = [self._event(row) for row in unpack_rows(self._chunks)] + self._early
         match event:
@@ -442,10 +446,10 @@ class Execution:
         run_id = workflow.info().workflow_id
         return event_of(row, run_id, self._serving.codec, self._serving.secrets)
 
-    # -- looking --------------------------------------------------------------------------------
+    # -- reading --------------------------------------------------------------------------------
 
     def record_after(self, after: int) -> bytes:
-        """The rows behind a number as one chunk; of many the first ones."""
+        """The rows after a number as one chunk; the first ``PAGE_BYTES`` or so of many."""
         found: list[Row] = []
         size = 0
         for row in self._rows_after(after):
@@ -466,7 +470,7 @@ class Execution:
         return [*self._before[after:], *rows]
 
     def state(self) -> State:
-        """How the run stands."""
+        """The run's state."""
         host = self._host
         if host is None:
             rows = self._rows_after(0)
@@ -478,7 +482,7 @@ class Execution:
 
 
 def _with_drive(start: Start, go: Drive, **more: Any) -> Start:
-    """How the run is driven, once somebody has said how it goes on."""
+    """``start`` with what a ``Drive`` message asks for."""
     return msgspec.structs.replace(
         start,
         workflow=go.workflow or start.workflow,
@@ -490,5 +494,5 @@ def _with_drive(start: Start, go: Drive, **more: Any) -> Start:
 
 
 def _counting(early: Sequence[ev.Event]) -> list[ev.Event]:
-    """The messages to a run that was held, without a request to stop what is not driven."""
+    """The messages to a held run, without requests to stop it: it was not driven."""
     return [one for one in early if not (isinstance(one, ev.RunSteered) and one.action == "stop")]

@@ -1,4 +1,4 @@
-"""Runs workflows on a cluster: ``Executor``'s words, where any worker takes any step."""
+"""Runs workflows on a cluster, with the methods of ``Executor``; any worker may take a step."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ _WORKERS = {
     "around": "context managers",
     "cassette": "a cassette",
 }
-"""What an ``Executor`` has and a worker's does, since steps are performed there."""
+"""Arguments of ``Executor`` that belong to a worker's executor, since workers perform steps."""
 _NOT_THERE = {
     "journal": "the record of a run is the cluster's; export() makes a file of it",
     "clock": "the time is the cluster's; its time-skipping server is for tests",
@@ -83,7 +83,7 @@ _NOT_THERE = {
 
 @attrs.frozen
 class _Begin:
-    """A run as it was asked for; ``named``: its id was given."""
+    """A requested run; ``given``: the inputs that the caller passed; ``named``: it chose the id."""
 
     definition: WorkflowDefinition
     run_id: str
@@ -94,16 +94,16 @@ class _Begin:
 
 
 class TemporalExecutor(ReadsRuns):
-    """Runs workflows on a Temporal cluster, and reaches those that run or wait there.
+    """Runs workflows on a Temporal cluster, and reads, steers and resumes the runs there.
 
     ``client`` is one of ``temporalio``, or ``"ADDRESS[/NAMESPACE]"``. Workers (``TemporalWorker``,
-    ``handrail worker --temporal``) look at ``task_queue``. ``blobs`` is where values above 256 KiB
-    lie: a folder, or an address of fsspec; workers and clients have the same. ``local``: what has
-    no name by which another process finds it is performed where the workflow's code runs, else it
-    is ``NotPortable``. ``gates`` answers questions: a policy, on the cluster, or a callable, in
-    this process while it waits for the run. ``sinks`` are shown a run's events while it is waited
-    for. ``heartbeat_s``: so long after its last sign a worker counts as gone. The rest is as
-    ``Executor`` has it. What is of the steps is the worker's: ``TemporalWorker(executor=...)``.
+    ``handrail worker --temporal``) poll ``task_queue``. ``blobs`` is the store of values above 256
+    KiB: a folder, or an fsspec address, the same for workers and clients. ``local``: a step whose
+    parts another process cannot find by name runs where the workflow's code runs; without it such
+    a step is ``NotPortable``. ``gates`` answers gates: a policy does so on the cluster, a callable
+    in this process, while it waits for the run. ``sinks`` receive a run's events while this
+    process waits for it. A worker counts as gone ``heartbeat_s`` after its last heartbeat. The
+    rest is as for ``Executor``. Give what steps use to ``TemporalWorker(executor=...)``.
     """
 
     def __init__(
@@ -159,11 +159,11 @@ class TemporalExecutor(ReadsRuns):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Nothing is held open: runs are the cluster's."""
+        """Do nothing: no connection needs closing, and runs belong to the cluster."""
 
     @property
     def workflows(self) -> tuple[WorkflowLike[..., Any], ...]:
-        """Those that it finds by name."""
+        """The workflows that this executor finds by name."""
         return self._caller.workflows
 
     def options(
@@ -188,14 +188,14 @@ class TemporalExecutor(ReadsRuns):
     async def run(
         self, workflow: WorkflowLike[P, R], /, *args: P.args, **kwargs: P.kwargs
     ) -> WorkflowResult[R]:
-        """Run a workflow to its end, or until it waits for somebody.
+        """Run a workflow to its end, or until it waits for a person.
 
         Raises:
             TypeError, InvalidInput, RunIdTaken, InputsDiffer, WrongUse: as ``Executor.run``.
-            NotPortable: a step cannot leave this process, as far as its source shows it.
-            NotDeterministic: its body would decide otherwise when it runs again.
+            NotPortable: the source shows a step that cannot leave this process.
+            NotDeterministic: the body could decide differently when it runs again.
             OutputNotSerializable, TooLarge: an input cannot be recorded.
-            ClusterUnreachable: the cluster does not answer. Nothing was begun.
+            ClusterUnreachable: the cluster does not answer. No run was started.
         """
         return await self._begin_and_wait(self._prepare(workflow, args, kwargs), None)
 
@@ -211,7 +211,7 @@ class TemporalExecutor(ReadsRuns):
     def stream(
         self, workflow: WorkflowLike[P, R], /, *args: P.args, **kwargs: P.kwargs
     ) -> ClusterRun[R]:
-        """The run as an async context manager that gives its events; see ``ClusterRun``."""
+        """The run as an async context manager that yields its events; see ``ClusterRun``."""
         begin = self._prepare(workflow, args, kwargs)
         return ClusterRun(begin.run_id, self, lambda show: self._begin_and_wait(begin, show))
 
@@ -224,8 +224,9 @@ class TemporalExecutor(ReadsRuns):
         existing: Existing = "refuse",
         **kwargs: Any,
     ) -> ClusterHandle[R]:
-        """Begin a run, which goes on whatever becomes of this process. Arguments are checked at
-        once; to await the handle waits until the cluster has the run.
+        """Start a run, which continues even if this process ends.
+
+        Arguments are checked at once. Awaiting the handle waits until the cluster has the run.
 
         Raises:
             Exception: as ``run``.
@@ -264,10 +265,10 @@ class TemporalExecutor(ReadsRuns):
     def _texts_of(
         self, definition: WorkflowDefinition, inputs: Mapping[str, Any]
     ) -> dict[str, msgspec.Raw]:
-        """The inputs as the codec writes them, without secrets.
+        """The inputs as the codec writes them, with references in place of secrets.
 
         Raises:
-            OutputNotSerializable, TooLarge: one cannot be recorded, or all are too much.
+            OutputNotSerializable, TooLarge: an input cannot be recorded; together they are too big.
         """
         caller, hints = self._caller, hints_of(definition.function)
         secrets, where = caller.values(), f"workflow {definition.name!r}"
@@ -283,7 +284,7 @@ class TemporalExecutor(ReadsRuns):
         return texts
 
     async def _begin(self, begin: _Begin) -> int | None:
-        """Begin the run; how many events it had, or None if it has ended already."""
+        """Start the run, or continue it; how many events it already had, None if it has ended."""
         cluster = await self._caller.cluster()
         try:
             await cluster.begin(begin.run_id, begin.definition.name, begin.start)
@@ -315,7 +316,7 @@ class TemporalExecutor(ReadsRuns):
     async def _wait_for_result(
         self, run_id: str, definition: WorkflowDefinition, after: int, show: Show | None
     ) -> WorkflowResult[Any]:
-        """The result of a run once it has ended, or has waited for somebody for ``linger_s``."""
+        """The result of a run once it has ended, or has waited for a person for ``linger_s``."""
         caller, cluster = self._caller, await self._caller.cluster()
         watch = Watch(caller, cluster, run_id, after=after, answer=self.answer, show=show)
         over = asyncio.ensure_future(self._wait_until_ended(cluster, run_id))
@@ -342,10 +343,10 @@ class TemporalExecutor(ReadsRuns):
         )
 
     async def _wait_until_ended(self, cluster: Cluster, run_id: str) -> None:
-        """Wait for the run's end, also while the cluster is away.
+        """Wait for the run's end, also through outages of the cluster.
 
         Raises:
-            RunTerminated: it was ended by the cluster's own means.
+            RunTerminated: the cluster ended the run, which has no end of its own.
         """
         while True:
             try:
@@ -364,11 +365,11 @@ class TemporalExecutor(ReadsRuns):
         return result_of(run_id, definition, history, self._caller.codec, after=len(history))
 
     async def result(self, run_id: str) -> WorkflowResult[Any]:
-        """The result of a run, once it has ended. One that waits for somebody is waited for, too.
+        """The result of a run, once it has ended; waits also while the run waits for a person.
 
         Raises:
-            RunNotFound: there is no such run. WorkflowNotFound: nobody knows its workflow.
-            RunTerminated: it was ended by the cluster's own means.
+            RunNotFound: there is no such run. WorkflowNotFound: its workflow is not known here.
+            RunTerminated: the cluster ended the run, which has no end of its own.
         """
         cluster = await self._caller.cluster()
         execution = await cluster.execution_info(run_id)
@@ -386,7 +387,7 @@ class TemporalExecutor(ReadsRuns):
         reuse: Sequence[str] = (),
         rerun: Sequence[str] = (),
     ) -> WorkflowResult[Any]:
-        """Go on with a run that waits, was stopped, that failed or was cancelled.
+        """Continue a run that waits, was stopped, failed or was cancelled.
 
         Raises:
             ReplayMismatch, RunNotFound, NotRecorded, WorkflowNotFound, WrongUse: as
@@ -432,7 +433,7 @@ class TemporalExecutor(ReadsRuns):
         reuse: Sequence[str],
         rerun: Sequence[str],
     ) -> None:
-        """Have the run driven on, unless it goes on by itself."""
+        """Have the run driven, unless it is open and continues by itself."""
         run_id, cluster = history[0].run_id, await self._caller.cluster()
         is_open = (await cluster.execution_info(run_id)).is_open
         if is_open:
@@ -458,10 +459,11 @@ class TemporalExecutor(ReadsRuns):
         reuse: Sequence[str],
         rerun: Sequence[str],
     ) -> tuple[Sequence[str], Sequence[str]]:
-        """What counts and what runs again, if all else is as it was recorded.
+        """``reuse`` and ``rerun``, extended by changed steps as ``on_change`` says.
 
         Raises:
-            ReplayMismatch: it is not; nothing was begun.
+            ReplayMismatch: a recorded step has changed, and nothing says what to do. No drive was
+                started.
         """
         on_change = self._caller.on_change
         while True:
@@ -484,11 +486,13 @@ class TemporalExecutor(ReadsRuns):
         reason: str = "cancelled",
         workflow: WorkflowLike[..., Any] | None = None,
     ) -> WorkflowResult[Any] | None:
-        """Cancel a run. One that is driven is asked to unwind (None); one that was stopped is
-        driven only to unwind, and its result comes back; of one that has ended the recorded one.
+        """Cancel a run.
+
+        It asks a driven run to unwind, and returns None. It has a held run driven only to unwind,
+        and returns the result. For a run that has ended it returns the recorded result.
 
         Raises:
-            RunNotFound: there is no such run. WorkflowNotFound: nobody knows its workflow.
+            RunNotFound: there is no such run. WorkflowNotFound: its workflow is not known here.
         """
         cluster = await self._caller.cluster()
         execution = await cluster.execution_info(run_id)
@@ -508,7 +512,7 @@ class TemporalExecutor(ReadsRuns):
 
 
 def _refused(name: str) -> Exception:
-    """Why an argument is none of this executor's."""
+    """The error for an argument that this executor does not take."""
     if name in _WORKERS:
         return WrongUse(
             f"{name}= ({_WORKERS[name]}) is what steps are performed with, and that is on the "

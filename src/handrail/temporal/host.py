@@ -1,13 +1,13 @@
-"""A run on a cluster, as a host of the conductor: attempts become activities, time a timer.
+"""A run on a cluster, as a host of the conductor: attempts become activities, alarms timers.
 
-Theory of operation. This code runs in a workflow task, and again in each replay of it. All that it
-does follows from the history: the time is the task's, the order of ends is that of the activation's
-jobs. It imports nothing at its own will, and reads neither clock nor file.
+Theory of operation. This code runs in a workflow task, and again in each replay of that task. All
+that it does follows from the history: the time is the task's, and ends come in the order of the
+activation's jobs. It imports nothing on its own, and reads neither clock nor file.
 
-An attempt is an activity whose id is its path. The server makes it again after a crash, for as long
-as it takes; whether a *failure* is tried again is the machine's to say, so the activity gives its
-end as data. What is asked of a function of the user's small ones, a predicate, is a local activity:
-it is evaluated where this code runs, and its answer is on record.
+An attempt is an activity whose id is the step's path. After a crash the server starts the activity
+again, as often as it takes. Whether a *failure* leads to another attempt is up to the machine, so
+the activity returns a failed attempt's end as data. A predicate is a local activity: the worker
+that runs this code evaluates it, and the cluster records the answer.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ from handrail.typed.reference import reference
 from handrail.typed.schema import hints_of
 
 CONTINUED = "continued as new"
-"""Why a drive ends whose run goes on in another execution."""
+"""The reason of a drive that ends because its run continues in another execution."""
 _LONG = timedelta(days=3_650)
 _GRACE_S = 60.0
 _ATTEMPT_RETRIES = RetryPolicy(
@@ -109,9 +109,9 @@ class RunHost:
         letters: Sequence[ev.Event] = (),
     ) -> None:
         self.rows: list[Row] = []
-        """What was recorded in this execution."""
+        """The rows recorded in this execution."""
         self.changed = True
-        """Something has happened that ``pump`` has not seen."""
+        """True if something has happened since the last ``pump``."""
         self.homes = dict(start.homes)
         self.bounds = start.bounds or BOUNDS
         self._serving = serving
@@ -130,13 +130,13 @@ class RunHost:
         self._ends = Ends(run_id, codec, serving.secrets)
         self._handles: dict[tuple[str, Kind], Any] = {}
         self._totals: dict[str, Usage] = {}
-        """What each session of an agent had used when it was last told."""
+        """The last reported total usage of each agent session."""
         self._alarm: asyncio.Task[None] | None = None
         self._alarm_due = 0.0
         self._known: dict[int, tuple[ev.Event, Row]] = {}
-        """The rows of events that came as such, until they are recorded."""
+        """Events that arrived as rows, with these rows, by identity, until they are recorded."""
         self._unsent: deque[Callable[[], None]] = deque()
-        """Activities that are begun in the next task: one takes so many bytes."""
+        """Starts of activities put off to the next task: one task's answer has a size limit."""
         self._sent_bytes = 0
         self._sent_in = -1
         self._numbers = 0
@@ -168,21 +168,21 @@ class RunHost:
 
     @property
     def blobs(self) -> bool:
-        """True if large values lie in a store."""
+        """True if large values go to a store."""
         return self._start.blobs
 
     @property
     def events(self) -> int:
-        """How many events the run has."""
+        """How many events the run has recorded."""
         return self._beginning.seq + len(self.rows)
 
     @property
     def machine(self) -> Machine:
-        """What is driven."""
+        """The run's machine."""
         return self.conductor.machine
 
     def bodies(self) -> Iterator[Any]:
-        """The generators of the run that are suspended."""
+        """The generators of the run's bodies."""
         run = self.machine.run
         for node in (*run.nodes.values(), run.root):
             if node.generator is not None:
@@ -190,17 +190,17 @@ class RunHost:
 
     @property
     def updated_at(self) -> float:
-        """When its last event happened."""
+        """When the run's last event happened, in unix seconds."""
         return self.rows[-1].at if self.rows else self._beginning.last_at
 
     def suspension(self) -> ev.RunSuspended | None:
-        """What the run waits for, if nothing happens before somebody does something."""
+        """What the run waits for, if it cannot advance before a person acts."""
         if not self.conductor.waits_for_people:
             return None
         return suspension(self.machine.run, "waiting")
 
     def suspended(self) -> Row | None:
-        """The same as a row."""
+        """``suspension`` as a row."""
         event = self.suspension()
         if event is None:
             return None
@@ -221,11 +221,11 @@ class RunHost:
     # -- as a host ------------------------------------------------------------------------------
 
     def now(self) -> float:
-        """The time of the workflow task."""
+        """The time of the workflow task, in unix seconds."""
         return workflow.time()
 
     def perform(self, attempt: cmd.Perform) -> None:
-        """Begin the attempt as an activity, or here if it cannot leave and that is allowed."""
+        """Begin the attempt as an activity, or here if it is not portable and ``local`` is set."""
         attempt = self._with_totals(attempt)
         if builds_context(attempt):
             self._with_context(attempt)
@@ -233,7 +233,7 @@ class RunHost:
             self._send(attempt, None)
 
     def undo(self, rollback: cmd.Undo) -> None:
-        """Run the rollback as an activity."""
+        """Begin the rollback as an activity, or here if it is not portable and ``local`` is set."""
         path = rollback.path
         try:
             text = self._sealed(self._crossing.write_rollback(rollback), path)
@@ -248,7 +248,7 @@ class RunHost:
         self._activity(path, "rollback", f"undo {path}", text, start_to_close=left)
 
     def evaluate(self, question: Question) -> None:
-        """Find out at once, or where this code runs."""
+        """Answer in this workflow task; a predicate in a local activity."""
         match question:
             case cmd.FindStages():
                 self._answer_at_once(question, lambda: self._evaluator.find_stages(question))
@@ -269,7 +269,7 @@ class RunHost:
             handle.cancel()
 
     def alarm(self, due: float | None) -> None:
-        """Set the timer; an earlier one is left to ring for nothing, which costs less."""
+        """Set the timer. One that rings earlier stays: a needless ring costs less than a change."""
         if due is None or (self._alarm is not None and self._alarm_due <= due):
             return
         if self._alarm is not None:
@@ -284,13 +284,13 @@ class RunHost:
         self.changed = True
 
     def turn(self, path: str) -> None:
-        """Nobody else waits for a turn."""
+        """Give the turn back at once: nothing else waits for one."""
         self.conductor.turned(path)
 
     # -- attempts -------------------------------------------------------------------------------
 
     def _with_totals(self, attempt: cmd.Perform) -> cmd.Perform:
-        """With what the session had used in which the attempt is to go on, where that is known."""
+        """The attempt with the known total usage of the session that it continues."""
         verb, launch = attempt.step.verb, attempt.launch
         if not isinstance(verb, (AgentCall, Generation)):
             return attempt
@@ -312,7 +312,7 @@ class RunHost:
         return self._totals.get(session) or recorded.get(session)
 
     def _with_context(self, attempt: cmd.Perform) -> None:
-        """Have the builder of an agent's context called, and then begin the attempt."""
+        """Call the builder of the agent's context, then begin the attempt."""
         view, verb = attempt.view, attempt.step.verb
         assert view is not None
         assert isinstance(verb, (AgentCall, Generation))
@@ -362,10 +362,11 @@ class RunHost:
         )
 
     def _sealed(self, text: str, path: str) -> str:
-        """The text with references in the place of secrets.
+        """The text with references in place of secrets.
 
         Raises:
-            NotPortable: a token of another kind is in it, which would be in the cluster's history.
+            NotPortable: the text has another token, which would enter the cluster's history.
+            TooLarge: the text needs a store of large values.
         """
         if len(text) > MOST_BYTES and not self._start.blobs:
             raise TooLarge(f"the arguments of step {path!r}", len(text), MOST_BYTES)
@@ -379,7 +380,7 @@ class RunHost:
         return text
 
     def _queue_for(self, attempt: cmd.Perform) -> str | None:
-        """The queue of the machine on which the session is that a launch goes on in."""
+        """The home queue of the session that a launch continues; None if any worker will do."""
         verb = attempt.step.verb
         settings = verb.settings if isinstance(verb, (AgentCall, Generation)) else None
         session = attempt.launch.session or (settings.session if settings is not None else None)
@@ -423,7 +424,7 @@ class RunHost:
         handle.add_done_callback(partial(self._activity_finished, path, kind, again))
 
     def _has_room(self, size: int) -> bool:
-        """True if the answer to this workflow task may have so many more bytes in it."""
+        """True if this workflow task's answer has room for ``size`` more bytes, counted then."""
         task = workflow.info().get_current_history_length()
         if task != self._sent_in:
             self._sent_in, self._sent_bytes = task, 0
@@ -433,7 +434,7 @@ class RunHost:
         return True
 
     def send_what_waits(self) -> None:
-        """Begin what the last task had no room for."""
+        """Begin the activities that the last task's answer had no room for."""
         for _ in range(len(self._unsent)):
             self._unsent.popleft()()
 
@@ -444,7 +445,7 @@ class RunHost:
         again: Callable[[], None] | None,
         handle: asyncio.Task[RawValue],
     ) -> None:
-        """Tell the conductor how an activity ended."""
+        """Report an activity's end to the conductor."""
         if self._handles.get((path, kind)) is not handle:
             return
         end: End | None = End(stopped=True)
@@ -455,12 +456,12 @@ class RunHost:
             elif isinstance(error, ActivityError):
                 end = _end_of(error)
             else:
-                return  # this execution is put out of memory
+                return  # this execution is being evicted from memory
         del self._handles[path, kind]
         self.changed = True
         if end is None:
             assert again is not None
-            again()  # where it was at home there is nobody any more
+            again()  # no worker polls its session's queue any more: on the runs' queue
         elif kind == "attempt":
             self._attempt_over(path, end, handle)
         else:
@@ -493,7 +494,7 @@ class RunHost:
             self._broken(path, handle)
 
     def _broken(self, path: str, handle: asyncio.Task[RawValue]) -> None:
-        """Fail an attempt that the cluster itself gave up, with its words."""
+        """Fail an attempt that the cluster itself gave up, with the cluster's error text."""
         flight = self.conductor.flights.get((path, "attempt"))
         if flight is not None and isinstance(flight.command, cmd.Perform):
             error = ClusterRefused(path, _words_of(handle.exception()))
@@ -521,18 +522,18 @@ class RunHost:
             event = rollback_event(path, ClusterRefused(path, why))
         self.conductor.undone(path, event)
 
-    # -- what is done where this code runs ------------------------------------------------------
+    # -- on this worker -------------------------------------------------------------------------
 
     def _answer_at_once(self, question: Question, answer: Callable[[], Any]) -> None:
         try:
             value = answer()
-        except Exception as error:  # noqa: BLE001  # told as the question's answer
+        except Exception as error:  # noqa: BLE001  # it is the question's answer
             self.conductor.evaluated(question, error=error)
         else:
             self.conductor.evaluated(question, value)
 
     def _ask_handler(self, question: cmd.AskFallback) -> None:
-        """The step that a handler gives must be made anew in every replay, so it is called here."""
+        """Call the handler of ``.on_error`` here: every replay needs the step that it returns."""
         try:
             value = self._evaluator.begin(question)
         except (Exception, GeneratorExit) as error:  # noqa: BLE001  # the user's function
@@ -556,7 +557,7 @@ class RunHost:
     def _awaited(
         self, value: Any, then: Callable[[Any], None], broken: Callable[[BaseException], None]
     ) -> None:
-        """Await what needs no I/O; there is none in a workflow."""
+        """Await the user's awaitable, which must do no I/O: a workflow task has none."""
 
         async def wait() -> None:
             try:
@@ -588,7 +589,7 @@ class RunHost:
             if handle.cancelled() or handle.exception() is not None:
                 error = None if handle.cancelled() else handle.exception()
                 if error is not None and not isinstance(error, ActivityError):
-                    return  # this execution is put out of memory
+                    return  # this execution is being evicted from memory
                 self._evaluated(question, error=error or RuntimeError("cancelled"))
                 return
             answer: dict[str, Any] = read(handle.result(), dict[str, Any])
@@ -607,7 +608,7 @@ class RunHost:
         on_done: Callable[[asyncio.Task[RawValue]], None],
         limit: timedelta = timedelta(minutes=5),
     ) -> None:
-        """Have something done by this worker, outside of the workflow's code, and recorded."""
+        """Have this worker do ``work`` as a local activity, so that the cluster records its end."""
         name = self._serving.local.add(work)
         handle = workflow.start_local_activity(
             LOCAL,
@@ -628,7 +629,7 @@ class RunHost:
         handle.add_done_callback(over)
 
     def _here(self, path: str, kind: Kind, work: Callable[[], Any]) -> None:
-        """Make an attempt, or run a rollback, that cannot leave this process."""
+        """Perform an attempt or a rollback that cannot leave this process, as a local activity."""
 
         def on_done(handle: asyncio.Task[RawValue]) -> None:
             self._handles[path, kind] = handle
@@ -643,7 +644,7 @@ class RunHost:
 
 
 class _NotABool:
-    """Stands for a verdict that is no bool."""
+    """A predicate's verdict that was no bool; its repr is that of the real value."""
 
     def __init__(self, words: str) -> None:
         self._words = words
@@ -666,9 +667,7 @@ def _beginning(
     start: Start,
     before: tuple[Sequence[ev.Event], Recorded | None, Sequence[ev.Event]],
 ) -> Beginning:
-    """Where the drive begins; ``before``: what is recorded, as events and by path, and what was
-    sent since.
-    """
+    """Where the drive begins; ``before``: the history, its record by path, the messages since."""
     if start.resumed:
         history, recorded, letters = before
         return start_after(
@@ -701,7 +700,7 @@ def _limits(start: Start, codec: Any) -> Limits:
 
 
 def _type_of(step: Any) -> str:
-    """What the cluster's page calls an attempt: what is performed."""
+    """The activity's type, which the cluster's page shows: the action, program, stage or agent."""
     match step.verb:
         case PythonCall(action=action):
             return reference(action)
@@ -718,7 +717,7 @@ def _type_of(step: Any) -> str:
 
 
 def _id_of(path: str, kind: Kind) -> str:
-    """The activity's id: the path, cut where it is too long for the server."""
+    """The activity's id: the path, cut and hashed where it is too long for the server."""
     name = path if kind == "attempt" else f"{path} ({kind})"
     if len(name.encode()) <= _LONGEST_ID:
         return name
@@ -729,7 +728,7 @@ def _id_of(path: str, kind: Kind) -> str:
 
 
 def _end_of(error: ActivityError) -> End | None:
-    """The end that an activity's failure carries; None if nobody took it where it was to be."""
+    """The end in an activity's failure; None if no worker of the activity's queue took it."""
     cause = error.cause
     if isinstance(cause, CancelledError):
         return End(stopped=True)

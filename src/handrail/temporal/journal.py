@@ -1,7 +1,7 @@
-"""The runs of a cluster as a journal: whoever reads journals reads them, and sends to them.
+"""The runs of a cluster as a journal, for code that reads journals and posts messages to them.
 
-Nothing is appended to its runs from here, for their workers do that. What is imported or forked is
-put onto the cluster whole, and held until somebody resumes it.
+This journal appends no events to a run: the run's workers do that. It puts an imported or forked
+run onto the cluster whole, where the run is held until a ``resume``.
 """
 
 from __future__ import annotations
@@ -25,11 +25,14 @@ from handrail.temporal.wire import Row, event_of
 T = TypeVar("T")
 
 _KEPT_RUNS = 8
-"""So many records are kept, of which only what is new is asked for."""
+"""How many runs' records are cached; of a cached record only the new rows are fetched."""
 
 
 class ClusterJournal:
-    """Mutable: it keeps a connection, and what it read last. For threads, and for event loops."""
+    """A cluster's runs as a journal, for threads and event loops.
+
+    Mutable: it keeps a connection and a cache of records.
+    """
 
     durable = True
 
@@ -40,11 +43,11 @@ class ClusterJournal:
         self._starting = threading.Lock()
         self._kept: dict[str, list[Row]] = {}
         self._counts: dict[str, int] = {}
-        """How many events those have that were read."""
+        """The number of events of each run that was read."""
 
     @property
     def codec(self) -> Codec:
-        """How values are written."""
+        """The codec of the runs' values."""
         return self._caller.codec
 
     # -- reading --------------------------------------------------------------------------------
@@ -57,7 +60,7 @@ class ClusterJournal:
         return await (await self._caller.cluster()).infos()
 
     def info(self, run_id: str, /) -> RunInfo | None:
-        """One run, if there is one of this very id."""
+        """The run of exactly this id, or None."""
         try:
             return self._counted(self._wait(self._info(run_id)))
         except RunNotFound:
@@ -66,11 +69,11 @@ class ClusterJournal:
     async def _info(self, run_id: str) -> RunInfo:
         found = await (await self._caller.cluster()).info(run_id)
         if found.holder is None and run_id not in self._counts:
-            await self._rows(run_id)  # of one that has ended only its record says how many
+            await self._rows(run_id)  # only its record says how many events an ended run has
         return found
 
     def _counted(self, info: RunInfo) -> RunInfo:
-        """With the number of its events, if it has ended and was read."""
+        """``info`` with the number of events from the record, if the run was read and is over."""
         known = self._counts.get(info.run_id)
         if known is None or info.holder is not None:
             return info
@@ -82,7 +85,7 @@ class ClusterJournal:
         """All events of a run, in order; empty for a run that the cluster does not know.
 
         Raises:
-            NoWorker: the run is open, and nobody answers for it.
+            NoWorker: the run is open, and no worker answers for it.
         """
         try:
             rows = self._wait(self._rows(run_id))
@@ -101,12 +104,12 @@ class ClusterJournal:
         return list(kept)
 
     def letters(self, run_id: str, after: int, /) -> Sequence[Letter]:
-        """None: what is sent to a run is in its record at once."""
+        """Always empty: a run records a message as soon as it arrives."""
         del run_id, after
         return ()
 
     def workers(self) -> Sequence[str]:
-        """Who serves the runs of the task queue.
+        """The workers that serve the runs of the task queue.
 
         Raises:
             ClusterUnreachable: the cluster does not answer.
@@ -119,10 +122,10 @@ class ClusterJournal:
     # -- sending --------------------------------------------------------------------------------
 
     def post(self, letter: Letter, /, *, secrets: Mapping[str, str] | None = None) -> Letter:
-        """Send a message to its run; it as it counts.
+        """Send a message to its run; returns ``letter``.
 
         Raises:
-            HandrailError: it is refused. NoWorker: nobody answers for the run.
+            HandrailError: the run refused it. NoWorker: no worker answers for the run.
         """
         del secrets
         event = letter.event
@@ -141,10 +144,10 @@ class ClusterJournal:
         letters: Sequence[Letter] = (),
         secrets: Mapping[str, str] | None = None,
     ) -> None:
-        """Put a whole run onto the cluster, held until somebody resumes it.
+        """Put a whole run onto the cluster, where it is held until a ``resume``.
 
         Raises:
-            RunIdTaken: there is one of this id.
+            RunIdTaken: a run has this id.
         """
         self._wait(self._append_run(events, letters, secrets))
 
@@ -161,10 +164,10 @@ class ClusterJournal:
         for letter in letters:
             await self._reaches.tell(run_id, letter.event)
 
-    # -- what only its workers do ---------------------------------------------------------------
+    # -- left to the workers --------------------------------------------------------------------
 
     def append(self, event: ev.Event, /, *, sync: bool = False) -> NoReturn:
-        """Raise: a run of a cluster is recorded by its workers.
+        """Refuse: only its workers record a cluster's run.
 
         Raises:
             JournalFailed: always.
@@ -174,7 +177,7 @@ class ClusterJournal:
         raise JournalFailed(where, f"adding to run {event.run_id}", "only its workers do that")
 
     def acquire(self, run_id: str, /, *, secrets: Mapping[str, str] | None = None) -> NoReturn:
-        """Raise: a run of a cluster is driven there.
+        """Refuse: only its workers drive a cluster's run.
 
         Raises:
             RunLocked: always.
@@ -183,7 +186,7 @@ class ClusterJournal:
         raise RunLocked(run_id, 0, self._wait(self._caller.cluster()).address, 0.0)
 
     def close(self) -> None:
-        """End its thread; it can be used again afterwards."""
+        """End the journal's thread; the next call starts another one."""
         with self._starting:
             loop, self._loop = self._loop, None
         if loop is not None:
@@ -192,7 +195,7 @@ class ClusterJournal:
     # -- inside ---------------------------------------------------------------------------------
 
     def _wait(self, work: Coroutine[Any, Any, T]) -> T:
-        """What it gives, done by a thread of its own: whoever calls may be an event loop."""
+        """The result of ``work``, run on the journal's own thread: the caller may be a loop's."""
         with self._starting:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()

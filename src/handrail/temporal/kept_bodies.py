@@ -1,10 +1,9 @@
-"""Bodies of runs that were put out of a worker's memory, and are not to run on because of that.
+"""Keeps evicted runs' bodies from the garbage collector, which would run their clean-up code.
 
-A worker keeps so many runs in memory, and makes one again from its history when it needs it. What
-is put out is collected by Python, and Python closes a generator that it collects: the code of its
-``finally`` would run, in the midst of a run that goes on, and once more at its end. So such a
-generator is kept for as long as the process lives. Only one that stands in a ``try`` or a ``with``
-has such code; the others are let go.
+A worker caches a bounded number of runs, and rebuilds an evicted run from its history. Python
+closes a generator that it collects. The body's ``finally`` would then run in the middle of a live
+run, and again at the run's end. So the generator is kept for as long as the process lives. Only a
+generator suspended in a ``try`` or a ``with`` has such code; others are let go.
 """
 
 from __future__ import annotations
@@ -16,19 +15,17 @@ from types import CodeType, GeneratorType
 from typing import Any, cast
 
 MOST = 10_000
-"""So many are kept. Then a body is closed, and that is said."""
+"""How many bodies a process keeps. Beyond that a body is closed, with a warning."""
 
 
 class PinnedGenerators:
-    """The suspended generators of evicted runs, kept from the garbage collector: it would run their
-    clean-up. Mutable.
-    """
+    """Suspended generators of evicted runs, pinned in memory. Mutable: it counts them."""
 
     def __init__(self) -> None:
         self.count = 0
 
     def keep(self, run_id: str, bodies: Iterator[Any]) -> None:
-        """Keep what would do something if it was collected."""
+        """Pin each body whose collection would run code; beyond ``MOST``, only warn."""
         for body in bodies:
             if not closing_runs_code(body):
                 continue
@@ -40,7 +37,7 @@ class PinnedGenerators:
 
 
 def closing_runs_code(body: Any) -> bool:
-    """True if closing the generator may run code of its own: it stands in a ``try`` or ``with``."""
+    """True if the generator is suspended in a ``try`` or ``with``, so closing it may run code."""
     while isinstance(body, GeneratorType):
         suspended = cast("Any", body)
         frame = suspended.gi_frame
@@ -51,8 +48,10 @@ def closing_runs_code(body: Any) -> bool:
 
 
 def _is_guarded(code: CodeType, offset: int) -> bool:
-    """True if an exception at this place comes to a handler that somebody wrote. Those that the
-    compiler puts around a ``yield from`` pass it on to the next.
+    """True if a handler written in the source covers this offset.
+
+    Handlers that the compiler puts around a ``yield from`` do not count: they pass the exception
+    on, so the search continues from the handler itself.
     """
     made: Any = dis.Bytecode(code)
     entries = made.exception_entries

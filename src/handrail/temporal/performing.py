@@ -1,8 +1,8 @@
-"""Attempts and rollbacks as a worker makes them: activities of any run.
+"""Performs attempts and rollbacks on a worker, as activities of any run.
 
-A *failure* of the user's code is an end like any other, and the machine's to judge. What the server
-makes again is what had no end: its worker crashed, was to end, or had not the code. So an activity
-of ours fails for good with the attempt's end in it, or in a way that the server tries again.
+A *failure* of the user's code is an end like any other, and the machine decides what follows. The
+server retries only activities without an end: the worker crashed, shut down, or lacked the code.
+So an activity fails either for good, with the attempt's end in the failure, or retryably.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ from handrail.temporal.wire import (
 MISSING = "CodeNotFound"
 STOPPED = "WorkerStopped"
 BEAT_S = 1.0
-"""How often an attempt tells the server that it is at work, and hears whether it is to stop."""
+"""How often an attempt sends a heartbeat, whose reply says whether to stop."""
 ABANDON_AFTER_S = 10.0
-"""How long a cancelled attempt may take to end before it is left behind."""
+"""How long a cancelled attempt may take to end before it is abandoned."""
 _MISSING_RETRY_S = 5.0
 _RECORDED = (ev.AgentSessionStarted, ev.ClaimWaiting, ev.ClaimGranted)
 _BROKEN_OFF = "the worker that was running it ended"
@@ -73,10 +73,10 @@ Outcome: TypeAlias = (
 
 
 class KeptEnds:
-    """How the last attempts ended that were made here, while the process lives. Mutable.
+    """The ends of attempts that this process performed most recently. Mutable.
 
-    A cluster that was away takes an attempt for dead that ended meanwhile, and has it made again.
-    Where it was made, its end is known.
+    After an outage the cluster may retry an attempt that has ended meanwhile. The worker that
+    performed the attempt then repeats its end, and does not perform it again.
     """
 
     def __init__(self, most_bytes: int = _KEPT_BYTES) -> None:
@@ -85,7 +85,7 @@ class KeptEnds:
         self._size = 0
 
     def keep(self, name: str, data: bytes, failure: str) -> None:
-        """Keep an end, and let the oldest go."""
+        """Keep an end, and drop the oldest ones beyond ``most_bytes``."""
         before, _ = self._ends.pop(name, (b"", ""))
         self._ends[name] = data, failure
         self._size += len(data) - len(before)
@@ -93,12 +93,12 @@ class KeptEnds:
             self._size -= len(self._ends.pop(next(iter(self._ends)))[0])
 
     def get(self, name: str) -> tuple[bytes, str] | None:
-        """An end, and what it failed by ("" if it did not)."""
+        """An end and the text of its failure ("" if it did not fail); None if it is not kept."""
         return self._ends.get(name)
 
 
 class Steps:
-    """Performs attempts and rollbacks. One for a worker; holds of a run only ends."""
+    """Performs attempts and rollbacks for one worker. All that it keeps of runs are ends."""
 
     def __init__(self, serving: Serving) -> None:
         self._serving = serving
@@ -106,7 +106,7 @@ class Steps:
 
     @activity.defn(dynamic=True)
     async def perform(self, args: Sequence[RawValue]) -> RawValue:
-        """Make an attempt, or run a rollback; its end."""
+        """Perform an attempt or a rollback; returns its end."""
         info = activity.info()
         digest = hashlib.blake2b(args[0].payload.data, digest_size=16).hexdigest()
         name = f"{info.workflow_run_id} {info.activity_id} {digest}"
@@ -118,15 +118,15 @@ class Steps:
 
     @activity.defn(name=LOCAL)
     async def local(self, name: str) -> RawValue:
-        """Do what the workflow's code in this process has left here under a name."""
+        """Do the work that the workflow code in this process registered under ``name``."""
         work = self._serving.local.take(name)
-        if work is None:  # this process was not the one; the task is made again
+        if work is None:  # another process registered it: the workflow task runs again
             raise ApplicationError("it is not in this process", non_retryable=True)
         return raw_json(await work())
 
 
 class Attempt:
-    """One activity. Mutable; lives as long as it."""
+    """One activity, from its start to its end. Mutable."""
 
     def __init__(self, serving: Serving, args: Sequence[RawValue]) -> None:
         self._serving = serving
@@ -144,7 +144,7 @@ class Attempt:
         """The end of the attempt, as data, and the text of its failure ("" if it did not fail).
 
         Raises:
-            ApplicationError: it is to be made again, elsewhere.
+            ApplicationError: the server is to retry it, on another worker.
         """
         try:
             command = self._read()
@@ -154,7 +154,7 @@ class Attempt:
             raise ApplicationError(
                 str(error), type=MISSING, next_retry_delay=timedelta(seconds=_MISSING_RETRY_S)
             ) from None
-        if self._info.attempt > 1:  # what a killed worker left here would work beside this
+        if self._info.attempt > 1:  # programs that a killed worker left running
             await asyncio.to_thread(kill_marked, f"{self._mark()}/{command.path}")
         if isinstance(command, cmd.Undo):
             work = _undoing(self._serving, self._contexts(), command)
@@ -173,9 +173,7 @@ class Attempt:
         return self._resumed(command) if again > 0 else command
 
     def _resumed(self, command: Perform) -> Perform:
-        """An attempt that was at work before: it goes on in the session of its agent, if that is on
-        this machine.
-        """
+        """The interrupted attempt, continued in its agent's session if this machine has that."""
         launch = command.launch
         for row in self._before.notices:
             self._beat.notices.append(row)
@@ -190,8 +188,9 @@ class Attempt:
         return msgspec.structs.replace(command, interrupted=True, launch=launch)
 
     def _must_not_run(self, command: Perform) -> ev.AttemptFailed | None:
-        """The failure of a step that its workers did not survive, if once or often enough was too
-        often.
+        """The failure of a step that must not run again after its earlier tries were interrupted.
+
+        A ``once`` step may not run again at all, another one not after ``max_crashes`` crashes.
         """
         before = self._before
         crashes = self._info.attempt - 1 - before.missing - before.stopped
@@ -205,7 +204,7 @@ class Attempt:
     # -- at work --------------------------------------------------------------------------------
 
     async def _at_work(self, command: Perform | cmd.Undo, work: Awaitable[Any]) -> Outcome:
-        """What the work comes to, within its time, while the server hears that it goes on."""
+        """The outcome of the work within its time; sends heartbeats meanwhile."""
         current = _current(self._serving, self._ends.run_id, command)
         task = _start_work(work, current)
         beating = asyncio.create_task(self._beating())
@@ -222,7 +221,7 @@ class Attempt:
         return _outcome(command, task)
 
     async def _cancel_work(self, task: asyncio.Task[Any], current: Current) -> bool:
-        """Cancel the work, and wait for its end; True if it is left behind."""
+        """Cancel the work and wait for its end; True if it had to be abandoned."""
         current.cancelled = True
         task.cancel()
         _, pending = await asyncio.wait({task}, timeout=ABANDON_AFTER_S)
@@ -231,11 +230,11 @@ class Attempt:
         return bool(pending)
 
     def _cancelled(self, path: str, *, abandoned: bool) -> End:
-        """What a cancelled activity says.
+        """The end of a cancelled activity, if there is more to report than the cancellation.
 
         Raises:
-            ApplicationError: its worker is to end, and another one makes the attempt.
-            CancelledError: nothing else is to be said of it.
+            ApplicationError: its worker shuts down, and another one is to perform the attempt.
+            CancelledError: there is nothing else to report.
         """
         details = activity.cancellation_details()
         if details is not None and (details.worker_shutdown or details.paused or details.reset):
@@ -298,7 +297,7 @@ class Attempt:
 
 
 def _to_payload(data: bytes, failure: str) -> RawValue:
-    """An end as the server is told of it.
+    """An end as the activity's result.
 
     Raises:
         ApplicationError: the attempt failed.
@@ -319,7 +318,7 @@ def _contexts(serving: Serving, run_id: str, mark: str) -> Contexts:
 
 
 def _current(serving: Serving, run_id: str, command: Perform | cmd.Undo) -> Current:
-    """What the user's code asks of the step that it is in."""
+    """What the user's code can ask about the step that it runs in."""
     attempt, interrupted = 1, False
     if isinstance(command, Perform):
         attempt, interrupted = command.attempt, command.interrupted
@@ -350,7 +349,7 @@ def _performer(
 
 
 def _start_work(work: Awaitable[Any], current: Current) -> asyncio.Task[Any]:
-    """The work in a task, in whose context ``current`` is what it is asked for."""
+    """Start the work as a task, in a context whose ``CURRENT`` is ``current``."""
     context = copy_context()
     context.run(CURRENT.set, current)
     return asyncio.get_running_loop().create_task(_guarded(work), context=context)
@@ -362,7 +361,7 @@ async def _undoing(serving: Serving, contexts: Contexts, rollback: cmd.Undo) -> 
 
 
 def _outcome(command: Perform | cmd.Undo, task: asyncio.Task[Outcome]) -> Outcome:
-    """What the work came to, also if it raised, or cancelled itself."""
+    """The work's outcome; an exception, or a cancellation from within, becomes a failure."""
     if task.cancelled():
         error: BaseException = CancelledFromWithin(command.path)
     elif (raised := task.exception()) is not None:
@@ -385,7 +384,7 @@ def _written(ends: Ends, command: Perform | cmd.Undo, end: Outcome) -> End:
 
 
 async def _guarded(work: Awaitable[Any]) -> Any:
-    """What the work gives; an action that wants to end its process fails its attempt."""
+    """The work's result; an action that tries to end the process fails its attempt instead."""
     try:
         return await work
     except (KeyboardInterrupt, SystemExit) as error:
@@ -400,7 +399,7 @@ class _WantsToEnd(Exception):
 
 
 def _resumed_launch(launch: Launch, session: ev.AgentSessionStarted) -> Launch:
-    """The launch that goes on in the session of one that was broken off."""
+    """The launch that continues the session of an interrupted launch."""
     return replace(
         launch,
         number=launch.number + 1,
@@ -413,18 +412,18 @@ def _resumed_launch(launch: Launch, session: ev.AgentSessionStarted) -> Launch:
 
 
 def home_queue(queue: str) -> str:
-    """The queue of this machine and folder, where agents keep their sessions."""
+    """The task queue of this machine and folder, where agents keep their sessions."""
     import socket
 
     digest = hashlib.blake2b(os.getcwd().encode(), digest_size=4).hexdigest()  # noqa: PTH109  # a text
     return f"{queue}@{socket.gethostname()}-{digest}"
 
 
-# -- where the workflow's code runs ----------------------------------------------------------------
+# -- on the worker that runs the workflow's code ---------------------------------------------------
 
 
 async def perform_here(serving: Serving, ends: Ends, command: Perform | cmd.Undo) -> bytes:
-    """The end of an attempt, or of a rollback, that cannot leave this process, as data."""
+    """Perform an attempt or a rollback that cannot leave this process; returns its end as data."""
     notices: list[Any] = []
 
     def tell(notice: ev.Notice) -> None:

@@ -15,18 +15,19 @@ from handrail.temporal.caller import Caller
 
 
 class ReachesRuns(Steering):
-    """Reaches runs that are driven, wait, or are held, from any process. Where a message may be
-    refused, a worker decides: ``NoWorker`` is raised if nobody answers for the run.
+    """Sends messages to open runs, from any process.
+
+    A worker decides whether to refuse a message. ``NoWorker``: no worker answered for the run.
     """
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
 
     async def answer(self, run_id: str, gate: str, answer: Any, *, by: str | None = None) -> Any:
-        """Answer an open gate, named by its path; the answer as converted.
+        """Answer an open gate, named by its path; returns the answer as the gate's type.
 
         Raises:
-            GateClosed, GateNotFound, InvalidAnswer, RunNotFound: see those. NoWorker: nobody
+            GateClosed, GateNotFound, InvalidAnswer, RunNotFound: see those. NoWorker: no worker
                 answers for the run; nothing was sent.
         """
         event = await self.ask(run_id, ev.GateAnswered(gate, answer, by))
@@ -36,11 +37,11 @@ class ReachesRuns(Steering):
     async def signal(
         self, run_id: str, name: str, payload: Any = None, *, by: str | None = None
     ) -> None:
-        """Deliver a signal to a run; it is kept until taken.
+        """Deliver a signal to a run, which keeps the signal until a step takes it.
 
         Raises:
-            InvalidSignal, RunNotFound, OutputNotSerializable: as ``Executor.signal``. NoWorker:
-                nobody answers for the run; nothing was sent.
+            InvalidSignal, RunNotFound, OutputNotSerializable: as ``Executor.signal``. NoWorker: no
+                worker answers for the run; nothing was sent.
         """
         await self.ask(run_id, ev.SignalReceived(name, payload, by))
 
@@ -53,7 +54,7 @@ class ReachesRuns(Steering):
         await self.ask(run_id, event)
 
     async def ask(self, run_id: str, event: ev.Event) -> ev.Event:
-        """Send a message that may be refused; it as it counts."""
+        """Send a message that the run may refuse; returns it as the run accepted it."""
         cluster = await self._caller.cluster()
         try:
             row = await cluster.ask(run_id, self._caller.row(run_id, event))
@@ -64,7 +65,7 @@ class ReachesRuns(Steering):
         return found
 
     async def tell(self, run_id: str, event: ev.Event) -> None:
-        """Send a message that is taken as it is."""
+        """Send a message that the run cannot refuse, and wait for no reply."""
         cluster = await self._caller.cluster()
         try:
             await cluster.tell(run_id, self._caller.row(run_id, event))
@@ -73,10 +74,11 @@ class ReachesRuns(Steering):
             raise
 
     async def _refuse_ended(self, run_id: str, event: ev.Event) -> None:
-        """Raise what is to be said of a run that has ended; nothing if there is none.
+        """Raise why an ended run takes no message.
 
         Raises:
             CannotSteer, GateClosed, GateNotFound: as for a run of a journal.
+            RunNotFound: there is no such run.
         """
         history = await self._caller.history(run_id)
         if isinstance(event, ev.GateAnswered):

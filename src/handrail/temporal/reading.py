@@ -1,4 +1,4 @@
-"""Runs of a cluster as records: how they stand, what would become of them, and as files."""
+"""Reads the runs of a cluster: their states, events, plans, forks, exports and differences."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ from handrail.temporal.reaching import ReachesRuns
 from handrail.temporal.record import scratch
 
 LOOK_S = (0.05, 1.0)
-"""How soon, and at least how often, a run is looked at."""
+"""The pause before the next poll of a run: at first, and at most."""
 
 
 class ReadsRuns(ReachesRuns):
-    """Reads runs, and makes runs of records."""
+    """Reads runs, and creates runs from records."""
 
     async def get(self, run_id: str) -> RunState:
-        """How a run stands.
+        """The state of a run.
 
         Raises:
             RunNotFound: there is no such run.
         """
         execution = await (await self._caller.cluster()).execution_info(run_id)
-        history = await self._caller.history(run_id, secrets={})  # what is shown has none in it
+        history = await self._caller.history(run_id, secrets={})  # people see it: no secrets
         view = view_of(history, alive=execution.is_open, now=time.time())
         end = view.end
         status: Any = "running" if execution.is_open else "dead"
@@ -67,7 +67,7 @@ class ReadsRuns(ReachesRuns):
         )
 
     async def follow(self, run_id: str, after: int = 0) -> AsyncGenerator[ev.Event, None]:
-        """The events of a run behind number ``after``, then as they come, until it has ended.
+        """The events of a run after number ``after``, as they come, until the run has ended.
 
         Raises:
             RunNotFound: there is no such run.
@@ -90,7 +90,7 @@ class ReadsRuns(ReachesRuns):
         cluster = await self._caller.cluster()
         return await cluster.infos()
 
-    # -- what would become of them --------------------------------------------------------------
+    # -- plans ----------------------------------------------------------------------------------
 
     async def plan(
         self,
@@ -100,7 +100,7 @@ class ReadsRuns(ReachesRuns):
         reuse: Sequence[str] = (),
         rerun: Sequence[str] = (),
     ) -> Plan:
-        """What ``resume`` would do: the workflow's code, in this process, against the record.
+        """What ``resume`` would do: compares this process's workflow code with the record.
 
         Raises:
             RunNotFound, NotRecorded, WorkflowNotFound, WrongUse: as ``resume``.
@@ -123,7 +123,7 @@ class ReadsRuns(ReachesRuns):
         )
 
     def _engine(self, *histories: Sequence[ev.Event]) -> Executor:
-        """An executor of the records alone, for what is asked of them."""
+        """An executor over a scratch journal of these records, for operations on records."""
         return Executor(
             journal=scratch(self._caller.codec, *histories),
             workflows=self._caller.workflows,
@@ -144,7 +144,7 @@ class ReadsRuns(ReachesRuns):
         rerun: Sequence[str] = (),
         fork_id: str | None = None,
     ) -> str:
-        """A new run made from the record of another, as ``Executor.fork``; ``resume`` drives it."""
+        """A new run from the record of another, as ``Executor.fork``; ``resume`` drives it."""
         history = await self._caller.history(run_id)
         execution = await (await self._caller.cluster()).execution_info(run_id)
         engine = self._engine(history)
@@ -155,7 +155,7 @@ class ReadsRuns(ReachesRuns):
         return made
 
     async def import_run(self, file: str | os.PathLike[str], *, run_id: str | None = None) -> str:
-        """Put an exported run onto the cluster, where ``resume`` drives it; its id.
+        """Put an exported run onto the cluster, where ``resume`` drives it; returns the run's id.
 
         Raises:
             DamagedExport, RunIdTaken, OSError: as ``Executor.import_run``.
@@ -177,7 +177,7 @@ class ReadsRuns(ReachesRuns):
         await self._engine(await self._caller.history(run_id)).export(run_id, file)
 
     async def diff(self, a: str, b: str) -> RunDiff:
-        """Two runs, step by step; see ``Executor.diff``."""
+        """Compare two runs step by step; see ``Executor.diff``."""
         histories = [await self._caller.history(run_id) for run_id in dict.fromkeys((a, b))]
         return await self._engine(*histories).diff(a, b)
 
@@ -190,7 +190,7 @@ class ReadsRuns(ReachesRuns):
 
 @attrs.frozen
 class _WorkflowRef:
-    """A workflow by its definition."""
+    """Wraps a definition as the workflow that an executor's methods take."""
 
     definition: WorkflowDefinition
 

@@ -1,4 +1,4 @@
-"""A run of a cluster as its record: events, results, and a journal of its own to work with."""
+"""What a cluster run's record yields: a result, labels, and a journal in memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from handrail.record.run_record import Recorded
 
 
 def scratch(codec: Codec, *histories: Sequence[ev.Event]) -> MemoryJournal:
-    """A journal in memory that holds these runs, for what is asked of a record alone."""
+    """A journal in memory with these runs, for operations that need only their records."""
     journal = MemoryJournal(codec=codec)
     for history in histories:
         if history:
@@ -35,8 +35,9 @@ def result_of(
     after: int = 0,
     suspended: ev.RunSuspended | None = None,
 ) -> WorkflowResult[Any]:
-    """The result of a run by its record; ``suspended`` if it has not ended. What had ended before
-    event number ``after`` counts as replayed.
+    """The result of a run, from its record; ``suspended`` is needed if the run has not ended.
+
+    Steps that ended at event number ``after`` or before count as replayed.
     """
     if ended(history) is not None:
         result = recorded_result(run_id, definition, history, codec)
@@ -88,6 +89,6 @@ def _what_a_person_must_do(suspended: ev.RunSuspended) -> str | None:
 
 
 def labels_of(history: Sequence[ev.Event]) -> Mapping[str, str]:
-    """The labels that a run was begun with."""
+    """The labels that the run was started with."""
     first = history[0]
     return first.labels if isinstance(first, ev.WorkflowStarted) else {}

@@ -1,4 +1,4 @@
-"""A run of a cluster as its caller holds it: streamed, or begun in the background."""
+"""The caller's objects for a cluster run: a stream of its events, or a background handle."""
 
 from __future__ import annotations
 
@@ -20,24 +20,26 @@ class RunReader(Protocol):
     """The methods of an executor that the handle of a run calls."""
 
     async def get(self, run_id: str) -> RunState:
-        """How it stands."""
+        """The run's state."""
         ...
 
     async def result(self, run_id: str) -> WorkflowResult[Any]:
-        """Its result, once it has ended."""
+        """The run's result, once it has ended."""
         ...
 
     async def cancel(self, run_id: str, reason: str = "cancelled") -> Any:
-        """Ask for it to be cancelled."""
+        """Ask for the run's cancellation."""
 
     def follow(self, run_id: str, after: int = 0) -> AsyncGenerator[Event, None]:
-        """Its events as they come."""
+        """The run's events as they come."""
         ...
 
 
 class ClusterRun(Generic[R_co]):
-    """One run, streamed: iterate over it for its events. Leaving the block early cancels the run
-    and waits for its end; being cancelled in it leaves the run to the cluster.
+    """One run, streamed: iterate over it for its events.
+
+    Leaving the block early cancels the run and waits for its end. A cancellation of the block's
+    own task leaves the run to the cluster.
     """
 
     def __init__(
@@ -58,7 +60,7 @@ class ClusterRun(Generic[R_co]):
         """How the run ended, or what it waits for.
 
         Raises:
-            RuntimeError: it has not come to that yet.
+            RuntimeError: the run has neither ended nor begun to wait.
         """
         if self._task is None or not self._task.done():
             raise RuntimeError(
@@ -67,7 +69,7 @@ class ClusterRun(Generic[R_co]):
         return self._task.result()
 
     async def cancel(self, reason: str = "cancelled by its caller") -> None:
-        """Ask for the run to be cancelled; ``TemporalExecutor`` has the rest, by ``run_id``."""
+        """Ask for the run's cancellation; for more, call ``TemporalExecutor`` with ``run_id``."""
         await self._executor.cancel(self.run_id, reason)
 
     def __aiter__(self) -> Self:
@@ -115,7 +117,7 @@ class ClusterRun(Generic[R_co]):
 
 
 class ClusterHandle(Generic[R_co]):
-    """A handle on a run that was begun. To await the handle itself waits until it is."""
+    """A handle on a run. Awaiting the handle waits until the cluster has the run."""
 
     def __init__(self, run_id: str, executor: RunReader, begun: Awaitable[None]) -> None:
         self.run_id = run_id
@@ -130,17 +132,17 @@ class ClusterHandle(Generic[R_co]):
         return self
 
     async def state(self) -> RunState:
-        """How it stands."""
+        """The run's state."""
         await self._recorded()
         return await self._executor.get(self.run_id)
 
     async def result(self) -> WorkflowResult[R_co]:
-        """Its result, once it has ended."""
+        """The run's result, once it has ended."""
         await self._recorded()
         return await self._executor.result(self.run_id)
 
     async def follow(self, after: int = 0) -> AsyncGenerator[Event, None]:
-        """Its events as they come."""
+        """The run's events as they come."""
         await self._recorded()
         async for event in self._executor.follow(self.run_id, after):
             yield event

@@ -1,4 +1,4 @@
-"""What a worker serves runs with: its workflows, and the parts of the executor of its steps."""
+"""What a worker serves runs with: its workflows, and its executor's parts for their steps."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ Work = Callable[[], Awaitable[Any]]
 
 
 class LocalWork:
-    """What is to be done in this process and cannot leave it, by a name. Mutable."""
+    """Functions that only this process can run, each under a generated name. Mutable."""
 
     def __init__(self) -> None:
         self._works: dict[str, Work] = {}
         self._numbers = itertools.count(1)
 
     def add(self, work: Work) -> str:
-        """Keep it; its name."""
+        """Keep a function; returns the name to ``take`` it by."""
         name = f"local {next(self._numbers)}"
         self._works[name] = work
         return name
 
     def take(self, name: str) -> Work | None:
-        """Remove the task that has this name, and return it; None if there is none."""
+        """Remove the function of this name and return it; None if there is none."""
         return self._works.pop(name, None)
 
 
 @attrs.frozen
 class Serving:
-    """All that the code of one worker knows. Its parts are those of an ``Executor``."""
+    """All that one worker's code needs; ``parts`` are those of an ``Executor``."""
 
     parts: Parts
     workflows: Mapping[str, WorkflowDefinition]
@@ -48,15 +48,15 @@ class Serving:
     queue: str
     """The task queue of the runs."""
     home: str
-    """The queue that only workers on this machine, in this folder, look at."""
+    """The task queue that only workers on this machine, in this folder, poll."""
     local: LocalWork = attrs.field(factory=LocalWork)
     bodies: PinnedGenerators = attrs.field(factory=PinnedGenerators)
 
     def definition(self, name: str, where: str) -> WorkflowDefinition:
-        """The workflow of this name, whose code is ``where`` if it is not among those served.
+        """The served workflow of this name, else the one that ``where`` (``module:name``) names.
 
         Raises:
-            CodeNotFound: it is not here.
+            CodeNotFound: ``where`` is not here, or is no workflow.
         """
         found = self.workflows.get(name)
         if found is not None:

@@ -1,4 +1,4 @@
-"""What is done with a run while somebody waits for it: shown, answered, and told of."""
+"""What a client does while it waits for a run: show events, answer gates, log troubles."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ from handrail.temporal.caller import Caller
 from handrail.temporal.cluster import PATIENCE_S, Cluster
 
 TROUBLE_S = 10.0
-"""How long a run may do nothing before it is looked at why; how often that is said."""
+"""How long a run may record nothing before the client asks the cluster why, and logs it."""
 
 Show = Callable[[ev.Event], None]
 Answer = Callable[..., Awaitable[Any]]
 
 
 class Watch:
-    """Looks at a run while it is waited for: shows its events, has its questions answered, and says
-    why it does not go on. Mutable.
+    """Polls a run for a client that waits for it. Mutable.
+
+    Shows the run's events, has its gates answered, and logs why the run does not advance.
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class Watch:
         return self._show is not None or bool(self._caller.sinks)
 
     async def look(self) -> ev.RunSuspended | None:
-        """What the run waits for, if it is for somebody."""
+        """The suspension, if the run waits for a person and nothing in this process answers it."""
         try:
             state = await self._cluster.state(self._run_id)
         except (HandrailError, OSError, RuntimeError) as error:
@@ -84,7 +85,7 @@ class Watch:
                 self._show(event)
 
     def _has_answers(self, event: ev.RunSuspended) -> bool:
-        """True if the run's questions are being answered here."""
+        """True while this process is answering any of the run's gates."""
         if self._caller.gates_here is None:
             return False
         for gate in event.waiting:
@@ -104,12 +105,12 @@ class Watch:
                     value = await value
                 by = getattr(gates, "__name__", type(gates).__name__)
             await self._answers(self._run_id, gate.path, value, by=by)
-        except Exception as error:  # noqa: BLE001  # whoever was to answer raised, or answered wrongly
+        except Exception as error:  # noqa: BLE001  # ``gates`` raised, or its answer was invalid
             with contextlib.suppress(HandrailError):
                 await self._cluster.refuse(self._run_id, gate.path, error)
 
     async def _say_trouble(self, first: str = "") -> None:
-        """Log what keeps the run from going on, each thing once."""
+        """Log what keeps the run from advancing, each trouble once."""
         try:
             troubles = await asyncio.wait_for(self._cluster.troubles(self._run_id), PATIENCE_S)
         except (TimeoutError, HandrailError, OSError, RuntimeError) as error:
@@ -121,14 +122,14 @@ class Watch:
                 _warn(self._run_id, trouble)
 
     async def all_events(self) -> list[ev.Event]:
-        """The whole record; what was not shown yet is shown."""
+        """The whole record; shows the events that were not shown yet."""
         history = await self._caller.history(self._run_id)
         if self._watches:
             self._show_events(history[self._shown :])
         return history
 
     async def close(self) -> None:
-        """Stop asking."""
+        """Cancel the answers still in progress."""
         for task in self._asked.values():
             task.cancel()
 

@@ -1,7 +1,8 @@
-"""What client, workflow and steps say to one another: JSON, or a run's record in pieces.
+"""The messages between client, workflow and steps: JSON, or chunks of a run's record.
 
-A run's record is its events as rows (``record.rows``), the very lines of an export, packed into
-*chunks*. A new execution of a run is begun with the chunks of those before it, and adds to them.
+A run's record is its events as rows (``record.rows``), the same lines as in an export, packed into
+*chunks*. A new execution of a run starts with the chunks of earlier ones, and adds its own. A
+*held* run is on the cluster with its record, and waits for a ``Drive`` message.
 """
 
 from __future__ import annotations
@@ -21,51 +22,53 @@ from handrail.record.exports import Line
 from handrail.record.rows import Record, from_record, to_record
 
 MESSAGE = "handrail_message"
-"""The signal and the update by which a message comes: an answer, a cancellation, a steering."""
+"""The signal and the update that carry a message: an answer, a cancellation, steering."""
 DRIVE = "handrail_drive"
-"""The signal by which a run that is held goes on."""
+"""The signal that has a held run driven."""
 REFUSE = "handrail_refuse"
-"""The signal by which whoever was to answer a question says that it could not."""
+"""The signal that a gate could not be answered."""
 RECORD = "handrail_record"
-"""The query for what is recorded behind a number."""
+"""The query for the rows after a number."""
 STATE = "handrail_state"
-"""The query for what a run waits for."""
+"""The query for a run's ``State``."""
 LOCAL = "handrail_local"
-"""The activity for what is performed where the workflow's code runs."""
+"""The local activity for work on the worker that runs the workflow's code."""
 LABELS, SINCE, HELD, WAITS, STATUS = "labels", "since", "held", "waits", "status"
-"""What is said in lists of runs (their memo): labels; when a run began of which this is not the
-first execution; how it stood, if it is not driven; for whom it waits; how it ended, if not well."""
+"""Keys of the memo, which lists of runs show. Labels; when the run began, unless this is its first
+execution; a held run's status; what the run waits for; how it ended, if not well."""
 LISTED = 20
-"""So many things at most that a run waits for are said."""
+"""The most waits of a run that its memo lists."""
 DEAD = "dead"
-"""That a run which is not driven has no end and was not suspended."""
+"""The status of a held run that has no end and was not suspended."""
 CHUNK_BYTES = 512 << 10
-"""So much text at most is packed into one chunk."""
+"""The most bytes of rows that one chunk packs, before compression."""
 MOST_BYTES = (2 << 20) - (64 << 10)
-"""What a server takes in one value, with room for what is around it."""
+"""What a server takes in one value (2 MiB), less room for its envelope."""
 
 ATTEMPT_FAILED = "AttemptFailed"
-"""The type of failure by which an activity says that the user's code failed."""
+"""The failure type of an activity in which the user's code failed."""
 FAILED = "RunFailed"
 CANCELLED = "RunCancelled"
-"""The types of failure by which an execution of a run ends that did not succeed."""
+"""The failure types of an execution whose run failed or was cancelled."""
 TOO_LARGE = "RecordTooLarge"
-"""The type of failure of an execution whose record is too large to go on in another."""
+"""The failure type of an execution whose record is too large to continue in another."""
 
 
 class Bounds(msgspec.Struct):
-    """How an execution keeps within what a server takes. They are written where a run begins, and
-    hold for all of it, so that a later version of this code decides as the one did that began it.
+    """How an execution stays within a server's limits.
 
-    ``window``: so many attempts at most are in flight, of 2,000 that a server takes. ``pump``: so
-    many commands are carried out in one go, for a task has two seconds. ``task_bytes``: so many
-    bytes of arguments are sent in the answer to one task, of four million. From ``soft_events`` or
-    ``soft_bytes`` of history on, the run goes on in a new execution as soon as nothing is in
-    flight; from ``hard_events`` or ``hard_bytes`` on nothing begins until it does, for a server
-    ends an execution at 51,200 events. Each execution goes through the run's record first, so one
-    of a long run is longer: ``share`` of the events on record, if that is more than
-    ``soft_events``. For ``gone_s`` a step waits for the machine where its session is, before it is
-    begun elsewhere.
+    The run's first ``Start`` fixes them for all of the run, so that later versions of this code
+    decide as the version that started the run. Per field:
+
+    - ``window``: the most attempts in flight; a server takes 2,000.
+    - ``pump``: the most commands carried out in one task, which has two seconds.
+    - ``task_bytes``: the most bytes of arguments in one task's answer, which takes four million.
+    - ``soft_events``, ``soft_bytes``: beyond this history the run continues in a new execution as
+      soon as nothing is in flight. ``hard_events``, ``hard_bytes``: beyond these nothing begins
+      until it does. A server ends an execution at 51,200 events.
+    - ``share``: an execution begins by replaying the run's record, so that of a long run may be
+      longer: this share of the recorded events, if that is more than ``soft_events``.
+    - ``gone_s``: how long a step waits for its session's machine before it begins elsewhere.
     """
 
     window: int = 500
@@ -79,8 +82,9 @@ class Bounds(msgspec.Struct):
     share: float = 0.0
 
     def long_from(self, recorded: int) -> float:
-        """From so many events of history on, an execution of a run is long that has so many on
-        record; there is always room up to ``hard_events`` for what is in flight.
+        """The soft limit on history, in events, of an execution with ``recorded`` events.
+
+        It is at most 75 % of ``hard_events``, to leave room for attempts in flight.
         """
         return max(self.soft_events, min(self.share * recorded, self.hard_events * 0.75))
 
@@ -89,11 +93,12 @@ BOUNDS = Bounds(share=0.1)
 
 
 class Start(msgspec.Struct, omit_defaults=True):
-    """How a run is to be driven. ``workflow`` is where its code is; ``inputs`` are the codec's.
+    """How to drive a run. ``workflow`` names its code; the codec wrote ``inputs``.
 
-    ``limits`` and ``gates`` are those of who began it. ``resumed``: chunks follow, and the run goes
-    on from there; ``reuse``, ``rerun`` and ``cancel`` as a resume has them. ``held``: it does so
-    only when somebody says so. ``homes``: on which queue each session of an agent is at home.
+    ``limits`` and ``gates`` are those of the client that started the run. ``resumed``: chunks of
+    its record follow, and the drive continues from them, with ``reuse``, ``rerun`` and ``cancel``
+    as for a resume. ``held``: it first waits for a ``Drive`` message. ``homes``: the queue of the
+    machine that has each agent session.
     """
 
     workflow: str
@@ -116,7 +121,7 @@ class Start(msgspec.Struct, omit_defaults=True):
 
 
 class Drive(msgspec.Struct, omit_defaults=True):
-    """How a run that is held goes on; ``workflow`` is where its code is, if that was not known."""
+    """How to drive a held run; ``workflow``, if set, names its code in place of ``Start``'s."""
 
     reuse: tuple[str, ...] = ()
     rerun: tuple[str, ...] = ()
@@ -125,14 +130,14 @@ class Drive(msgspec.Struct, omit_defaults=True):
 
 
 class Refusal(msgspec.Struct):
-    """Whoever was to answer the question at ``path`` could not; ``error`` as data."""
+    """The gate at ``path`` could not be answered; ``error`` as data."""
 
     path: str
     error: dict[str, Any]
 
 
 class Row(msgspec.Struct, array_like=True):
-    """An event as a record has it."""
+    """An event as a row of a record."""
 
     seq: int
     at: float
@@ -143,22 +148,22 @@ class Row(msgspec.Struct, array_like=True):
 
     @property
     def record(self) -> Record:
-        """The same without its number."""
+        """The row without its number and time."""
         return Record(self.kind, self.path, self.body, self.value)
 
     @property
     def line(self) -> Line:
-        """The same as a line of an export."""
+        """The row as a line of an export."""
         return Line(self.seq, self.at, self.record)
 
 
 class End(msgspec.Struct, omit_defaults=True):
-    """How an attempt ended, or a rollback, or a launch of an agent.
+    """The end of an attempt, of a rollback, or of an agent's launch.
 
-    ``event`` is its row. ``fault`` is why a launch failed, in ``took_s``. ``overdue``: its time was
-    over. ``stopped``: as it was told to; ``abandoned``: its thread was left behind; ``launch`` what
-    is known of a launch that was stopped. ``notices`` are to be recorded before. ``queue``: where
-    it was performed.
+    ``event``: the row of the end. ``fault``: why a launch failed, after ``took_s``. ``overdue``: it
+    timed out. ``stopped``: it was cancelled. ``abandoned``: its thread was left running.
+    ``launch``: a stopped launch's usage and session. ``notices``: rows to record before
+    ``event``. ``queue``: the home queue of the machine that performed it.
     """
 
     event: Row | None = None
@@ -173,10 +178,10 @@ class End(msgspec.Struct, omit_defaults=True):
 
 
 class Beat(msgspec.Struct, omit_defaults=True):
-    """What an attempt says of itself while it is at work, for the one that follows a crash.
+    """The details of an activity's heartbeat, for the try that follows a crash.
 
-    ``missing``: how often a worker had not its code; ``stopped``: how often one was to end.
-    ``notices`` are those so far, ``queue`` that of the machine it is on.
+    ``missing``: how many workers lacked the step's code. ``stopped``: how many shut down during the
+    attempt. ``notices``: the rows noticed so far. ``queue``: the home queue of its machine.
     """
 
     missing: int = 0
@@ -186,8 +191,9 @@ class Beat(msgspec.Struct, omit_defaults=True):
 
 
 class Settings(msgspec.Struct, omit_defaults=True):
-    """What an attempt is to know of its run. ``once``: it must not run again after a crash.
-    ``blobs``: large values lie in a store.
+    """What an attempt needs to know of its run.
+
+    ``once``: it must not run again after a crash. ``blobs``: large values go to a store.
     """
 
     max_crashes: int = 5
@@ -196,8 +202,9 @@ class Settings(msgspec.Struct, omit_defaults=True):
 
 
 class State(msgspec.Struct, omit_defaults=True):
-    """How a run stands. ``suspended`` is the event by which it would be suspended now, if nothing
-    happens before somebody does something; ``held``: it waits to be driven.
+    """A run's state. ``held``: it waits for a ``Drive`` message.
+
+    ``suspended``: if the run can only wait for people now, the row that says what it waits for.
     """
 
     suspended: Row | None = None
@@ -208,7 +215,7 @@ class State(msgspec.Struct, omit_defaults=True):
 
 
 class Ended(msgspec.Struct, omit_defaults=True):
-    """What an execution gives, or fails with: how the run stands, and its whole record."""
+    """What an execution returns, or fails with: how the run ended, and its whole record."""
 
     status: str
     value: Any = None
@@ -223,12 +230,12 @@ _encode = msgspec.json.Encoder().encode
 
 
 def raw(value: Any) -> RawValue:
-    """A value as a payload that people can read."""
+    """A value as a payload of plain JSON."""
     return RawValue(Payload(metadata={"encoding": b"json/plain"}, data=_encode(value)))
 
 
 def raw_json(text: str | bytes) -> RawValue:
-    """The same of JSON text."""
+    """JSON text as a payload."""
     data = text.encode() if isinstance(text, str) else text
     return RawValue(Payload(metadata={"encoding": b"json/plain"}, data=data))
 
@@ -239,7 +246,7 @@ def raw_bytes(data: bytes) -> RawValue:
 
 
 def text_of(tree: Any) -> str:
-    """JSON that was read, as text again."""
+    """Decoded JSON as text again."""
     return _encode(tree).decode()
 
 
@@ -255,7 +262,7 @@ def row_of(event: ev.Event, codec: Codec, secrets: Mapping[str, str]) -> Row:
     """The row of an event.
 
     Raises:
-        OutputNotSerializable: its value could not come back.
+        OutputNotSerializable: the event's value could not be read back.
     """
     return Row(event.seq, event.at, *to_record(event, codec, secrets))
 
@@ -296,7 +303,7 @@ def unpack_rows(chunks: Iterable[bytes]) -> Iterator[Row]:
 
 
 def merge_chunks(chunks: Sequence[bytes], large: int) -> list[bytes]:
-    """The same rows, in chunks of which all but the last are at least so large."""
+    """The same rows in fewer chunks, most of at least ``large`` bytes; the last may be small."""
     found: list[bytes] = []
     small: list[bytes] = []
     for chunk in chunks:
@@ -304,7 +311,7 @@ def merge_chunks(chunks: Sequence[bytes], large: int) -> list[bytes]:
             found.append(chunk)
             continue
         small.append(chunk)
-        if sum(map(len, small)) >= large * 5 // 4:  # together they are a little smaller
+        if sum(map(len, small)) >= large * 5 // 4:  # compressed together they shrink a little
             found.append(_chunk(map(zlib.decompress, small)))
             small = []
     return [*found, *small]
@@ -316,5 +323,5 @@ def encode_chunk(chunk: bytes) -> str:
 
 
 def decode_chunk(text: str) -> bytes:
-    """The chunk of such a text."""
+    """The chunk of a text that ``encode_chunk`` wrote."""
     return b64decode(text)

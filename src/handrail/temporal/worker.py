@@ -1,4 +1,4 @@
-"""A worker: serves the runs of some workflows on a cluster, and performs steps of any."""
+"""A worker: drives runs of its workflows on a cluster, and performs the steps of any run."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ from handrail.temporal.performing import BEAT_S, Steps, home_queue
 from handrail.temporal.serving import Serving
 
 MAX_ACTIVITIES = 100
-"""So many steps at once a worker performs, if it is not told otherwise."""
+"""The default for how many steps a worker performs at once."""
 
 _STICKY_S = 4.0
-"""How long a run waits for the worker that has it in memory, before another makes it again."""
+"""How long a task waits for the worker that caches its run. Then another rebuilds the run."""
 
 
 class TemporalWorker:
     """Serves workflows and steps while its block lasts.
 
-    ``client``, ``task_queue`` and ``blobs`` are as for ``TemporalExecutor``; steps are performed
-    with the parts of ``executor``: its agents, services, stages. It serves runs of ``workflows``
-    (and of others whose modules can be imported), and steps; ``runs=False`` or ``steps=False``
-    leaves one to other workers. At most ``max_activities`` steps are performed at once, and
-    ``max_cached_runs`` runs are kept in memory; others are made again from their histories.
+    ``client``, ``task_queue`` and ``blobs`` are as for ``TemporalExecutor``. Steps use the parts of
+    ``executor``: its agents, services, stages. The worker drives runs of ``workflows``, and of
+    other workflows whose modules it can import. ``runs=False`` or ``steps=False`` leaves runs or
+    steps to other workers. At most ``max_activities`` steps run at once. At most
+    ``max_cached_runs`` runs stay in memory; the worker rebuilds others from their histories.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class TemporalWorker:
         """Begin to serve.
 
         Raises:
-            ClusterUnreachable: there is no such cluster.
+            ClusterUnreachable: the cluster does not answer, or has no such namespace.
         """
         client = self._client
         if isinstance(client, str):
@@ -94,14 +94,14 @@ class TemporalWorker:
             await worker.__aexit__(kind, error, trace)
 
     def __str__(self) -> str:
-        """What it serves, for people."""
+        """What the worker serves, for people."""
         if not self._runs:
             return "steps only"
         names = ", ".join([*sorted(self.serving.workflows), "whatever it can import"])
         return f"steps, and workflows: {names}" if self._performs else f"workflows only: {names}"
 
     def _build_workers(self, client: Client) -> list[Worker]:
-        """One for the runs' queue, and one for what is at home on this machine."""
+        """A worker for the runs' queue, and one for the queue of this machine and folder."""
         serving = self.serving
         steps = Steps(serving)
         beat = timedelta(seconds=BEAT_S)
@@ -134,9 +134,7 @@ class TemporalWorker:
 def replayer(
     workflows: Sequence[WorkflowLike[..., Any]] = (), *, executor: Executor | None = None
 ) -> Replayer:
-    """Temporal's own ``Replayer``, for histories of runs: it says whether the code of now decides
-    as the code did that made them.
-    """
+    """Temporal's ``Replayer`` for runs: whether today's code still decides as a history records."""
     serving = _serving(workflows, executor, "")
     return Replayer(
         workflows=[HandrailRun],

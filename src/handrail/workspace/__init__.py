@@ -1,1 +1,1 @@
-"""What keeps an agent to the files that it may write, and to a working tree of its own."""
+"""Keeps an agent to the files that it may write, or to a working tree of its own."""

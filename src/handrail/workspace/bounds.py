@@ -36,13 +36,13 @@ async def confine(
     options: AgentOptions,
     until_checked: AsyncExitStack,
 ) -> Confined:
-    """A launch made ready to be confined as the step's settings ask.
+    """Prepare a launch's confinement as the step's settings ask.
 
-    A launch in the working tree itself claims what it writes until ``until_checked`` ends.
+    A launch in the main working tree claims the files of ``writes=`` until ``until_checked`` ends.
 
     Raises:
-        DefinitionError: there is no repository, or the backend works in no other folder.
-        ClaimDeadlock, ClaimsFailed: it cannot wait for what it writes.
+        DefinitionError: there is no repository, or the backend cannot work in another folder.
+        ClaimDeadlock, ClaimsFailed: the claim cannot be waited for.
     """
     marker = f"{request.run_id}/{request.path}/git"
     folder = folder_of(options, backend)
@@ -59,7 +59,7 @@ async def confine(
         worktree = await worktree_of(repository, places, marker, anew=anew)
         here, shadow, before, claim = worktree.here, worktree.shadow, worktree.before, None
     else:
-        assert resource is not None  # else nothing is asked for
+        assert resource is not None  # otherwise the caller confines nothing
         worktree, here, claim = None, repository, claims.claim
         if claim is None or resource not in claim.resources:
             claim = await until_checked.enter_async_context(claims.take((resource,)))
@@ -80,7 +80,7 @@ def _reach(resource: Resource, others: Sequence[Claim] = ()) -> Reach:
 
 @dataclass(frozen=True, slots=True)
 class Confined:
-    """A launch within a scope, a worktree, or both; ``claim`` is of the working tree itself."""
+    """A launch confined to a scope, a worktree, or both; ``claim``: of the main working tree."""
 
     agent: str
     places: Places
@@ -90,18 +90,18 @@ class Confined:
     claim: Claim | None
 
     async def clean_up(self) -> ScopeViolated | None:
-        """Check and clean up after a launch without an answer; the violation, if there was one."""
+        """Check and clean up after a launch without an answer; the violation, or None."""
         violated = await self._find_violation()
         if self.worktree is not None and await self.worktree.is_unchanged():
             await self.worktree.remove()
         return violated
 
     async def check_answer(self, tell: Callable[[str], None]) -> None:
-        """Check the launch that gave an answer, before anything is merged.
+        """Check a launch that gave an answer, before its work is merged.
 
         Raises:
-            ScopeViolated: the agent wrote where it may not; that was undone.
-            ClaimLost: its claim was taken from it meanwhile; ``tell`` is told of a violation.
+            ScopeViolated: the agent wrote outside of its scope; these changes were undone.
+            ClaimLost: the claim was taken away meanwhile; a violation too then goes to ``tell``.
         """
         violated = await self._find_violation()
         try:
@@ -113,7 +113,7 @@ class Confined:
         except ClaimsFailed:
             if violated is None:
                 raise
-            gone = None  # the agent has damaged the repository that the claims are kept in
+            gone = None  # the agent has damaged the repository, which has the claims file
         if gone is not None:
             if violated is not None:
                 tell(f"{violated}\n")
@@ -122,10 +122,11 @@ class Confined:
             raise violated
 
     async def merge(self) -> None:
-        """Bring what was done in a worktree of its own into the working tree, when that is free.
+        """Merge the worktree, if there is one, into the main working tree once its files are free.
 
         Raises:
-            WorktreeConflict, ClaimLost: it does not fit, or others have it; nothing was changed.
+            WorktreeConflict: the changes conflict. ClaimLost: others took the claim of the files.
+                Either way the main working tree is unchanged.
         """
         if self.worktree is not None:
             await self.worktree.merge(self.agent, self.claims)
@@ -175,12 +176,12 @@ def _check_can_move(request: AgentRequest, backend: AgentBackend) -> None:
 
 
 _BOUND_S = 600
-"""So long git may take before and after a launch; nothing that is asked of it takes as long."""
+"""How long git may take after a launch; far more than these commands need."""
 
 
 @dataclass(slots=True)
 class Bounds:
-    """The options that a launch is made with, and its reply when it has come. Mutable."""
+    """The options for a launch, and its reply once that has come. Mutable."""
 
     options: AgentOptions
     reply: AgentReply | None = None
@@ -190,13 +191,13 @@ class Bounds:
 async def bounds_of(
     request: AgentRequest, agent: str, backend: AgentBackend, options: AgentOptions
 ) -> AsyncGenerator[Bounds, None]:
-    """The bounds that the step's settings ask for; their end checks, undoes and merges.
+    """Confine a launch as the step's settings ask; the end of the block checks, undoes and merges.
 
     Raises:
-        DefinitionError: there is no repository, or the backend works in no other folder.
-        ScopeViolated: the agent wrote where it may not; that was undone.
-        ClaimLost: what it was to write was taken from it meanwhile; nothing was merged.
-        WorktreeConflict: what it did cannot be merged; nothing was.
+        DefinitionError: there is no repository, or the backend cannot work in another folder.
+        ScopeViolated: the agent wrote outside of its scope; these changes were undone.
+        ClaimLost: the claim was taken away meanwhile; nothing was merged.
+        WorktreeConflict: the agent's work cannot be merged; nothing was.
     """
     settings = request.settings
     if request.tree is not None:
@@ -215,7 +216,7 @@ async def bounds_of(
 async def _checked(
     request: AgentRequest, confined: Confined, options: AgentOptions
 ) -> AsyncGenerator[Bounds, None]:
-    """The launch, and its check behind it, however it ends."""
+    """Run the launch, and check it after its end, however it ended."""
     bounds = Bounds(
         options if confined.worktree is None else confined.worktree.map_options(options)
     )
@@ -230,7 +231,7 @@ async def _checked(
             violated = await confined.clean_up()
         if violated is None:
             raise
-        if not isinstance(error, Exception):  # cancelled: that goes first
+        if not isinstance(error, Exception):  # a cancellation comes before the violation
             tell(f"{violated}\n")
             raise
         if isinstance(error, AgentError):
@@ -249,7 +250,7 @@ async def _checked(
 def _add_launch_facts(
     error: AgentError | ClaimLost, said: AgentReply | AgentError, req: AgentRequest
 ) -> None:
-    """Give the error the usage of the launch, and its text, model and session."""
+    """Give the error the usage of the launch, and an agent's error its text, model and session."""
     spent, used = req.launch.spent, said.usage
     error.usage = used if spent is None else spent if used is None else spent + used
     if isinstance(error, AgentError):

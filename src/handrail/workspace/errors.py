@@ -1,4 +1,4 @@
-"""How it is told that an agent left its bounds, or that its work cannot be merged."""
+"""Errors: an agent changed files outside its scope, or its work cannot be merged or applied."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ RECORD_AGAIN = (
 
 
 class ScopeViolated(AgentError):
-    """An agent changed files outside of its ``writes=``; those changes were undone.
+    """An agent changed files outside of its ``writes=``; these changes were undone.
 
-    ``files`` are their paths, ``patch`` is the file that holds the changes (None: there is nothing
-    to hold but commits), ``allowed`` the patterns. ``notes`` say what else was undone or kept.
+    ``files`` are their paths, ``patch`` is the file with the changes (None: nothing but commits),
+    ``allowed`` the patterns. ``notes`` say what else was undone or kept.
     """
 
     def __init__(
@@ -63,15 +63,15 @@ class ScopeViolated(AgentError):
 
 
 class WorktreeConflict(AgentError):
-    """What was done in a worktree of its own cannot be merged: the same lines were changed.
+    """The work in a worktree cannot be merged: it conflicts with the main working tree.
 
-    ``agent`` is who did it, an agent or a step. ``path`` (and ``folder``) is the worktree, which is
-    kept; its work is committed on ``branch``. ``files`` are those that both have changed, as far as
-    git tells.
+    ``agent`` names the agent or step that did the work. ``path`` (and ``folder``) is the worktree,
+    which is kept; the work is committed on ``branch``. ``files`` are those that both sides changed,
+    as far as git tells.
     """
 
     of_steps = False
-    """What was done is recorded step by step: a resume finds it merged."""
+    """True for a worktree over several recorded steps: a resume finds a merge done by hand."""
 
     def __init__(
         self, agent: str, folder: str, branch: str, reason: str, files: Sequence[str] = ()
@@ -84,7 +84,7 @@ class WorktreeConflict(AgentError):
 
     @property
     def conflict(self) -> Conflict:
-        """The same as data: the output of the step that fails by it."""
+        """The conflict as data: the output of the step that fails by it."""
         return Conflict(self.path, self.branch, self.files, self.reason)
 
     def __str__(self) -> str:
@@ -102,7 +102,7 @@ class WorktreeConflict(AgentError):
 
 
 class PatchRefused(HandrailError):
-    """What a recorded agent changed in the working tree cannot be changed in this one."""
+    """A recorded agent's patch does not apply to this working tree."""
 
     def __init__(self, patch: str, folder: str, reason: str) -> None:
         super().__init__(patch, folder, reason)

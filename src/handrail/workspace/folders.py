@@ -1,8 +1,8 @@
-"""The folders of a working tree: who may look into them, and what in them git does not see.
+"""The folders of a working tree: their modes, and what in them git does not see.
 
-git takes files and links. It passes by a folder that it may not look into, a pipe, a socket, a
-second ``.git`` in a folder of files, and what an ignore file hides, that ignore file included.
-So an agent could hide there what it changed. Here the tree is walked without git.
+git takes files and links. It skips a folder that it may not read, a pipe, a socket, a second
+``.git`` in a folder of files, and all that an ignore file hides, even that ignore file itself. An
+agent could hide changes there. So this module walks the tree without git.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ _LARGEST = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Folders:
-    """What was there before a launch; paths as :func:`named` has them, the top one is empty.
+    """The folders before a launch; paths as :func:`path_text` writes them, the root's is empty.
 
-    ``modes`` are those of folders, ``odd`` what is neither file nor link, and what is called as
-    git's own folder is, ``ignore`` what each ignore file says, ``passed`` what is not walked.
+    ``modes`` are those of the folders. ``odd`` are entries that are no file, folder or link, or
+    that are named ``.git``. ``ignore`` has the text of each ignore file. ``passed`` are folders
+    that the walk skips.
     """
 
     modes: dict[str, int] = field(default_factory=dict[str, int])
@@ -37,7 +38,7 @@ class Folders:
 
 
 def folders_of(root: Path, passed: Collection[str]) -> Folders:
-    """What there is; folders of ``passed`` are not looked into, nor are those of git."""
+    """The folders as they are now; does not look into those of ``passed``, nor into ``.git``."""
     seen = Folders(passed=frozenset(passed))
     odd: set[str] = set()
     for name, mode, entries in _walk(root, seen, None):
@@ -52,8 +53,9 @@ def folders_of(root: Path, passed: Collection[str]) -> Folders:
 
 @dataclass(frozen=True, slots=True)
 class Odd:
-    """Something that git does not see, by its path: a ``.git``, a pipe, an ignore file, and what
-    that said before (None: it was not there).
+    """An entry that git does not see: a ``.git``, a pipe, or a changed ignore file.
+
+    ``said`` is the ignore file's text before the launch (None: it was not there).
     """
 
     path: str
@@ -63,14 +65,15 @@ class Odd:
 
     @property
     def read_by_git(self) -> bool:
-        """True if git would wait for what somebody writes into it."""
+        """True for a pipe or the like that git would read, and so would wait for a writer."""
         return self.special and self.path.rpartition("/")[2] in _READ_BY_GIT
 
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """The state of the folders after a launch: those that it shut, by the modes they had (new ones:
-    None), and what is odd and was not there before.
+    """The folders after a launch: those that it shut, with their modes before (new ones: None).
+
+    ``odd`` are the odd entries that were not there before.
     """
 
     shut: dict[str, int | None]
@@ -78,9 +81,9 @@ class Inspection:
 
 
 def inspect_folders(root: Path, before: Folders) -> Inspection:
-    """Open what was shut, and tell of it and of what is odd.
+    """Open the folders that the launch shut; report these, and new odd entries.
 
-    A repository of its own, in a folder that is new, is not looked into.
+    It does not look into a new repository in a new folder.
     """
     shut: dict[str, int | None] = {}
     odd: list[Odd] = []
@@ -99,7 +102,7 @@ def inspect_folders(root: Path, before: Folders) -> Inspection:
 
 
 def restore_modes(root: Path, shut: dict[str, int | None]) -> None:
-    """Give folders the modes that they had."""
+    """Give the shut folders the modes that they had."""
     for name, mode in sorted(shut.items(), reverse=True):
         folder = root / name
         with suppress(OSError):
@@ -108,7 +111,7 @@ def restore_modes(root: Path, shut: dict[str, int | None]) -> None:
 
 
 def path_text(path: str) -> str:
-    """A path, whose bytes need not be UTF-8, as text that can be written."""
+    """A path, whose bytes need not be UTF-8, as text: each byte a Latin-1 character."""
     return os.fsencode(path).decode("latin-1")
 
 
@@ -123,7 +126,7 @@ def _join(name: str, entry: str) -> str:
 def _walk(
     root: Path, before: Folders, shut: dict[str, int | None] | None
 ) -> Iterator[tuple[str, int, list[os.DirEntry[str]]]]:
-    """Each folder with its mode and what is in it; those that lock us out are opened if told to."""
+    """Each folder with its mode and entries; given ``shut``, opens locked folders, noting them."""
     waiting = [""]
     while waiting:
         name = waiting.pop()
@@ -136,7 +139,7 @@ def _walk(
                 shut[name] = before.modes.get(name)
             with os.scandir(folder) as found:
                 entries = sorted(found, key=lambda entry: entry.name)
-        except OSError:  # not ours, as before
+        except OSError:  # not readable, as before the launch
             entries = []
         yield name, mode, entries
         nested = bool(name) and any(entry.name == GIT for entry in entries)

@@ -1,4 +1,4 @@
-"""git, of which nothing acts by itself: no hooks, no prompts, no signatures, no pagers."""
+"""Runs git so that it does nothing on its own: no hooks, prompts, signatures or pagers."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _ENVIRONMENT = {
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_OPTIONAL_LOCKS": "0",
     "LC_ALL": "C",
-    # An object that is missing is fetched by the program that a setting names: not by us.
+    # No transports: git would fetch a missing object with a program that a setting names.
     "GIT_ALLOW_PROTOCOL": "",
 }
 
-# Set where handrail is started by a hook of git's; they would turn every call to that repository.
+# A git hook that starts handrail sets these; each call would then use the hook's repository.
 _ELSEWHERE = (
     *("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_NAMESPACE"),
     *("GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_PREFIX"),
@@ -47,7 +47,7 @@ _KEPT_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class Git:
-    """git in one folder. ``marker`` is carried by its processes, one at a time."""
+    """git in one folder, one process at a time; its processes carry ``marker``."""
 
     folder: Path
     marker: str
@@ -59,7 +59,7 @@ class Git:
         """What git prints.
 
         Raises:
-            CommandFailed: its exit code is none of ``ok``. CommandNotFound: there is no git.
+            CommandFailed: the exit code is none of ``ok``. CommandNotFound: there is no git.
         """
         code, stdout, stderr = await self.ends(*arguments, stdin=stdin)
         if code not in ok:
@@ -81,17 +81,17 @@ class Git:
 
 
 def _without(env: Mapping[str, str]) -> list[str]:
-    """Words before the command that take away what would lead it elsewhere."""
+    """Words before the command that unset variables which lead git to another repository."""
     astray = [name for name in _ELSEWHERE if name in os.environ and name not in env]
     return ["env", *(word for name in astray for word in ("-u", name))] if astray else []
 
 
 @dataclass(frozen=True, slots=True)
 class Repository:
-    """A working tree of git: where its files are, and where what git keeps of it is.
+    """The folders of a working tree (``root``) and of its git directory.
 
-    ``own`` is what this working tree has for itself (its HEAD and index), ``common`` what all
-    working trees of the repository share. ``ignored`` is a file of more patterns to ignore.
+    ``own`` is the working tree's own part of the git directory (its HEAD and index), ``common`` the
+    part that all working trees share. ``ignored`` is a file of more ignore patterns.
     """
 
     root: Path
@@ -102,7 +102,7 @@ class Repository:
     ignored: str = ""
 
     def git(self, marker: str) -> Git:
-        """The git of the working tree, wherever what is in it leads now."""
+        """A ``Git`` for this working tree, even if its ``.git`` now leads elsewhere."""
         places = {"GIT_DIR": self.own, "GIT_COMMON_DIR": self.common, "GIT_WORK_TREE": self.root}
         return Git(self.root, marker, {name: str(path) for name, path in places.items()})
 
@@ -111,7 +111,7 @@ async def repository_of(folder: Path, marker: str) -> Repository | None:
     """The repository that a folder is in, or None.
 
     Raises:
-        CommandFailed: git does not want to say. CommandNotFound: there is no git, or no folder.
+        CommandFailed: git refuses. CommandNotFound: there is no git, or no such folder.
     """
     git = Git(folder, marker)
     asked = ["--show-toplevel", "--git-dir", "--git-common-dir", "--git-path", "objects"]
@@ -129,6 +129,6 @@ async def repository_of(folder: Path, marker: str) -> Repository | None:
 
 
 async def head_of(git: Git) -> str | None:
-    """The commit that HEAD is, or None if there is none yet."""
+    """The commit of HEAD, or None if there is none yet."""
     _, head, _ = await git.ends("rev-parse", "--quiet", "--verify", "HEAD^{commit}")
     return head.strip() or None

@@ -1,10 +1,10 @@
-"""What git keeps of a working tree beside its files: HEAD, index, hooks, settings.
+"""git's own files of a working tree: HEAD, index, hooks, settings.
 
-An agent may change these too: by a commit, by ``git add``, or by hand. They are looked at before
-a launch, and what was changed can be put back.
+An agent may change these too: by a commit, by ``git add``, or by hand. This module reads them
+before a launch, and can put changes back.
 
-What an agent wrote into hooks and settings is read here as files, and put back, before git is asked
-anything: git acts on its settings, and it would be handrail that has it do so.
+It compares and restores hooks and settings as plain files, before handrail runs git at all: git
+acts on its settings, and so would carry out what an agent wrote there, on handrail's behalf.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _SETTINGS = ("config", "config.worktree", "commondir", "info/exclude", "info/att
 _LOCKS = ("index.lock", "HEAD.lock", "packed-refs.lock", "config.lock")
 _SAMPLE = ".sample"
 _LARGEST = 16 << 20
-"""Of a larger file only size and time are kept: it is seen if it is another, and not put back."""
+"""Of a larger file only size and time are kept: a change is noticed, but cannot be put back."""
 _OPEN = 0o700
 _RUNS = re.compile(rb"^\s*(x|exec)\s", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A file's bytes, mode and time; of a link also where it leads."""
+    """A file's bytes (None: too large or unreadable), mode and time; and a link's target."""
 
     data: bytes | None
     mode: int
@@ -40,7 +40,7 @@ class Kept:
     link: str = ""
 
     def is_same(self, other: Kept | None) -> bool:
-        """True if it is the same file but for its time."""
+        """True if the files are equal; the time counts only where the bytes were not kept."""
         if other is None or self.link != other.link:
             return False
         if (self.data, self.mode) != (other.data, other.mode):
@@ -57,17 +57,18 @@ class Named:
 
     @property
     def begins(self) -> tuple[str, ...]:
-        """All of them."""
+        """All these paths."""
         return (self.hooks, *self.included) if self.hooks else self.included
 
 
 @dataclass(frozen=True, slots=True)
 class Inside:
-    """HEAD as a commit (None: there is none yet) and as a branch (None: it is on none), the index,
-    and the hooks and settings by their names, seen from the git directory.
+    """The files of git itself before a launch.
 
-    They are those of the repository, of this working tree and of submodules, and those that a
-    setting names, which may lie in the working tree and be ignored.
+    HEAD as a commit (None: there is none yet) and as a branch (None: detached), the index, and the
+    hooks and settings by their paths relative to the git directory. These are the files of the
+    repository, of this working tree and of submodules, and the files that a setting names, which
+    may be in the working tree and ignored.
     """
 
     head: str | None
@@ -78,22 +79,22 @@ class Inside:
 
 
 async def inside_of(repository: Repository, marker: str) -> Inside:
-    """What there is before a launch."""
+    """The files of git itself as they are now, before a launch."""
     named = await _names_in_settings(repository, marker)
     head, branch = await ends_of(repository, marker)
     return Inside(head, branch, index_of(repository), settings_of(repository, named), named)
 
 
 async def ends_of(repository: Repository, marker: str) -> tuple[str | None, str | None]:
-    """HEAD as a commit, and as a branch."""
+    """HEAD as a commit, and as a branch; None each if there is none."""
     git = repository.git(marker)
     _, branch, _ = await git.ends("symbolic-ref", "--quiet", "HEAD")
     return await head_of(git), branch.strip() or None
 
 
 async def _names_in_settings(repository: Repository, marker: str) -> Named:
-    """What settings name, also if it is not there yet."""
-    # The words that keep hooks from running name the setting, too: it is asked for by file.
+    """The files that settings name, whether they exist or not."""
+    # handrail's own git options set core.hooksPath, too: the origin tells them apart.
     sought = r"^(core\.hookspath|include(if\..*)?\.path)$"
     words = ("config", "--show-origin", "--type=path", "-z", "--get-regexp", sought)
     _, said, _ = await repository.git(marker).ends(*words)
@@ -122,14 +123,16 @@ def _is_within(repository: Repository, path: str) -> bool:
 def settings_of(
     repository: Repository, named: Named, before: Mapping[str, Kept] | None = None
 ) -> dict[str, Kept]:
-    """The hooks and settings there are; ``before``: those before a launch. git is not asked."""
+    """The hooks and settings that exist, read without git; ``before``: those before a launch."""
     names = _names(repository, named, before)
     return {name: kept for name in names if (kept := _read_kept(repository.common / name))}
 
 
 def _names(repository: Repository, named: Named, before: Mapping[str, Kept] | None) -> list[str]:
-    """The names that count. A folder of hooks that is a link is one itself, and what it leads to
-    counts only if it was that link before: behind a new one are files that are nobody's here.
+    """The paths of hooks and settings, relative to the git directory.
+
+    A hooks folder that is a link counts as a file itself. The files behind it count only if the
+    link was the same before: a new link leads to files that are none of this repository's.
     """
     common = repository.common
     homes = [common, *_submodules(common)]
@@ -158,7 +161,7 @@ def _submodules(common: Path) -> list[Path]:
 
 
 def _of_worktrees(common: Path) -> Iterator[Path]:
-    """The settings of other working trees, but for where git itself has them lead."""
+    """The settings of other working trees, and their ``commondir`` files that are not git's own."""
     for folder in sorted((common / "worktrees").glob("*")):
         yield folder / "config.worktree"
         leads = _read_kept(folder / "commondir")
@@ -167,7 +170,7 @@ def _of_worktrees(common: Path) -> Iterator[Path]:
 
 
 def _runs_commands(todo: Path) -> bool:
-    """True if the list of a rebase has commands that it would run."""
+    """True if a rebase's todo list has ``exec`` commands."""
     kept = _read_kept(todo)
     return kept is not None and _RUNS.search(kept.data or b"") is not None
 
@@ -178,7 +181,7 @@ def index_of(repository: Repository) -> Kept | None:
 
 
 def _read_kept(file: Path, largest: int | None = _LARGEST) -> Kept | None:
-    """What is there; without bytes if it is too large, or may not be read."""
+    """The file as it is, without bytes if it is too large or unreadable; None if missing."""
     try:
         link = _link_of(file)
         known = file.lstat() if link and not file.is_file() else file.stat()
@@ -192,7 +195,7 @@ def _read_kept(file: Path, largest: int | None = _LARGEST) -> Kept | None:
 
 
 def _link_of(file: Path) -> str:
-    """Where a link leads, as it says it; empty of what is none."""
+    """A link's target, unresolved; "" if the file is no link."""
     try:
         return os.readlink(file)  # noqa: PTH115  # as it is written, not resolved
     except OSError:
@@ -204,7 +207,7 @@ def _can_be_read(folder: Path) -> bool:
 
 
 def make_accessible(repository: Repository, named: Named) -> None:
-    """Have git's folders be ones that can be looked into and written."""
+    """Make git's folders readable and writable for us."""
     common = repository.common
     top = (common, repository.own, common / "info", common / "hooks", common / "modules")
     for folder in (*top, *map(Path, named.begins)):
@@ -224,7 +227,7 @@ def _open(folder: Path) -> None:
 
 
 def put_back(file: Path, wanted: Kept | None) -> None:
-    """Make a file in the git directory what it was; with None, remove it."""
+    """Restore a file in the git directory; remove it if ``wanted`` is None."""
     link = "" if wanted is None else wanted.link
     if wanted is not None and wanted.data is None:
         return
@@ -232,7 +235,7 @@ def put_back(file: Path, wanted: Kept | None) -> None:
     if wanted is None or link != _link_of(file) or not link:
         if file.is_dir() and not file.is_symlink():
             shutil.rmtree(file)
-        # A new file: through a pipe or a file with many names the bytes would go elsewhere.
+        # A new file: through a pipe or a hard link the bytes would go elsewhere.
         file.unlink(missing_ok=True)
         if wanted is None:
             return
@@ -244,7 +247,7 @@ def put_back(file: Path, wanted: Kept | None) -> None:
         return
     file.write_bytes(wanted.data)
     file.chmod(wanted.mode)
-    # An index that were younger than it is would take files for unchanged that were changed since.
+    # With a newer time on the index, git would take files for unchanged that have changed since.
     os.utime(file, ns=(wanted.at_ns, wanted.at_ns))
 
 
@@ -256,11 +259,12 @@ async def rewind(
     *,
     index: bool = True,
 ) -> None:
-    """Put HEAD, its branch and the index back to where they were; it is on ``branch`` now. Without
-    ``index`` that stays, for others have a part in it.
+    """Put HEAD, its branch and the index back as they were; HEAD is on ``branch`` now.
+
+    Without ``index`` the index stays, because others work with it too.
     """
     git = repository.git(marker)
-    # An agent's git that was killed leaves its locks, and every later one would wait for nobody.
+    # A killed git of the agent leaves its lock files, and every later git would fail on them.
     for name in (*_LOCKS, *(f"{one}.lock" for one in (before.branch, branch) if one)):
         for home in (repository.own, repository.common):
             (home / name).unlink(missing_ok=True)
@@ -283,9 +287,9 @@ async def rewind(
 async def unstage(
     repository: Repository, marker: str, aside: Path, before: Kept | None, paths: Collection[str]
 ) -> None:
-    """Have the index say of these paths what it said ``before``; of others it stays as it is.
+    """Reset the index entries of these paths to those of the index ``before``; others stay.
 
-    ``aside`` is a file for the index of then, for as long as this takes.
+    ``aside`` is where a temporary copy of that index goes.
     """
     git = repository.git(marker)
     put_back(aside, before)

@@ -1,13 +1,13 @@
-"""A worktree over several steps: made, merged, and removed, each so that it can be done again.
+"""A worktree over several steps: makes, merges and removes it, each repeatable after a crash.
 
-Theory of operation. What is merged is commits: whatever the steps left uncommitted is committed
-first. They are brought together with what HEAD is by then in the worktree, where a conflict harms
-nobody; and only when that has worked is the branch of the working tree moved forward, which git
-does for all files or for none. While that lasts, the files that were changed are held, and so is
-HEAD of the working tree: of several worktrees that are done at once, one is merged at a time.
+Theory of operation. A merge works on commits: first it commits what the steps left uncommitted. It
+combines these commits with the current HEAD inside the worktree, where a conflict does no harm.
+Only once that has worked does it move the main working tree's branch forward, which git does for
+all files or for none. Meanwhile it claims the changed files and HEAD of the main working tree: if
+several worktrees finish at once, one is merged at a time.
 
-A merge that was broken off by a crash is done again from its beginning. What of it was done before
-is found done: commits that HEAD has are not moved again.
+After a crash the merge starts again from its beginning. It does not repeat what was done: commits
+that HEAD already has are not moved again.
 """
 
 from __future__ import annotations
@@ -33,27 +33,28 @@ from handrail.workspace.tree_lock import tree_locked
 from handrail.workspace.worktree import commit_all, make_worktree, remove_worktree, worktree_at
 
 _BOUND_S = 600
-"""So long git may take to merge, once the files are free."""
+"""How long git may take to merge, once the files are free."""
 _TRIES = 50
-"""So often somebody else may move HEAD, or have the index, just when it is to be moved here."""
+"""The most tries of a merge, if other processes keep moving HEAD or locking the index."""
 _PAUSE_S = 0.1
 Call = Callable[[Callable[..., Any], OwnTree], Awaitable[object]]
 
 
 @dataclass(frozen=True, slots=True)
 class OwnTrees:
-    """What git does for the worktree of one step: ``owner`` is its path, in its attempt."""
+    """git's work for one step's worktree; ``owner`` is the step's path, with its attempt."""
 
     run_id: str
     owner: str
     marker: str
 
     async def make(self, folder: Path, base: str | None) -> OwnTree:
-        """A new worktree of the repository that a folder is in. What an earlier one of this step
-        holds is committed, and kept on a branch.
+        """A new worktree of the repository that a folder is in.
+
+        Commits the work in an earlier worktree of this step, and keeps it on a branch.
 
         Raises:
-            DefinitionError: there is no repository, or no such commit. CommandFailed: git cannot.
+            DefinitionError: there is no repository, or no such commit. CommandFailed: git failed.
         """
         main = await repository_of(folder, self.marker)
         if main is None:
@@ -71,12 +72,13 @@ class OwnTrees:
     async def merge(
         self, tree: OwnTree, how: str | Callable[..., Any], claims: LaunchClaims, call: Call
     ) -> None:
-        """Bring its commits into the working tree, when nobody else has these files; ``call`` calls
-        a function of the user's.
+        """Merge the worktree's commits into the main working tree, once its files are free.
+
+        ``how``: "ff" rebases them, "merge" adds a merge commit; ``call`` runs a user's function.
 
         Raises:
-            WorktreeConflict: they do not go together; nothing was changed, the worktree is kept.
-            ClaimLost: others have the files, or HEAD; likewise.
+            WorktreeConflict: they conflict; nothing was changed, and the worktree is kept.
+            ClaimLost: others took the claim of the files and HEAD; likewise.
         """
         main, here = await self._repositories(tree)
         merging = _Merging(self, tree, main, here, claims)
@@ -96,20 +98,20 @@ class OwnTrees:
         raise merging.conflict(f"HEAD of {tree.root} was moved by others each time")
 
     async def remove(self, tree: OwnTree) -> None:
-        """Remove it with its branch; what stands in the way of that is no failure."""
+        """Remove the worktree and its branch; does not raise if git cannot."""
         main = await repository_of(Path(tree.root), self.marker)
         if main is not None:
             await remove_worktree(main, self.places(main), self.marker)
 
     async def leave(self, tree: OwnTree) -> None:
-        """Remove it if nothing was done in it."""
+        """Remove the worktree if it has no changes and no new commits."""
         _, here = await self._repositories(tree)
         git = here.git(self.marker)
         if not await git("status", "--porcelain") and await head_of(git) == tree.base:
             await self.remove(tree)
 
     def places(self, main: Repository) -> Places:
-        """Where what belongs to the worktree is."""
+        """The places of the worktree's step."""
         return places_of(main.root, self.run_id, self.owner)
 
     async def _repositories(self, tree: OwnTree) -> tuple[Repository, Repository]:
@@ -120,7 +122,7 @@ class OwnTrees:
         return main, here
 
     async def _keep_earlier(self, main: Repository, places: Places) -> None:
-        """Have what an earlier worktree of the step holds on a branch, if it is nowhere else."""
+        """Commit an earlier worktree's work; keep it as a branch unless HEAD already has it."""
         here = await worktree_at(places, self.marker)
         if here is None:
             return
@@ -133,7 +135,7 @@ class OwnTrees:
 
 
 def worktree_gone(owner: str, tree: OwnTree) -> DefinitionError:
-    """The error for a worktree that somebody removed while its steps were not done."""
+    """The error for a worktree that was removed before its steps were done."""
     return DefinitionError(
         f"the worktree of step {owner!r} is not there any more: {tree.folder}. What its steps had "
         f"done is gone with it: run the step again from its beginning, rerun=[{owner!r}] (--rerun)."
@@ -142,7 +144,7 @@ def worktree_gone(owner: str, tree: OwnTree) -> DefinitionError:
 
 @dataclass(frozen=True, slots=True)
 class _Merging:
-    """One merge of a worktree (``here``) into the working tree that it stands for (``main``)."""
+    """One merge of a worktree (``here``) into the main working tree (``main``)."""
 
     of: OwnTrees
     tree: OwnTree
@@ -151,22 +153,22 @@ class _Merging:
     claims: LaunchClaims
 
     async def abort_unfinished(self) -> None:
-        """End what a merge that was broken off has begun in the worktree."""
+        """Abort an unfinished merge or rebase in the worktree, and check its own branch out."""
         git = self.here.git(self.of.marker)
         for word in _unfinished_operations(self.here.own):
             await git.ends(word, "--abort")
         code, branch, _ = await git.ends("symbolic-ref", "--quiet", "--short", "HEAD")
-        if code or branch.strip() != self.tree.branch:  # its steps were on another one
+        if code or branch.strip() != self.tree.branch:  # its steps had another one checked out
             await git("checkout", "--quiet", "-B", self.tree.branch)
 
     async def is_done(self) -> bool:
-        """True if the working tree has all of its commits."""
+        """True if the main working tree's HEAD has all commits of the worktree's branch."""
         words = ("merge-base", "--is-ancestor", self.tree.branch, "HEAD")
         code, _, _ = await self.main.git(self.of.marker).ends(*words)
         return code == 0
 
     async def claim(self) -> AbstractAsyncContextManager[Claim]:
-        """A claim of the changed files and of HEAD, to be held while it is merged."""
+        """A claim of the changed files and of HEAD, as a context manager around the merge."""
         git = self.main.git(self.of.marker)
         words = ("diff", "--name-only", "-z", "--no-renames", f"HEAD...{self.tree.branch}")
         files = (await git(*words)).split("\0")[:-1]
@@ -174,7 +176,7 @@ class _Merging:
         return self.claims.take((head, *([these_files(self.main, files)] if files else [])))
 
     async def move_head(self, how: str, claim: Claim) -> bool:
-        """True if HEAD was moved; False if somebody else was quicker."""
+        """True if HEAD was moved; False if another process moved it first, or has a git lock."""
         head = await head_of(self.main.git(self.of.marker))
         assert head is not None  # the worktree began at a commit
         target = await (self._merge(head) if how == "merge" else self._rebase(head))
@@ -185,7 +187,7 @@ class _Merging:
             return await self._fast_forward(target)
 
     async def _rebase(self, head: str) -> str:
-        """Its commits on top of HEAD; they are there already if that has not moved."""
+        """Rebase the worktree's commits onto ``head``; the last commit."""
         git = self.here.git(self.of.marker)
         code, said, more = await git.ends("rebase", "--quiet", head)
         if code:
@@ -195,7 +197,7 @@ class _Merging:
         return (await git("rev-parse", "HEAD")).strip()
 
     async def _merge(self, head: str) -> str:
-        """A merge commit of HEAD and its own."""
+        """Make a merge commit of ``head`` and the worktree's branch; the commit."""
         git = self.here.git(self.of.marker)
         words = ("merge", "--quiet", "--no-commit", "--no-ff", head)
         code, said, more = await git.ends(*words)
@@ -225,7 +227,7 @@ class _Merging:
         raise self.conflict(text, re.findall(r"^\t(.+)$", text, re.MULTILINE))
 
     def conflict(self, reason: str, files: list[str] | None = None) -> WorktreeConflict:
-        """The error for work that does not go together with the working tree."""
+        """The error for work that conflicts with the main working tree."""
         tree = self.tree
         who = f"step {self.of.owner}"
         said = "\n".join(line for line in reason.splitlines() if not line.startswith("hint:"))
@@ -235,7 +237,7 @@ class _Merging:
 
 
 def _unfinished_operations(own: Path) -> list[str]:
-    """What git has begun in a working tree, and not ended; ``own`` is its git directory."""
+    """The git commands with an unfinished operation in a working tree's git directory ``own``."""
     rebases = any((own / name).exists() for name in ("rebase-merge", "rebase-apply"))
     merges = (own / "MERGE_HEAD").exists()
     return [*["rebase"] * rebases, *["merge"] * merges]

@@ -1,4 +1,4 @@
-"""What an agent changed in the working tree, as a patch, and such a patch applied again."""
+"""Records an agent's changes of the working tree as a patch, and applies such a patch."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _BINARY = b"\nGIT binary patch\n"
 
 @dataclass(frozen=True, slots=True)
 class WorkingTree:
-    """The working tree that an agent is in: a repository's, or just a folder."""
+    """The working tree that an agent works in: a repository's, or just a folder."""
 
     root: Path
     repository: Repository | None
@@ -33,7 +33,7 @@ class WorkingTree:
     why_not: str = ""
 
     def watched(self, ignored: Sequence[Path]) -> Watched | None:
-        """What is needed to tell later what was changed; None if there is no repository."""
+        """A watch that can later tell what was changed; None without a repository."""
         if self.repository is None:
             return None
         shadow = Shadow(Path(tempfile.mkdtemp(prefix="handrail-")), self.root, self.marker)
@@ -43,10 +43,10 @@ class WorkingTree:
         return Watched(shadow, self.repository)
 
     async def apply(self, patch: Path, ignored: Sequence[Path]) -> None:
-        """Change the files as a patch says, all of them or none.
+        """Apply a patch to the files, to all of them or to none.
 
         Raises:
-            PatchRefused: they are not what it was made from.
+            PatchRefused: the patch does not apply to these files.
         """
         try:
             if (watched := self.watched(ignored)) is not None:
@@ -83,7 +83,7 @@ def _bytes(file: Path) -> bytes:
 
 @dataclass(slots=True)
 class Watched:
-    """A working tree whose state was taken; as a context manager it is forgotten. Mutable."""
+    """A working tree whose changes are watched, until the end of its ``with`` block. Mutable."""
 
     shadow: Shadow
     repository: Repository
@@ -96,11 +96,11 @@ class Watched:
         shutil.rmtree(self.shadow.folder, ignore_errors=True)
 
     async def begin(self) -> None:
-        """Take the state from which changes count."""
+        """Take the state that ``change`` compares with."""
         self.before = await self._state()
 
     async def change(self, mask: Mask) -> tuple[bytes, dict[str, Json]]:
-        """The change since then as a patch without secrets, and what people are told of it."""
+        """The change since ``begin`` as a patch without secrets, and a report for people."""
         assert self.before is not None
         now = await self.shadow.state()
         own = own_files(self.repository.root)
@@ -117,7 +117,7 @@ class Watched:
         return _mask_patch(await self.shadow.patch(self.before, wanted), mask), told
 
     async def apply(self, patch: bytes) -> None:
-        """Change the files as the patch says."""
+        """Apply the patch to the files."""
         now = await self._state()
         await self.shadow.write(now, await self.shadow.apply_patch(now, patch))
 
@@ -125,7 +125,7 @@ class Watched:
         return await self.shadow.state(await head_of(self.repository.git(self.shadow.marker)))
 
     async def _hides_secret(self, change: Change, mask: Mask) -> bool:
-        """True for a binary file with a secret in it, which the patch would hold unseen."""
+        """True for a binary file with a secret: the patch encodes it, so masking would miss it."""
         texts = [await self.shadow.text(e) for e in (change.before, change.after) if e is not None]
         return any("\0" in text for text in texts) and any(
             mask.text(text) != text for text in texts
@@ -133,7 +133,7 @@ class Watched:
 
 
 def _mask_patch(patch: bytes, mask: Mask) -> bytes:
-    """The patch without secrets, of which some may be on several lines."""
+    """The patch without secrets, including those of several lines; binary parts stay as is."""
     files = re.split(rb"(?m)^(?=diff --git )", patch)
     return b"".join(part if _BINARY in part else _mask_text(part, mask) for part in files)
 

@@ -1,7 +1,8 @@
-"""Where handrail keeps what it needs of an agent's launch.
+"""Where handrail keeps files for an agent's launch.
 
-Worktrees and patches are beside the repository's own files. What a check of an agent relies on is
-not: an agent may write into the working tree, also one in a sandbox, and must not reach it.
+Worktrees and patches are beside the repository's own files. The data that the check of an agent
+relies on is elsewhere: any agent, even a sandboxed one, may write into the working tree, and must
+not reach that data.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ from handrail.workspace.shadow import Change, Entry
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Folders and names for one step of one run; ``base`` is theirs alone.
+    """Folders and names for one step of one run.
 
-    ``base`` is ``HANDRAIL_DIR``, or ``.handrail`` in the repository. git ignores what is in it.
-    ``safe`` is of the working tree, and outside of it.
+    ``base`` is handrail's own folder: ``HANDRAIL_DIR``, or ``.handrail`` in the repository. git
+    ignores what is in it. ``safe`` is a folder for this working tree, outside of it.
     """
 
     base: Path
@@ -38,7 +39,7 @@ class Places:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The run and the path, each part as it can be a name on disk and in a branch."""
+        """The run and the path's parts, each a valid name on disk and in a branch."""
         return _parts(self.run_id, self.path)
 
     @property
@@ -48,26 +49,26 @@ class Places:
 
     @property
     def worktree(self) -> Path:
-        """The step's worktree."""
+        """The folder of the step's worktree."""
         return self.base.joinpath("worktrees", *self.parts)
 
     @property
     def shadow(self) -> Path:
-        """What is known of the state before the step's launch, until that has ended."""
+        """The folder with the state before the step's launch, until the launch has been checked."""
         return self.safe.joinpath("launches", *self.parts)
 
     @property
     def tree_lock(self) -> Path:
-        """The file whose lock whoever holds that takes or changes the state of the working tree."""
+        """The file to lock before taking or restoring the state of the working tree."""
         return self.safe / "tree.lock"
 
     @property
     def undone(self) -> Undone:
-        """What checks have put back in the working tree."""
+        """The notes of what checks have put back in the working tree."""
         return Undone(self.safe / "undone", self.safe / "launches")
 
     def quarantine(self) -> Path:
-        """A patch file that is not there yet."""
+        """The path of a new patch file, which does not exist yet."""
         first = self.base.joinpath("quarantine", *self.parts)
         number, name = 1, first.name
         while (file := first.with_name(f"{name}.patch")).exists():
@@ -76,10 +77,10 @@ class Places:
         return file
 
     def make(self) -> None:
-        """Make the base, and have git ignore it.
+        """Create both folders, and have git ignore ``base``.
 
         Raises:
-            DefinitionError: the folder outside of the working tree cannot be made.
+            DefinitionError: ``safe`` cannot be made, or belongs to another user.
         """
         try:
             self.safe.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -98,13 +99,13 @@ class Places:
             ignore.write_text("*\n", "utf-8")
 
     def forget(self) -> None:
-        """Remove what is known of the state before the launch, and folders that are empty now."""
+        """Remove the state before the launch, and the folders above that are then empty."""
         shutil.rmtree(self.shadow, ignore_errors=True)
         prune(self.shadow.parent, self.safe)
 
 
 BRANCHES = "handrail"
-"""What the names of the branches of worktrees begin with."""
+"""The first part of the names of worktrees' branches."""
 
 
 def branch_of(run_id: str, path: str) -> str:
@@ -113,12 +114,12 @@ def branch_of(run_id: str, path: str) -> str:
 
 
 def tree_name(branch: str) -> str:
-    """What is claimed for a worktree on a branch, so that nobody removes it meanwhile."""
+    """The name to claim for a worktree on a branch, so that nothing removes it meanwhile."""
     return f"worktree {branch}"
 
 
 def _parts(run_id: str, path: str) -> tuple[str, ...]:
-    # Dots would be trouble in branches: "..", ".lock", one at the edge; and so would "~".
+    # git refuses branch names with "..", ".lock", a dot at the edge, or "~".
     parts = (on_disk(part) for part in (run_id, *path.split("/")))
     return tuple(part.replace(".", "%2E") for part in parts)
 
@@ -143,13 +144,13 @@ def places_of(root: Path, run_id: str, path: str) -> Places:
 
 
 def state_home() -> Path:
-    """Where programs keep what is to last and is not for people. Source: XDG base directories."""
+    """The user's folder for programs' lasting state. Source: XDG base directories."""
     named = os.environ.get("XDG_STATE_HOME", "")
     return Path(named) if Path(named).is_absolute() else Path.home() / ".local" / "state"
 
 
 def prune(folder: Path, base: Path) -> None:
-    """Remove a folder and those above it, up to ``base``, that are empty."""
+    """Remove a folder and those above it that are empty, up to ``base``, which stays."""
     while folder != base and folder.is_relative_to(base):
         try:
             folder.rmdir()
@@ -164,12 +165,12 @@ class _Note(msgspec.Struct, frozen=True):
 
 
 class Undone:
-    """What checks have put back in a working tree: a line each, in the order in which they came.
+    """Notes of what checks have put back in a working tree: a line for each file, oldest first.
 
-    Two agents work in one tree at the same time. The check of the first takes back what that wrote
-    outside of its scope; to the check of the second, whose launch began while that was there, it
-    looks as if its own agent had done so. So each check notes what it has put back, and later ones
-    of launches that were at work then leave alone what is still like that.
+    Say two agents work in one tree at the same time. The first one's check undoes a change outside
+    of its scope. The second launch began while that change was there, so to its check the undoing
+    looks like its own agent's work. So each check notes what it puts back. Checks of other launches
+    that were running then ignore a noted file, as long as it is still as the note says.
     """
 
     def __init__(self, file: Path, launches: Path) -> None:
@@ -177,20 +178,20 @@ class Undone:
         self._launches = launches
 
     def position(self) -> int:
-        """Where the notes end now; none is needed any more if no launch is at work."""
+        """Where the notes end now; first deletes all notes if no launch is running."""
         if not any(self._launches.rglob("before.json")):
             self._file.unlink(missing_ok=True)
         return self._file.stat().st_size if self._file.exists() else 0
 
     def note(self, changes: Iterable[Change]) -> None:
-        """Note that these are as they were before, again."""
+        """Note that these changes were undone."""
         notes = [_Note(change.path, change.before) for change in changes]
         if notes:
             with self._file.open("ab") as file:
                 file.writelines(msgspec.json.encode(note) + b"\n" for note in notes)
 
     def since(self, position: int) -> dict[str, Entry | None]:
-        """What was put back since then, by path."""
+        """The entries put back after a position in the notes, by path."""
         if not self._file.exists():
             return {}
         with self._file.open("rb") as file:

@@ -1,23 +1,24 @@
-"""Enforced scope: what an agent changed outside of ``writes=`` is set aside and undone.
+"""Enforced scope: sets aside and undoes an agent's changes outside of its ``writes=``.
 
-Theory of operation. Before the launch the state of the working tree is taken by a shadow (see
-``shadow``), tracked and untracked files alike, and what git keeps beside them (see ``inside`` and
-``whole_git``), and what git does not see (see ``folders``). After it, however it ended, both are
-compared: first what git would act on, as bytes, then what git is asked. If anything outside of the
-patterns was changed, it goes into a patch, the files are brought back to the bytes they had before
-(which need not be those of the last commit), and HEAD, its branch and the index to where they were;
-what the patterns allow stays in the working tree. This is repeated until nothing is found any more:
-an ignore file that was undone may have hidden others.
+Theory of operation. Before the launch a shadow takes the state of the working tree, tracked and
+untracked files alike (see ``shadow``). Also kept are git's own files (see ``inside`` and
+``whole_git``) and what git does not see (see ``folders``). After the launch, however it ended, the
+check compares the state now with the one before: first the files that git acts on, byte by byte,
+and only then does it ask git. Changes outside of the patterns go into a patch. Their files get the
+bytes back that they had before, which need not be those of the last commit; HEAD, its branch and
+the index go back too. Changes that the patterns allow stay in the working tree. The check repeats
+until it finds nothing more: an undone ignore file may have hidden other changes.
 
-The state before is kept on disk until the check is over. If the process is killed meanwhile, the
-next launch of the step finds it, and takes up that check: a crash is no way out of the scope.
+The state before stays on disk until the check is over. If the process is killed meanwhile, the
+step's next launch finds that state, and its check covers both: a crash is no way out of the scope.
 
-Files that git ignores are left alone, as are those that this process has open: its journal, its
-logs. Of a repository within the repository (a submodule) only its commit is looked at.
+The check leaves alone files that git ignores, and files that this process has open: its journal,
+its logs. Of a repository within the repository (a submodule) it looks only at the commit.
 
-Several may work in one tree at the same time, each in what it claims (see ``claims``). What others
-held at any time of the launch is theirs, and is left alone; so is what the check of another launch
-has put back meanwhile (see ``undone``). One state is taken at a time (see ``tree_lock``).
+Several agents may work in one tree at the same time, each in the files that it claims (see
+``claims``). The check leaves alone files that others claimed at any time during the launch, and
+files that another launch's check has put back meanwhile (see ``places.Undone``). Only one check at
+a time takes the state (see ``tree_lock``).
 """
 
 from __future__ import annotations
@@ -61,10 +62,11 @@ from handrail.workspace.whole_git import Whole, find_damage, repair, whole_of
 
 
 def allows(patterns: Sequence[str], path: str, within: str = "", *, folds: bool = False) -> bool:
-    """True if the last of the patterns that covers the path is none with ``!``.
+    """True if the last pattern that covers the path does not begin with ``!``.
 
-    Paths are relative to the repository; for patterns see ``model.patterns``. What is in ``.git``
-    is allowed by patterns alone that begin with it, and so is what is ``within``.
+    Paths are relative to the repository; for patterns see ``model.patterns``. For a path in
+    ``.git`` only patterns that begin with ``.git`` count; with ``within``, only those that begin
+    with it.
     """
     within = GIT if path.startswith(f"{GIT}/") else within
     if within:
@@ -78,16 +80,14 @@ def _anchored(pattern: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """Where changes may be after a launch: in the agent's own patterns, and in what others held
-    meanwhile (``others``).
-    """
+    """Where changes may be after a launch: in the agent's patterns, and in what others claimed."""
 
     patterns: tuple[str, ...]
     others: tuple[tuple[str, ...], ...] = ()
     folds: bool = False
 
     def __call__(self, path: str, within: str = "") -> bool:
-        """True if a change there is the agent's right, or is not to be taken for the agent's."""
+        """True if the agent may change the path, or another claimant may have changed it."""
         if allows(self.patterns, path, within, folds=self.folds):
             return True
         return any(allows(other, path, within, folds=self.folds) for other in self.others)
@@ -103,24 +103,24 @@ _OF_EARLIER = (
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """What there was before a launch."""
+    """The state before a launch; ``own``: the files that this process had open."""
 
     state: State
     inside: Inside
     own: frozenset[str]
     of_earlier: bool = False
-    """It is the state before an earlier launch, which was killed."""
+    """True if this is the state before an earlier launch, which was killed."""
     folders: Folders = field(default_factory=Folders)
     whole: Whole = field(default_factory=Whole)
     epoch: int = 0
-    """That of the claim under which the launch began."""
+    """The epoch of the claim under which the launch began."""
     undone_from: int = 0
-    """What checks of other launches put back since is noted from here on."""
+    """The position in ``places.Undone`` from which notes are newer than this state."""
 
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What an agent did that it may not do, and where it is now."""
+    """An agent's changes outside of its scope, and where they are now."""
 
     files: tuple[str, ...] = ()
     patch: str | None = None
@@ -138,8 +138,8 @@ async def before_launch(
 ) -> Before:
     """The state before a launch: now, or, if an earlier launch was killed, before that one.
 
-    ``ours`` are folders in which handrail itself writes meanwhile; they are in no state. With
-    ``alone`` nobody else works in the repository, and the whole of it is kept.
+    ``ours`` are folders into which handrail itself writes meanwhile; states leave them out. With
+    ``alone`` nothing else works in the repository, so a copy of all of it is kept.
     """
     known = shadow.folder / _BEFORE
     if known.is_file():
@@ -166,7 +166,7 @@ async def before_launch(
 
 
 async def interrupted_patch(shadow: Shadow, places: Places) -> Path | None:
-    """The patch file that has now what was changed since the launch that was killed, if any was."""
+    """Write the changes since a killed launch began into a patch file; None if there are none."""
     known = shadow.folder / _BEFORE
     if not known.is_file():
         return None
@@ -191,14 +191,14 @@ class Scope:
     before: Before
 
     async def enforce(self, reach: Callable[[], Awaitable[Reach]] | None = None) -> Findings:
-        """What was found, set aside and undone; nothing in it if the agent kept to its scope.
+        """Find, set aside and undo changes outside of the scope; empty if there are none.
 
-        ``reach`` is asked once the repository is whole again: what others hold is kept in it.
+        It calls ``reach`` once the repository is whole again: others' claims are kept there.
         """
         found = _Found()
         await self._restore_repository(found)
         scope = self if reach is None else replace(self, reach=await reach())
-        return await scope._undo(found)  # noqa: SLF001  # the same with another reach
+        return await scope._undo(found)  # noqa: SLF001  # this class, with another reach
 
     async def _undo(self, found: _Found) -> Findings:
         before = self.before.inside
@@ -235,7 +235,10 @@ class Scope:
         return Findings(tuple(found.files), patch, tuple(found.notes))
 
     async def changes(self, now: State) -> tuple[Change, ...]:
-        """What was changed since the launch, but for files that this process has open."""
+        """The changes since the launch began.
+
+        Without files that this process has open, and without those that other checks put back.
+        """
         own = self.before.own | own_files(self.repository.root)
         undone = self.places.undone.since(self.before.undone_from)
         changes = await self.shadow.changes(self.before.state, now)
@@ -247,14 +250,14 @@ class Scope:
         )
 
     def _outside(self, changes: Sequence[Change]) -> list[Change]:
-        """Those that are not allowed, and those that stand in the way of undoing these."""
+        """The changes that are not allowed, and those that would block undoing them, sorted."""
         outside = [change for change in changes if not self.reach(change.path)]
         while in_the_way := _in_the_way(outside, changes):
             outside += in_the_way
         return sorted(outside, key=lambda change: change.path)
 
     async def _set_aside(self, now: State, outside: list[Change], found: _Found) -> None:
-        """Put these changes into the patch, and undo them."""
+        """Add these changes to the patch, and undo them."""
         files = [change for change in outside if not change.is_repository]
         if files:
             allowed = await self.shadow.with_entries(now, [(c.path, c.before) for c in files])
@@ -271,7 +274,7 @@ class Scope:
                 self._repository(change, found)
 
     def _repository(self, change: Change, found: _Found) -> None:
-        """Move a new repository out of the way; of one that was there before only tell."""
+        """Move a new repository aside; only report one that was there before."""
         if change.before is not None:
             found.notes.append(f"The repository in {change.path} was changed, and left as it is.")
             return
@@ -281,7 +284,7 @@ class Scope:
         found.notes.append(f"The new repository {change.path} was moved to {aside}.")
 
     async def _restore_repository(self, found: _Found) -> None:
-        """Bring back the repository itself, if it is another one now."""
+        """Restore the repository itself, if it was replaced or damaged."""
         before, shadow = self.before.whole, self.shadow
         for broken in await find_damage(self.repository, before, shadow.repository, shadow.marker):
             aside = self._quarantine_path(found).with_suffix(".git") / "whole"
@@ -324,7 +327,7 @@ class Scope:
         return f"{GIT}/{os.path.relpath(file, self.repository.common)}", GIT
 
     async def _remove_unseen(self, looked: Inspection, found: _Found) -> None:
-        """Take away what git does not see, where it is not allowed."""
+        """Set aside, or remove, entries that git does not see and that are not allowed."""
         for one in looked.odd:
             if one.read_by_git:
                 (self.repository.root / one.path).unlink(missing_ok=True)
@@ -351,13 +354,13 @@ class Scope:
             file.write_bytes(one.said.encode("latin-1"))
 
     def _report_shut_folders(self, looked: Inspection, found: _Found) -> None:
-        """Tell of folders that nobody could look into."""
+        """Report folders outside of the scope that the launch had made unreadable."""
         for name, mode in sorted(looked.shut.items()):
             if mode is not None and not self.reach(f"{name}/." if name else "."):
                 found.files.append(f"{_printable(name) or '.'} (mode changed)")
 
     async def _commits(self, after: str | None, found: _Found) -> None:
-        """Tell of files outside that are in the agent's commits alone."""
+        """Report files outside of the scope that changed only in the agent's commits."""
         head = self.before.inside.head
         if after is None or after == head:
             return
@@ -369,8 +372,9 @@ class Scope:
                 found.files.append(f"{change.display_path} (committed)")
 
     async def _commits_of_others(self, after: str | None) -> str | None:
-        """Where HEAD is to be: behind the commits that are not the agent's to take back, because
-        others held all that is in them.
+        """Where to rewind HEAD: after the leading commits that change only allowed files.
+
+        Without others in the working tree: the commit before the launch.
         """
         head = self.before.inside.head
         if not self.reach.others or head is None or after is None:
@@ -385,7 +389,7 @@ class Scope:
         return head
 
     def _quarantine_path(self, found: _Found) -> Path:
-        """Where its things go, to be given an ending."""
+        """The quarantine path of this check; callers give it their suffix."""
         if found.aside is None:
             found.aside = self.places.quarantine()
             found.aside.parent.mkdir(parents=True, exist_ok=True)
@@ -394,18 +398,18 @@ class Scope:
 
 @dataclass(slots=True)
 class _Found:
-    """What was found so far. Mutable."""
+    """The findings so far. Mutable."""
 
     files: list[str] = field(default_factory=list[str])
     paths: set[str] = field(default_factory=set[str])
-    """Of the files that were put back."""
+    """The paths of the files that were put back."""
     notes: list[str] = field(default_factory=list[str])
     aside: Path | None = None
     patch: Path | None = None
 
 
 def _in_the_way(outside: Sequence[Change], changes: Sequence[Change]) -> list[Change]:
-    """Files where there was a folder, and files in folders where there was a file."""
+    """New files in the place of folders to restore, and new files below files to restore."""
     back = {change.path for change in outside if change.before is not None}
     above = {folder for path in back for folder in _folders(path)}
     return [
@@ -429,7 +433,7 @@ def _below(root: Path, folders: Sequence[Path]) -> list[str]:
 
 
 def _move_aside(file: Path, aside: Path, new: Kept) -> None:
-    """Have what was found in a file where people find it; a link is none of its own."""
+    """Copy a changed file aside for people, a link as its target; move it if it is too large."""
     aside.parent.mkdir(parents=True, exist_ok=True)
     if new.data is None:
         file.chmod(stat.S_IMODE(file.stat().st_mode) | 0o600)
@@ -453,7 +457,7 @@ def _change_word(old: Kept | None, new: Kept | None) -> str:
 
 
 async def _tree(git: Git, commit: str | None) -> State:
-    """The files of a commit; none of them if there is none."""
+    """The files of a commit; an empty state without a commit."""
     if commit is None:
         return State((await git("hash-object", "-t", "tree", "/dev/null")).strip())
     return State((await git("rev-parse", f"{commit}^{{tree}}")).strip())

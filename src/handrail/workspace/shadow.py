@@ -1,10 +1,10 @@
-"""What a folder held, byte for byte, kept in a repository of our own, out of its reach.
+"""Keeps states of a folder, byte for byte, in a separate git directory outside of it.
 
 Theory of operation. A *shadow* is a small git directory that borrows the objects of the user's
-repository and has an index of its own; its working tree is the user's folder. So a state can be
-taken, compared and brought back by git, and neither the user's index nor their objects, hooks or
-settings have a part in it. No attribute counts in it (no line endings, no filters): what it takes
-are the bytes of the files, and those it brings back. What git ignores is in none of its states.
+repository and has an index of its own; its working tree is the user's folder. So git can take,
+compare and restore states without the user's index, objects, hooks or settings. No attributes
+apply (no line endings, no filters): a shadow takes and restores the exact bytes of files. Its
+states leave out files that git ignores.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ class Entry:
 
     @property
     def is_repository(self) -> bool:
-        """True for a repository within the repository, whose files are not looked at."""
+        """True for a repository within the repository, whose files no state contains."""
         return self.mode == _REPOSITORY
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What became of one path between two states; None: it is not in that state."""
+    """The difference at one path between two states; None: the path is not in that state."""
 
     path: str
     before: Entry | None
@@ -47,7 +47,7 @@ class Change:
 
     @property
     def what(self) -> str:
-        """added, deleted, changed, or mode changed."""
+        """The kind of change: added, deleted, changed, or mode changed."""
         if self.before is None:
             return "added"
         if self.after is None:
@@ -61,7 +61,7 @@ class Change:
 
     @property
     def display_path(self) -> str:
-        """The path, whose bytes need not be UTF-8, as text that can be written."""
+        """The path as printable text: bytes that are not UTF-8 become escapes."""
         return os.fsencode(self.path).decode("utf-8", "backslashreplace")
 
     def __str__(self) -> str:
@@ -70,7 +70,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What a folder held: a tree, and repositories in it that have no commit yet."""
+    """A state of a folder: a git tree, and repositories in the folder without a commit."""
 
     tree: str
     bare: tuple[str, ...] = ()
@@ -86,11 +86,11 @@ class Shadow:
     index: str = "index"
 
     def at(self, root: Path, index: str) -> Shadow:
-        """The same for another working tree of the repository, with an index of its own."""
+        """This shadow for another working tree of the repository, with an index of its own."""
         return replace(self, root=root, index=index)
 
     def make(self, repository: Repository, ignored: Sequence[Path] = ()) -> None:
-        """Make its folder anew; ``ignored`` are folders that are in no state."""
+        """Create the shadow's folder, empty; ``ignored`` are folders that states leave out."""
         shutil.rmtree(self.folder, ignore_errors=True)
         for name in ("objects/info", "refs/heads", "info"):
             (self.folder / name).mkdir(parents=True)
@@ -102,22 +102,22 @@ class Shadow:
 
     @property
     def repository(self) -> Path:
-        """Where a copy of the repository is kept."""
+        """The folder for a copy of the repository."""
         return self.folder / "git"
 
     def borrow(self, repository: Path) -> None:
-        """Have the objects of this repository, too."""
+        """Borrow the objects of this repository, too."""
         with (self.folder / "objects/info/alternates").open("ab") as file:
             file.write(b"\n" + os.fsencode(repository / "objects") + b"\n")
 
     async def ignored(self) -> list[str]:
-        """The folders that git ignores as a whole, in UTF-8 or not (see ``folders.named``)."""
+        """The folders that git ignores as a whole, whether or not their names are UTF-8."""
         words = ("ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory")
         listed = (await self._git()(*words)).split("\0")
         return [name[:-1] for name in listed if name.endswith("/")]
 
     async def hidden(self, paths: Sequence[str]) -> set[str]:
-        """Those of the paths that git ignores now."""
+        """The paths, of these, that git ignores now."""
         if not paths:
             return set()
         told = b"".join(os.fsencode(path) + b"\0" for path in paths)
@@ -126,13 +126,13 @@ class Shadow:
         return set(said.split("\0"))
 
     async def has(self, paths: Sequence[str]) -> set[str]:
-        """Those of the paths that are files of the state that was taken last."""
+        """The paths, of these, that are files in the last state taken."""
         if not paths:
             return set()
         return {*(await self._git()("ls-files", "-z")).split("\0")}.intersection(paths)
 
     async def state(self, head: str | None = None) -> State:
-        """What the folder holds now. ``head``: a commit whose files count even if ignored."""
+        """The folder's state now. ``head``: a commit whose files count even if ignored."""
         git = self._git()
         if head is not None:
             await git("read-tree", head)
@@ -143,14 +143,12 @@ class Shadow:
         return State((await git("write-tree")).strip(), bare)
 
     async def _bare(self) -> tuple[str, ...]:
-        """Repositories without a commit: git cannot take them into a tree."""
+        """Repositories without a commit, which git cannot add to a tree."""
         listed = await self._git()("ls-files", "-z", "--others", "--exclude-standard")
         return tuple(name[:-1] for name in listed.split("\0") if name.endswith("/"))
 
     async def _drop_unreadable(self) -> None:
-        """Take out of the index what is no file any more, or cannot be read: git leaves it there
-        as it was.
-        """
+        """Remove unreadable and vanished files from the index: git leaves their old entries."""
         git = self._git()
         entries = (await git("ls-files", "-z", "--stage")).split("\0")[:-1]
         names = [entry.partition("\t") for entry in entries]
@@ -164,7 +162,7 @@ class Shadow:
             await git("update-index", "-z", "--force-remove", "--stdin", stdin=os.fsencode(told))
 
     async def changes(self, before: State, after: State) -> tuple[Change, ...]:
-        """What became of each path, sorted."""
+        """The differences between two states, sorted by path."""
         found = self.folder / "changes"
         words = ("diff-tree", "-r", "-z", "--raw", "--no-renames", f"--output={found}")
         await self._git()(*words, before.tree, after.tree)
@@ -176,7 +174,7 @@ class Shadow:
         return tuple(sorted(changes, key=lambda change: change.path))
 
     async def with_entries(self, state: State, put: Iterable[tuple[str, Entry | None]]) -> State:
-        """A state with other entries at some paths; None: nothing there."""
+        """The state with other entries at some paths; None removes a path."""
         git = self._git("mixed")
         lines = sorted(
             (entry is not None, path, entry or Entry(_NOTHING, "0" * len(state.tree)))
@@ -198,10 +196,10 @@ class Shadow:
         return found.read_bytes()
 
     async def apply_patch(self, state: State, patch: bytes, *, three_way: bool = False) -> State:
-        """The state that a patch makes of another; nothing is written into the folder.
+        """The state after a patch; writes nothing into the folder.
 
         Raises:
-            CommandFailed: it does not apply, or, three-way, there are conflicts.
+            CommandFailed: the patch does not apply, or, three-way, there are conflicts.
         """
         git = self._git("patched")
         await git("read-tree", state.tree)
@@ -210,7 +208,7 @@ class Shadow:
         return State((await git("write-tree")).strip(), state.bare)
 
     async def write(self, now: State, wanted: State) -> None:
-        """Make the folder, which holds ``now``, hold what is wanted."""
+        """Bring the folder, whose state is ``now``, to the wanted state."""
         changes = [c for c in await self.changes(now, wanted) if not c.is_repository]
         for change in changes:
             if change.before is not None:
@@ -222,7 +220,7 @@ class Shadow:
             await git("checkout-index", "--force", "-z", "--stdin", stdin=os.fsencode(paths))
 
     async def text(self, entry: Entry) -> str:
-        """What a file holds, with U+FFFD for what is not UTF-8."""
+        """A file's content as text, with U+FFFD for bytes that are not UTF-8."""
         return await self._git()("cat-file", "blob", entry.blob)
 
     def _git(self, index: str | None = None) -> Git:
@@ -258,7 +256,7 @@ def _settings(repository: Repository) -> str:
 
 
 def _excluded(repository: Repository, ignored: Sequence[Path]) -> bytes:
-    """What the repository ignores by itself, and these folders."""
+    """The exclude file: the repository's own exclude patterns, and these folders."""
     own = repository.common / "info" / "exclude"
     known = own.read_bytes() if own.is_file() else b""
     inside = [f for f in ignored if f.is_relative_to(repository.root) and f != repository.root]
@@ -285,7 +283,7 @@ def _is_unreadable(file: Path) -> bool:
         if stat.S_ISLNK(mode) or stat.S_ISDIR(mode):
             return False
         return not stat.S_ISREG(mode) or not os.access(file, os.R_OK)
-    except OSError:  # it is not there, or what it is in cannot be looked into
+    except OSError:  # the file is gone, or its folder cannot be read
         return True
 
 
@@ -293,7 +291,7 @@ def _remove(root: Path, path: str) -> None:
     """Remove a file, and the folders that are empty without it."""
     file = root / path
     try:
-        if stat.S_ISDIR(file.lstat().st_mode):  # a file became a folder: what is in it goes by name
+        if stat.S_ISDIR(file.lstat().st_mode):  # now a folder: its files are changes of their own
             return
         file.unlink()
     except (FileNotFoundError, NotADirectoryError):

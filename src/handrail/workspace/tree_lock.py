@@ -1,6 +1,6 @@
-"""Locks that are held for moments: of a working tree's state, and of git's list of worktrees.
+"""Short-lived locks: on a working tree's state, and on git's list of worktrees.
 
-Who writes what is a matter of claims (see ``claims``).
+Claims, not these locks, decide who may write which file (see ``claims``).
 """
 
 from __future__ import annotations
@@ -20,9 +20,7 @@ _POLL_S = 0.02
 
 @asynccontextmanager
 async def tree_locked(places: Places) -> AsyncGenerator[None]:
-    """Only one is in here, of all tasks and processes, that takes the state of a working tree, or
-    puts some of its files back.
-    """
+    """Lock a working tree's state, to take it or to put files back, among tasks and processes."""
     places.make()
     async with _locked(places.tree_lock):
         yield
@@ -30,8 +28,9 @@ async def tree_locked(places: Places) -> AsyncGenerator[None]:
 
 @asynccontextmanager
 async def list_locked(repository: Repository) -> AsyncGenerator[None]:
-    """Only one is in here that adds a worktree to those of a repository, or removes one: git's own
-    commands for that are not made to be run at the same time.
+    """Lock a repository's list of worktrees, to add or remove one.
+
+    git's commands for that must not run at the same time.
     """
     folder = repository.common / "handrail"
     _make(folder)
@@ -45,7 +44,7 @@ def _make(folder: Path) -> None:
 
 @asynccontextmanager
 async def _locked(file: Path) -> AsyncGenerator[None]:
-    """The lock is the system's own: it ends with its process."""
+    """Hold the operating system's lock of a file; it ends with this process."""
     with file.open("a+b") as lock:
         while True:
             with suppress(BlockingIOError):

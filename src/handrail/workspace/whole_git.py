@@ -1,7 +1,7 @@
-"""A repository as a whole, kept over a launch: an agent may remove or replace what git keeps.
+"""A copy of the git directory for the time of a launch: an agent may remove or replace it.
 
-Objects are kept as second names of the same files, so that costs neither time nor room. Where the
-system cannot do that (another disk), nothing is kept, and a loss can only be told.
+The copy hard-links the object files, which costs neither time nor space. Where the system cannot
+do that (another disk), there is no copy, and a loss can only be reported.
 """
 
 from __future__ import annotations
@@ -18,14 +18,16 @@ from handrail.workspace.inside import GIT
 _OBJECTS = "objects"
 _LARGE = 16 << 20
 _SAME = (_OBJECTS, "lfs", "annex", "handrail")
-"""Folders of which the same files are kept: nothing is written anew there, or the journal is."""
+"""Folders whose files the copy hard-links: git never rewrites them, or they are the journal's."""
 _NO_FILE = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """``file``: what the file ``.git`` of a working tree says; empty where it is a folder.
-    ``kept``: whether there is a copy of the repository.
+    """What is known of a repository before a launch.
+
+    ``file``: the text of a working tree's ``.git`` file; empty where ``.git`` is a folder.
+    ``kept``: True if there is a copy of the repository.
     """
 
     file: str = _NO_FILE
@@ -33,7 +35,7 @@ class Whole:
 
 
 def whole_of(repository: Repository, copy: Path | None) -> Whole:
-    """Keep the repository in ``copy``; with None, only what leads to it."""
+    """Copy the git directory to ``copy``; with None, note only the ``.git`` file's text."""
     file = repository.root / GIT
     told = file.read_text("utf-8", "surrogateescape") if file.is_file() else _NO_FILE
     if copy is None:
@@ -59,7 +61,7 @@ def _copy(source: Path, copy: Path) -> None:
                 elif entry.is_symlink():
                     (copy / path).symlink_to(os.readlink(entry.path))  # noqa: PTH115
                 elif entry.is_file(follow_symlinks=False):
-                    with suppress(FileNotFoundError):  # another git made it, and it is over
+                    with suppress(FileNotFoundError):  # another git process's temporary file
                         if same or entry.stat().st_size > _LARGE:
                             os.link(entry.path, copy / path)
                         else:
@@ -71,7 +73,7 @@ _BROKEN = "replaced or damaged"
 
 
 async def find_damage(repository: Repository, before: Whole, copy: Path, marker: str) -> list[str]:
-    """The damage to a repository: its file leads elsewhere, or it is gone or lost objects."""
+    """The damage, if any: a ``.git`` file that leads elsewhere, a replaced or broken repository."""
     file = repository.root / GIT
     away = file.is_symlink() or not file.is_file() or _read_text(file) != before.file
     found = [_LED_AWAY] if before.file and away else []
@@ -80,7 +82,7 @@ async def find_damage(repository: Repository, before: Whole, copy: Path, marker:
 
 
 def repair(repository: Repository, wrong: str, before: Whole, copy: Path, aside: Path) -> None:
-    """Bring it back; what was there instead goes ``aside``."""
+    """Restore the repository; what was in its place goes ``aside``."""
     if wrong == _LED_AWAY:
         _move(repository.root / GIT, aside / "file")
         (repository.root / GIT).write_text(before.file, "utf-8", "surrogateescape")
@@ -116,8 +118,8 @@ async def _is_broken(repository: Repository, copy: Path, marker: str) -> bool:
     now, then = _objects(common / _OBJECTS), _objects(copy / _OBJECTS)
     if then <= now:
         return False
-    # Objects may have been packed anew, or nobody needs them any more. What is asked with are the
-    # branches and the settings of the copy: those of the agent are not to be believed.
+    # Objects may have been repacked, or become unreachable. The check uses the copy's branches and
+    # settings: those that the agent could change cannot be trusted.
     asked = {"GIT_DIR": str(copy), "GIT_OBJECT_DIRECTORY": str(common / _OBJECTS)}
     git = Git(repository.root, marker, asked)
     code, _, _ = await git.ends("rev-list", "--objects", "--all", "--quiet")

@@ -1,14 +1,14 @@
 """A git worktree for one step: made from HEAD, its changes merged back, then removed.
 
-Theory of operation. The step's files are in a worktree of their own on a branch of their own, so it
-can run beside others. The state in which the worktree began is kept by a shadow (see
-``system.shadow``). When the agent has answered, what became of it since, committed or not, is
-merged as a patch, three-way, with what the working tree holds by then; and only when that is known
-to work is anything written there. Of several steps that are done at once, one merges at a time.
+Theory of operation. The step's worktree has a branch of its own, so the step can run beside others.
+A shadow keeps the state in which the worktree began (see ``workspace.shadow``). When the agent has
+answered, all changes since then, committed or not, become a patch. It is merged three-way into the
+state that the working tree has by then, and written there only once the merge has succeeded. If
+several steps finish at once, one merges at a time.
 
-While the launch has no answer yet the worktree stays: the next launch of the step, of the ladder or
-after a crash, goes on in it. So what was begun in a process that was killed is not lost, unless the
-step begins anew: then it is set aside as a patch.
+Until a launch answers, the worktree stays: the step's next launch, by the ladder or after a crash,
+continues in it. So a killed process loses no work. Only a step that starts over sets the unfinished
+work aside, as a patch.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from handrail.workspace.shadow import Shadow
 from handrail.workspace.tree_lock import list_locked, tree_locked
 
 _BOUND_S = 600
-"""So long a merge may take once the files are free."""
+"""How long a merge may take once the files are free."""
 
 
 @dataclass(frozen=True, slots=True)
 class Worktree:
-    """A worktree, and the repository (as seen from the main working tree) that it belongs to."""
+    """A step's worktree (``here``), and the main working tree (``main``) that it belongs to."""
 
     main: Repository
     here: Repository
@@ -51,27 +51,27 @@ class Worktree:
     before: Before
 
     def map_options(self, options: AgentOptions) -> AgentOptions:
-        """The options with folders of the working tree as those of the worktree."""
+        """The options, with folders of the main working tree mapped to those of the worktree."""
         tree = OwnTree(str(self.here.root), str(self.main.root))
         return options_in_tree(tree, options, Path(options.cwd or Path.cwd()))
 
     async def is_unchanged(self) -> bool:
-        """True if nothing was changed in it."""
+        """True if the worktree is as it was before the launch."""
         now = await self.shadow.state()
         return not await self.shadow.changes(self.before.state, now)
 
     async def merge(self, agent: str, claims: LaunchClaims) -> None:
-        """Bring its changes into the working tree, when nobody else has these files, and remove it.
+        """Claim the changed files, merge the changes into the main working tree, remove this one.
 
         Raises:
-            WorktreeConflict: they do not fit; nothing was changed. ClaimLost: the claim of them was
-                taken meanwhile; likewise.
+            WorktreeConflict: the changes conflict; the main working tree is unchanged.
+            ClaimLost: the claim was taken away meanwhile; likewise.
         """
         done = await self.shadow.state()
         changes = await self.shadow.changes(self.before.state, done)
         files = [(c.path, c.after) for c in changes if not c.is_repository]
         if files:
-            # A repository within the worktree is not merged: its files are in no tree of ours.
+            # A repository within the worktree is not merged: no state has its files.
             wanted = await self.shadow.with_entries(self.before.state, files)
             patch = await self.shadow.patch(self.before.state, wanted)
             resource = these_files(self.main, [path for path, _ in files])
@@ -103,19 +103,19 @@ class Worktree:
         await theirs.write(now, merged)
 
     async def _conflict(self, agent: str, reason: str, files: Sequence[str]) -> WorktreeConflict:
-        """The error for work that does not fit; all of it is committed, to be merged by hand."""
+        """Commit all the work, for people to merge by hand; the error that says so."""
         message = f"What agent {agent} did in step {self.places.path}"
         await commit_all(self.here, self.shadow.marker, message)
         return WorktreeConflict(agent, str(self.here.root), self.places.branch, reason, files)
 
     async def remove(self) -> None:
-        """Remove it with its branch; what stands in the way of that is no failure of the step."""
+        """Remove the worktree and its branch; a failure to do so does not fail the step."""
         await remove_worktree(self.main, self.places, self.shadow.marker)
         self.places.forget()
 
 
 def options_in_tree(tree: OwnTree, options: AgentOptions, folder: Path) -> AgentOptions:
-    """The options, and the folder that they mean, with what lies in one working tree in another."""
+    """The options with ``folder`` as ``cwd``, all their folders mapped into the own tree."""
     cwd = tree.inside(str(folder))
     Path(cwd).mkdir(parents=True, exist_ok=True)
     more = options.add_dirs and tuple(map(tree.inside, options.add_dirs))
@@ -123,11 +123,11 @@ def options_in_tree(tree: OwnTree, options: AgentOptions, folder: Path) -> Agent
 
 
 async def worktree_of(main: Repository, places: Places, marker: str, *, anew: bool) -> Worktree:
-    """The step's worktree: the one that an earlier launch left, unless it begins ``anew``.
+    """The step's worktree: the one that an earlier launch left, or, if ``anew``, a new one.
 
     Raises:
         DefinitionError: the repository has no commit yet.
-        CommandFailed: git cannot make it.
+        CommandFailed: git cannot make the worktree.
     """
     shadow = Shadow(places.shadow, places.worktree, marker)
     here = await _leftover_worktree(places, shadow)
@@ -143,12 +143,12 @@ async def worktree_of(main: Repository, places: Places, marker: str, *, anew: bo
 
 
 async def _leftover_worktree(places: Places, shadow: Shadow) -> Repository | None:
-    """The worktree that an earlier launch left, if it is whole."""
+    """The worktree that an earlier launch left, if its shadow is still there; else None."""
     return await worktree_at(places, shadow.marker) if shadow.folder.is_dir() else None
 
 
 async def worktree_at(places: Places, marker: str) -> Repository | None:
-    """The step's worktree, if there is one."""
+    """The step's worktree, or None."""
     if not places.worktree.is_dir():
         return None
     found = await repository_of(places.worktree, marker)
@@ -158,10 +158,10 @@ async def worktree_at(places: Places, marker: str) -> Repository | None:
 async def make_worktree(
     main: Repository, places: Places, marker: str, base: str | None = None
 ) -> Repository:
-    """A new worktree, on a branch of its own that begins at a commit.
+    """A new worktree, on its own new branch from commit ``base`` (default: HEAD).
 
     Raises:
-        DefinitionError: there is no such commit. CommandFailed: git cannot make it.
+        DefinitionError: there is no such commit. CommandFailed: git cannot make the worktree.
     """
     git = main.git(marker)
     asked = f"base={base!r}" if base else "a worktree"
@@ -177,12 +177,12 @@ async def make_worktree(
     async with list_locked(main):
         await git(*words, str(places.worktree), base or "HEAD")
     here = await repository_of(places.worktree, marker)
-    assert here is not None  # it was made just now
+    assert here is not None  # git has just made it
     return here
 
 
 async def remove_worktree(main: Repository, places: Places, marker: str) -> None:
-    """See that there is no such worktree and no such branch."""
+    """Remove the worktree and its branch, if they are there."""
     git = main.git(marker)
     async with list_locked(main):
         if places.worktree.exists():
@@ -194,7 +194,7 @@ async def remove_worktree(main: Repository, places: Places, marker: str) -> None
 
 
 async def commit_all(here: Repository, marker: str, message: str) -> None:
-    """Commit what is not committed, if anything is."""
+    """Commit all uncommitted changes, if there are any."""
     git = here.git(marker)
     await git("add", "--all")
     code, _, _ = await git.ends("diff", "--cached", "--quiet")

@@ -1,1 +1,1 @@
-"""The hub without its sockets and its file: a message in; replies and records out."""
+"""The hub without its sockets and its file: takes a message, returns replies and records."""

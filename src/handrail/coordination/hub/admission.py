@@ -1,7 +1,7 @@
-"""The first message of a socket, which gives it its name, and its end.
+"""Admits sockets: welcomes them, binds each to an agent's name, and closes them.
 
-Where tokens are asked for, a socket is sent nothing until it has shown one. A name has one socket:
-another one that wants it is sent away, or takes it over if it says so.
+If the hub requires tokens, it sends a socket nothing before the socket has shown one. A name has
+one socket: the hub closes a second one with that name, unless it asks to take the name over.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from handrail.coordination.hub.state import Reaction
 
 CONFLICT = 4009
 SUPERSEDED = 4010
-"""Of a token that is refused as well."""
+"""The close code of a socket whose name was taken over, and of a refused token."""
 COOLDOWN = 4014
 _AUTH = "auth denied"
 
@@ -27,16 +27,16 @@ def open_socket(reaction: Reaction, socket: int) -> None:
 
 
 def close_socket(reaction: Reaction, socket: int) -> None:
-    """Let a socket go; its agent's claims last a while longer."""
+    """Remove a socket; its agent's claims last for the grace period."""
     session = reaction.state.roster.remove(socket)
     if session is not None and session.name:
         _mark_absent(reaction, session.name)
 
 
 def bind_name(reaction: Reaction, session: Session, sender: str, fields: dict[str, Any]) -> bool:
-    """Give a socket the name that its message has; False if it was sent away.
+    """Bind a socket to the sender's name; False if the hub closed the socket instead.
 
-    A message without a name is of the agent whose socket it is.
+    Once a socket has a name, its messages may leave the sender out.
     """
     if session.name:
         if sender in {"", session.name}:
@@ -55,7 +55,7 @@ def bind_name(reaction: Reaction, session: Session, sender: str, fields: dict[st
 
 
 def refuse_unreadable(reaction: Reaction, session: Session, text: str) -> None:
-    """Answer a frame that is no message with an error."""
+    """Answer a frame that is no message with an error, or with a denial before the token."""
     if not session.name and reaction.state.settings.tokens is not None:
         _deny(reaction, session, "all", "Authentication token required.")
     else:
@@ -63,7 +63,7 @@ def refuse_unreadable(reaction: Reaction, session: Session, text: str) -> None:
 
 
 def send_away(reaction: Reaction, session: Session, code: int, reason: str) -> None:
-    """End a socket, and forget it at once."""
+    """Close a socket, and remove it at once."""
     reaction.close(session.socket, code, reason)
     close_socket(reaction, session.socket)
 

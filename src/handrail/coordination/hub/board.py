@@ -1,4 +1,4 @@
-"""The plan that agents share: tasks, what each depends on, and lines of progress."""
+"""The plan that agents share: tasks, their dependencies, and progress notes."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from handrail.coordination.hub.records import Note, Task
 
 STATUSES = ("open", "in_progress", "blocked", "done", "cancelled")
 ENDED = frozenset({"done", "cancelled"})
-"""What satisfies whoever depends on it."""
+"""The statuses that satisfy tasks which depend on this one."""
 NOTE_KINDS = ("note", "blocked", "assessment")
 MOST_TASKS = 10_000
 MOST_SIZE = 32 * 1024 * 1024
-"""Characters of all tasks."""
+"""The most characters of all tasks together."""
 NOTES = (5_000, 16 * 1024 * 1024)
 
 
 class Board:
-    """Mutable."""
+    """The tasks and progress notes. Mutable."""
 
     def __init__(self) -> None:
         self.notes: Bounded[Note] = Bounded(*NOTES)
@@ -35,16 +35,16 @@ class Board:
         return [self._tasks[task_id] for task_id in sorted(self._tasks)]
 
     def put(self, task: Task) -> None:
-        """Enter a task, in place of that of the same id."""
+        """Add a task, in place of the one of the same id."""
         self._size += _size(task) - _size(self._tasks.get(task.task_id))
         self._tasks[task.task_id] = task
 
     def remove(self, task_id: str) -> None:
-        """Strike a task off."""
+        """Remove a task, if it is there."""
         self._size -= _size(self._tasks.pop(task_id, None))
 
     def unmet(self, task: Task) -> list[str]:
-        """What a task depends on and is not over, each with how it stands."""
+        """The unfinished dependencies of a task, each with its status, as text for people."""
         found: list[str] = []
         for task_id in task.depends_on:
             known = self._tasks.get(task_id)
@@ -55,11 +55,11 @@ class Board:
         return found
 
     def is_ready(self, task: Task) -> bool:
-        """True if somebody may begin it."""
+        """True if the task is open and all its dependencies have ended."""
         return task.status == "open" and not self.unmet(task)
 
     def makes_circle(self, task_id: str, depends_on: Iterable[str]) -> bool:
-        """True if a task would then depend on itself."""
+        """True if these dependencies would make the task depend on itself."""
         seen: set[str] = set()
         todo = list(depends_on)
         while todo:
@@ -72,14 +72,14 @@ class Board:
         return False
 
     def has_room(self, task: Task) -> bool:
-        """True if all tasks are not too long together with this one."""
+        """True if the tasks stay within ``MOST_SIZE`` together with this one."""
         return self._size + _size(task) - _size(self._tasks.get(task.task_id)) <= MOST_SIZE
 
     def surplus(self) -> str | None:
-        """A task that may go to make room: one that is over and that nothing depends on, or None.
+        """The task to drop before a new one: ended, and no dependency; None if there is room.
 
         Raises:
-            LookupError: there has to be room, and there is no such task.
+            LookupError: the board is full, and no task can be dropped.
         """
         if len(self._tasks) < MOST_TASKS:
             return None

@@ -1,4 +1,4 @@
-"""The newest of many values, within a count and a size; and lists that fit into one message."""
+"""Collections limited in count and size, and lists that fit into one message."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ V = TypeVar("V")
 
 
 class Bounded(Generic[V]):
-    """Values by key, in the order in which they came. Mutable.
+    """Values by key, in the order in which they were put. Mutable.
 
-    It drops nothing by itself: ``surplus`` says what has to go before a value is put, so that
-    whoever puts it can have that recorded.
+    It drops nothing by itself: ``surplus`` names the keys to drop before a ``put``, so that the
+    caller can record these drops.
     """
 
     def __init__(self, most: int, most_size: int) -> None:
@@ -46,7 +46,7 @@ class Bounded(Generic[V]):
         return reversed(self._values.values())
 
     def surplus(self, size: int) -> list[str]:
-        """The oldest keys, as many as have to go before a value of this size is put."""
+        """The oldest keys, which the caller must drop before it puts a value of this size."""
         found: list[str] = []
         count, total = len(self._values) + 1, self._size + size
         for key, its_size in self._sizes.items():
@@ -58,26 +58,26 @@ class Bounded(Generic[V]):
         return found
 
     def put(self, key: str, value: V, size: int) -> None:
-        """Put a value under a key, where it is the newest."""
+        """Put a value under a key, as the newest."""
         self.drop(key)
         self._values[key] = value
         self._sizes[key] = size
         self._size += size
 
     def drop(self, key: str) -> None:
-        """Take away what is under a key, if anything is."""
+        """Remove a key, if it is there."""
         if self._values.pop(key, None) is not None:
             self._size -= self._sizes.pop(key)
 
 
 _SPARE = 2_000
-"""Bytes of all else in the message."""
+"""Bytes reserved for the rest of the message."""
 
 
 class Fitting:
-    """Counts what several lists of one message may still have. Mutable.
+    """Counts how much room the lists of one message have left. Mutable.
 
-    Clients take messages of up to 1 MiB, and end the connection at a longer one.
+    Clients take messages of up to 1 MiB, and close the connection at a longer one.
     """
 
     def __init__(self, most: int) -> None:
@@ -85,7 +85,7 @@ class Fitting:
         self._omitted = 0
 
     def all(self, values: Iterable[V]) -> list[V]:
-        """As many of them as there is room for, from the first on."""
+        """The values that there is room for; skips each that is too large."""
         found: list[V] = []
         for value in values:
             size = len(msgspec.json.encode(value)) + 1
@@ -97,7 +97,7 @@ class Fitting:
         return found
 
     def first(self, values: Iterable[V]) -> list[V]:
-        """The same without a gap: it ends at the first for which there is no room."""
+        """The values without a gap: stops at the first that does not fit after one that did."""
         found: list[V] = []
         for value in values:
             if not (fits := self.all([value])) and found:
@@ -106,11 +106,11 @@ class Fitting:
         return found
 
     def newest(self, values: Iterable[V]) -> list[V]:
-        """The same of values that come newest first; the newest is the last that is returned."""
+        """``first`` of values that come newest first; returns them with the newest last."""
         found = self.first(values)
         found.reverse()
         return found
 
     def omitted(self) -> dict[str, int]:
-        """How many were left out; nothing if none was."""
+        """The number of values left out, as a field of the message; empty if there are none."""
         return {"omitted": self._omitted} if self._omitted else {}

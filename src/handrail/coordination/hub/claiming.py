@@ -1,4 +1,4 @@
-"""Claims: taken, renewed, worked on, handed on, let go of, waited for, and over."""
+"""Messages about agents' claims: take, renew, update, hand over, release, wait; and expiry."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LEAST_LEASE_S = 30.0
 MOST_LEASE_S = 1e9
 MOST_CLAIMS = 10_000
 MOST_SIZE = 8 * 1024 * 1024
-"""Characters of all that one agent holds."""
+"""The most characters of all claims of one agent."""
 
 TRANSITIONS: dict[str, frozenset[str]] = {
     "claimed": frozenset({"working", "done", "failed"}),
@@ -28,7 +28,7 @@ TRANSITIONS: dict[str, frozenset[str]] = {
 
 
 def claim(request: Request) -> str:
-    """Take a task, or renew one's claim on it: a new epoch and lease, all else stays."""
+    """Claim a task, or renew the claim: a new epoch and lease; unnamed fields stay."""
     task_id = _required_id(request)
     state, sender = request.state, request.sender
     known = state.leases.get(task_id)
@@ -62,7 +62,7 @@ def claim(request: Request) -> str:
 
 
 def release(request: Request) -> str:
-    """Let go of a task."""
+    """Release a task."""
     task_id = _required_id(request)
     held = _owned(request, task_id)
     _check_epoch(request, held)
@@ -76,7 +76,7 @@ def release(request: Request) -> str:
 
 
 def task_update(request: Request) -> str:
-    """Say how the work on a claimed task goes."""
+    """Update the status, note or data reference of a claimed task."""
     frame = request.frame
     task_id = frame.name("task_id", "id")
     held = request.state.leases.get(task_id)
@@ -115,7 +115,7 @@ def task_update(request: Request) -> str:
 
 
 def checkpoint(request: Request) -> str:
-    """Save how far the work is, for whoever takes it up."""
+    """Save how far the work is, for the task's next owner."""
     task_id = request.frame.name("task_id")
     held = request.state.leases.get(task_id)
     if held is None:
@@ -136,7 +136,7 @@ def checkpoint(request: Request) -> str:
 
 
 def handoff(request: Request) -> str:
-    """Give a task to another agent, who is online, with what was saved of it."""
+    """Hand a task over to another agent, which must be online, with its checkpoint."""
     task_id, frame, state = _required_id(request, payload=False), request.frame, request.state
     to_agent = frame.name("to_agent", "target")
     if not state.roster.has(to_agent):
@@ -169,7 +169,7 @@ def handoff(request: Request) -> str:
 
 
 def wait_request(request: Request) -> str:
-    """Say that one waits for a task, unless its holder waits for oneself."""
+    """Note that the agent waits for a task, unless that would close a circle of waits."""
     task_id = request.frame.name("task_id", "payload")
     state, sender = request.state, request.sender
     holder = _owner(request, task_id)
@@ -186,7 +186,7 @@ def wait_request(request: Request) -> str:
 
 
 def post(request: Request, task_id: str, kind: str, text: str) -> str:
-    """Add a line of progress to the board."""
+    """Add a progress note to the board."""
     board = request.state.board
     note = Note(task_id=task_id, author=request.sender, kind=kind, text=text, posted_at=request.now)
     key = str(board.last_note + 1)
@@ -197,7 +197,7 @@ def post(request: Request, task_id: str, kind: str, text: str) -> str:
 
 
 def claim_fields(claim: Claim) -> dict[str, Any]:
-    """The fields of a claim, as all agents see one that was granted or handed on."""
+    """The fields of a claim that all agents see when it is granted or handed over."""
     return {
         "task_id": claim.task_id,
         "owner": claim.owner,
@@ -212,11 +212,11 @@ def claim_fields(claim: Claim) -> dict[str, Any]:
     }
 
 
-# -- what ends by itself ---------------------------------------------------------------------------
+# -- ends ------------------------------------------------------------------------------------------
 
 
 def expire(reaction: Reaction) -> None:
-    """End the claims that are over, and say so to all."""
+    """End the expired claims, and tell all agents."""
     state, now = reaction.state, reaction.now
     for claim in state.leases.expired(now):
         drop(reaction, claim)
@@ -237,7 +237,7 @@ def expire(reaction: Reaction) -> None:
 
 
 def drop(reaction: Reaction, claim: Claim) -> None:
-    """Let go of a claim; whoever waited for it waits no more."""
+    """End a claim, and the waits for it."""
     reaction.put("claim", claim.task_id, None)
     lines.ended_outside(reaction, claim)
     for agent in reaction.state.waits.waiters(claim.task_id):
@@ -291,7 +291,7 @@ def _stop_waiting(reaction: Reaction, agent: str) -> None:
 
 
 def _scope(request: Request, known: Claim | None) -> tuple[str, tuple[str, ...]]:
-    """Worktree and paths of a claim; a renewal that names none keeps its own."""
+    """The worktree and paths of a claim; a renewal keeps those that it does not name."""
     frame = request.frame
     worktree = frame.name("worktree", most=4 * SHORT)
     if known is not None and not frame.has("worktree"):
@@ -330,7 +330,7 @@ def _owned(request: Request, task_id: str) -> Claim:
 
 
 def _owner(request: Request, task_id: str) -> str | None:
-    """Whose a task is: an agent's, or a run's."""
+    """The owner of a task: an agent or a run."""
     held = request.state.leases.get(task_id)
     return request.state.steps.owner(task_id) if held is None else held.owner
 
@@ -365,7 +365,7 @@ def _check_room(request: Request) -> None:
 
 
 def _check_size(request: Request, claim: Claim) -> None:
-    """Bound what one agent has the hub keep."""
+    """Limit the total size of one agent's claims."""
     texts = (claim.note, claim.data_ref, claim.checkpoint, *claim.paths)
     size = request.state.leases.size(request.sender) + sum(map(len, texts))
     if size > MOST_SIZE:

@@ -1,4 +1,4 @@
-"""Messages of the wire: one JSON object each, read with care and written.
+"""Messages on the wire, one JSON object each: validated reading, and writing.
 
 Source: the wire of synapse-channel 0.32.0, as seen between its programs.
 """
@@ -13,22 +13,22 @@ from typing import Any, cast
 import msgspec
 
 HUB = "SynapseHub"
-"""The sender of all that the hub itself says."""
+"""The sender of the hub's own messages."""
 
 LONGEST = 256 * 1024
-"""The most bytes of a message that is no chat. What the hub makes of it, with what it kept of
-others before, then stays below the 1 MiB of a message that clients take.
+"""The most bytes of a message that is no chat. The hub's reply, together with data that it kept
+from earlier messages, then stays below 1 MiB, the longest message that clients take.
 """
 SHORT = 400
-"""The most characters of what names something."""
+"""The most characters of a name."""
 LARGEST = 1 << 53
-"""Numbers below it are whole in every program."""
+"""Every program represents whole numbers below this exactly."""
 MANY = 500
 """The most entries of a list."""
 
 
 class Refusal(Exception):
-    """A message is refused: the text of the answer, and more fields of it."""
+    """The hub refuses a message: the text of its reply, and further fields of the reply."""
 
     def __init__(self, text: str, **extras: Any) -> None:
         super().__init__(text)
@@ -37,25 +37,25 @@ class Refusal(Exception):
 
 
 class Unreadable(Exception):
-    """No message at all."""
+    """A frame is no message at all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The fields of a message; ``flaw`` says what makes it one that can only be refused."""
+    """The fields of a message; a ``flaw`` is why the hub must refuse it."""
 
     fields: Mapping[str, Any]
     flaw: str = ""
 
     def has(self, name: str) -> bool:
-        """True if the field is there, and not null."""
+        """True if the field is present and not null."""
         return self.fields.get(name) is not None
 
     def name(self, *names: str, most: int = SHORT) -> str:
-        """The same without blanks around it.
+        """``text`` without blanks around it.
 
         Raises:
-            Refusal: it is no text, or longer than ``most`` characters.
+            Refusal: the field is no text, or longer than ``most`` characters.
         """
         found = self.text(*names).strip()
         if len(found) > most:
@@ -63,10 +63,10 @@ class Frame:
         return found
 
     def text(self, *names: str) -> str:
-        """The first of these fields that is not empty; else "".
+        """The first of these fields that is not empty, or "".
 
         Raises:
-            Refusal: it is no text.
+            Refusal: that field is no text.
         """
         for name in names:
             value = self.fields.get(name)
@@ -76,10 +76,10 @@ class Frame:
         return ""
 
     def texts(self, name: str) -> tuple[str, ...]:
-        """The entries of a list, each once, without blanks around them; of no list, nothing.
+        """The entries of a list, each once, without blanks around them; empty if it is no list.
 
         Raises:
-            Refusal: one is no text or too long, or they are too many.
+            Refusal: an entry is no text or too long, or there are too many.
         """
         value = self.fields.get(name)
         if not isinstance(value, list):
@@ -93,10 +93,10 @@ class Frame:
         return tuple(one for one in found if one)
 
     def number(self, name: str) -> float | None:
-        """A finite number, or None if there is none.
+        """A finite number, or None if the field is missing.
 
         Raises:
-            Refusal: it is something else.
+            Refusal: the field is something else.
         """
         value = self.fields.get(name)
         if value is None:
@@ -107,12 +107,12 @@ class Frame:
         return found
 
     def integer(self, name: str) -> int | None:
-        """The same without its fraction."""
+        """``number`` without its fraction."""
         found = self.number(name)
         return None if found is None else int(found)
 
     def table(self, name: str) -> dict[str, Any]:
-        """A JSON object; of anything else, an empty one."""
+        """A JSON object; an empty one if the field is anything else."""
         value = self.fields.get(name)
         return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
@@ -121,7 +121,7 @@ def read(data: str | bytes) -> Frame:
     """The message in a frame.
 
     Raises:
-        Unreadable: it is no JSON, or no object.
+        Unreadable: the frame is no JSON, or no object.
     """
     try:
         return Frame(_object(msgspec.json.decode(data)))
@@ -135,7 +135,7 @@ def encode(fields: Mapping[str, Any]) -> str:
 
 
 def envelope(kind: str, payload: str, target: str, extras: Mapping[str, Any]) -> str:
-    """The text of what the hub itself says."""
+    """The text of a message from the hub itself."""
     return encode({"sender": HUB, "target": target, "type": kind, "payload": payload, **extras})
 
 
@@ -146,10 +146,10 @@ def _object(value: Any) -> dict[str, Any]:
 
 
 def _decode_lenient(data: str | bytes) -> Any:
-    """What Python takes for JSON, so that the answer to NaN can name it."""
+    """Decode with Python's laxer parser, so that the refusal of NaN can name it."""
     try:
         found = json.loads(data)
-        encode({"": found})  # texts that are none
+        encode({"": found})  # raises for text that is no valid Unicode
     except (ValueError, RecursionError, OverflowError):
         raise Unreadable("Malformed JSON.") from None
     return found
@@ -170,7 +170,7 @@ def _as_number(value: Any) -> float | int | None:
         found = value if isinstance(value, int) else float(value)
     except ValueError:
         return None
-    return found if abs(found) < LARGEST else None  # which is false of what is no number
+    return found if abs(found) < LARGEST else None  # the comparison is false for NaN
 
 
 def _short_repr(value: Any) -> str:

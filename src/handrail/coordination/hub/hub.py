@@ -1,8 +1,8 @@
-"""The hub: what one message, one socket more or less, or the passing of time leads to.
+"""The hub: its reaction to a message, to a socket that opens or closes, and to time passing.
 
 It opens nothing and reads no clock. The same inputs at the same times lead to the same reactions.
-What a reaction records has to be kept before what it sends is sent: then a hub that is made of what
-was kept knows all that anybody was told.
+The caller must store a reaction's records before it sends the reaction's outputs. Then a hub that
+starts from the stored records knows all that any client was told.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ HANDLERS: dict[str, Callable[[Request], str]] = {
     "resume_request": talking.resume_request,
     **lines.HANDLERS,
 }
-"""What each type of message asks for. All return the text that says that it was done."""
+"""The handler of each message type. Each returns the text of its success message."""
 
 DENIALS = {
     "claim": "claim_denied",
@@ -48,27 +48,27 @@ DENIALS = {
     "checkpoint": "checkpoint_denied",
     "wait_request": "wait_denied",
 }
-"""The types of refusals; of all else it is ``error``."""
+"""The reply types of refusals, by message type; of other messages it is ``error``."""
 
 ONCE = frozenset(
     {"claim", "release", "task_update", "handoff", "checkpoint"}
     | {"resource", "resource_offer", "offer_resource"}
 )
-"""What is done once for each idempotency key."""
+"""The message types that the hub carries out once for each idempotency key."""
 
 LONGER = {"chat": 1 << 40, "handrail.acquire": 2 * LONGEST}
-"""The most bytes of some: a chat is looked at when it is sent on."""
+"""The most bytes of message types that have another limit; ``chat`` checks its own."""
 
 _NOT_ASKED = ("sender", "target", "timestamp", "token", "takeover", "idem_key")
-"""Fields that may differ between a request and its repetition; those of a claim's wording, too."""
+"""Fields that may differ between a request and its repetition; ``_WORDING`` only in a claim."""
 _WORDING = ("note", "ttl_seconds")
 
 
 class Hub:
-    """Mutable: it holds the state."""
+    """A hub without sockets or files. Mutable: it has the state."""
 
     def __init__(self, settings: Settings, records: Iterable[Put] = (), now: float = 0.0) -> None:
-        """A hub that goes on from these records, with everybody away since ``now``."""
+        """A hub that continues from these records, with every agent away since ``now``."""
         self.state = State(settings)
         for put in records:
             self.state.put(put)
@@ -93,7 +93,7 @@ class Hub:
         return _serve_line(reaction)
 
     def oldest_nameless(self) -> int | None:
-        """The socket that is missed least: it has sent nothing yet, and is there longest."""
+        """The socket to close first: the oldest that has sent nothing yet, or None."""
         return next(iter(self.state.roster.nameless()), None)
 
     def send_away(self, socket: int, code: int, reason: str, now: float) -> Reaction:
@@ -105,7 +105,7 @@ class Hub:
         return _serve_line(reaction)
 
     def on_missed(self, socket: int, count: int, now: float) -> Reaction:
-        """The notice to a socket that was not sent so many chats, since it was behind."""
+        """The notice to a socket that missed ``count`` chats, because it read too slowly."""
         reaction = self._begin(now)
         text = f"{count} chats were left out, since they were read too slowly: resume gives them."
         session = self.state.roster.get(socket)
@@ -114,11 +114,11 @@ class Hub:
         return reaction
 
     def tick(self, now: float) -> Reaction:
-        """Time has passed."""
+        """The reaction to the passing of time."""
         return _serve_line(self._begin(now))
 
     def next_tick(self) -> float | None:
-        """When ``tick`` has something to do, if nothing comes before."""
+        """When ``tick`` next has something to do, or None."""
         grace_s = self.state.settings.grace_s
         ends = [at + grace_s for at in self.state.absent.values()]
         ends += filter(None, (self.state.leases.next_end(), self.state.steps.next_end()))
@@ -129,7 +129,7 @@ class Hub:
         reaction = self._begin(now)
         session = self.state.roster.get(socket)
         if session is None:
-            return reaction  # it was sent away
+            return reaction  # the hub has closed it
         try:
             frame = read(data)
         except Unreadable as unreadable:
@@ -183,7 +183,7 @@ class Hub:
             self._perform(request, kind, handler)
         except Refusal as refusal:
             _refuse(request, kind, refusal)
-        except Exception as mistake:  # noqa: BLE001  # it harms nobody but who met it
+        except Exception as mistake:  # noqa: BLE001  # only this message's sender is affected
             request.reaction.mistake = mistake
             _refuse(request, kind, Refusal("The hub made a mistake with this message."))
 
@@ -207,7 +207,7 @@ class Hub:
         self._keep(request.reaction, key, answer)
 
     def _is_void(self, kind: str, known: Answer) -> bool:
-        """True for a grant whose claim is over: it is not repeated to who holds it no more."""
+        """True for a grant whose claim its sender no longer has: the hub must not repeat it."""
         if kind != "claim":
             return False
         held = self.state.leases.get(known.task_id)
@@ -223,10 +223,10 @@ class Hub:
 
 
 def _serve_line(reaction: Reaction) -> Reaction:
-    """The reaction, with what it means for those in line."""
+    """Serve the waiting line as part of a reaction; returns the reaction."""
     try:
         lines.serve(reaction)
-    except Exception as mistake:  # noqa: BLE001  # they are served with the next message
+    except Exception as mistake:  # noqa: BLE001  # the next change serves the line
         reaction.mistake = mistake
     return reaction
 
@@ -250,7 +250,7 @@ def _named_task(request: Request, names: tuple[str, ...]) -> str:
 
 
 def _plain(value: object) -> str:
-    """A text of what should be one; of what cannot be one, nothing."""
+    """A text or number as text without blanks around it; "" for anything else."""
     if isinstance(value, str):
         return value.strip()
     return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else ""

@@ -1,7 +1,7 @@
-"""The claims that are held: by task, by owner, by what they cover, and by when they end.
+"""Agents' live claims, indexed by task, by owner, by the files they cover and by their end.
 
-A claim ends when its lease is over. That of an owner who is away ends sooner: a while after they
-left, unless they come back. So an agent that died holds nothing for long.
+A claim ends with its lease. If the owner disconnects and does not come back, it ends a grace period
+after that, if this is sooner. So a dead agent's claims do not block others for long.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _SPARE = 64
 
 
 class Leases:
-    """Mutable."""
+    """The live claims of agents. Mutable."""
 
     def __init__(self, grace_s: float, *, folds_case: bool) -> None:
         self._grace_s = grace_s
@@ -27,32 +27,32 @@ class Leases:
         self._away: dict[str, float] = {}
         self._ends: list[tuple[float, str]] = []
 
-    # -- what is held ------------------------------------------------------------------------------
+    # -- queries -----------------------------------------------------------------------------------
 
     def get(self, task_id: str) -> Claim | None:
         """The claim of a task, or None."""
         return self._claims.get(task_id)
 
     def all(self) -> Iterable[Claim]:
-        """Every claim that is held."""
+        """Every live claim."""
         return self._claims.values()
 
     def owners(self) -> Iterable[str]:
-        """Whoever holds something."""
+        """The agents that have a claim."""
         return self._owned
 
     def count(self, owner: str) -> int:
-        """How many claims an owner holds."""
+        """How many claims an owner has."""
         return len(self._owned.get(owner, ()))
 
     def size(self, owner: str) -> int:
-        """How many characters all that an owner holds has, about."""
+        """The approximate size of an owner's claims, in characters."""
         return self._sizes.get(owner, 0)
 
     def overlap(
         self, worktree: str, paths: tuple[str, ...], owner: str, besides: Claim | None = None
     ) -> Claim | None:
-        """A claim of another than ``owner`` that covers a part of the same, the oldest of them."""
+        """The oldest claim of another owner that overlaps these paths; ignores ``besides``."""
         if besides is not None:
             self._leave(besides)
         found = [self._claims[one] for one in self._scopes.overlaps(worktree, paths, owner)]
@@ -60,16 +60,16 @@ class Leases:
             self._enter(besides)
         return min(found, key=lambda claim: claim.first_epoch, default=None)
 
-    # -- when it ends ------------------------------------------------------------------------------
+    # -- expiry ------------------------------------------------------------------------------------
 
     def end_of(self, claim: Claim) -> float:
-        """When a claim ends as things stand."""
+        """When a claim ends, if its owner neither renews it nor leaves or comes back."""
         left = self._away.get(claim.owner)
         until = claim.lease_expires_at
         return until if left is None else min(until, left + self._grace_s)
 
     def expired(self, now: float) -> Iterator[Claim]:
-        """The claims that are over; each is to be removed before the next is asked for."""
+        """The expired claims; the caller removes each before it takes the next."""
         while self._ends and self._ends[0][0] <= now:
             _, task_id = heapq.heappop(self._ends)
             claim = self._claims.get(task_id)
@@ -77,11 +77,11 @@ class Leases:
                 yield claim
 
     def next_end(self) -> float | None:
-        """When there is something to be looked at, or None."""
+        """When ``expired`` next has something to check, or None."""
         return self._ends[0][0] if self._ends else None
 
     def mark_away(self, owner: str, now: float) -> None:
-        """Note that an owner is away since now."""
+        """Note that an owner has left now."""
         held = self._owned.get(owner)
         if held:
             self._away[owner] = now
@@ -89,7 +89,7 @@ class Leases:
                 self._schedule_end(self._claims[task_id])
 
     def mark_present(self, owner: str) -> None:
-        """Note that an owner is here."""
+        """Note that an owner is connected."""
         if self._away.pop(owner, None) is not None:
             for task_id in self._owned.get(owner, ()):
                 self._schedule_end(self._claims[task_id])
@@ -97,7 +97,7 @@ class Leases:
     # -- changes -----------------------------------------------------------------------------------
 
     def put(self, claim: Claim) -> None:
-        """Hold this claim, in place of that of the same task."""
+        """Add a claim, in place of the one of the same task."""
         known = self._claims.get(claim.task_id)
         if known is not None:
             self._leave(known)
@@ -106,7 +106,7 @@ class Leases:
         self._schedule_end(claim)
 
     def remove(self, task_id: str) -> None:
-        """Let go of a claim, if there is one."""
+        """Remove the claim of a task, if there is one."""
         claim = self._claims.pop(task_id, None)
         if claim is not None:
             self._leave(claim)
@@ -128,7 +128,7 @@ class Leases:
 
     def _schedule_end(self, claim: Claim) -> None:
         heapq.heappush(self._ends, (self.end_of(claim), claim.task_id))
-        if len(self._ends) > 2 * len(self._claims) + _SPARE:  # most are of leases renewed since
+        if len(self._ends) > 2 * len(self._claims) + _SPARE:  # most entries are outdated
             self._ends = [(self.end_of(one), one.task_id) for one in self._claims.values()]
             heapq.heapify(self._ends)
 
@@ -139,10 +139,10 @@ def _size(claim: Claim) -> int:
 
 
 class Waits:
-    """Who waits for which task, so that nobody waits in a circle. Mutable.
+    """Which agent waits for which task, to refuse waits in a circle. Mutable.
 
-    An agent waits for one task at a time. For whom it waits follows from who holds that task now:
-    when it is released, the wait is over.
+    An agent waits for one task at a time, that is, for the task's current owner. The wait is over
+    when the owner releases the task.
     """
 
     def __init__(self) -> None:
@@ -154,11 +154,11 @@ class Waits:
         return self._tasks.get(agent)
 
     def agents(self) -> Iterable[str]:
-        """Whoever waits."""
+        """The agents that wait."""
         return self._tasks
 
     def waiters(self, task_id: str) -> list[str]:
-        """Who waits for a task."""
+        """The agents that wait for a task."""
         return list(self._waiters.get(task_id, ()))
 
     def put(self, agent: str, task_id: str) -> None:
@@ -168,7 +168,7 @@ class Waits:
         self._waiters.setdefault(task_id, {})[agent] = None
 
     def remove(self, agent: str) -> None:
-        """An agent waits no more."""
+        """End an agent's wait, if it waits."""
         task_id = self._tasks.pop(agent, None)
         if task_id is not None:
             del self._waiters[task_id][agent]
@@ -176,7 +176,7 @@ class Waits:
                 del self._waiters[task_id]
 
     def makes_circle(self, agent: str, task_id: str, holder: Callable[[str], str | None]) -> bool:
-        """True if whoever holds the task waits, through others or not, for the agent itself."""
+        """True if the task's owner is the agent, or waits for it, directly or through others."""
         seen: set[str] = set()
         one: str | None = task_id
         while one is not None and one not in seen:

@@ -1,9 +1,9 @@
-"""What runs ask for: to hold names and files, in line with one another and with outsiders.
+"""Messages of runs: claims of names and files, with one waiting line for all runs.
 
-Who may have what is decided as on one machine (``handrail.workspace.claims.deciding``); outsiders'
-claims are held there as well, and their waits are in the circles that are looked for. The types of
-these messages are the hub's own. Each has a ``request``, a word of the client's by which its
-answers are known.
+``handrail.workspace.claims.deciding`` decides who gets what, as on one machine. It also sees the
+claims of outsiders (agents on the synapse wire, which no run started), and their waits when it
+looks for deadlocks. These message types are the hub's own, not of the synapse wire. Each message
+has a ``request``: the client's id, which the replies repeat.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ from handrail.workspace.claims.deciding import ClaimSnapshot, InLine, related
 T = TypeVar("T")
 
 MOST = 10_000
-"""Of what one agent has and waits for."""
+"""The most claims that one agent may have and wait for, together."""
 MOST_SIZE = 16 * 1024 * 1024
 MOST_PATTERNS = 5_000
 MOST_WILD, MOST_SIGNS = 50, 8
-"""So many patterns of a request may have signs that stand for others, and each so many of them:
-whether two overlap is found out in 3 ms then, at most.
+"""The most patterns of a request that may have wildcards, and the most wildcards of a pattern.
+Comparing two patterns then takes at most 3 ms.
 """
 _SIGN = re.compile(r"[*?]|\[(?!.\])")
 _LAST = 1 << 60
-"""The place of who does not stand in line: behind all."""
+"""The number of a request that is not in the waiting line: behind all others."""
 
 
 # -- messages --------------------------------------------------------------------------------------
 
 
 def acquire(request: Request) -> str:
-    """Hold something, or stand in line for it; asked again, what became of it."""
+    """Grant a claim, or put the request in line; a repeated request gets its current state."""
     steps, name = request.state.steps, _request(request)
     known = steps.request(request.sender, name)
     if isinstance(known, Held):
@@ -78,7 +78,7 @@ def acquire(request: Request) -> str:
 
 
 def withdraw(request: Request) -> str:
-    """Want it no more: leave the line, or give back what was granted meanwhile."""
+    """Withdraw a request: leave the line, or release the claim that was granted meanwhile."""
     name = _request(request)
     known = request.state.steps.request(request.sender, name)
     if isinstance(known, Held):
@@ -89,7 +89,7 @@ def withdraw(request: Request) -> str:
 
 
 def give_back(request: Request) -> str:
-    """End a claim of a run, whoever acquired it; one that has ended stays so."""
+    """End a run's claim, whichever client acquired it; does nothing if it has ended."""
     name, claimant = _request(request), _read(request, "claimant", port.Claimant)
     epoch = request.frame.integer("epoch") or 0
     held = request.state.steps.held.get(epoch)
@@ -101,7 +101,7 @@ def give_back(request: Request) -> str:
 
 
 def is_held(request: Request) -> str:
-    """Say whether a claim is held still."""
+    """Report whether a claim is live."""
     name, claimant = _request(request), _read(request, "claimant", port.Claimant)
     epoch = request.frame.integer("epoch") or 0
     held = request.state.steps.held.get(epoch)
@@ -113,7 +113,7 @@ def is_held(request: Request) -> str:
 
 
 def others_since(request: Request) -> str:
-    """Say what others held at any time since an epoch; page by page, by ``after``."""
+    """Report the claims that others had at any time since an epoch, in pages by ``after``."""
     state, name = request.state, _request(request)
     claimant = _read(request, "claimant", port.Claimant)
     mine = _read(request, "resources", tuple[port.Resource, ...])
@@ -140,7 +140,7 @@ def others_since(request: Request) -> str:
 
 
 def claims_request(request: Request) -> str:
-    """Show all that is held, by epoch, and who waits for whom."""
+    """Report all live claims, by epoch, and all waiting requests with who is in their way."""
     state = request.state
     scene = _snapshot(state)
     fits, roots = Fitting(state.settings.max_reply), state.settings.roots
@@ -180,8 +180,9 @@ HANDLERS: dict[str, Callable[[Request], str]] = {
 def blocking_claim(
     state: State, owner: str, task_id: str, worktree: str, paths: tuple[str, ...]
 ) -> tuple[str, str, str] | None:
-    """What of a run an outsider's claim would overlap, of which run, and whether that has it or
-    waits for it; or None.
+    """The run that an outsider's claim would conflict with, or None.
+
+    Its step, the run, and whether the run has its claim ("held") or waits for it ("waited for").
     """
     if not state.steps.concerns(worktree, paths, task_id):
         return None
@@ -197,13 +198,13 @@ def blocking_claim(
 
 
 def closes_circle(state: State, waiter: str, task_id: str) -> bool:
-    """True if an outsider who waited for a task would wait for themselves."""
+    """True if this outsider's wait for a task would close a circle."""
     one = _wait(state, _LAST, waiter, task_id)
     return one is not None and bool(_snapshot(state, (), [one]).circle(one))
 
 
 def ended_outside(reaction: Reaction, claim: Claim) -> None:
-    """Keep for runs what an outsider holds no more, and see whether one waited for it."""
+    """Serve runs that waited for an outsider's ended claim, and keep the claim for look-backs."""
     state = reaction.state
     if state.steps.is_awaited(claim.worktree, claim.paths, claim.task_id):
         state.steps.due = True
@@ -219,11 +220,11 @@ def ended_outside(reaction: Reaction, claim: Claim) -> None:
         _keep_ended(reaction, over)
 
 
-# -- what follows ----------------------------------------------------------------------------------
+# -- after each input ------------------------------------------------------------------------------
 
 
 def serve(reaction: Reaction) -> None:
-    """Give what has become free to those in line, and tell the others who is in the way now."""
+    """Grant the waiting requests that have become free, and tell the others who is in the way."""
     state, steps = reaction.state, reaction.state.steps
     while steps.due:
         steps.due = False
@@ -241,13 +242,13 @@ def serve(reaction: Reaction) -> None:
 
 
 def expire(reaction: Reaction) -> None:
-    """End what is over by its own time."""
+    """End the runs' claims whose time is over."""
     for held in reaction.state.steps.expired(reaction.now):
         end(reaction, held)
 
 
 def release_absent(reaction: Reaction, agent: str) -> None:
-    """End what an agent has that did not come back, and have it leave the line."""
+    """End the claims of an agent that did not come back, and its waiting requests."""
     for one in reaction.state.steps.entries_of(agent):
         if isinstance(one, Lined):
             reaction.put("lined", str(one.number), None)
@@ -256,7 +257,7 @@ def release_absent(reaction: Reaction, agent: str) -> None:
 
 
 def end(reaction: Reaction, held: Held, *, cut: bool = False) -> None:
-    """End a claim of a run. ``cut``: its run does not know."""
+    """End a run's claim. ``cut``: the run vanished, and did not release it."""
     state = reaction.state
     for task_id in names_of(held):
         for agent in state.waits.waiters(task_id):
@@ -277,7 +278,7 @@ def end(reaction: Reaction, held: Held, *, cut: bool = False) -> None:
 
 
 def held_entries(state: State) -> list[dict[str, Any]]:
-    """The claims that runs hold, as entries for outsiders."""
+    """The runs' claims, as entries for outsiders."""
     return [entry for held in state.steps.held.values() for entry in _entries(state, held)]
 
 
@@ -309,7 +310,7 @@ def _read_request(request: Request, name: str) -> Lined:
 
 
 def _check_patterns(patterns: Sequence[str]) -> None:
-    """Refuse what takes too long to be compared, or cannot be."""
+    """Refuse patterns that would take too long to compare, or that are invalid."""
     signs = [len(_SIGN.findall(pattern)) for pattern in patterns]
     if len(signs) > MOST_PATTERNS or sum(map(bool, signs)) > MOST_WILD:
         text = f"It is of {len(signs)} patterns, {sum(map(bool, signs))} of them with * or ?"
@@ -404,7 +405,7 @@ def _entries(state: State, held: Held) -> list[dict[str, Any]]:
 
 
 _SHOWN_S = 3600.0
-"""What a claim lasts that lasts as long as its run, for those who must be told a time."""
+"""The lease that outsiders see for a claim that lasts as long as its run."""
 
 
 def _outsider_claim(state: State, epoch: int, claimant: port.Claimant) -> Claim | None:
@@ -413,7 +414,7 @@ def _outsider_claim(state: State, epoch: int, claimant: port.Claimant) -> Claim 
 
 
 def _next(reaction: Reaction) -> int:
-    """One more than every epoch before."""
+    """Count the epoch up; the new epoch."""
     epoch = reaction.state.epoch + 1
     reaction.put("count", "epoch", Count(epoch))
     return epoch
@@ -431,7 +432,7 @@ def _keep_ended(reaction: Reaction, over: Held) -> None:
 
 
 def _forget_cut(reaction: Reaction, done: port.Claimant) -> None:
-    """What a step had when it was cut is of no account when it has ended a later time."""
+    """Clear ``cut`` on a step's ended claims: the step has now released a later one."""
     for held in list(reaction.state.steps.ended.values()):
         if held.cut and held.claimant == done:
             reaction.put("held", str(held.epoch), replace(held, cut=False))
@@ -452,7 +453,7 @@ def _claim_of(held: Held) -> port.Claim:
 def _snapshot(
     state: State, more: Iterable[Lined] = (), others: Iterable[InLine] = ()
 ) -> ClaimSnapshot:
-    """All as it is, with outsiders' waits; each resource where the hub compares it."""
+    """All claims, requests and outsiders' waits, their resources as the hub compares them."""
     roots, folds = state.settings.roots, state.settings.folds_case
     held = [outsider(claim, folds) for claim in state.leases.all()]
     runs = map(_claim_of, state.steps.held.values())
@@ -470,7 +471,7 @@ def _snapshot(
 
 
 def _wait(state: State, number: int, agent: str, task_id: str) -> InLine | None:
-    """An outsider's wait for a task, as a place behind all others."""
+    """An outsider's wait for a task, as a request in the line; None if the task has no claim."""
     claimant = port.Claimant(agent, "", OUTSIDE, "session")
     claim = state.leases.get(task_id)
     if claim is not None:

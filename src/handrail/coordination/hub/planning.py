@@ -1,4 +1,4 @@
-"""The board: tasks declared, changed, reported on and shown."""
+"""Messages about the board: declare and update tasks, report progress, show the board."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from handrail.coordination.hub.state import Request
 
 
 def ledger_task(request: Request) -> str:
-    """Declare a task, or describe it otherwise; how it stands stays."""
+    """Declare a task, or redeclare it; its status stays."""
     frame, board, now = request.frame, request.state.board, request.now
     task_id, title = frame.name("task_id"), frame.name("title", most=10 * SHORT)
     if not task_id:
@@ -47,7 +47,7 @@ def ledger_task(request: Request) -> str:
 
 
 def ledger_task_update(request: Request) -> str:
-    """Say how a task stands, or who should do it."""
+    """Change the status or the suggested owner of a task."""
     frame = request.frame
     task_id = frame.name("task_id")
     known = request.state.board.get(task_id)
@@ -76,7 +76,7 @@ def ledger_task_update(request: Request) -> str:
 
 
 def ledger_progress(request: Request) -> str:
-    """Report on a task."""
+    """Post a progress note about a task."""
     frame = request.frame
     kind = frame.name("kind") or "note"
     if kind not in NOTE_KINDS:
@@ -85,7 +85,7 @@ def ledger_progress(request: Request) -> str:
 
 
 def board_request(request: Request) -> str:
-    """Show the board: all tasks, those that can be begun, and the newest lines of progress."""
+    """Show the board: all tasks, the ready ones, and the newest progress notes."""
     board = request.state.board
     fits = Fitting(request.state.settings.max_reply)
     tasks = board.tasks()
@@ -100,10 +100,10 @@ def board_request(request: Request) -> str:
 
 
 def _check_owner(request: Request, known: Task, status: str) -> None:
-    """Keep a task from being called off, or begun again, by whom it does not concern.
+    """Refuse a status change that the sender may not make.
 
-    Its author, who is to do it, and who holds its claim may do so; who holds the claim also keeps
-    others from calling it done.
+    Only the task's author, its suggested owner and its claim's owner may cancel it, or change it
+    once it has ended. While the task is claimed, only these may mark it done. ``force`` skips this.
     """
     claim = request.state.leases.get(known.task_id)
     holder = claim.owner if claim is not None else ""

@@ -1,7 +1,7 @@
-"""What a hub remembers: values under keys, of which the newest counts.
+"""What a hub remembers: values under keys.
 
-Whatever changes in a hub is such a value put under its key, or taken from it. So the last value of
-every key is the whole state, and a hub that is given them goes on where another one stopped.
+Every change in a hub puts a value under its key, or removes it. So the latest value of each key is
+the whole state, and a new hub that loads these values continues where the old one stopped.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from handrail.ports.claims import Claimant, Resource
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """A task that an agent holds, and the part of a repository that it keeps others out of."""
+    """An agent's claim of a task, and of the files that it keeps others out of."""
 
     task_id: str
     owner: str
@@ -29,12 +29,12 @@ class Claim:
     version: int
     checkpoint: str
     first_epoch: int
-    """That of the claim which was renewed or handed on since: the older of two goes first."""
+    """The claim's epoch before any renewal or hand-over: it says which of two claims is older."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """What the holder of a lapsed claim had saved, for whoever takes the task up."""
+    """What the owner of an expired claim had saved, for the next owner of the task."""
 
     task_id: str
     text: str
@@ -57,7 +57,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """A line of progress."""
+    """A progress note about a task."""
 
     task_id: str
     author: str
@@ -68,14 +68,14 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Chat:
-    """A message of one agent to others, as it was sent on."""
+    """A message of one agent to others, as the hub sent it on."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """Something that an agent lets others use."""
+    """A resource that an agent lets others use."""
 
     agent: str
     kind: str
@@ -100,7 +100,7 @@ class Card:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait:
-    """Who waits for which task."""
+    """An agent's wait for a task."""
 
     agent: str
     task_id: str
@@ -108,7 +108,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a request with an idempotency key was answered."""
+    """The reply to a request that had an idempotency key."""
 
     sender: str
     task_id: str
@@ -118,10 +118,10 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """What a run, or another client of ``handrail.ports.claims``, holds or has held.
+    """A claim, live or ended, of a run or another client of ``handrail.ports.claims``.
 
-    ``agent`` is the name under which it is connected, ``request`` what it calls its request. What
-    an outsider has held has none of them.
+    ``agent`` is the client's name on its connection, ``request`` the client's id of its request.
+    The ended claim of an outsider has neither.
     """
 
     claimant: Claimant
@@ -134,14 +134,15 @@ class Held:
     host: str = ""
     pid: int = 0
     ended: int | None = None
-    """The value of the epochs' counter at its end."""
+    """The epoch counter when the claim ended; None while it is live."""
     cut: bool = False
-    """True if it was not given back: its step may look further back when it runs again."""
+    """True if the run vanished without releasing it. When its step runs again, the step may ask
+    what others held since this claim's epoch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lined:
-    """Who stands in line for something."""
+    """A request for a claim that waits in the queue."""
 
     number: int
     claimant: Claimant
@@ -156,7 +157,7 @@ class Lined:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """How far a counter is."""
+    """The value of a counter."""
 
     value: int
 
@@ -179,12 +180,12 @@ KINDS: dict[str, type[Value]] = {
     "lined": Lined,
     "count": Count,
 }
-"""The word for each, as it is stored."""
+"""The stored name of each kind of value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """From now on this value is under this key; None: nothing is."""
+    """A change: puts ``value`` under ``key``, or removes the key if it is None."""
 
     kind: str
     key: str

@@ -1,4 +1,4 @@
-"""Who may take part, and how often; who is connected, under which name, and who was."""
+"""The hub's clients: their sockets and names, when each was last seen, tokens, rate limits."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 COOLDOWN_S = 2.0
-"""So long after a name was taken over it cannot be taken over again."""
+"""How long after a takeover a name cannot be taken over again."""
 MOST_SEEN = 1_000
-"""Agents that are remembered after they left."""
+"""How many disconnected agents the hub remembers."""
 
 
 @dataclass(slots=True)
 class Session:
-    """A socket. It listens once it has been let in, and has a name from its first message on."""
+    """A socket. It listens to broadcasts once admitted, and gets its name by its first message."""
 
     socket: int
     name: str = ""
@@ -24,7 +24,7 @@ class Session:
 
 
 class Roster:
-    """Mutable."""
+    """The connected sockets and the agents seen. Mutable."""
 
     def __init__(self) -> None:
         self.seen: dict[str, float] = {}
@@ -58,18 +58,18 @@ class Roster:
         return sorted(self._names)
 
     def listeners(self) -> tuple[int, ...]:
-        """The sockets that get what goes to all."""
+        """The sockets that get broadcasts."""
         if self._listeners is None:
             self._listeners = tuple(one.socket for one in self._sessions.values() if one.listens)
         return self._listeners
 
     def add(self, socket: int) -> Session:
-        """A new socket."""
+        """Add a socket."""
         session = self._sessions[socket] = Session(socket)
         return session
 
     def listen(self, session: Session) -> None:
-        """Let a socket get what goes to all."""
+        """Have a socket get broadcasts."""
         session.listens = True
         self._listeners = None
 
@@ -79,7 +79,7 @@ class Roster:
         self._names[name] = session.socket
 
     def remove(self, socket: int) -> Session | None:
-        """Forget a socket; its session, or None if it is forgotten already."""
+        """Remove a socket; its session, or None if it was removed already."""
         session = self._sessions.pop(socket, None)
         if session is not None:
             self._listeners = None
@@ -88,11 +88,11 @@ class Roster:
         return session
 
     def mark_seen(self, name: str, now: float) -> None:
-        """Note an agent's sign of life."""
+        """Note that an agent sent a message now."""
         self.seen[name] = now
 
     def forget_some(self) -> None:
-        """Drop those from what is remembered who left long ago, if they are many."""
+        """Drop the longest unseen of the disconnected agents beyond ``MOST_SEEN``."""
         gone = [name for name in self.seen if name not in self._names]
         if len(gone) > MOST_SEEN:
             gone.sort(key=self.seen.__getitem__)
@@ -100,7 +100,7 @@ class Roster:
                 del self.seen[name]
 
     def is_cooling(self, name: str, now: float) -> bool:
-        """True if a name was taken over a moment ago; else it is noted that it is taken now."""
+        """True within ``COOLDOWN_S`` of the name's last takeover; otherwise notes one now."""
         for known in [one for one, at in self._taken.items() if now - at >= COOLDOWN_S]:
             del self._taken[known]
         if name in self._taken:
@@ -116,21 +116,21 @@ _MANY = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """The tokens that are known, hashed, each with patterns of the names that it is for."""
+    """The valid tokens, hashed, each with patterns of the names that may use it."""
 
     known: tuple[tuple[bytes, tuple[str, ...]], ...]
 
     @classmethod
     def of(cls, lines: Iterable[str]) -> Tokens:
-        """Those of a file: a token a line, then the names that may use it; without any: all.
+        """The tokens of a file: a token a line, then the names that may use it (default: all).
 
-        Blank lines, and those that begin with ``#``, say nothing.
+        Blank lines, and lines that begin with ``#``, are ignored.
         """
         found = (line.split() for line in lines if not line.lstrip().startswith("#"))
         return cls(tuple((_hash(words[0]), tuple(words[1:])) for words in found if words))
 
     def refusal(self, token: object, name: str) -> str | None:
-        """Why an agent is not let in, or None. It takes the same time whatever the token is."""
+        """Why an agent is not admitted, or None; compares tokens in constant time."""
         if not isinstance(token, str) or not token:
             return "Authentication token required."
         given = _hash(token)
@@ -144,9 +144,9 @@ class Tokens:
 
 
 class Rate:
-    """A bucket of permissions for each agent, filled at a steady rate. Mutable.
+    """A token bucket for each agent's messages, filled at a steady rate. Mutable.
 
-    It outlives the agent's connection: who comes again finds it as it was left.
+    A bucket outlives the agent's connection, so reconnecting does not refill it.
     """
 
     def __init__(self, per_s: float, burst: float) -> None:
@@ -155,7 +155,7 @@ class Rate:
         self._buckets: dict[str, tuple[float, float]] = {}
 
     def allows(self, name: str, now: float) -> bool:
-        """True if the agent may send one more message, which then counts."""
+        """True if the agent may send one more message; counts that message."""
         if not self._per_s:
             return True
         if name not in self._buckets and len(self._buckets) >= _MANY:

@@ -1,8 +1,8 @@
-"""Which parts of a repository are held, by paths, and who else holds a part of the same.
+"""An index of claimed paths, which finds the claims that overlap a path.
 
-A path covers itself and all below it. So two paths overlap if one is the other, or above it. The
-index has an entry for each path that is held, and one for each folder above it. What overlaps a
-path is then found under that path and under the folders above it, however many are held elsewhere.
+A path covers itself and all below it. So two paths overlap if they are equal, or one is above the
+other. The index has an entry for each claimed path, and one for each folder above it. A look-up
+reads only the entries of the path and of the folders above it, however many claims there are.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from itertools import islice
 from handrail.coordination.hub.frames import Refusal
 
 DEEPEST = 64
-"""Folders above one another; each costs an entry of the index."""
+"""The most folders in a path; each costs an entry of the index."""
 _TOLD = 200
-"""So many overlaps are looked at for the oldest."""
+"""How many overlaps a look-up returns at most, for the caller to find the oldest."""
 _DRIVE = re.compile(r"[A-Za-z]:/")
 
 
 def normalized(paths: Iterable[str], roots: Iterable[str]) -> tuple[str, ...]:
-    """The same paths as they are from the root of the repository, each once; all of it: none.
+    """The paths relative to the repository's root, each once; empty: the whole repository.
 
     ``a/../b`` is ``b``, and a wildcard stands for the folder that it is in. An absolute path must
     be below one of ``roots``.
@@ -73,21 +73,21 @@ class Scopes:
         self._within: dict[tuple[str, str], dict[str, dict[str, int]]] = {}
 
     def add(self, task_id: str, owner: str, worktree: str, paths: tuple[str, ...]) -> None:
-        """Enter what a claim covers."""
+        """Add the paths of a claim."""
         for path in self._keys(paths):
             _count(self._at, (worktree, path), owner, task_id, 1)
             for place in (path, *_above(path)):
                 _count(self._within, (worktree, place), owner, task_id, 1)
 
     def remove(self, task_id: str, owner: str, worktree: str, paths: tuple[str, ...]) -> None:
-        """Take out what ``add`` has entered."""
+        """Remove the paths that ``add`` added."""
         for path in self._keys(paths):
             _count(self._at, (worktree, path), owner, task_id, -1)
             for place in (path, *_above(path)):
                 _count(self._within, (worktree, place), owner, task_id, -1)
 
     def overlaps(self, worktree: str, paths: tuple[str, ...], besides: str) -> list[str]:
-        """Tasks of others than ``besides`` that hold a part of the same; not more than a few."""
+        """Tasks, at most ``_TOLD``, whose claims overlap these paths; without owner ``besides``."""
         found = (
             task_id
             for path in self._keys(paths)

@@ -1,7 +1,7 @@
-"""What a hub knows, and what one input leads to.
+"""The state of a hub, and its reaction to one input.
 
-All that lasts changes in one place, ``State.put``: the same changes, put into another hub, make the
-same state. What does not last is the roster: who is connected.
+All recorded state changes in one place, ``State.put``: the same changes, put into another hub, make
+the same state. The roster of connected sockets is not recorded.
 """
 
 from __future__ import annotations
@@ -37,27 +37,27 @@ from handrail.coordination.hub.roster import Rate, Roster, Session, Tokens
 from handrail.coordination.hub.steps import Steps
 
 ANSWERS = (1_024, 4 * 1024 * 1024)
-"""The most answers that are kept for one agent, and their size."""
+"""The most answers that the hub keeps for one agent, and their total characters."""
 ALL_ANSWERS = (64 * 1_024, 64 * 1024 * 1024)
 CHECKPOINTS = (10_000, 32 * 1024 * 1024)
 OFFERS = (2_000, 16 * 1024 * 1024)
-"""Of things that are offered, and of cards."""
+"""The most offers, and the most cards, with the bytes of each as JSON."""
 CHATS_SIZE = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What holds for one hub."""
+    """The settings of a hub."""
 
     hub_id: str
     grace_s: float = 15.0
-    """How long the claims of an agent last after it left."""
+    """How long an agent's claims last after it has left."""
     per_s: float = 0.0
-    """Messages a second that an agent may send; 0: any number."""
+    """Messages a second that an agent may send; 0: no limit."""
     burst: float = 20.0
     max_history: int = 10_000
     max_reply: int = 1_000_000
-    """Bytes of the longest reply: clients take no message above 1 MiB."""
+    """The most bytes of a reply: clients take no message above 1 MiB."""
     roots: tuple[str, ...] = ()
     """Absolute paths of the repository."""
     folds_case: bool = False
@@ -66,9 +66,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """A text for these sockets. ``public``: it is for all who are there; ``spare``: who is behind
-    may go without it.
-    """
+    """A text for these sockets. ``public``: a broadcast. ``spare``: slow readers may miss it."""
 
     to: tuple[int, ...]
     text: str
@@ -78,7 +76,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """The end of a socket, after all that was sent to it."""
+    """Close a socket, after all that was sent to it before."""
 
     socket: int
     code: int
@@ -89,7 +87,7 @@ Output: TypeAlias = Send | Close
 
 
 class State:
-    """Mutable."""
+    """All that a hub knows. Mutable."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -107,13 +105,14 @@ class State:
         self.cards: Bounded[Card] = Bounded(*OFFERS)
         self.epoch = 0
         self.forgotten = 0
-        """The epoch since which it is known who held what."""
+        """The hub still knows every claim that was live since this epoch."""
         self.last_chat = 0
         self.absent: dict[str, float] = {}
-        """Who waited or had a card when the hub was started again, and since when they are away."""
+        """Since when agents are away that have claims as runs, or had waits or cards at a restart.
+        After the grace period the hub drops these."""
 
     def put(self, put: Put) -> None:
-        """Take a change."""
+        """Apply a change."""
         if put.value is None:
             self._drop(put.kind, put.key)
         else:
@@ -195,7 +194,7 @@ class State:
 
 
 def size_of(note: Note) -> int:
-    """The characters of a line of progress, about."""
+    """The approximate size of a progress note, in characters."""
     return 100 + len(note.text) + len(note.task_id)
 
 
@@ -204,7 +203,7 @@ def _length(value: Offer | Card) -> int:
 
 
 class Reaction:
-    """What one input leads to: changes to be recorded, and then what is sent, in order. Mutable."""
+    """What one input leads to: changes to record, then outputs to send, in order. Mutable."""
 
     def __init__(self, state: State, now: float) -> None:
         self.state = state
@@ -212,27 +211,27 @@ class Reaction:
         self.records: list[Put] = []
         self.out: list[Output] = []
         self.mistake: Exception | None = None
-        """An error of the hub's own; what it had changed by then counts."""
+        """An unexpected error in the hub's code; the changes before it still count."""
 
     def put(self, kind: str, key: str, value: Value | None) -> None:
-        """Make a change."""
+        """Apply a change, and have it recorded."""
         put = Put(kind, key, value)
         self.state.put(put)
         self.records.append(put)
 
     def put_newest(self, kind: str, key: str, value: Value, surplus: Iterable[str]) -> None:
-        """Make a change, for which the oldest values have to go."""
+        """Remove the ``surplus`` keys of this kind, then put the value."""
         for old in surplus:
             self.put(kind, old, None)
         self.put(kind, key, value)
 
     def envelope(self, kind: str, payload: str, target: str, /, **extras: Any) -> str:
-        """The text of what the hub itself says."""
+        """The text of a message from the hub itself."""
         stamp = {"timestamp": self.now, "hub_id": self.state.settings.hub_id}
         return envelope(kind, payload, target, {**stamp, **extras})
 
     def broadcast(self, kind: str, payload: str, /, **extras: Any) -> str:
-        """Say something to all; its text."""
+        """Send a message to all; its text."""
         text = self.envelope(kind, payload, "all", **extras)
         self.to_all(text)
         return text
@@ -246,13 +245,13 @@ class Reaction:
         self.out.append(Send((socket,), text))
 
     def close(self, socket: int, code: int, reason: str) -> None:
-        """End a socket."""
+        """Close a socket."""
         self.out.append(Close(socket, code, reason))
 
 
 @dataclass(slots=True)
 class Request:
-    """A message of an agent, and the reaction to it."""
+    """An agent's message, and the reaction to it."""
 
     frame: Frame
     session: Session
@@ -270,13 +269,13 @@ class Request:
         return self.session.name
 
     def reply(self, kind: str, payload: str, /, **extras: Any) -> str:
-        """Tell the agent something; its text."""
+        """Send the agent a message; its text."""
         text = self.reaction.envelope(kind, payload, self.sender, **extras)
         self.reaction.to(self.session.socket, text)
         return text
 
     def digest(self, besides: Iterable[str]) -> str:
-        """What the message asks for, as a hash, without these fields."""
+        """A hash of the message's fields, without ``besides``."""
         skipped = frozenset(besides)
         asked = {name: one for name, one in self.frame.fields.items() if name not in skipped}
         text = msgspec.json.encode(asked, order="deterministic")

@@ -1,9 +1,9 @@
-"""What runs hold and wait for, beside what outsiders claim: as data.
+"""Runs' claims and waiting requests, and how they compare with outsiders' claims.
 
-On the wire an outsider's claim is of a task and of paths in a worktree that has a label. For runs
-it is of resources: names, and the files of a working tree that patterns cover. Both are one set
-here. A task is a name. The working trees of the hub's own repository have the label "", others
-their path.
+On the wire an outsider claims a task, and paths in a worktree that has a label. A run claims
+resources: names, and the files of a working tree that patterns cover. Here both become resources.
+A task is a name. The working trees of the hub's own repository have the label "", others have their
+path.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from handrail.ports.claims import Claimant, Resource
 
 ENDED = (10_000, 16 * 1024 * 1024)
 NAMES = ":names"
-"""The label of the worktree that names are shown in: in it nobody has files."""
+"""The label of a pseudo-worktree without files, in which outsiders see claims of names."""
 KEEPS_S = 30 * 86_400.0
-"""So long a claim that was cut is looked back to."""
+"""How long a step may ask what others held since its cut claim."""
 
 
 class Steps:
-    """Mutable."""
+    """The claims of runs, live and ended, and their waiting line. Mutable."""
 
     def __init__(self, roots: tuple[str, ...], *, folds_case: bool) -> None:
         self.held: dict[int, Held] = {}
@@ -39,7 +39,7 @@ class Steps:
         self.last_number = 0
         self.sent_behind: dict[int, tuple[Claimant, ...]] = {}
         self.due = False
-        """True if those in line may have what they want, or others are in their way now."""
+        """True if the waiting line needs a look: claims or requests have changed."""
         self._roots = roots
         self._cut: dict[int, float] = {}
         self._shown: dict[str, dict[int, None]] = {}
@@ -50,31 +50,31 @@ class Steps:
         self._line_scopes = Scopes(folds_case=folds_case)
         self._until: list[tuple[float, int]] = []
 
-    # -- questions ---------------------------------------------------------------------------------
+    # -- queries -----------------------------------------------------------------------------------
 
     def request(self, agent: str, request: str) -> Held | Lined | None:
-        """What became of a request that was not given back."""
+        """The live claim or the waiting entry of a client's request, or None."""
         return self._requests.get((agent, request))
 
     def entries_of(self, agent: str) -> list[Held | Lined]:
-        """The claims that an agent holds or waits for."""
+        """The claims that an agent has or waits for."""
         return [self._requests[key] for key in self._kept.get(agent, ())]
 
     def size(self, agent: str) -> int:
-        """How many characters all that has, about."""
+        """The approximate size of ``entries_of(agent)``, in characters."""
         return self._sizes.get(agent, 0)
 
     def agents(self) -> Iterable[str]:
-        """All who have something, or wait."""
+        """The agents that have a claim, or wait for one."""
         return self._kept
 
     def owner(self, task_id: str) -> str | None:
-        """Who has the task, as outsiders see it; None if no run has."""
+        """The run that has the task, as outsiders see it; None if no run has."""
         epochs = self._shown.get(task_id)
         return None if epochs is None else self.held[next(iter(epochs))].claimant.run
 
     def concerns(self, worktree: str, paths: tuple[str, ...], task_id: str = "") -> bool:
-        """True if a run may have a part of this, or stand in line for one."""
+        """True if a run may have, or wait for, a claim that overlaps this one."""
         if not self.held and not self.line:
             return False
         return bool(
@@ -84,20 +84,20 @@ class Steps:
         )
 
     def is_awaited(self, worktree: str, paths: tuple[str, ...], task_id: str) -> bool:
-        """True if somebody in line may want a part of this."""
+        """True if a request in line may overlap this claim."""
         return bool(self.line) and bool(
             self._line_scopes.overlaps(worktree, paths, "")
             or self._line_scopes.overlaps(NAMES, (_as_path(task_id),), "")
         )
 
     def looks_back(self, now: float) -> bool:
-        """True if somebody may ask what was held at any time until now."""
+        """True if a live or recently cut claim may still ask for claims that end now."""
         for epoch in [epoch for epoch, at in self._cut.items() if at < now - KEEPS_S]:
             del self._cut[epoch]
         return bool(self.held or self._cut)
 
     def expired(self, now: float) -> Iterator[Held]:
-        """What is over by its own time; each is to be ended before the next is asked for."""
+        """The claims whose time is over; the caller ends each before it takes the next."""
         while self._until and self._until[0][0] <= now:
             _, epoch = heapq.heappop(self._until)
             held = self.held.get(epoch)
@@ -105,13 +105,13 @@ class Steps:
                 yield held
 
     def next_end(self) -> float | None:
-        """When something is over by its own time, or None."""
+        """When the next claim's time is over, or None."""
         return self._until[0][0] if self._until else None
 
     # -- changes -----------------------------------------------------------------------------------
 
     def put_held(self, key: str, held: Held) -> None:
-        """Hold this, or have held it."""
+        """Add a claim: a live one, or one that has ended."""
         self.drop_held(key)
         if held.ended is not None:
             self.ended.put(key, held, size_of(held.resources))
@@ -119,7 +119,7 @@ class Steps:
                 self._cut[held.epoch] = held.since
             return
         self.held[held.epoch] = held
-        self.due = True  # who is in the way has changed
+        self.due = True  # requests in line may have this claim in their way now
         self._keep(held)
         for name in names_of(held):
             self._shown.setdefault(name, {})[held.epoch] = None
@@ -128,7 +128,7 @@ class Steps:
             heapq.heappush(self._until, (held.until, held.epoch))
 
     def drop_held(self, key: str) -> None:
-        """Hold it no more, and have it forgotten."""
+        """Remove a claim, live or ended."""
         self.ended.drop(key)
         self._cut.pop(int(key), None)
         held = self.held.pop(int(key), None)
@@ -142,14 +142,14 @@ class Steps:
             self.due = True
 
     def put_lined(self, key: str, lined: Lined) -> None:
-        """Stand in line."""
+        """Add a request to the waiting line."""
         self.line[lined.number] = lined
         self.last_number = max(self.last_number, lined.number)
         self._keep(lined)
         self._enter(self._line_scopes, key, lined.resources)
 
     def drop_lined(self, key: str) -> None:
-        """Stand in line no more."""
+        """Remove a request from the waiting line."""
         lined = self.line.pop(int(key), None)
         self.sent_behind.pop(int(key), None)
         if lined is not None:
@@ -189,23 +189,23 @@ class Steps:
 
 
 def _as_path(name: str) -> str:
-    """A name as one part of a path."""
+    """A name as a single path component."""
     return name.replace("/", "\0")
 
 
 def size_of(resources: tuple[Resource, ...]) -> int:
-    """The characters of what is claimed, about."""
+    """The approximate size of resources, in characters."""
     return 200 + sum(len(one.name) + sum(map(len, one.patterns)) for one in resources)
 
 
 OUTSIDE = "outside"
-"""The journal of those who are in none, so that no run is taken for one of them."""
+"""The journal in outsiders' claimants: no run has it, so no run is mistaken for an outsider."""
 _SIGNS = re.compile(r"([\\*?\[])")
 
 
 @lru_cache(maxsize=8_192)
 def outsider(claim: Claim, folds: bool) -> port.Claim:  # noqa: FBT001  # a part of the key
-    """The claim of an outsider, as of a run."""
+    """An outsider's claim in the form of a run's."""
     claimant = port.Claimant(claim.owner, "", OUTSIDE, "session")
     resources = outsider_resources(claim.task_id, claim.worktree, claim.paths, folds=folds)
     return port.Claim(claimant, resources, claim.epoch, claim.claimed_at, claim.lease_expires_at)
@@ -223,31 +223,31 @@ def outsider_resources(
 def normalize_places(
     resources: Sequence[port.Resource], roots: Sequence[str]
 ) -> tuple[port.Resource, ...]:
-    """The same resources as the hub compares them, whoever says where they are."""
+    """The resources as the hub compares them, whichever path their client uses for the place."""
     return tuple(_normalize_place(one, roots) for one in resources)
 
 
 def localize_for(
     claim: port.Claim, asker: Sequence[port.Resource], roots: Sequence[str]
 ) -> port.Claim:
-    """A claim whose resources are where the asker has the same, or else where the hub is."""
+    """A claim with places as in the asker's own resources, or else as the hub's roots say."""
     trees = {_normalize_place(one, roots).tree: one for one in asker if one.tree}
     return replace(claim, resources=tuple(_localize(one, trees, roots) for one in claim.resources))
 
 
 def paths_of(resources: Sequence[port.Resource]) -> tuple[str, ...] | None:
-    """The paths that cover all of these files, for outsiders; None: of no files."""
+    """The paths that cover all of these files, for outsiders; None if there are no files."""
     patterns = [pattern for one in resources for pattern in one.patterns if pattern[:1] != "!"]
     if not patterns:
         return None
     try:
         return normalized(map(fixed_part, patterns), ())
-    except Refusal:  # a part of a name is more than a path can be: all of it
+    except Refusal:  # no valid path covers them: the whole repository does
         return ()
 
 
 def names_of(held: Held) -> list[str]:
-    """The tasks that outsiders see of what a run holds."""
+    """The tasks under which outsiders see a run's claim."""
     names = [one.name for one in held.resources if one.name]
     if paths_of(held.resources) is not None:
         names.insert(0, held.claimant.name)
@@ -255,7 +255,7 @@ def names_of(held: Held) -> list[str]:
 
 
 def _patterns(path: str) -> tuple[str, ...]:
-    """What covers a path and all below it; a name with a sign in it stands for no folder."""
+    """Patterns that cover a path and all below it; a path with wildcard signs needs two."""
     plain = "/" + _SIGNS.sub(r"\\\1", path)
     return (plain, f"{plain}/") if _SIGNS.search(path) else (plain,)
 

@@ -1,4 +1,4 @@
-"""Chat between agents, and what they say of themselves and ask of the hub."""
+"""Messages between agents, about themselves, and about the hub's state."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ _PRIVATE = frozenset({"token", "takeover"})
 
 
 def chat(request: Request) -> str:
-    """Send a message on to all, as it is, but for who says so and when; receivers choose."""
+    """Send a message on to all sockets, stamped with sender, time and number.
+
+    The hub ignores the target: receivers pick their messages.
+    """
     state, frame = request.state, request.frame
     timestamp = frame.number("timestamp")
     frame.name("target", most=4 * SHORT)
@@ -43,7 +46,7 @@ def chat(request: Request) -> str:
 
 
 def history_request(request: Request) -> str:
-    """Show the newest messages, as many as asked for."""
+    """Show the newest chats, up to the ``limit`` asked for."""
     limit = _lenient(request, "limit")
     limit = None if limit is None else max(1, limit)
     newest = _raw_texts(islice(request.state.chats.newest(), limit))
@@ -56,9 +59,9 @@ def history_request(request: Request) -> str:
 
 
 def resume_request(request: Request) -> str:
-    """Show the messages after one that the agent has seen.
+    """Show the chats after the last one that the agent has seen.
 
-    Those that do not fit into one reply are had with the number of the last one as ``since``.
+    If not all fit into one reply, the agent asks again with the last number as ``since``.
     """
     since = _lenient(request, "since") or 0
     chats = request.state.chats
@@ -80,7 +83,7 @@ def who_request(request: Request) -> str:
 
 
 def state_request(request: Request) -> str:
-    """Show what is held and offered, and who was seen when."""
+    """Show the claims, the offers, and when each agent was last seen."""
     state = request.state
     forget_stale(request.reaction)
     fits = Fitting(state.settings.max_reply)
@@ -100,7 +103,7 @@ def state_request(request: Request) -> str:
 
 
 def advertise(request: Request) -> str:
-    """Say what one can do."""
+    """Publish what the agent can do."""
     frame = request.frame
     card = Card(
         agent=request.sender,
@@ -130,7 +133,7 @@ def manifest_request(request: Request) -> str:
 
 
 def resource(request: Request) -> str:
-    """Offer others something to use."""
+    """Offer a resource to other agents."""
     frame = request.frame
     kind, name = frame.name("kind", "resource_kind"), frame.name("name", "resource_name")
     if not kind or not name:
@@ -157,7 +160,7 @@ def resource(request: Request) -> str:
 
 
 def forget_stale(reaction: Reaction) -> None:
-    """Drop offers and cards that were not repeated for a while."""
+    """Drop offers and cards that were not repeated in time."""
     state, now = reaction.state, reaction.now
     offers = takewhile(lambda one: now - one.offered_at >= OFFER_S, state.offers.values())
     for offer in list(offers):
@@ -168,7 +171,7 @@ def forget_stale(reaction: Reaction) -> None:
 
 
 def _key(offer: Offer) -> str:
-    """How it is called on the wire. ``a:b`` with ``c`` is called as ``a`` with ``b:c`` is."""
+    """The offer's key on the wire; ambiguous: ``a:b`` with ``c`` equals ``a`` with ``b:c``."""
     return f"{offer.agent}:{offer.kind}:{offer.name}"
 
 
@@ -203,7 +206,7 @@ def _raw_texts(chats: Iterable[Chat]) -> Iterable[msgspec.Raw]:
 
 
 def _lenient(request: Request, name: str) -> int | None:
-    """A number, or None where it is none: what these ask for changes nothing."""
+    """A number, or None if the field is none: these requests change nothing, so none is refused."""
     try:
         return request.frame.integer(name)
     except Refusal:

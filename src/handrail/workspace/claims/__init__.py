@@ -1,1 +1,1 @@
-"""Claims of one machine: kept in a file of the repository, for all its working trees."""
+"""Claims on one machine, kept in a file of the repository, for all its working trees."""

@@ -1,14 +1,15 @@
-"""Who may have what now: of those who hold and those in line, by their claimants and resources.
+"""Decides which requests may be granted now, from all live claims and all requests in line.
 
-Theory of operation. Somebody in line is kept by two kinds of others: by who *holds* something that
-overlaps, and by who stands *ahead* in line for something that overlaps. A holder lets go when all
-that is within it is done, so who waits behind a holder waits for everybody in line within it, too.
+Theory of operation. Two kinds of others block a request: *holders*, who have a claim that overlaps
+it, and requests *ahead* of it in line that overlap it. A holder releases its claim only when all
+steps within the holder are done. So who waits for a holder also waits for each request in line from
+within that holder.
 
-That makes a graph, and a circle in it would never end. One whose parts are all holders is a
-deadlock: it comes into being when its last one joins the line, and that one is refused (see
-``ClaimSnapshot.circle``). In one with somebody ahead in it nobody need wait behind that one: what
-it waits for is held by the one behind, or by what that is within. So it does not count as ahead
-(see ``ClaimSnapshot.ahead``), and no circle is left.
+These waits form a graph, and a circle in it would never end. A circle of holders alone is a
+deadlock: it closes when its last request joins the line, and that request is refused (see
+``ClaimSnapshot.circle``). A circle that leads through a request ahead is opened: that request waits
+for a claim of the one behind it, or of a step that the one behind is within. So it does not count
+as ahead (see ``ClaimSnapshot.ahead``), and no circle is left.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from handrail.ports.claims import Claim, Claimant, Resource, text_of
 
 @dataclass(frozen=True, slots=True)
 class InLine:
-    """Somebody in line; lower numbers came before."""
+    """A request in line; lower numbers came earlier."""
 
     number: int
     claimant: Claimant
@@ -30,12 +31,12 @@ class InLine:
 
 
 class ClaimSnapshot:
-    """A snapshot of the claims that are held, and of the requests in line."""
+    """A snapshot of the live claims, and of the requests in line."""
 
     def __init__(
         self, held: Sequence[Claim], line: Sequence[InLine], gone: Collection[int] = ()
     ) -> None:
-        """``gone``: the epochs of what may be taken from its holder."""
+        """``gone``: the epochs of claims that may be taken from their holders."""
         self.held = {claim.epoch: claim for claim in held}
         self.line = {one.number: one for one in sorted(line, key=lambda one: one.number)}
         self.gone = frozenset(gone)
@@ -54,21 +55,21 @@ class ClaimSnapshot:
         self._ahead: dict[int, list[InLine]] = {}
 
     def in_the_way(self, one: InLine) -> tuple[Claimant, ...]:
-        """Whom it waits for; nobody, if it may have what it wants."""
+        """The claimants that a request waits for; empty if it may be granted."""
         holders = [claim.claimant for claim in self.holders(one)]
         ahead = [other.claimant for other in self.ahead(one)]
         return tuple(dict.fromkeys((*holders, *ahead)))
 
     def holders(self, one: InLine) -> list[Claim]:
-        """What is held by others and overlaps, but for what may be taken."""
+        """The overlapping claims of others, without those that may be taken."""
         return [claim for claim in self._overlapping(one) if claim.epoch not in self.gone]
 
     def to_be_taken(self, one: InLine) -> list[Claim]:
-        """What ends when it gets what it wants."""
+        """The claims of others that end when the request is granted."""
         return [claim for claim in self._overlapping(one) if claim.epoch in self.gone]
 
     def ahead(self, one: InLine) -> list[InLine]:
-        """Those before it in line for something that overlaps, who do not wait for it."""
+        """The overlapping requests that came earlier and do not wait for this one."""
         for number, each in self.line.items():
             if number > one.number:
                 break
@@ -77,7 +78,7 @@ class ClaimSnapshot:
         return self._ahead[one.number]
 
     def circle(self, one: InLine) -> tuple[str, ...]:
-        """Who waits for whom, round to itself, if it may not wait; one sentence each."""
+        """The circle of waits that the request would close, a sentence each; empty if none."""
         steps: dict[int, tuple[InLine | None, Claim | None]] = {one.number: (None, None)}
         waiting = [one]
         while waiting:
@@ -119,7 +120,7 @@ class ClaimSnapshot:
         ]
 
     def _waits_for(self, first: InLine, one: InLine) -> bool:
-        """True if what the first waits for is held by this one, or by what that is within."""
+        """True if ``first`` waits, directly or not, for a claimant that ``one`` is within."""
         seen, waiting = {first.number}, [first]
         while waiting:
             here = waiting.pop()
@@ -135,7 +136,7 @@ class ClaimSnapshot:
         return False
 
     def _within(self, claim: Claim) -> Iterator[InLine]:
-        """Those in line who must be done before the claim can end."""
+        """The requests in line from within the claim's claimant: they must end before the claim."""
         key = (claim.claimant.run, claim.claimant.journal)
         for one in self._by_run.get(key, ()):
             if one.claimant.is_within(claim.claimant):
@@ -143,7 +144,7 @@ class ClaimSnapshot:
 
 
 def related(one: Claimant, other: Claimant) -> bool:
-    """True if either is within the other: they do not stand in one another's way."""
+    """True if either claimant is within the other: then their claims do not conflict."""
     return one.is_within(other) or other.is_within(one)
 
 
@@ -154,7 +155,7 @@ def _conflict(one: Claim | InLine, other: InLine) -> bool:
 
 
 def _places(resources: Sequence[Resource]) -> set[Hashable]:
-    """Where to look for what overlaps: of a name itself, of files their working tree."""
+    """The index keys under which overlaps are found: a name itself, or files' working tree."""
     return {(one.repository, one.name, one.tree) for one in resources}
 
 

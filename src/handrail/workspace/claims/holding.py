@@ -1,4 +1,4 @@
-"""A claim that is held for as long as something lasts, and told of."""
+"""Holds a claim while a block lasts, and reports its wait and its grant as events."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from handrail.ports.claims import (
 )
 
 _BOUND_S = 60
-"""So long it may take to give a claim back."""
+"""How long the release of a claim may take."""
 Tell = Callable[[ev.OfClaims], object]
 
 
@@ -29,8 +29,7 @@ Tell = Callable[[ev.OfClaims], object]
 async def hold_claim(
     claims: Claims, request: ClaimRequest, path: str, tell: Tell
 ) -> AsyncGenerator[Claim, None]:
-    """Hold it, from when it is free to the end of the block; ``tell`` is told who has it until
-    then, and that it is held.
+    """Acquire a claim, and release it at the end of the block; ``tell`` as in ``acquire_claim``.
 
     Raises:
         ClaimTimeout, ClaimDeadlock, ClaimsFailed: see the port.
@@ -44,7 +43,7 @@ async def hold_claim(
 
 
 async def acquire_claim(claims: Claims, request: ClaimRequest, path: str, tell: Tell) -> Claim:
-    """The claim, when it is free.
+    """Wait for a claim; ``tell`` gets the events of who is in the way, and of the grant.
 
     Raises:
         ClaimTimeout, ClaimDeadlock, ClaimsFailed: see the port.
@@ -60,7 +59,7 @@ async def acquire_claim(claims: Claims, request: ClaimRequest, path: str, tell: 
 
 
 async def find_lost_claim(claims: Claims, claim: Claim) -> ClaimLost | None:
-    """The error of a step that has lost its claim; None if it has it."""
+    """The error for a lost claim, with who has it now; None if the claim is still live."""
     if await claims.is_held(claim):
         return None
     now = next(
@@ -75,7 +74,7 @@ async def find_lost_claim(claims: Claims, claim: Claim) -> ClaimLost | None:
 
 
 def claims_of(request: AgentRequest) -> LaunchClaims:
-    """What a launch claims with: what its run gives it, or, where none does, claims of its own."""
+    """A launch's claims: those from its run, or, without a run, ``LocalClaims`` of its own."""
     given = request.claims
     if isinstance(given, LaunchClaims):
         return given

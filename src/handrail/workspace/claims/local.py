@@ -1,9 +1,10 @@
-"""The claims of one machine, as the port: a file for each repository, and a thread that waits.
+"""Claims on one machine, as the port: a file for each repository, and a thread that polls it.
 
-Theory of operation. A file of claims is read and written in threads, since another process may
-have it locked. Who waits is no thread: one of them looks for all that wait in a file whether
-somebody wrote it, every 20 ms, and now and then whether who is in the way still lives. The same
-thread renews what is held. It begins with the first thing to be kept, and ends when nothing is.
+Theory of operation. Threads read and write the claims file, since another process may have it
+locked. A waiting request needs no thread of its own: one thread for each file checks, for all of
+them, every 20 ms whether another process wrote the file, and every 100 ms whether the claimants in
+the way are alive. The same thread renews this process's claims. It starts with the first claim or
+request, and ends when there are none.
 """
 
 from __future__ import annotations
@@ -31,15 +32,13 @@ T = TypeVar("T")
 
 _POLL_S = 0.02
 _LOOK_S = 0.1
-"""How often it is looked whether who is in the way lives."""
+"""How often the thread checks whether the claimants in the way are alive."""
 _FAILS_S = 10.0
-"""So long a file may fail before those who wait in it fail, too."""
+"""How long a file may fail before the requests that wait in it fail, too."""
 
 
 def claims_file(repository: str) -> Path:
-    """Where claims of a repository are kept: in its git directory; empty: those of no repository,
-    with what programs keep for this user.
-    """
+    """The claims file in a repository's git directory; for "", the one in the user's state home."""
     home = Path(repository) if repository else state_home()
     return home / "handrail" / "claims.db"
 
@@ -49,9 +48,9 @@ class LocalClaims:
 
     They are kept in ``handrail/claims.db`` of the git directory that all working trees of a
     repository share; those of no repository in ``handrail/claims.db`` of ``XDG_STATE_HOME``
-    (``~/.local/state``). ``lease_s``: a process that lives, and does not stir for so long, loses
-    what somebody waits for; one that died loses it at once. ``repositories`` are git directories
-    that ``listed`` looks at besides those in which something was claimed.
+    (``~/.local/state``). ``lease_s``: a live process that does not renew its claims for so long
+    loses those that others wait for; a dead process loses them at once. ``repositories`` are git
+    directories that ``listed`` reads besides those in which this object was used.
     """
 
     def __init__(self, *repositories: str | os.PathLike[str], lease_s: float = 30.0) -> None:
@@ -62,7 +61,7 @@ class LocalClaims:
             self._queue_of(os.fspath(repository))
 
     async def acquire(self, request: ClaimRequest, /, *, waiting: Waiting | None = None) -> Claim:
-        """The claim, as soon as it is granted; see the port."""
+        """Wait for the claim; see the port."""
         queue = self._queue_of(_repository(request))
         waiter = _Waiter(request)
         try:
@@ -75,22 +74,22 @@ class LocalClaims:
             raise
 
     async def release(self, claim: Claim, /) -> None:
-        """End it; see the port."""
+        """End the claim; see the port."""
         queue = self._queue_of(claim.resources[0].repository)
         await in_thread(lambda: queue.end(claim))
 
     async def is_held(self, claim: Claim, /) -> bool:
-        """True if it did not end; see the port."""
+        """True if the claim has not ended; see the port."""
         store = self._queue_of(claim.resources[0].repository).store
         return await in_thread(lambda: store.is_held(claim))
 
     async def others_since(self, claim: Claim, since: int | None = None, /) -> Sequence[Claim]:
-        """What others held since then; see the port."""
+        """The claims that others had at any time since an epoch; see the port."""
         store = self._queue_of(claim.resources[0].repository).store
         return await in_thread(lambda: store.others_since(claim, since))
 
     async def listed(self) -> ClaimList:
-        """All that is held, and all who wait, in the files that are looked at."""
+        """All live claims, and all requests in line, of the files that this object reads."""
         queues = list(self._queues.values())
         lists = [await in_thread(queue.listed) for queue in queues]
         return ClaimList(
@@ -99,7 +98,7 @@ class LocalClaims:
         )
 
     async def close(self) -> None:
-        """Give back what was acquired here, and let go of the files; see the port."""
+        """Release the claims acquired here, and close the files; see the port."""
         for queue in list(self._queues.values()):
             await in_thread(queue.close)
 
@@ -120,13 +119,13 @@ def _repository(request: ClaimRequest) -> str:
 
 
 class _Waiter(Awaited):
-    """A request that was made here, and what became of it. Mutable."""
+    """A request of this process, and its claim once granted. Mutable."""
 
     def __init__(self, request: ClaimRequest) -> None:
         super().__init__()
         self.request = request
         self.number = 0
-        """Its place in line; 0 if it has none."""
+        """The request's number in line; 0 if it is not in line."""
         self.claim: Claim | None = None
         self.abandoned = False
 
@@ -134,7 +133,7 @@ class _Waiter(Awaited):
         """The claim.
 
         Raises:
-            ClaimTimeout: it was not granted.
+            ClaimTimeout: the request was not granted.
         """
         if self.claim is not None:
             return self.claim
@@ -144,7 +143,7 @@ class _Waiter(Awaited):
 
 
 class _ClaimQueue:
-    """The line of one claims file: who waits and what is held here. Mutable; any thread."""
+    """This process's requests and claims in one claims file. Mutable; for any thread."""
 
     def __init__(self, path: Path, lease_s: float) -> None:
         self.store = Store(path, lease_s)
@@ -153,7 +152,7 @@ class _ClaimQueue:
         _queues.add(self)
 
     def begin(self) -> None:
-        """Begin with nothing, in a child process, too: there the threads are gone."""
+        """Start empty; also in a forked child, which lacks the thread."""
         self._lock = threading.RLock()
         self._waiters: dict[int, _Waiter] = {}
         self._abandoned: deque[_Waiter] = deque()
@@ -163,7 +162,7 @@ class _ClaimQueue:
         self._closed = False
 
     def ask(self, waiter: _Waiter) -> None:
-        """Have it granted, or put into the line."""
+        """Have the request granted, or put into the line."""
         with self._lock:
             self._drop_abandoned()
             self._closed = False
@@ -183,34 +182,34 @@ class _ClaimQueue:
             self._wake.set()
 
     def abandon(self, waiter: _Waiter) -> None:
-        """Have it leave the line, or give back what it got too late; soon, for this does not wait.
+        """Have the request leave the line, or its late claim released; does not wait for that.
 
-        Whatever is asked of the queue later comes after that.
+        Later calls of this queue's methods come after it.
         """
         waiter.abandoned = True
         self._abandoned.append(waiter)
         self._wake.set()
 
     def end(self, claim: Claim) -> None:
-        """End a claim; who is next in line for it here has it when this returns."""
+        """End a claim; this process's next request in line for it is granted on return."""
         with self._lock:
             self._drop_abandoned()
             self.store.end(claim)
             if self._waiters:
-                with suppress(ClaimsFailed):  # the thread looks again
+                with suppress(ClaimsFailed):  # the thread tries again
                     self._look()
-            if self._closed:  # it was on its way: nobody lets go of the file after this
+            if self._closed:  # ``close`` came first, so nothing else would close the file
                 self.store.disconnect()
             self._wake.set()
 
     def listed(self) -> ClaimList:
-        """All that is held, and all who wait."""
+        """All live claims, and all requests in line."""
         with self._lock:
             self._drop_abandoned()
             return self.store.listed()
 
     def close(self) -> None:
-        """End all that is kept here, let who waits here fail, and let go of the file."""
+        """End this process's claims, fail its waiting requests, and close the file."""
         with self._lock:
             for waiter in self._waiters.values():
                 doing = f"waiting for {text_of(waiter.request.resources)}"
@@ -259,7 +258,7 @@ class _ClaimQueue:
                 waiter.wake()
 
     def _failed(self, error: ClaimsFailed, now: float) -> None:
-        """Have who waits fail, if this lasts."""
+        """Fail the waiting requests, if the file has failed for too long."""
         if self._failing_since is None:
             self._failing_since = now
         elif now - self._failing_since > _FAILS_S:
@@ -279,7 +278,7 @@ class _ClaimQueue:
             elif waiter.number:
                 self.store.leave(waiter.number)
         except ClaimsFailed:
-            return  # it goes with its process
+            return  # the row goes when this process ends
 
 
 _queues: weakref.WeakSet[_ClaimQueue] = weakref.WeakSet()

@@ -1,4 +1,4 @@
-"""What patterns and names stand for in a repository: what can be claimed."""
+"""Turns patterns and paths of a repository into resources that can be claimed."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from handrail.workspace.git import Repository, repository_of
 
 
 def files_of(repository: Repository, patterns: Sequence[str]) -> Resource:
-    """The files of a working tree that patterns cover, as they lie there: where a folder in a
-    pattern is a link, those that it leads to.
+    """The files of a working tree that patterns cover, with links in patterns resolved.
 
     Raises:
         DefinitionError: a pattern leads out of the working tree; the text says which.
@@ -37,7 +36,7 @@ def these_files(repository: Repository, paths: Iterable[str]) -> Resource:
 
 
 async def common_of(folder: Path, marker: str) -> str:
-    """The git directory that all working trees of a folder's repository share; empty outside."""
+    """The git directory that a repository's working trees share; "" outside of a repository."""
     try:
         repository = await repository_of(folder, marker)
     except CommandNotFound:  # no git, so no repository
@@ -46,7 +45,7 @@ async def common_of(folder: Path, marker: str) -> str:
 
 
 def folds_case(common: Path) -> bool:
-    """True if the file system takes upper and lower case for one: git's HEAD is there as head."""
+    """True if the file system ignores case: git's ``HEAD`` is found as ``head``."""
     try:
         return (common / "HEAD").samefile(common / "head")
     except OSError:
@@ -54,7 +53,7 @@ def folds_case(common: Path) -> bool:
 
 
 def _resolve_folders(root: Path, pattern: str) -> str:
-    """The pattern with its folders where they lie; of a file that is there, only that."""
+    """The pattern with links in its fixed part resolved; an existing file becomes a literal."""
     sign = "!" if pattern.startswith("!") else ""
     wanted = pattern.removeprefix("!")
     fixed = fixed_part(wanted)

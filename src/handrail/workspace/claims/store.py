@@ -1,19 +1,19 @@
 """Claims in one SQLite file, for all processes that open it.
 
-Theory of operation. The file has two tables, of what is held and of who is in line; a row says by
-its JSON what is claimed and by whom, and by columns which process keeps it (see ``system.owners``).
-All that decides is done in one write transaction at a time: it drops what has died, looks at all
-rows (see ``deciding``), and changes its own. So two processes never decide on what the other has
-not seen, and no server is needed.
+Theory of operation. The file has two tables: the claims, and the requests in line. A row's JSON
+says who claims what; its columns say which process keeps it (see ``system.owners``). Each decision
+is one write transaction: it drops rows of dead processes, reads all rows (see ``deciding``), and
+changes its own. So no process decides without the other's latest changes, and no server is needed.
 
-A claim's *epoch* is the value of a counter that every grant and every end raise by one. The row of
-a claim of files stays when it has ended, with the value of then: so it can be said who held what at
-any time since an epoch. It goes when nobody can ask any more: no claim of files of before is held,
-and none was ended by a crash, whose step will look further back when it runs again.
+A claim's *epoch* is the value of a counter that every grant and every end raise by one. When a
+claim of files has ended, its row stays, with the counter's value at the end: so the file can tell
+who had what at any time since an epoch. The row goes when no question can reach back to it: no
+older claim of files is live, and none was ended by a crash, whose step will look further back when
+it runs again.
 
-What is dropped because its process died, or taken because that was stopped for too long, may have
-left programs at work: an agent that its killed run cannot end any more. They carry the mark of
-their step, and are killed before anybody gets the claim.
+The process of a dropped claim died; that of a taken one did not renew it for too long. Either may
+have left programs running, such as the agent of a killed run. These carry the mark of their step,
+and are killed before another claimant gets the claim.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from handrail.workspace.claims.deciding import ClaimSnapshot, InLine, related
 
 _BUSY_S = 10.0
 _KEEPS_S = 30 * 86_400.0
-"""So long a claim that a crash ended is looked back to."""
+"""How long a step may ask what others had since its claim that a crash ended."""
 _APPLICATION_ID = 0x6872636C  # "hrcl"
 _VERSION = 1
 _SCHEMA = """
@@ -123,7 +123,7 @@ _HINTS: Mapping[Cause, str] = {
 
 
 class _Body(msgspec.Struct, frozen=True):
-    """What a row says in JSON."""
+    """The JSON of a row."""
 
     claimant: Claimant
     resources: tuple[Resource, ...]
@@ -131,14 +131,14 @@ class _Body(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Lined:
-    """A request that is in line now, and who is in its way."""
+    """A request's number in line, and the claimants in its way."""
 
     number: int
     behind: tuple[Claimant, ...]
 
 
 class Store:
-    """One file of claims, opened when it is needed. Mutable; from any thread."""
+    """One claims file, opened when it is needed. Mutable; for any thread."""
 
     def __init__(self, path: Path, lease_s: float) -> None:
         self.path = path
@@ -152,18 +152,19 @@ class Store:
         self._file: tuple[int, int] | None = None
         self._seen = -1
         self._claims: dict[int, Owner] = {}
-        """The owners of what this process keeps, by epoch."""
+        """The owners of this process's claims, by epoch."""
         self._lined: dict[int, tuple[ClaimRequest, Owner]] = {}
         self._unended: set[int] = set()
-        """What could not be ended yet: the disk was full, say."""
+        """The epochs of claims that could not be ended yet, because the disk was full, say."""
 
-    # -- asking ---------------------------------------------------------------------------------
+    # -- requests -------------------------------------------------------------------------------
 
     def ask(self, request: ClaimRequest) -> Claim | Lined:
-        """The claim, or a place in line.
+        """Grant the request, or put it in line.
 
         Raises:
-            ClaimTimeout: it does not want to wait. ClaimDeadlock: it may not. ClaimsFailed.
+            ClaimTimeout: the request is not to wait. ClaimDeadlock: it would close a circle of
+                waits. ClaimsFailed: the file cannot be used.
         """
         what = text_of(request.resources)
         with self._open(f"claiming {what}") as connection, transaction(connection):
@@ -180,10 +181,10 @@ class Store:
             return Lined(number, claims.in_the_way(claims.line[number]))
 
     def look(self, numbers: set[int]) -> dict[int, Claim | Lined]:
-        """What became of those in line here: granted by now, or who is in their way.
+        """Grant those of these requests that are free now; for the others, who is in their way.
 
         Raises:
-            ClaimsFailed: they could not be looked at; they are in line still.
+            ClaimsFailed: the file cannot be used; the requests stay in line.
         """
         with self._open("looking at the line") as connection:
             with snapshot(connection):
@@ -196,7 +197,7 @@ class Store:
                 return self._look_again(connection, numbers)
 
     def leave(self, number: int) -> None:
-        """Give up a place in line."""
+        """Take a request out of the line."""
         lined = self._lined.pop(number, None)
         if lined is None:
             return
@@ -204,10 +205,10 @@ class Store:
         with self._open("leaving the line") as connection:
             connection.execute("DELETE FROM line WHERE number = ?", (number,))
 
-    # -- what is held ---------------------------------------------------------------------------
+    # -- claims ---------------------------------------------------------------------------------
 
     def end(self, claim: Claim) -> None:
-        """End a claim, whoever holds it; where that fails it is tried again with each renewal."""
+        """End a claim, of any process; if an own one cannot be ended, each renewal tries again."""
         owner = self._claims.pop(claim.epoch, None)
         if owner is not None:
             forget(owner.token)
@@ -222,7 +223,7 @@ class Store:
         self._unended.discard(claim.epoch)
 
     def is_held(self, claim: Claim) -> bool:
-        """True if it did not end; it is renewed then."""
+        """True if the claim has not ended; also renews this process's leases."""
         with (
             self._open(f"looking at {text_of(claim.resources)}") as connection,
             transaction(connection),
@@ -232,7 +233,7 @@ class Store:
             return self._is_live(connection, claim)
 
     def others_since(self, claim: Claim, since: int | None) -> list[Claim]:
-        """What files others held at any time since an epoch."""
+        """The claims of files that others had at any time since an epoch."""
         after = claim.epoch if since is None else since
         with self._open("looking at what others held") as connection:
             rows = connection.execute(
@@ -244,7 +245,7 @@ class Store:
         return [other for other in found if not related(other.claimant, claim.claimant)]
 
     def listed(self) -> ClaimList:
-        """All that is held, and all in line."""
+        """All live claims, and all requests in line."""
         if not self.path.exists():
             return ClaimList()
         with self._open("listing") as connection:
@@ -259,22 +260,22 @@ class Store:
         ]
         return ClaimList(tuple(claims.held.values()), tuple(waiting))
 
-    # -- for who looks after it -----------------------------------------------------------------
+    # -- for the queue's thread -----------------------------------------------------------------
 
     @property
     def busy(self) -> bool:
-        """True if this process keeps something in the file, or is in line there."""
+        """True if this process has claims or requests in the file, or claims still to end."""
         return bool(self._claims or self._lined or self._unended)
 
     def changed(self) -> bool:
-        """True if somebody else wrote the file since this was asked last, or it is another one."""
+        """True if another connection wrote the file, or replaced it, since the last call."""
         with self._open("looking for changes") as connection:
             version = int(connection.execute("PRAGMA data_version").fetchone()[0])
             changed, self._seen = version != self._seen, version
             return changed
 
     def renew(self) -> None:
-        """Keep what this process has for as long as its lease again."""
+        """Renew the leases of this process's claims and requests; retry the failed ends."""
         with self._open("renewing") as connection, transaction(connection):
             self._renew(connection)
             for epoch in list(self._unended):
@@ -282,7 +283,7 @@ class Store:
                 self._unended.discard(epoch)
 
     def close(self) -> None:
-        """End what this process keeps, and let go of the file."""
+        """End this process's claims, take its requests out of the line, and close the file."""
         with self._lock:
             for number in list(self._lined):
                 with contextlib.suppress(ClaimsFailed):
@@ -293,7 +294,7 @@ class Store:
             self.disconnect()
 
     def disconnect(self) -> None:
-        """Let go of the file; the next call opens it again."""
+        """Close the file; the next call opens it again."""
         with self._lock:
             connection, self._connection = self._connection, None
             if connection is not None:
@@ -301,16 +302,16 @@ class Store:
                     connection.close()
 
     def forget_all(self) -> None:
-        """Start with nothing, in a child process: what its parent has is not its own."""
+        """Start empty, in a forked child: the parent's claims are not its own."""
         self._begin()
 
     def lock(self) -> None:
-        """Let nobody use it, and close it, until ``unlock``: the process is about to fork."""
+        """Close the file and block its use until ``unlock``: the process is about to fork."""
         self._lock.acquire()
         self.disconnect()
 
     def unlock(self) -> None:
-        """Let it be used again."""
+        """Allow use of the file again."""
         self._lock.release()
 
     # -- inside a transaction -------------------------------------------------------------------
@@ -325,7 +326,7 @@ class Store:
                 continue
             request, owner = self._lined[number]
             claims = self._snapshot(connection)
-            if number not in claims.line:  # the file is another one
+            if number not in claims.line:  # the file was replaced by another one
                 values = (number, _encode(request), *_columns(owner))
                 connection.execute(_ADD_TO_LINE, values).fetchone()
                 claims = self._snapshot(connection)
@@ -342,7 +343,7 @@ class Store:
     def _refuse(
         self, claims: ClaimSnapshot, one: InLine, request: ClaimRequest, owner: Owner
     ) -> None:
-        """Raise if it may not stand in line; the transaction takes it out again."""
+        """Raise if the request may not wait; the rollback then takes it out of the line."""
         who, what = str(request.claimant), text_of(request.resources)
         circle = claims.circle(one)
         if circle:
@@ -376,7 +377,7 @@ class Store:
         return Claim(request.claimant, request.resources, epoch, now, until, owner.host, owner.pid)
 
     def _owner(self, request: ClaimRequest) -> Owner:
-        """The process that a claim lives with; its number is 0 if there is none."""
+        """The process whose life the claim depends on; its pid is 0 if there is none."""
         now = time.time()
         if request.pid is not None and request.pid != os.getpid():
             return of_process(request.pid, now, self._lease_s)
@@ -393,14 +394,17 @@ class Store:
             connection.execute(statement, values)
 
     def _snapshot(self, connection: sqlite3.Connection) -> ClaimSnapshot:
-        """Who holds what, and who is in line; those whose process does not stir count as gone."""
+        """All live claims and requests in line, without requests whose lease has run out.
+
+        Claims whose lease has run out are ``gone``: they may be taken.
+        """
         now, mine = time.time(), {owner.token for owner in self._owners()}
         held: list[Claim] = []
         gone: set[int] = set()
         for row in connection.execute(f"{_CLAIMS} WHERE ended IS NULL"):
             claim = _claim(row)
             held.append(claim)
-            # What has a time of its own is renewed by nobody, and what is kept here is in hand.
+            # A claim with a ``ttl_s`` is never renewed, and this process's own are never gone.
             if claim.until is None and row[3] not in mine and not is_renewed(_owner(row, 3), now):
                 gone.add(claim.epoch)
         line = [
@@ -411,7 +415,7 @@ class Store:
         return ClaimSnapshot(held, line, gone)
 
     def _owners(self) -> list[Owner]:
-        """This process, as the owner of each thing that it keeps or wants."""
+        """This process as the owner of each of its claims and requests."""
         return [*self._claims.values(), *(owner for _, owner in self._lined.values())]
 
     def _anything_dead(self, connection: sqlite3.Connection) -> bool:
@@ -422,7 +426,7 @@ class Store:
         )
 
     def _drop_dead(self, connection: sqlite3.Connection) -> None:
-        """End what nobody keeps any more."""
+        """End the claims, and drop the requests, whose process is dead or whose time is over."""
         now = time.time()
         for row in connection.execute(f"{_CLAIMS} WHERE ended IS NULL").fetchall():
             if _is_dead(row, now):
@@ -435,7 +439,7 @@ class Store:
                 connection.execute("DELETE FROM line WHERE number = ?", (row[0],))
 
     def _cut(self, connection: sqlite3.Connection, claim: Claim) -> None:
-        """End a claim whose holder does not; what that left at work is killed."""
+        """End a claim whose holder cannot; kill the programs that the holder left running."""
         connection.execute(
             "UPDATE claims SET cut = 1 WHERE epoch = ? AND files AND ended IS NULL", (claim.epoch,)
         )
@@ -457,7 +461,7 @@ class Store:
             self._end(connection, epoch)
 
     def _forget_history(self, connection: sqlite3.Connection, done: Claimant) -> None:
-        """Drop what nobody can ask for any more, now that this claimant is done."""
+        """Drop ended claims that no question can reach, now that this claimant has released one."""
         for epoch, body in connection.execute(
             "SELECT epoch, body FROM claims WHERE cut"
         ).fetchall():
@@ -473,7 +477,7 @@ class Store:
             connection.execute("DELETE FROM claims WHERE ended < ?", (oldest,))
 
     def _is_live(self, connection: sqlite3.Connection, claim: Claim) -> bool:
-        """True if it did not end; in a file that was made since, another may have its epoch."""
+        """True if the claim has not ended; in a new file, another claim may have its epoch."""
         row = connection.execute(
             "SELECT body, token FROM claims WHERE epoch = ? AND ended IS NULL", (claim.epoch,)
         ).fetchone()
@@ -523,7 +527,7 @@ class Store:
 
 
 def marker_of(claimant: Claimant) -> str:
-    """What the processes carry that a claimant started."""
+    """The mark that all processes started by a claimant carry."""
     run = f"{claimant.run}@{claimant.journal}" if claimant.journal else claimant.run
     return f"{run}/{claimant.path}" if claimant.path else run
 
@@ -535,7 +539,7 @@ def _prepare(connection: sqlite3.Connection) -> None:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if (application, version) == (_APPLICATION_ID, _VERSION):
         return
-    with transaction(connection):  # another process may have been faster
+    with transaction(connection):  # another process may have created the tables meanwhile
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
         if version == _VERSION:
@@ -550,7 +554,7 @@ def _prepare(connection: sqlite3.Connection) -> None:
 
 def _identity(path: Path) -> tuple[int, int] | None:
     try:
-        found = os.stat(path)  # noqa: PTH116 - a Path takes twice as long, and this is often
+        found = os.stat(path)  # noqa: PTH116 - a Path takes twice as long, and this runs often
     except (FileNotFoundError, NotADirectoryError):
         return None
     return found.st_dev, found.st_ino
@@ -592,7 +596,7 @@ def _in_line(row: Sequence[Any]) -> InLine:
 
 
 def _is_dead(row: Sequence[Any], now: float) -> bool:
-    """True for a claim whose time is over, or whose process is gone."""
+    """True for a claim whose time is over, or whose process is dead."""
     until, owner = row[2], _owner(row, 3)
     if until is not None and until <= now:
         return True

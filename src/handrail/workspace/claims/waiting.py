@@ -1,4 +1,4 @@
-"""What is waited for in an event loop, and told from any thread."""
+"""Waits in an event loop for something that any thread may report."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ T = TypeVar("T")
 
 
 class Awaited:
-    """Something that comes, or fails by its ``error``; ``behind`` is who is in the way of it.
-    Mutable.
-    """
+    """A wait that ends, or fails with ``error``; ``behind``: who is in the way. Mutable."""
 
     def __init__(self) -> None:
         self.behind: tuple[Claimant, ...] = ()
@@ -26,10 +24,10 @@ class Awaited:
         self._event = anyio.Event()
 
     async def until(self, is_there: Callable[[], bool], waiting: Waiting | None = None) -> None:
-        """Return once it is there; ``waiting`` is called with who is in the way until then.
+        """Return once ``is_there()``; until then calls ``waiting`` when ``behind`` has changed.
 
         Raises:
-            ClaimsFailed: it will not come.
+            ClaimsFailed: the wait has failed.
         """
         told: tuple[Claimant, ...] = ()
         while not is_there():
@@ -42,7 +40,7 @@ class Awaited:
             self._event = anyio.Event()
 
     def wake(self) -> None:
-        """Have it looked at again."""
+        """Have the waiting task look again; from any thread."""
         self._loop.soon_from_anywhere(self._set)
 
     def _set(self) -> None:
@@ -50,5 +48,5 @@ class Awaited:
 
 
 async def in_thread(action: Callable[[], T]) -> T:
-    """What it returns; no other work keeps it from a thread."""
+    """The action's result, from a thread of its own, outside of the shared thread limit."""
     return await anyio.to_thread.run_sync(action, limiter=anyio.CapacityLimiter(1))
