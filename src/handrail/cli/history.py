@@ -1,4 +1,4 @@
-"""``fork``, ``diff``, ``export``, ``import``, ``replay``, ``verify`` and ``prune``: what was."""
+"""``fork``, ``diff``, ``export``, ``import``, ``replay``, ``verify``, ``prune``: recorded runs."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def _values(one: StepDiff) -> Iterator[str]:
     assert one.a is not None
     assert one.b is not None
     before, after = _text(readable(one.a.output)), _text(readable(one.b.output))
-    if before == after:  # they differ in what results hold beside their values
+    if before == after:  # they differ in other fields of results than their values
         before, after = _text(one.a.output), _text(one.b.output)
     lines = list(difflib.unified_diff(before, after, lineterm="", n=1))[2:]
     yield from (f"      {line}" for line in lines[:_VALUE_LINES])

@@ -435,8 +435,8 @@ class BoundedFolder:
 def remove_oldest(folder: str, most_bytes: int, keep: str = "run.json") -> None:
     """Remove the files written to longest ago, if the folder is too large or the disk nearly full.
 
-    Of a folder above ``most_bytes`` three quarters of that stay; on a nearly full disk at most half
-    of what is there. Files named ``keep`` always stay.
+    A folder above ``most_bytes`` shrinks to three quarters of that; on a nearly full disk, to half
+    of its present size if that is less. Files named ``keep`` always stay.
     """
     found: list[tuple[float, int, str]] = []
     for parent, _, names in os.walk(folder):

@@ -207,7 +207,7 @@ class Drawing:
         return where if self._unfolds(step) else f"{where}: {error_of(cause.origin)}"
 
     def _counts(self, step: LiveStep) -> list[Span]:
-        """``312/1000``, with a bar while the group runs, then the counts of states but done."""
+        """``312/1000``, with a bar while the group runs, then the counts of the other states."""
         ended, size = step.ended, step.size
         spans: list[Span] = [Span("  ")]
         if step.live and size is not None and size > BAR:
