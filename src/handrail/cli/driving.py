@@ -65,9 +65,9 @@ REASONS = {
 
 
 class Interruption:
-    """Handles signals while it is entered: they interrupt the run. Mutable; one for each run.
+    """Handles signals while it is entered: they end the run. Mutable; one for each run.
 
-    With ``place``, that of a journal on disk, the run is only interrupted, and can be resumed.
+    ``place`` is that of the journal on disk: then a signal suspends the run, else it cancels it.
     """
 
     def __init__(

@@ -380,7 +380,7 @@ class Prompt:
         text = self._question(self._hint()).append(f"{state.typed}\u2588", "bold")
         return text.append(f"\n  type it, then Enter{self._deadline()}", "dim")
 
-    # -- words ---------------------------------------------------------------------------------
+    # -- texts ---------------------------------------------------------------------------------
 
     def _question(self, after: Text) -> Text:
         text = Text("? ", "bold magenta")

@@ -194,7 +194,7 @@ def _text(value: Any) -> list[str]:
     return json.dumps(data, ensure_ascii=False, indent=2).splitlines()
 
 
-# -- files -----------------------------------------------------------------------------------------
+# -- export, import, replay ------------------------------------------------------------------------
 
 
 def export(
@@ -269,7 +269,7 @@ def replay(file: Path, target: str, /, *, run_id: str | None = None) -> int:
     return Exit.FAILED
 
 
-# -- care ------------------------------------------------------------------------------------------
+# -- verify and prune ------------------------------------------------------------------------------
 
 
 def verify(run: RunId | None = None, /, *, as_json: Json = False, folder: Dir = None) -> int:

@@ -160,7 +160,7 @@ def _folds_case(root: Path) -> bool:
     return False
 
 
-# -- who may take part -----------------------------------------------------------------------------
+# -- tokens and sockets ----------------------------------------------------------------------------
 
 
 def _tokens(wanted: HubOptions) -> Tokens | None:

@@ -241,7 +241,7 @@ def _scripted_agents(workflow: Any) -> dict[str, Any]:
     return {name: attrs.evolve(getattr(module, name), backend=backend) for name in AGENTS}
 
 
-# -- words -----------------------------------------------------------------------------------------
+# -- output ----------------------------------------------------------------------------------------
 
 
 def _introduce(home: Path) -> None:

@@ -389,7 +389,7 @@ def _glyphs() -> Glyphs:
     return UNICODE if encoding.startswith("utf") else ASCII
 
 
-# -- how a run stands ------------------------------------------------------------------------------
+# -- status ----------------------------------------------------------------------------------------
 
 
 def describe_status(info: RunInfo) -> str:

@@ -46,7 +46,7 @@ class ArtifactsSink:
 
         <workflow>-<run id>/
             run.json            its inputs, status and end
-            events.jsonl        every event, one a line; pieces of texts are in the files below
+            events.jsonl        every event, one a line; streamed texts are in the files below
             <step path>/        a folder for each part of the path
                 prompt.md       the first prompt of an agent; prompt-2.md, ... the later ones
                 answer.md       its answer to the first prompt; answer-2.md, ...

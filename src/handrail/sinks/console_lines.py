@@ -64,7 +64,7 @@ def tree_lines(
 ) -> list[Line]:
     """The run's tree at the time ``now``, in at most ``height`` lines (a height below 2 means 2).
 
-    Steps that run, failed or are new come before the others.
+    If there is no room for all steps, those that failed, wait or run, and the latest, have rows.
     """
     now = run.at if now is None or run.status is not None else max(now, run.at)
     run.advance(now)

@@ -281,7 +281,7 @@ class PlainLog:
             lines.append(line)
         return lines
 
-    # -- waiting, undoing --------------------------------------------------------------------
+    # -- gates and timers --------------------------------------------------------------------
 
     def _gate_opened(self, event: ev.GateOpened, _: object) -> list[Line]:
         deadline = event.gate.deadline

@@ -49,9 +49,10 @@ _WORD_START = re.compile(r"(?<!^)(?=[A-Z])")
 class StructlogSink:
     """Logs every event under its name in snake case, with its fields and ``workflow`` bound.
 
-    ``StepCompleted`` is ``step_completed``. Failures are errors, failed attempts and cancellations
-    warnings, progress notices debug, the rest info. Values that users pass around (inputs, outputs,
-    payloads) are not logged. ``logger``: by default ``structlog.get_logger("handrail")``.
+    ``StepCompleted`` is ``step_completed``. Failures are errors; failed attempts, defaults and
+    cancellations warnings; progress notices debug; the rest info. Values that users pass around
+    (inputs, outputs, payloads) are not logged. ``logger``: a structlog logger, by default
+    ``structlog.get_logger("handrail")``.
     """
 
     def __init__(self, logger: Any = None) -> None:

@@ -54,7 +54,7 @@ def level_of(event: Event) -> Level:
     return level(event) if callable(level) else level
 
 
-# -- how grave -------------------------------------------------------------------------------------
+# -- levels ----------------------------------------------------------------------------------------
 
 
 def _result_level(event: ev.StepCompleted | ev.MemberCompleted) -> Level:
@@ -110,7 +110,7 @@ _LEVELS: Final[Mapping[type, Level | Callable[[Any], Level]]] = {
 }
 
 
-# -- what happened ---------------------------------------------------------------------------------
+# -- texts -----------------------------------------------------------------------------------------
 
 
 def _run_started(event: ev.WorkflowStarted) -> str:

@@ -44,7 +44,7 @@ def html_of(
 ) -> str:
     """The report as HTML.
 
-    ``graph``: of the workflow, if known. ``texts``: returns a step's texts. ``mask``: hides secrets.
+    ``graph``: the workflow's, if known. ``texts``: returns a step's texts. ``mask``: hides secrets.
     """
     hide = _unmasked if mask is None else mask.plain
     run = detail_of(recorded)

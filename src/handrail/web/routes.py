@@ -210,7 +210,7 @@ class Page:
         found = await self.acting.diff(query["a"], query["b"])
         return _json(self.reader.mask_data(found))
 
-    # -- what happens ------------------------------------------------------------------------------
+    # -- streams -----------------------------------------------------------------------------------
 
     async def _events(self, request: Request) -> Response:
         run_id = _run_id(request)
@@ -229,7 +229,7 @@ class Page:
         await self.reader.runs()
         return _stream(list_events(self.reader))
 
-    # -- what is done ------------------------------------------------------------------------------
+    # -- actions -----------------------------------------------------------------------------------
 
     def _act(self, verb: str) -> Answer:
         async def act(request: Request) -> Response:
@@ -416,7 +416,7 @@ async def _body(request: Request) -> bytes:
     return bytes(found)
 
 
-# -- answers ---------------------------------------------------------------------------------------
+# -- responses -------------------------------------------------------------------------------------
 
 
 def _json(data: Any, status: int = 200) -> Response:
