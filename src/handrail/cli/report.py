@@ -210,7 +210,7 @@ def tell_mismatch(error: ReplayMismatch, place: Place | None) -> None:
 
 
 def _fits_closing_line(error: str) -> bool:
-    """True if the console's closing line has all of it."""
+    """True if the console's closing line has the whole error."""
     return len(" ".join(error.split())) <= TOLD
 
 

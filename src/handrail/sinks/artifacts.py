@@ -59,8 +59,8 @@ class ArtifactsSink:
 
     A file is created with its first content. A thread writes the files, so a killed process loses
     the last moment of them. A resumed run adds to them. No run depends on them; the page shows
-    them. If the disk is too slow, part of a text is left out, and the file says how much. If the
-    disk cannot be written, ``emit`` raises.
+    them. If the disk is too slow, some contents are left out; a file of lines or output says how
+    many bytes it lacks. If the disk cannot be written, ``emit`` raises.
 
     When the folder of a run exceeds ``max_mb`` megabytes, or the disk is nearly full, the files
     that were written longest ago are removed.

@@ -6,7 +6,7 @@ at most one file is open, a written text is with the operating system, and the m
 less each one costs. The thread ends when it is idle, and the next text starts another.
 
 The list is bounded. If texts come faster than the disk takes them, some are left out, and the file
-says at that place how many bytes are missing.
+says at that place how many bytes are missing. Other operations that are left out leave no trace.
 """
 
 from __future__ import annotations

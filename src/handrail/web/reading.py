@@ -34,7 +34,7 @@ from handrail.web.texts import Texts, texts_of
 T = TypeVar("T")
 
 FRESH_S = 0.2
-"""The list of runs is at most as old as this, or as ``_SPARE`` times the time to read it."""
+"""The list of runs is at most this old, or ``_SPARE`` times the time to read it if longer."""
 _SPARE = 3
 _KEPT_RUNS = 8
 _KEPT_ROWS = 20_000
@@ -134,7 +134,7 @@ class Reader:
         return cast("T", self._mask.plain(cast("Json", data)))
 
     async def rows(self, infos: Iterable[RunInfo]) -> list[dict[str, Json]]:
-        """The rows of runs; their costs are read for at most ``_PATIENCE_S``."""
+        """The rows of runs; their costs are only read within the first ``_PATIENCE_S``."""
         until = time.monotonic() + _PATIENCE_S
         return [await self._row(info, until) for info in infos]
 
