@@ -1,4 +1,4 @@
-"""``handrail answer`` and ``signal``: to a run that is alive, suspended or dead."""
+"""``handrail answer`` and ``signal``: messages to a run that is alive, suspended or dead."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def signal(
             raise Refused(f"run {it.run_id}", "has succeeded, and takes no more signals")
         sent = payload_of(payload)
         if _is_of_unknown_type(it.journal, it.run_id, name):
-            with contextlib.suppress(HandrailError):  # then it is sent as it is
+            with contextlib.suppress(HandrailError):  # without the code it is sent as typed
                 it.workflow(None)
         it.executor().signal_sync(it.run_id, name, sent, by=it.who)
         line = f"sent the signal {name!r}, by {it.who}"
@@ -100,7 +100,7 @@ def signal(
 
 
 def payload_of(text: str | None) -> Any:
-    """What was typed, as JSON if it is any, else as text."""
+    """The typed text parsed as JSON, or the text itself if it is no JSON."""
     if text is None:
         return None
     try:
@@ -120,5 +120,5 @@ def _needs_code(journal: Journal, run_id: str, path: str) -> bool:
 
 
 def _is_of_unknown_type(journal: Journal, run_id: str, name: str) -> bool:
-    """True if who waits for a signal takes a class that the workflow's own code defines."""
+    """True if a step waits for the signal with a type that only the workflow's code defines."""
     return any(isinstance(one, Unresolved) for one in waited_for(history_of(journal, run_id), name))

@@ -1,9 +1,9 @@
-"""Runs that are driven apart from who asked for it: in a session of their own, with a log beside
-their files.
+"""Detached runs: driven by another process, in its own session, with a log beside their files.
 
-``handrail run --detach`` begins another of itself (``detach``), which is as a run at a terminal
-until its start is recorded: what is wrong is told there, with the same exit code. Then it lets go
-of the terminal (``Detached``), and the first process ends.
+``handrail run --detach`` starts a second process with the same command (``detach``). Until the
+start of the run is recorded, that process behaves like a run at the terminal: it prints its errors
+there, and its exit code is passed on. Then it lets go of the terminal (``Detached``), and the first
+process ends.
 """
 
 from __future__ import annotations
@@ -28,21 +28,23 @@ from handrail.ports.journal import RunInfo
 
 FLAG = "--detach"
 VARIABLE = "HANDRAIL_DETACHED"
-"""Names the pipe on which the other process says that the start is recorded; or nothing, if nobody
-waits for that.
+"""The environment variable that marks the second process.
+
+Its value is the descriptor of the pipe on which that process reports the start; empty: no report.
 """
 RESUMED, DETACHED = "resumed.log", "detached.log"
 
 
 def should_detach(words: Sequence[str]) -> bool:
-    """True if this is to be done by another process, and this is not that."""
+    """True if the command is to be detached, and this process is not the second one already."""
     commands = words[:1] in (["run"], ["resume"])
     return commands and FLAG in words and VARIABLE not in os.environ
 
 
 def detach(words: Sequence[str]) -> int:
-    """Have another process do it, and print the id of its run when the start is recorded; the exit
-    code. If that process ends before, it is its own.
+    """Run the command in a second process, and print the run's id once its start is recorded.
+
+    Returns 0, or the exit code of the second process if it ends before.
     """
     reading, writing = os.pipe()
     passed_on = [word for word in words if word != "--json"]
@@ -63,7 +65,7 @@ def detach(words: Sequence[str]) -> int:
         process.wait()
         raise
     begun = json.loads(said)
-    process.returncode = Exit.SUCCEEDED  # it lives on, and nobody here waits for it
+    process.returncode = Exit.SUCCEEDED  # it runs on, and this process does not wait for it
     if "--json" in words:
         print(said.decode())
     else:
@@ -73,8 +75,9 @@ def detach(words: Sequence[str]) -> int:
 
 
 def detached_sink() -> Detached | None:
-    """What lets go of the terminal, if this is the other process; asked once, before it starts any
-    program, which is not to be taken for one.
+    """The sink that lets go of the terminal, if this is the second process.
+
+    Called once, before any program starts: programs must not inherit ``VARIABLE``.
     """
     said = os.environ.pop(VARIABLE, None)
     return None if said is None else Detached(int(said) if said else None)
@@ -83,8 +86,8 @@ def detached_sink() -> Detached | None:
 class Detached:
     """A sink that lets go of the terminal at the first event of the run. Mutable.
 
-    ``artifacts`` is the folder of the runs' files; it is known later. ``stays`` says that the run
-    is not suspended when it has nothing to do but to wait for a person.
+    ``artifacts``, the folder of the runs' files, is set later. ``stays``: the process stays when
+    the run only waits for a person, and does not suspend it.
     """
 
     def __init__(self, pipe: int | None) -> None:
@@ -94,7 +97,7 @@ class Detached:
         self._has_begun = False
 
     def emit(self, event: ev.Event | ev.Progress, /) -> None:
-        """Say that the run has begun, and write into its log from now on."""
+        """At the first event of the run, redirect the outputs to its log, and report the start."""
         if self._has_begun or not isinstance(event, (ev.WorkflowStarted, ev.RunResumed)):
             return
         self._has_begun = True
@@ -112,15 +115,16 @@ class Detached:
         with (
             contextlib.suppress(OSError),
             os.fdopen(self._pipe, "w") as out,
-        ):  # who asked may have gone
+        ):  # the first process may have gone
             json.dump(begun, out)
 
 
 def spawn_resume(
     place: Place, info: RunInfo, here: Path, more: Sequence[str] = ()
 ) -> tuple[subprocess.Popen[bytes], IO[bytes]]:
-    """A process that goes on with a run, told ``more`` words; and the file in which is kept what it
-    says, beside the run's artifacts.
+    """Start a process that resumes a run, with ``more`` options.
+
+    Returns the process, and its log beside the run's artifacts.
     """
     log = place.artifacts / run_folder(info.workflow_name, info.run_id) / RESUMED
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -131,10 +135,12 @@ def spawn_resume(
 def spawn_run(
     place: Place, words: Sequence[str], inputs: Mapping[str, Any], here: Path
 ) -> tuple[subprocess.Popen[bytes], IO[bytes]]:
-    """A process that begins a run with these inputs, which it reads from its stdin; and a file with
-    what it says until then. From then on that is kept beside the run's artifacts.
+    """Start a process that begins a run; it reads the inputs from its stdin.
+
+    Returns the process, and a file with its output until the run has begun. After that a log beside
+    the run's artifacts has the output.
     """
-    file = tempfile.TemporaryFile()  # noqa: SIM115  # who asked closes it
+    file = tempfile.TemporaryFile()  # noqa: SIM115  # the caller closes it
     command = place.command("run", *words, "--inputs", "-", "--quiet")
     process = _spawn(command, file, here, stdin=subprocess.PIPE, env={**os.environ, VARIABLE: ""})
     assert process.stdin is not None

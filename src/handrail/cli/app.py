@@ -1,7 +1,7 @@
 """The commands, each a function of its name, and the modules that they are in.
 
-Only the module of the command that is typed is imported. What the others do is read from their
-docstrings where all are listed.
+Only the module of the typed command is imported. For a list of all commands, their summaries are
+read from the source of their modules.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ COMMANDS: Mapping[str, str] = {name: module for module, names in _MODULES.items(
 
 
 def app_of(words: Sequence[str]) -> App:
-    """The command, for what was typed."""
+    """The command-line application, for the words that were typed."""
     app = App(
         name="handrail",
         help=f"Agent workflows as plain Python generator functions.\n\n{EXIT_CODES}\n\n"
@@ -66,14 +66,14 @@ def app_of(words: Sequence[str]) -> App:
 
 
 def import_command(name: str) -> Any:
-    """The function of a command, or what has commands below it."""
+    """The function of a command, or its ``App`` if it has subcommands."""
     module = import_module(f"handrail.cli.{COMMANDS[name]}")
-    known = (f"{name}_app", name, f"{name}_")  # some words are Python's own
+    known = (f"{name}_app", name, f"{name}_")  # `list` and `import` are Python's
     return next(getattr(module, one) for one in known if hasattr(module, one))
 
 
 def summary_of(name: str) -> str:
-    """How the docstring of a command begins."""
+    """The first paragraph of a command's docstring."""
     known = _docstrings(COMMANDS[name])
     said = known.get(name) or known.get(f"{name}_") or str(import_command(name).help)
     return said.partition("\n\n")[0]
@@ -81,7 +81,7 @@ def summary_of(name: str) -> str:
 
 @cache
 def _docstrings(module: str) -> Mapping[str, str]:
-    """Those of the functions of a module, which is not imported for that."""
+    """The docstrings of a module's functions, read from its source without importing it."""
     text = Path(__file__).with_name(f"{module}.py").read_text("utf-8")
     functions = (one for one in ast.parse(text).body if isinstance(one, ast.FunctionDef))
     return {one.name: ast.get_docstring(one) or "" for one in functions}

@@ -1,4 +1,4 @@
-"""The process's own outputs: stdout kept for data, lines for people on stderr, readers that go."""
+"""The process's outputs: data on stdout, lines for people on stderr, readers that disappear."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any, TextIO
 def data_channel() -> Generator[TextIO]:
     """A stream to the real stdout, while file descriptor 1 leads to stderr.
 
-    So what a workflow's own code prints, or a program it starts, does not get among the data.
+    So output of a workflow's own code, or of a program that it starts, does not mix with the data.
     """
     sys.stdout.flush()
     kept = os.dup(1)
@@ -39,14 +39,14 @@ def json_channel(*, wanted: bool) -> Generator[TextIO | None]:
 
 
 def silence(descriptor: int) -> None:
-    """Have what is written there from now on go nowhere, without an error."""
+    """Discard all that is written to the descriptor from now on, without an error."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, descriptor)
     os.close(nowhere)
 
 
 def tell(text: str) -> None:
-    """One line on stderr, if there is one that still takes it."""
+    """Print one line on stderr, if it can still be written."""
     from handrail.cli.masking import mask_text
 
     try:

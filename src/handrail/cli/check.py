@@ -59,7 +59,7 @@ def check(paths: Annotated[list[Path], Parameter()], /, *, as_json: Json = False
 
 
 def findings_in(file: Path) -> Iterator[Finding]:
-    """What is wrong in one file; one that cannot be read is a finding of its own."""
+    """The findings in one file; a file that does not parse is itself a finding."""
     try:
         text = read_source(file)
         stages = configured_stages(file.parent)
@@ -104,16 +104,15 @@ _OF_AGENTS = (*_OF_STEPS, "fallback")
 
 
 class _NotLiteral(Exception):
-    """Something is said that is not written out."""
+    """An argument is no literal in the source."""
 
 
 def agent_mistakes(symbols: Symbols) -> Iterator[Mistake]:
-    """What is wrong with the agents of a module, and with what its steps tell them: what would be
-    refused when they are launched, as far as the source says it.
+    """The agents of a module, and the settings of its steps for them, that a launch would refuse.
 
-    Only what is written out counts: a backend's name, ``AgentOptions`` of literals, an agent that a
-    name of the text stands for and nothing else. Whoever replaces an agent for a run may make it
-    right again; in doubt nothing is found, and the run says it when it starts.
+    Only literals count: a backend's name, ``AgentOptions`` of literals, an agent whose name stands
+    for nothing else. A run may replace an agent by one that is right. So in doubt there is no
+    finding, and the run reports the mistake when it starts.
     """
     yield from _prompt_mistakes(symbols)
     for node in ast.walk(symbols.tree):
@@ -124,12 +123,12 @@ def agent_mistakes(symbols: Symbols) -> Iterator[Mistake]:
 
 
 def _agent_mistakes_of(node: ast.Call, check: Callable[[], None]) -> Iterator[Mistake]:
-    """What is wrong with an agent, or a step with one, if it would be refused."""
+    """The mistake of an agent, or of a step with one, if ``check`` refuses it."""
     try:
         check()
     except DefinitionError as error:
         yield mistake("HR109", node, str(error).rstrip("."), "")
-    except Exception:  # noqa: BLE001  # whatever else is wrong with it, the run tells
+    except Exception:  # noqa: BLE001  # the run reports any other error in it
         return
 
 
@@ -138,7 +137,7 @@ def _check_agent(node: ast.Call, symbols: Symbols) -> None:
 
 
 def _prompt_mistakes(symbols: Symbols) -> Iterator[Mistake]:
-    """Each variable of a prompt in the text that the context, written out at its step, lacks."""
+    """Each variable of a literal prompt that the literal context of its step lacks."""
     for node, chain in calls_of({"agent"}, symbols):
         agent, given = _agent_call(chain.subject, symbols), _context_keys(node, symbols)
         prompt = None if agent is None else _resolve_name(argument(agent, 1, "prompt"), symbols)
@@ -156,7 +155,7 @@ def _agent_name(agent: ast.Call | None) -> str:
 
 
 def _resolve_name(node: ast.expr | None, symbols: Symbols) -> ast.expr | None:
-    """What a name stands for, if that is assigned once, and nothing is done to it anywhere."""
+    """The value of a name that is assigned once and only read, else None; other nodes as is."""
     if not isinstance(node, ast.Name):
         return node
     values = symbols.values_of(node)
@@ -173,7 +172,7 @@ def _resolve_name(node: ast.expr | None, symbols: Symbols) -> ast.expr | None:
 
 
 def _only_reads(parent: ast.AST | None) -> bool:
-    """True for a step that is given the value, or an item that is looked up."""
+    """True if the value is passed to a step, or an item of it is looked up."""
     match parent:
         case ast.Call(func=ast.Attribute(attr="agent")) | ast.keyword(arg="context"):
             return True
@@ -184,7 +183,7 @@ def _only_reads(parent: ast.AST | None) -> bool:
 
 
 def _context_keys(call: ast.Call, symbols: Symbols) -> frozenset[str] | None:
-    """The keys of a context that is written out, in a function, too; None for another."""
+    """The keys of a context that is a literal, or a lambda of one; None for another."""
     given = _resolve_name(argument(call, 1, "context"), symbols)
     if isinstance(given, ast.Lambda):
         given = given.body
@@ -220,7 +219,7 @@ def _check_step(call: ast.Call, chain: Chain, symbols: Symbols) -> None:
 
 
 def _resolve_agent(node: ast.expr | None, symbols: Symbols) -> Agent[Any] | None:
-    """The agent that an expression stands for; None if that is not written out, or is wrong."""
+    """The agent that an expression stands for; None if it is no literal, or invalid."""
     made = _agent_call(node, symbols)
     try:
         return None if made is None else _build_agent(made, symbols)
@@ -229,7 +228,7 @@ def _resolve_agent(node: ast.expr | None, symbols: Symbols) -> Agent[Any] | None
 
 
 def _agent_call(node: ast.expr | None, symbols: Symbols) -> ast.Call | None:
-    """The ``Agent(...)`` that an expression stands for, if that is written out."""
+    """The ``Agent(...)`` that an expression, or its name, stands for, if the source has it."""
     if isinstance(node, ast.Name):
         values = symbols.values_of(node)
         node = values[0] if len(values) == 1 else None
@@ -242,7 +241,7 @@ def _is_agent(node: ast.Call, symbols: Symbols) -> bool:
 
 
 def _build_agent(node: ast.Call, symbols: Symbols) -> Agent[Any]:
-    """An agent with what is written out of this one; its prompt is another."""
+    """An agent with the literal arguments of this call, and a placeholder as its prompt."""
     name = argument(node, 0, "name")
     said = name.value if isinstance(name, ast.Constant) else "agent"
     return Agent(str(said), "-", **_literal_arguments(node, _OF_AGENTS, symbols))
@@ -256,7 +255,7 @@ def _literal_arguments(call: ast.Call, names: Sequence[str], symbols: Symbols) -
 
 
 def _literal_value(node: ast.expr, symbols: Symbols) -> Any:
-    """The value of an expression that has no names but ``AgentOptions``."""
+    """The value of a literal, or of ``AgentOptions`` of literals."""
     if isinstance(node, ast.Call):
         if node.args or not symbols.is_ours(node.func, "AgentOptions"):
             raise _NotLiteral

@@ -1,4 +1,4 @@
-"""``handrail claims``, ``claim``, ``release`` and ``lock``: people and programs keep out, too."""
+"""``handrail claims``, ``claim``, ``release`` and ``lock``: the claims of people and programs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from handrail.workspace.claims.store import marker_of
 from handrail.workspace.git import Repository, repository_of
 
 TTL_S = 3600.0
-"""How long what a person claims lasts, if nothing is said."""
+"""How long a person's claim lasts by default."""
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 _WIDTH = 60
 Wait = Annotated[
@@ -56,7 +56,7 @@ def seconds(text: str | None, what: str) -> float | None:
     """``90``, ``90s``, ``15m``, ``2h`` or ``1d`` in seconds; None for None.
 
     Raises:
-        Refused: it is none of these.
+        Refused: the text is none of these.
     """
     if text is None:
         return None
@@ -66,11 +66,11 @@ def seconds(text: str | None, what: str) -> float | None:
     return float(found[1]) * _UNITS[found[2]]
 
 
-# -- listing ---------------------------------------------------------------------------------------
+# -- claims ----------------------------------------------------------------------------------------
 
 
 def _duration_text(seconds_: float) -> str:
-    """How long that is, for people."""
+    """The duration for people; a negative one counts as 0."""
     from handrail.sinks.console_text import duration
 
     return duration(max(0.0, seconds_))
@@ -153,7 +153,7 @@ def _data(one: Claim | ClaimWait) -> dict[str, Any]:
     }
 
 
-# -- claiming --------------------------------------------------------------------------------------
+# -- claim -----------------------------------------------------------------------------------------
 
 
 def claim(
@@ -202,10 +202,10 @@ async def _repository() -> Repository:
 
 
 def _repository_pattern(repository: Repository, pattern: str) -> str:
-    """A pattern that was typed in a folder of the repository, as one of the repository.
+    """A pattern typed in a folder of the repository, as a pattern from the repository's root.
 
-    One without ``/``, except at its end, counts in every folder, wherever it was typed. The name of
-    what is there has no signs with a meaning, such as ``app/[id]/page.tsx``.
+    A pattern without ``/``, except at its end, matches in every folder, wherever it was typed. In
+    the name of an existing file no character is special: ``app/[id]/page.tsx``.
     """
     sign = "!" if pattern.startswith("!") else ""
     typed = pattern.removeprefix("!")
@@ -230,7 +230,7 @@ def _tell_wait(request: ClaimRequest) -> Callable[[tuple[Claimant, ...]], None]:
     return waiting
 
 
-# -- releasing -------------------------------------------------------------------------------------
+# -- release ---------------------------------------------------------------------------------------
 
 
 def release(
@@ -277,7 +277,7 @@ async def _release(what: Sequence[str], force: bool) -> list[Claim]:  # noqa: FB
 
 
 def _find_claims(held: Sequence[Claim], name: str, repository: Repository | None) -> list[Claim]:
-    """The claims of this epoch, name or pattern.
+    """The claims with this epoch, name or pattern.
 
     Raises:
         Refused: there is none.
@@ -297,7 +297,7 @@ def _find_claims(held: Sequence[Claim], name: str, repository: Repository | None
     return found
 
 
-# -- a lock ----------------------------------------------------------------------------------------
+# -- lock ------------------------------------------------------------------------------------------
 
 
 def lock(
@@ -325,7 +325,7 @@ def lock(
 
 
 class _Child:
-    """A command that has this terminal; what is to end this process ends it. Mutable."""
+    """A command on this terminal; SIGTERM and SIGHUP are passed on to it. Mutable."""
 
     def __init__(self, command: Sequence[str]) -> None:
         self._command = command
@@ -339,7 +339,7 @@ class _Child:
         self._running.send_signal(signum)
 
     def run(self, mark: str) -> int:
-        """Its exit code; 128 and more if a signal ended it."""
+        """Run the command; its exit code, or 128 plus the number of the signal that ended it."""
         environment = {**os.environ, **marked_environment(mark, os.environ)}
         command = [*self._command]
         try:

@@ -1,4 +1,4 @@
-"""``--temporal``: runs on a cluster, in the place of those of a journal on disk."""
+"""``--temporal``: runs on a cluster, instead of runs in a journal on disk."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DEFAULT_QUEUE = "handrail"
 
 @attrs.frozen
 class ClusterPlace(Place):
-    """A cluster, and the task queue of its runs; ``blobs`` is where large values lie."""
+    """A cluster, and the task queue of its runs; ``blobs`` is the store of large values."""
 
     address: str = ""
     task_queue: str = DEFAULT_QUEUE
@@ -37,24 +37,24 @@ class ClusterPlace(Place):
 
     @property
     def file(self) -> Path:
-        """Where it is, for people."""
+        """The cluster's address, for people."""
         return Path(self.address)
 
     def is_there(self) -> bool:
-        """True: whether it answers is seen when it is asked."""
+        """True: only a request shows whether the cluster answers."""
         return True
 
     def find(self) -> ClusterJournal:
-        """Its runs as a journal.
+        """The cluster's runs as a journal.
 
         Raises:
-            WrongUse: the address is none.
+            WrongUse: the address is invalid.
         """
         journal: ClusterJournal = _journal(self.address, self.task_queue, self.blobs)
         return journal
 
     def find_file(self) -> NoReturn:
-        """Raise: a cluster keeps its record by its own means.
+        """Raise: a cluster keeps its record itself, not in a file.
 
         Raises:
             Refused: always.
@@ -69,10 +69,10 @@ class ClusterPlace(Place):
 
 
 def cluster_at(place: Place, address: str, typed: str) -> ClusterPlace:
-    """The cluster at an address, with what was named of the place; ``typed`` as ``Place`` has it.
+    """The cluster at an address, with the other fields of ``place``; ``typed`` as in ``Place``.
 
     Raises:
-        MissingExtra: what clusters are reached with is not installed.
+        MissingExtra: temporalio is not installed.
     """
     require_extra()
     fields: dict[str, Any] = {one.name: getattr(place, one.name) for one in attrs.fields(Place)}
@@ -82,17 +82,17 @@ def cluster_at(place: Place, address: str, typed: str) -> ClusterPlace:
 
 
 def settings(queue: str | None = None, blobs: str | None = None) -> tuple[str, str | None]:
-    """The task queue, and where large values lie: as typed, of the environment, or the project."""
+    """The task queue and the store of large values: typed, of the environment, or the project's."""
     table = project_table()
     queue = queue or os.environ.get(QUEUE_VARIABLE) or table.get("task_queue")
     return queue or DEFAULT_QUEUE, blobs or os.environ.get(BLOBS_VARIABLE) or table.get("blobs")
 
 
 def refuse_of_workers(typed: Mapping[str, object]) -> None:
-    """Refuse what says how steps are performed, by its option, for that is on the workers.
+    """Refuse options that say how steps are performed: the cluster's workers decide that.
 
     Raises:
-        Refused: something of it was typed.
+        Refused: one of them was typed.
     """
     for name, value in typed.items():
         if value is not None:
@@ -102,10 +102,10 @@ def refuse_of_workers(typed: Mapping[str, object]) -> None:
 
 
 def refuse_of_a_process(typed: Mapping[str, object]) -> None:
-    """Refuse what is of a run that a process here drives, by its option.
+    """Refuse options for runs that a process here drives: the cluster drives this one.
 
     Raises:
-        Refused: something of it was typed.
+        Refused: one of them was typed.
     """
     for name, value in typed.items():
         if value:
@@ -115,10 +115,10 @@ def refuse_of_a_process(typed: Mapping[str, object]) -> None:
 
 
 def require_extra() -> None:
-    """See to it that what clusters are reached with is there.
+    """Check that the client for clusters is installed.
 
     Raises:
-        MissingExtra: it is not.
+        MissingExtra: temporalio is not.
     """
     if find_spec("temporalio") is None:
         raise MissingExtra("--temporal", "temporalio", "temporal")

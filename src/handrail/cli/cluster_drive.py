@@ -24,7 +24,7 @@ from handrail.temporal.run import ClusterRun
 
 
 class DrivingTemporalExecutor(TemporalExecutor):
-    """An executor whose resumed runs are held by a run, too."""
+    """A cluster's executor that gives resumes and cancellations as a ``ClusterRun``, too."""
 
     def as_run(
         self, run_id: str, work: Callable[[], Awaitable[WorkflowResult[Any] | None]]
@@ -44,7 +44,7 @@ def drive(
     place: ClusterPlace,
     definition: WorkflowDefinition,
 ) -> int:
-    """Watch what ``begin`` gives to its end; the exit code. Ctrl-C leaves it to go on there."""
+    """Begin a run, and watch it to its end; the exit code. Ctrl-C leaves the run to the cluster."""
     screen = None if options.quiet else Screen(Console(stderr=True))
     executor = _executor(options, place, screen, definition)
     watching = _Watching()
@@ -103,8 +103,9 @@ class _Watching:
 def _executor(
     options: Options, place: ClusterPlace, screen: Screen | None, definition: WorkflowDefinition
 ) -> DrivingTemporalExecutor:
-    """What the run is begun with: the executor that was named, or the project's, as far as it is
-    not what steps are performed with.
+    """The executor that begins the run: the named one or the project's, on the cluster.
+
+    It lacks the parts that perform steps: the workers have those.
     """
     base = place.executor or project_executor(None, None)
     known = base.parts

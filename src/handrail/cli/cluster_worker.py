@@ -1,4 +1,4 @@
-"""``handrail worker --temporal`` and ``handrail temporal dev``: who serves a cluster, and one."""
+"""``handrail worker --temporal`` serves a cluster; ``handrail temporal dev`` starts one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def serve(place: ClusterPlace, modules: Sequence[str], serving: Serving = SERVIN
     """Serve the workflows of these modules, and perform steps, until SIGTERM or Ctrl-C.
 
     Raises:
-        Refused: an option or a module is none. ClusterUnreachable: there is no such cluster.
+        Refused: an option or a module is wrong. ClusterUnreachable: there is no such cluster.
     """
     if serving.steps_only and serving.workflows_only:
         raise Refused("--steps-only and --workflows-only", "leave nothing to do", "Leave one out.")
@@ -51,7 +51,7 @@ def serve(place: ClusterPlace, modules: Sequence[str], serving: Serving = SERVIN
 
 
 def _workflows_in(modules: Sequence[str]) -> list[Any]:
-    find_from(Path.cwd())  # steps are found by the names of their modules
+    find_from(Path.cwd())  # modules must have the names by which steps are found
     return [one for target in modules for one in workflows_at(target)]
 
 
@@ -67,7 +67,7 @@ async def _serve_worker(worker: TemporalWorker, where: str) -> None:
 
 
 def _end(over: asyncio.Event) -> None:
-    """The first time in order; then at once."""
+    """The first signal ends the worker in order, the second at once."""
     if over.is_set():
         os._exit(Exit.INTERRUPTED)
     over.set()
@@ -77,9 +77,9 @@ def dev(port: int, ui_port: int, file: Path | None, modules: Sequence[str]) -> i
     """Run a cluster on the loopback until Ctrl-C, and serve it these modules; the exit code.
 
     Raises:
-        ServerNotStarted: its program is not there, or did not come up. Refused: as for ``serve``.
+        ServerNotStarted: its program is missing, or did not start. Refused: as for ``serve``.
     """
-    _workflows_in(modules)  # what is wrong with them is told before anything is started
+    _workflows_in(modules)  # so that an error in them is reported before the server starts
     file = file or Path(FOLDER) / DATABASE
     file.parent.mkdir(parents=True, exist_ok=True)
     server = DevServer(file.resolve(), port, ui_port)

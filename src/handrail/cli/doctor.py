@@ -40,10 +40,10 @@ _EXTRAS = {"jinja2": "agents", "rich": "cli", "pydantic-ai-slim": "api", "tempor
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One thing that was looked at.
+    """The result of one check.
 
-    ``ok``: it can be used. ``needed``: nothing runs without it. ``state`` says how it stands in a
-    word or two, ``advice`` what to do.
+    ``ok``: the thing can be used. ``needed``: nothing runs without it. ``state``: its condition in
+    a word or two. ``advice``: what to do.
     """
 
     name: str
@@ -58,7 +58,7 @@ class Check:
 
     @property
     def problem(self) -> bool:
-        """True if nothing runs before somebody has seen to it."""
+        """True if nothing runs until somebody has fixed this."""
         return self.needed and not self.ok
 
 
@@ -76,7 +76,7 @@ def check_python() -> Check:
 
 
 def check_journal(place: Place) -> Check:
-    """The folder in which runs are recorded, tried out by writing into it, or where it would be."""
+    """The journal's folder, or the nearest above it that exists, tested by writing a file there."""
     folder = place.folder
     if isinstance(place, ClusterPlace):
         return _check_cluster(place)
@@ -110,7 +110,7 @@ def check_journal(place: Place) -> Check:
 
 
 def _check_cluster(place: ClusterPlace) -> Check:
-    """The cluster, and whether anybody serves its runs."""
+    """The cluster, and whether any worker serves its task queue."""
     try:
         count = len(place.find().workers())
     except ClusterUnreachable as error:
@@ -127,7 +127,7 @@ def _check_cluster(place: ClusterPlace) -> Check:
 
 
 def _git_clean_advice(place: Place) -> str:
-    """What to know of a journal that git would remove from a checkout; else empty."""
+    """A warning if ``git clean`` would remove the journal from a checkout; else empty."""
     file = place.file.resolve()
     if place.is_safe or ".git" in file.parts or not any(one.exists() for one in _git_folders(file)):
         return ""
@@ -142,7 +142,7 @@ def _git_folders(folder: Path) -> Iterable[Path]:
 
 
 def _check_records(place: Place) -> Check:
-    """The journal that is there, as all commands read it."""
+    """The existing journal: whether its runs can be listed, and which of them are damaged."""
     where = str(place.folder)
     try:
         runs = place.find().runs()
@@ -232,7 +232,7 @@ def check_backend(probed: Probed, *, wanted: bool) -> Check:
 
 
 def _is_usable(probe: Probe) -> bool:
-    """True unless it is known that it cannot be used; of a login nothing may be known."""
+    """True if the backend is found and logged in, or its login is unknown and it has no advice."""
     if not probe.found or probe.logged_in is False:
         return False
     return probe.logged_in is True or not probe.advice
@@ -269,7 +269,7 @@ def examine(
     backends: Sequence[Named] | None = None,
     timeout_s: float = PROBE_S,
 ) -> int:
-    """Print how everything stands; 1 if something is missing without which nothing runs."""
+    """Print all checks; 1 if something is missing without which nothing runs."""
     with json_channel(wanted=as_json) as data:
         checks = anyio.run(partial(_run_checks, place, backends, timeout_s))
         problems = [check.name for check in checks if check.problem]
@@ -297,7 +297,7 @@ async def _run_checks(
 
 
 def _chosen_backend() -> tuple[tuple[str | None, str | None], list[Check]]:
-    """The backend and model that the environment or the project names; what is wrong with that."""
+    """The backend and model that the environment or project names; a check if they are wrong."""
     try:
         settings = agent_defaults(None, None, NO_OPTIONS)
     except HandrailError as error:
@@ -310,7 +310,7 @@ def _chosen_backend() -> tuple[tuple[str | None, str | None], list[Check]]:
 
 
 def _backends_to_probe(model: str | None) -> list[Named]:
-    """Every backend there is. One that needs a model to say more is told the one asked for."""
+    """Every backend. ``api`` gets the chosen model, without which its probe says little."""
     from handrail.agents.routes import backend_names, make_backend
 
     def make(name: str) -> AgentBackend:
@@ -324,7 +324,7 @@ def _backends_to_probe(model: str | None) -> list[Named]:
 
 
 def _print_checks(checks: Iterable[Check]) -> None:
-    """A line for each, and below it what to do about it."""
+    """Print a line for each check, and its advice below it."""
     checks = list(checks)
     rows = [(one.name, one.state, one.version or "", one.where or "") for one in checks]
     head, *lines = columns([_HEADINGS, *rows])

@@ -1,4 +1,4 @@
-"""One drive of a run as this process shows it: started or resumed, interruptible, with an end."""
+"""One drive of a run in this process: started or resumed, shown, interruptible, concluded."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ from handrail.secrets.values import Secrets
 from handrail.sinks.artifacts import ArtifactsSink
 from handrail.system.run import kill_marked
 
-# Ctrl-C, SIGTERM and a closed terminal: the first ends the run in order, the second at once.
+# Ctrl-C, SIGTERM, a closed terminal: the first signal ends the run in order, the second at once.
 #
 # The handlers are Python's own (``signal.signal``), not the event loop's, so that a second Ctrl-C
-# works even where a workflow's body, or an action on the loop, keeps the loop from turning.
+# works even while a workflow's body, or an action on the loop, blocks the loop.
 
 TWICE_S = 0.05
-"""Signals closer together are one: ``timeout`` and other launchers send theirs twice."""
+"""Signals closer together count as one: ``timeout`` and other launchers send theirs twice."""
 
 _SHOW_CURSOR = b"\x1b[?25h\r\n"
 REASONS = {
@@ -61,13 +61,13 @@ REASONS = {
     signal.SIGTERM: ("SIGTERM", Exit.TERMINATED),
     signal.SIGHUP: ("its terminal was closed", Exit.HUNG_UP),
 }
-"""What each signal says, and the exit code of who it ends."""
+"""The reason that each signal stands for, and the exit code of a process that it ends."""
 
 
 class Interruption:
-    """What signals have asked for, while it is entered. Mutable; one for each run.
+    """Handles signals while it is entered: they end the run. Mutable; one for each run.
 
-    ``place`` is that of the journal on disk: then the run can be resumed, and is only interrupted.
+    ``place`` is that of the journal on disk: then a signal suspends the run, else it cancels it.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Interruption:
             signal.signal(signum, before)
 
     def watch(self, run: Run[Any]) -> None:
-        """Have signals end this run; one that came before does so now."""
+        """Let signals end this run; a signal that came before ends it now."""
         self._loop = asyncio.get_running_loop()
         self._run = run
         if self.exit is not None:
@@ -136,7 +136,7 @@ class Interruption:
             run.interrupt(self._reason)
 
     def _leave(self) -> None:
-        """Kill what the run started, and be gone; only calls that no lock can hold up."""
+        """Kill the programs that the run started, and exit; makes no call that a lock can block."""
         try:
             killed = kill_marked(self._run.mark) if self._run is not None else 0
             said = f"handrail: left at once, nothing more undone; processes killed: {killed}\n"
@@ -159,7 +159,7 @@ Begin: TypeAlias = "Callable[[DrivingExecutor], Run[Any]]"
 
 @attrs.frozen
 class Options:
-    """How a run is shown, and who answers its gates (None: whoever sits at the terminal)."""
+    """How a run is driven and shown; ``gates``: who answers them (None: the terminal's user)."""
 
     as_json: bool = False
     quiet: bool = False
@@ -173,19 +173,19 @@ class Options:
     labels: Mapping[str, str] = attrs.field(factory=dict[str, str])
     ui: bool = False
     detached: Detached | None = None
-    """What lets go of the terminal once the run has begun."""
+    """The sink that lets go of the terminal once the run has begun."""
     notify: str | None = None
-    """What is run when somebody is needed."""
+    """The command to run when the run needs a person, or has ended."""
 
 
 class DrivingExecutor(Executor):
-    """An executor whose resumed runs are held by a ``Run`` too, so that signals reach them."""
+    """An executor that gives resumes and cancellations as a ``Run``, too: signals reach them."""
 
     _held: Run[Any] | None = None
 
     @classmethod
     def of(cls, executor: Executor, **parts: Any) -> Self:
-        """The same as another executor, but for these parts."""
+        """A copy of another executor with these parts in place of its own."""
         made = cls.__new__(cls)
         Engine.__init__(made, replace(executor.parts, **parts))
         return made
@@ -215,9 +215,9 @@ def drive(
     place: Place | None = None,
     **parts: Any,
 ) -> int:
-    """Drive what ``begin`` gives to its end; the exit code. ``parts`` are an executor's.
+    """Drive the run that ``begin`` returns to its end; the exit code. ``parts`` are an executor's.
 
-    ``place`` is the journal's, if it has one on disk: what is not finished can be resumed.
+    ``place`` is that of the journal on disk, if there is one: an unfinished run can be resumed.
     """
     is_apart = options.detached is not None
     console = Console(stderr=True, force_terminal=False if is_apart else None)
@@ -245,12 +245,13 @@ def drive(
 
 
 ASKS_AFTER = 200
-"""A run that nothing bounds asks after so many launches of agents whether it may go on; one that
-only tokens or dollars bound, after so many that do not say what they use.
+"""Launches of agents after which a run without bounds asks whether it may continue.
+
+A run bounded only by tokens or dollars asks after so many launches that do not report their usage.
 """
 
 
-def _executor(  # noqa: PLR0917  # what one drive is told
+def _executor(  # noqa: PLR0917  # all that one drive depends on
     options: Options,
     place: Place | None,
     screen: Screen | None,
@@ -258,7 +259,7 @@ def _executor(  # noqa: PLR0917  # what one drive is told
     definition: WorkflowDefinition | None,
     parts: Mapping[str, Any],
 ) -> DrivingExecutor:
-    """The executor that was named, or else one as the project says, with what was typed."""
+    """The named executor, or else the project's, with the typed options over its own."""
     from handrail.cli.settings import project_executor
 
     base = None if place is None else place.executor
@@ -281,7 +282,7 @@ def _executor(  # noqa: PLR0917  # what one drive is told
 
 
 def with_default_budget(limits: Limits, definition: WorkflowDefinition | None) -> Limits:
-    """The limits; a run that nothing bounds asks sometimes whether it may go on."""
+    """The limits; if they do not bound agents, with a budget that asks: see ``ASKS_AFTER``."""
     bounds = limits if definition is None else limits.over(definition.limits)
     if bounds.bounds_agents:
         return limits
@@ -295,7 +296,7 @@ def with_default_budget(limits: Limits, definition: WorkflowDefinition | None) -
 
 
 def agents_of(options: Options, known: Callable[[], AgentSettings]) -> Callable[[], AgentSettings]:
-    """What holds for agents: what was typed, over what the executor says."""
+    """The settings for agents: the typed ones over the executor's."""
 
     def settings() -> AgentSettings:
         found = known()
@@ -313,7 +314,7 @@ def agents_of(options: Options, known: Callable[[], AgentSettings]) -> Callable[
 
 @contextlib.contextmanager
 def _notifier(options: Options, place: Place | None, journal: Any) -> Generator[Notifier | None]:
-    """What tells somebody of a run by a command, if one is given."""
+    """The sink that runs the command of ``--notify``, if there is one."""
     if not options.notify or place is None or journal is None:
         yield None
         return
@@ -330,7 +331,7 @@ def _notifier(options: Options, place: Place | None, journal: Any) -> Generator[
 def _page(
     options: Options, place: Place | None, journal: Journal
 ) -> Generator[Callable[[str], None] | None]:
-    """Serve the page beside a run, if it is wanted; what says where a run is to be seen."""
+    """Serve the page beside a run, if asked for; yields a function that prints a run's address."""
     if not options.ui or place is None:
         yield None
         return
@@ -363,7 +364,7 @@ async def _stream_run(
 
 
 def gates_of(wanted: Gates | None, screen: Screen | None) -> Any:
-    """Who answers questions: what was typed, or whoever sits at the terminal."""
+    """Who answers gates: as typed, or by default a person at the terminal, if there is one."""
     if wanted == "ask" or (wanted is None and can_ask()):
         return gate_handler(screen)
     return wanted
@@ -376,10 +377,10 @@ def conclude(
     place: Place | None,
     interrupted: Exit | None = None,
 ) -> int:
-    """Print what a run gave, and say what is to be done now; the exit code."""
+    """Print a run's result, and what to do now; the exit code."""
     try:
         _print_result(result, data)
-    except BrokenPipeError:  # whoever read it has gone; the exit code still says how it ended
+    except BrokenPipeError:  # the reader has gone; the exit code still says how the run ended
         silence(1)
     tell_ending(result, quiet=options.quiet, interrupted=interrupted, place=place)
     if interrupted is not None and not result.success:

@@ -18,7 +18,7 @@ from handrail.cli.exits import DEBUG, Exit, debugging, exit_for
 from handrail.errors import HandrailError, MissingExtra
 
 _METHODS = re.compile(r"\b(complete|fork|resume)\((?:outputs=\.\.\.)?\)")
-"""What errors advise to call; who typed a command has commands of these names."""
+"""Methods that errors advise to call; the command has commands of the same names."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     No error leaves it: each becomes one line on stderr, with a traceback if ``--debug`` is among
     the arguments or ``HANDRAIL_DEBUG`` is set. Without ``arguments`` it runs those of the process,
-    which ends here if a thread was left behind that would keep it.
+    and ends the process if a thread that was left behind would keep it alive.
     """
     _open_what_is_closed()
     words = list(sys.argv[1:] if arguments is None else arguments)
@@ -67,7 +67,7 @@ def _run(words: list[str]) -> int:
     except OSError as error:
         _print_error(str(error))
         return Exit.USAGE
-    except Exception as error:  # noqa: BLE001  # the last place where it can be told
+    except Exception as error:  # noqa: BLE001  # the last place that can report it
         _print_error(_unexpected(error))
         return Exit.FAILED
     return code
@@ -81,14 +81,14 @@ def _guard() -> int:
 
 
 def _run_detached(words: Sequence[str]) -> int | None:
-    """The exit code, if another process is to do this; None in that process."""
+    """Run the command in a second process, and return its exit code; None in that process."""
     from handrail.cli.apart import detach, should_detach
 
     return detach(words) if should_detach(words) else None
 
 
 def _app(words: Sequence[str]) -> Any:
-    """The commands, for what was typed.
+    """The command-line application, for the words that were typed.
 
     Raises:
         MissingExtra: cyclopts or rich is not installed.
@@ -118,7 +118,7 @@ def _dispatch(app: Callable[..., Any], words: list[str]) -> int:
 
 
 def _unused_words_text(words: Sequence[str], command: str) -> str:
-    """What to type instead of words that have no place."""
+    """The error for words that the command does not take, with what to type instead."""
     said = f"{', '.join(map(repr, words))}: not expected here"
     if command != "handrail run":
         return said
@@ -146,9 +146,9 @@ def _print_error(text: str) -> None:
 
 
 def _open_what_is_closed() -> None:
-    """A process may be started without a stdin, stdout or stderr: then these lead nowhere.
+    """Open the null device in place of a stdin, stdout or stderr that the process started without.
 
-    Else the next file that is opened, the journal for example, would get the number of one.
+    Otherwise the next file to be opened, the journal for example, would get its descriptor.
     """
     for descriptor, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         if getattr(sys, name) is None:
@@ -162,7 +162,7 @@ def _open_what_is_closed() -> None:
 
 
 def _end_with(code: int) -> None:
-    """See to it that this process ends soon, and with this code."""
+    """Make sure that the process ends soon, and with this code; return if Python's exit will do."""
     if code >= Exit.HUNG_UP:  # it ends because of a signal; another one changes nothing
         for signum in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
             signal.signal(signum, signal.SIG_IGN)
@@ -171,14 +171,14 @@ def _end_with(code: int) -> None:
 
 
 _LEFT_AT_ONCE = frozenset({"temporalio"})
-"""Libraries whose own threads call into Python, and abort the process if that is ending."""
+"""Libraries whose own threads call into Python, and abort the process while Python shuts down."""
 
 
 def _has_stuck_threads() -> bool:
     """True if a sync action that was cancelled or timed out still runs.
 
-    A thread cannot be killed, and Python would wait for it at exit, though its step has long been
-    recorded without it. Threads that a user's own code started are waited for.
+    A thread cannot be killed, and Python would wait for it at exit, though the end of its step is
+    recorded. Threads that a user's own code started do not count: Python waits for them.
     """
     return any(thread.name.startswith("AnyIO worker") for thread in threading.enumerate())
 

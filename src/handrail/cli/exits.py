@@ -1,4 +1,4 @@
-"""What the command's exit code says, and the mistakes that end it early."""
+"""The command's exit codes, and the error that it raises for what it cannot do."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ EXIT_OF: dict[RunStatus, Exit] = {
 
 _OF_CLAIMS = (ClaimDeadlock, ClaimLost, ClaimTimeout, ClaimsFailed)
 _NOT_MISTAKES = (*_OF_CLAIMS, GateClosed, HubFailed, JournalFailed, LeaseLost, RunLocked)
-"""What was typed was right, and yet it could not be done."""
+"""Errors of a command that was typed correctly, and still could not do its work."""
 
 
 def exit_for(error: HandrailError) -> Exit:
-    """The code of a command that an error ended."""
+    """The exit code of a command that an error ended."""
     return Exit.FAILED if isinstance(error, _NOT_MISTAKES) else Exit.USAGE
 
 
@@ -58,7 +58,7 @@ _OFF = frozenset({"", "0", "false", "no"})
 
 
 def debugging() -> bool:
-    """True if errors are to be told with their tracebacks."""
+    """True if errors are printed with their tracebacks."""
     return os.environ.get(DEBUG, "").lower() not in _OFF
 
 

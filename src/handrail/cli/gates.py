@@ -1,4 +1,4 @@
-"""Gates asked at the terminal: with the arrow keys or by typing; without one, a line of stdin."""
+"""Gates answered at the terminal, with arrow keys or by typing; elsewhere by a line of stdin."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _READ_BYTES = 4096
 
 
 async def read_some(descriptor: int) -> bytes:
-    """What can be read now, or the next that comes; empty at the end."""
+    """The next bytes that can be read; empty at the end of the input."""
     try:
         await anyio.wait_readable(descriptor)
     except OSError:  # a plain file cannot be waited for, it is always readable
@@ -60,7 +60,7 @@ async def read_some(descriptor: int) -> bytes:
 
 
 class Lines:
-    """Lines of text, one at a time; what came with them is kept for the next. Mutable."""
+    """Reads lines of text one at a time; keeps bytes read beyond a line for the next. Mutable."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -81,7 +81,7 @@ class Lines:
 
 
 class Keys:
-    """Keys by name (``up``, ``enter``), or as the character they give. Mutable."""
+    """Reads keys: their names (``up``, ``enter``), or the characters they type. Mutable."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -99,7 +99,7 @@ class Keys:
 
 
 def parse_keys(text: str) -> list[str]:
-    """The keys in what a terminal sent; escape sequences that mean nothing here are left out."""
+    """The keys in a text from a terminal; escape sequences that mean nothing here are left out."""
     keys: list[str] = []
     at = 0
     while at < len(text):
@@ -120,7 +120,7 @@ def parse_keys(text: str) -> list[str]:
 def keys_from(descriptor: int) -> Generator[Keys]:
     """Single keys from a terminal, which echoes nothing meanwhile; Ctrl-C stays a signal.
 
-    What was typed before is dropped: nobody has answered a question that was not there yet.
+    Earlier input is dropped: it cannot answer a question that was not on the screen yet.
     """
     before = termios.tcgetattr(descriptor)
     tty.setcbreak(descriptor, termios.TCSAFLUSH)
@@ -136,7 +136,7 @@ CURSOR = "❯"  # noqa: RUF001  # the sign is meant
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """It is over; ``choice`` is None if the input ended first."""
+    """The end of a dialogue; ``choice`` is None if the input ended first."""
 
     choice: str | None
 
@@ -148,7 +148,7 @@ class Typing:
     typed: str = ""
 
     def after(self, key: str) -> Typing | Done:
-        """The state after a key: its name (``enter``, ...), or a character as it is."""
+        """The state after a key, by its name (``enter``, ...) or the character that it types."""
         match key:
             case "enter":
                 return Done(self.typed)
@@ -166,9 +166,9 @@ class Typing:
 
 @dataclass(frozen=True, slots=True)
 class Choosing:
-    """Which of the choices is under the cursor, and what was typed to find it.
+    """Choices with a cursor on one of them, and the text typed to find one.
 
-    What was typed is an answer only if it is a choice, or begins exactly one of them: a word that
+    The typed text is an answer only if it is a choice, or the beginning of exactly one. A word that
     fits none must never be taken for the choice that happens to be under the cursor.
     """
 
@@ -177,7 +177,7 @@ class Choosing:
     typed: str = ""
 
     def after(self, key: str) -> Choosing | Done:
-        """The state after a key: its name (``up``, ``enter``, ...), or a character as it is."""
+        """The state after a key, by its name (``up``, ...) or the character that it types."""
         match key:
             case "up" | "left":
                 return self._with_cursor_moved(-1)
@@ -211,13 +211,13 @@ class Choosing:
         return bool(wanted) and wanted not in lowered and len(self._matches(self.typed)) != 1
 
     def _matches(self, text: str) -> list[int]:
-        """The places of the choices that begin with the text; the one that is the text first."""
+        """The indices of the choices that begin with the text, an exact match first."""
         wanted = text.lower()
         found = [at for at, one in enumerate(self.choices) if one.lower().startswith(wanted)]
         return sorted(found, key=lambda at: self.choices[at].lower() != wanted)
 
     def _with_typed(self, text: str) -> Choosing:
-        """The text is kept as it is; the cursor goes to the first choice that begins with it."""
+        """The state with this text, and the cursor on the first choice that begins with it."""
         fitting = self._matches(text) if text else []
         return replace(self, at=fitting[0] if fitting else self.at, typed=text)
 
@@ -240,15 +240,15 @@ def can_ask() -> bool:
 
 
 def gate_handler(screen: Screen | None = None) -> Ask:
-    """A gate handler that asks whoever is at stdin, one gate at a time.
+    """A gate handler that asks the person or program at stdin, one gate at a time.
 
-    What shows the run leaves the screen to it meanwhile. An answer that does not fit is refused
-    with the reason, and asked for again.
+    Meanwhile a tree on the screen stays above the question, and other output pauses. An invalid
+    answer is refused with the reason, and the gate asked again.
     """
     one_at_a_time = anyio.Lock()
     lines = Lines(0)
 
-    async def console(gate: OpenGate) -> Any:  # its name is on record as who answered
+    async def console(gate: OpenGate) -> Any:  # the journal has its name as the answerer
         async with one_at_a_time:
             if screen is not None and screen.draws and os.isatty(0):
                 return await Prompt(gate, lines, screen.console, screen).answer()
@@ -260,7 +260,7 @@ def gate_handler(screen: Screen | None = None) -> Ask:
 
 
 def _screen(shared: Console | None) -> Console:
-    """Where to ask: on the screen that shows the run, or on stderr, never among data."""
+    """The console to ask on: that of the run's display, or stderr; never stdout, which has data."""
     return shared if shared is not None and shared.is_terminal else Console(stderr=True)
 
 
@@ -272,13 +272,13 @@ class Prompt:
     ) -> None:
         self.gate = gate
         self._below = screen
-        """Where a tree stays while it is asked."""
+        """The screen whose tree stays above the question; None: there is no tree."""
         self.lines = lines
         self.console = console
         self.choices = tuple(map(str, gate.choices)) or (("yes", "no") if gate.type is bool else ())
 
     async def answer(self) -> Any:
-        """The answer, converted.
+        """Ask until an answer is valid; the converted answer.
 
         Raises:
             GateRefusal: the input ended.
@@ -306,7 +306,7 @@ class Prompt:
     # -- by typing -----------------------------------------------------------------------------
 
     async def _type(self) -> str | None:
-        """A line that was typed; None stands for the default."""
+        """The line that was typed; None for the default."""
         self.console.print(self._question(self._hint()), end="", soft_wrap=True)
         self.console.file.flush()
         line = await self.lines.next()
@@ -349,7 +349,7 @@ class Prompt:
 
     @contextmanager
     def _drawing(self) -> Generator[Callable[[Text], None]]:
-        """What draws the question: below the tree, or in a place of its own."""
+        """A function that draws the question: below the tree, or in a display of its own."""
         if self._below is not None:
             try:
                 yield self._below.draw_below
@@ -380,7 +380,7 @@ class Prompt:
         text = self._question(self._hint()).append(f"{state.typed}\u2588", "bold")
         return text.append(f"\n  type it, then Enter{self._deadline()}", "dim")
 
-    # -- words ---------------------------------------------------------------------------------
+    # -- texts ---------------------------------------------------------------------------------
 
     def _question(self, after: Text) -> Text:
         text = Text("? ", "bold magenta")

@@ -1,12 +1,12 @@
-"""``handrail guard``: a hook of agent programs, so that a session that no run started keeps out.
+"""``handrail guard``: a hook by which agent sessions that no run started respect claims.
 
-Before it edits a file, the program runs this, with what it is about to do on stdin as JSON. The
-file is claimed for the session, for as long as its turn lasts; if somebody else has it, the edit is
-refused (exit code 2), and the program's model is given the reason. When the turn or the session
-ends, what it claimed is given back.
+Before an agent program edits a file, it runs this hook, with the intended edit on stdin as JSON.
+The hook claims the file for the session, until its turn ends. If somebody else has the claim, the
+hook refuses the edit (exit code 2), and the program's model gets the reason. When the turn or the
+session ends, the hook releases the session's claims.
 
-A program that a run's step has started holds what its step holds: it may edit that, and nothing
-that others hold.
+In a program that a step of a run has started, the step's claims count: if it has claimed files, the
+program may edit only those; else the hook claims the file for the step.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from handrail.workspace.claims.resources import these_files
 from handrail.workspace.git import Repository, repository_of
 
 TTL_S = 600.0
-"""So long a file is claimed for a session that does not say any more that its turn is over."""
+"""How long a session's claim lasts, if the end of its turn is never reported."""
 _REFUSED = 2
 _PATHS = ("file_path", "notebook_path", "filePath", "absolute_path", "path")
 _ENDS = frozenset({"Stop", "SessionEnd", "AfterAgent", "stop", "sessionEnd"})
@@ -71,7 +71,7 @@ _USE = "An agent program runs it as a hook; `handrail guard --install claude` se
 
 
 async def _refusal_of_edit(asked: Mapping[str, Any]) -> str:
-    """Why the edit is refused; nothing if it may be made."""
+    """Why the edit is refused; empty if it is allowed. The end of a turn releases its claims."""
     session = str(asked.get("session_id") or asked.get("sessionId") or os.getppid())
     folder = Path(str(asked.get("cwd") or Path.cwd()))
     if asked.get("hook_event_name") in _ENDS:
@@ -124,7 +124,7 @@ async def _claim_file(session: str, file: Path) -> str:
             f"neither. Do something else first, and try again later; if nothing else is left to "
             f"do, say so. `handrail claims` lists who holds what."
         )
-    for one in before:  # the same again: the newer one lasts longer
+    for one in before:  # older claims of the same file: the new one lasts longer
         if one.resources == request.resources:
             await local.release(one)
     return ""
@@ -142,7 +142,7 @@ async def _release_session(session: str, folder: Path) -> None:
 
 
 async def _locate_file(file: Path) -> tuple[Repository, str] | None:
-    """The repository that a file is in, or is to be, and its path there; None outside of one."""
+    """The repository of a file that may not exist yet, and its path there; None outside of one."""
     above = _folder_above(file.parent)
     repository = None if above is None else await repository_of(above, marker())
     path = None if repository is None else _path_in(repository, file)
@@ -150,7 +150,7 @@ async def _locate_file(file: Path) -> tuple[Repository, str] | None:
 
 
 def _folder_above(folder: Path) -> Path | None:
-    """The folder itself, or the nearest above it that is there."""
+    """The folder itself, or the nearest above it that exists."""
     real = Path(os.path.realpath(folder))
     return next((one for one in (real, *real.parents) if one.is_dir()), None)
 
@@ -173,7 +173,7 @@ def _covers(claim: Claim, tree: str, path: str) -> bool:
 
 
 def _program() -> int:
-    """The process of the agent program: the nearest above that is no shell."""
+    """The pid of the agent program: the nearest ancestor of this process that is no shell."""
     pid = os.getppid()
     for _ in range(8):
         try:
@@ -187,7 +187,7 @@ def _program() -> int:
     return pid
 
 
-# -- setting it up ---------------------------------------------------------------------------------
+# -- installation ----------------------------------------------------------------------------------
 
 
 def _set_up(program: str, *, user: bool, remove: bool) -> int:
@@ -231,7 +231,7 @@ def _hooks() -> dict[str, list[dict[str, Any]]]:
 
 
 def _with_hooks(settings: dict[str, Any], *, remove: bool) -> dict[str, Any]:
-    """The settings with the guard, once, or without it; all else stays."""
+    """The settings with the guard's hooks once, or without them; all else stays."""
     hooks = {name: [*entries] for name, entries in dict(settings.get("hooks") or {}).items()}
     for name, entries in _hooks().items():
         others = [one for one in hooks.get(name, []) if not _is_guard(one)]

@@ -1,4 +1,4 @@
-"""``fork``, ``diff``, ``export``, ``import``, ``replay``, ``verify`` and ``prune``: what was."""
+"""``fork``, ``diff``, ``export``, ``import``, ``replay``, ``verify``, ``prune``: recorded runs."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def _values(one: StepDiff) -> Iterator[str]:
     assert one.a is not None
     assert one.b is not None
     before, after = _text(readable(one.a.output)), _text(readable(one.b.output))
-    if before == after:  # they differ in what results hold beside their values
+    if before == after:  # they differ in other fields of results than their values
         before, after = _text(one.a.output), _text(one.b.output)
     lines = list(difflib.unified_diff(before, after, lineterm="", n=1))[2:]
     yield from (f"      {line}" for line in lines[:_VALUE_LINES])
@@ -194,7 +194,7 @@ def _text(value: Any) -> list[str]:
     return json.dumps(data, ensure_ascii=False, indent=2).splitlines()
 
 
-# -- files -----------------------------------------------------------------------------------------
+# -- export, import, replay ------------------------------------------------------------------------
 
 
 def export(
@@ -269,7 +269,7 @@ def replay(file: Path, target: str, /, *, run_id: str | None = None) -> int:
     return Exit.FAILED
 
 
-# -- care ------------------------------------------------------------------------------------------
+# -- verify and prune ------------------------------------------------------------------------------
 
 
 def verify(run: RunId | None = None, /, *, as_json: Json = False, folder: Dir = None) -> int:

@@ -126,7 +126,7 @@ def _check(wanted: HubOptions) -> None:
 
 
 def _build_hub(wanted: HubOptions, tokens: Tokens | None) -> tuple[Hub, HubStore | None]:
-    """The hub, as its file says that it was, and the file."""
+    """The hub, with the state that its file has, and its store (None without a file)."""
     from handrail.coordination.hub.hub import Hub
     from handrail.coordination.hub.state import Settings
     from handrail.coordination.store import HubStore, new_id
@@ -152,7 +152,7 @@ def _repository(folder: Path) -> Path:
 
 
 def _folds_case(root: Path) -> bool:
-    """True if the names in a folder's file system are the same in either case."""
+    """True if the folder's file system ignores the case of names."""
     with contextlib.suppress(OSError):
         return root.name != root.name.swapcase() and root.samefile(
             root.with_name(root.name.swapcase())
@@ -160,7 +160,7 @@ def _folds_case(root: Path) -> bool:
     return False
 
 
-# -- who may take part -----------------------------------------------------------------------------
+# -- tokens and sockets ----------------------------------------------------------------------------
 
 
 def _tokens(wanted: HubOptions) -> Tokens | None:
@@ -197,7 +197,7 @@ def _is_loopback_address(address: str) -> bool:
 
 
 def _open_sockets(host: str, port: int) -> list[socket.socket]:
-    """A socket for each address of the host, all of one port.
+    """A listening socket for each address of the host, all on one port.
 
     Raises:
         Refused: one cannot be listened on.
@@ -219,7 +219,7 @@ def _open_sockets(host: str, port: int) -> list[socket.socket]:
 
 
 def _bind_socket(family: int, at: tuple[object, ...]) -> socket.socket:
-    # With its protocol: asyncio lets small messages go at once on what it knows to be TCP.
+    # The protocol is named: asyncio sends small messages at once only on a socket known as TCP.
     made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -37,7 +37,7 @@ def arguments_for(
 def given_inputs(
     definition: WorkflowDefinition, typed: Sequence[str], file: Path | None
 ) -> dict[str, Any]:
-    """The inputs that were given, by name; what was typed wins over the file.
+    """The given inputs by name; typed ones win over those of the file.
 
     Raises:
         Refused: an input is unknown, given twice, or its file cannot be read.
@@ -67,7 +67,7 @@ def read_file(file: Path) -> Mapping[str, Any]:
     """The inputs that a JSON or TOML file holds; ``-`` is JSON on stdin.
 
     Raises:
-        Refused: it cannot be read, or holds no object of names.
+        Refused: the file cannot be read, or is not an object of names.
     """
     import tomllib
 
@@ -85,10 +85,10 @@ def read_file(file: Path) -> Mapping[str, Any]:
 
 
 def pair(word: str, what: str, wanted: str) -> tuple[str, str]:
-    """The name and the text of what was typed as NAME=TEXT.
+    """The name and the text of a word that was typed as NAME=TEXT.
 
     Raises:
-        Refused: it was not.
+        Refused: the word has another form.
     """
     name, equals, text = word.partition("=")
     if not equals or not name.strip():
@@ -146,7 +146,7 @@ def _list_of(parameter: WorkflowParameter) -> Any:
 
 
 def _arrange_arguments(definition: WorkflowDefinition, given: dict[str, Any]) -> Arguments:
-    """Positional where Python wants it so: what is positional-only, and all before ``*names``."""
+    """Keyword arguments, and positional ones where Python needs them: ``/``, before ``*names``."""
     args: list[Any] = []
     kwargs = dict(given)
     has_rest = any(

@@ -1,4 +1,4 @@
-"""Where the command keeps its runs: ``.handrail/`` in the current folder, or where one says."""
+"""Where the command keeps its runs: ``.handrail/`` in the current folder, or the named place."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ VARIABLE = "HANDRAIL_DIR"
 
 
 def _git_storage(root: Path) -> Path | None:
-    """The folder for what handrail keeps of the checkout ``root``; None if it is none.
+    """The folder below ``.git`` for the journals of the checkout ``root``; None: no checkout.
 
-    It is in the repository's own folder: that of a linked worktree goes with the worktree.
+    For a linked worktree it is in the main repository: git removes the worktree's own folder.
     """
     found = root / ".git"
     if found.is_dir():
@@ -49,32 +49,34 @@ def _git_storage(root: Path) -> Path | None:
 
 @attrs.frozen
 class Place:
-    """The folder of a journal (absolute), and what ``--dir`` and ``--target`` said, to be typed
-    again.
+    """The absolute folder of a journal; ``typed``, ``target``: the options to type again.
+
+    They are the values of ``--dir`` and ``--target``.
     """
 
     folder: Path
     typed: str = ""
     target: str | None = None
     executor: Executor | None = None
-    """What runs are driven with, if one was named; its journal counts, if that is a file and no
-    folder was named.
+    """The executor to drive runs with, if one was named.
+
+    Its journal is the place's, if that is a file and no folder was named.
     """
     executor_typed: str = ""
     named: bool = False
     """A folder was named, by ``--dir`` or the environment."""
 
     goes_on_alone: ClassVar[bool] = False
-    """A run goes on once what it waits for has come, without a resume."""
+    """True if a suspended run continues by itself when its wait is over, without a resume."""
 
     @property
     def base(self) -> Path:
-        """The folder that it stands in: what is recorded of files is relative to this."""
+        """The parent of the folder: recorded paths of files are relative to it."""
         return self.folder.parent
 
     @property
     def file(self) -> Path:
-        """The journal itself."""
+        """The journal's file."""
         own = self.own_journal()
         if own is not None:
             return own.path
@@ -83,8 +85,9 @@ class Place:
 
     @property
     def _file_in_git(self) -> Path | None:
-        """Where its file is, if it stands in a git checkout: in the git folder, which ``git clean``
-        leaves alone, with a link here.
+        """The place of the file below ``.git``, if the folder is in a git checkout; else None.
+
+        ``git clean`` leaves it alone there. The folder itself has a link to it.
         """
         if self.named:
             return None
@@ -94,7 +97,7 @@ class Place:
         return None
 
     def own_journal(self) -> SqliteJournal | None:
-        """That of its executor, if it counts and is a file."""
+        """The journal of the executor, if it is a file and no folder was named."""
         from handrail import SqliteJournal
 
         journal = None if self.executor is None or self.named else self.executor.journal
@@ -102,14 +105,14 @@ class Place:
 
     @property
     def artifacts(self) -> Path:
-        """The folder of what people read of its runs."""
+        """The folder of its runs' artifacts, for people."""
         return self.folder / ARTIFACTS
 
     def is_there(self) -> bool:
         """True if there is a journal.
 
         Raises:
-            Refused: what was named is no folder, or the journal in it no file.
+            Refused: the named place is no folder, or the journal in it is no file.
         """
         named = f"with --dir or {VARIABLE}."
         if self.folder.exists() and not self.folder.is_dir():
@@ -121,11 +124,11 @@ class Place:
         return self.file.is_file()
 
     def make(self) -> Journal:
-        """The journal, in a folder that is made if there is none, and that git ignores.
+        """The journal; its folder is created if need be, and git ignores it.
 
         Raises:
             JournalFailed: the folder cannot be made.
-            Refused: it is no folder.
+            Refused: as for ``is_there``.
         """
         from handrail import SqliteJournal
 
@@ -146,20 +149,20 @@ class Place:
 
     @property
     def is_safe(self) -> bool:
-        """True if its file is, or will be made, where ``git clean`` does not come."""
+        """True if the file is, or will be, below ``.git``, where ``git clean`` leaves it alone."""
         return self._file_in_git is not None and not (self.folder / FILE).is_file()
 
     def _link(self) -> None:
         here, kept = self.folder / FILE, self._file_in_git
         if kept is None or here.exists():
             return
-        with contextlib.suppress(OSError):  # a git folder that is only read: the file is here then
+        with contextlib.suppress(OSError):  # a read-only git folder: the file is here then
             here.unlink(missing_ok=True)  # a link of a worktree that was moved
             kept.parent.mkdir(parents=True, exist_ok=True)
             here.symlink_to(os.path.relpath(kept, self.folder))
 
     def find(self) -> Journal:
-        """The journal that is there.
+        """The existing journal.
 
         Raises:
             Refused: there is none.
@@ -167,7 +170,7 @@ class Place:
         return self.find_file()
 
     def find_file(self) -> SqliteJournal:
-        """The same, which is a file."""
+        """The existing journal, which is a file."""
         from handrail import SqliteJournal
 
         if not self.is_there():
@@ -179,16 +182,14 @@ class Place:
         return SqliteJournal(self.file) if own is None else own
 
     def command(self, *words: str) -> str:
-        """A command of this tool for people to type, which reaches the same journal, and the same
-        workflow.
-        """
+        """A command of this tool to type, which reaches the same journal and workflow."""
         again = self._options()
         if self.target is not None and words[0] in {"resume", "plan"}:
             again += ["--target", self.target]
         return shlex.join(["handrail", *words, *again])
 
     def _options(self) -> list[str]:
-        """What was typed to reach it."""
+        """The typed options that lead to the journal."""
         again = ["--dir", self.typed] if self.typed else []
         return again + (["--executor", self.executor_typed] if self.executor_typed else [])
 
@@ -198,8 +199,9 @@ class Place:
 
 
 def with_executor(place: Place, executor: Executor, typed: str = "") -> Place:
-    """The same with an executor, and its journal unless a folder was named. ``typed``: what leads
-    to it; to be typed again where its journal is another one.
+    """The place with an executor, and with its journal unless a folder was named.
+
+    ``typed``: the executor's TARGET; people must type it again if its journal is another one.
     """
     before, place = place.file, attrs.evolve(place, executor=executor)
     own = place.own_journal()
@@ -210,11 +212,11 @@ def with_executor(place: Place, executor: Executor, typed: str = "") -> Place:
 
 
 MOST = 8
-"""Candidates that are listed."""
+"""Candidates that an error lists."""
 
 
 def pick_run(journal: Journal, name: str | None) -> RunInfo:
-    """The run that ``choose_run`` gives for a name, or ``newest_run``, if it can be read.
+    """The run of ``choose_run`` for a name, or of ``newest_run`` without one, if it can be read.
 
     Raises:
         Refused: there is none, or more than one.
@@ -228,7 +230,7 @@ def pick_run(journal: Journal, name: str | None) -> RunInfo:
 
 
 def read(journal: Journal, info: RunInfo) -> RecordedRun:
-    """A run as it is recorded, to be shown now.
+    """The record of a run, viewed as of now.
 
     Raises:
         JournalDamaged: its record is not as it was written.
@@ -237,7 +239,7 @@ def read(journal: Journal, info: RunInfo) -> RecordedRun:
 
 
 def find_info(journal: Journal, run_id: str) -> RunInfo | None:
-    """The run of this very id, if there is one; asked for alone where a journal can be."""
+    """The run with exactly this id, if there is one; without listing all, if the journal can."""
     alone: Callable[[str], RunInfo | None] | None = getattr(journal, "info", None)
     return run_with_id(journal.runs(), run_id) if alone is None else alone(run_id)
 
@@ -246,7 +248,7 @@ def require_undamaged(journal: Journal, info: RunInfo) -> RunInfo:
     """The run, if its record is not known to be damaged.
 
     Raises:
-        JournalDamaged: something is.
+        JournalDamaged, Refused: it is.
     """
     if info.damaged:
         journal.events(info.run_id)
@@ -255,10 +257,10 @@ def require_undamaged(journal: Journal, info: RunInfo) -> RunInfo:
 
 
 def find_exact(journal: Journal, run_id: str) -> RunInfo | None:
-    """The run of this very id, if there is one; its record can be read.
+    """The run with exactly this id, if there is one; its record can be read.
 
     Raises:
-        Refused: it may be one whose entry is damaged, so that nothing is certain of it.
+        Refused: the id may be that of a run whose entry is damaged.
         JournalDamaged: its record is not as it was written.
     """
     info = find_info(journal, run_id)
@@ -276,7 +278,7 @@ def _refuse_if_hidden(runs: Sequence[RunInfo], name: str) -> None:
 
 
 def choose_run(runs: Sequence[RunInfo], name: str) -> RunInfo:
-    """The run of this id, or the only one whose id, or whose id's last part, begins so.
+    """The run whose id is ``name``, or the only one whose id, or its last part, begins with that.
 
     Raises:
         Refused: there is none, or more than one.
@@ -295,7 +297,7 @@ def choose_run(runs: Sequence[RunInfo], name: str) -> RunInfo:
 
 
 def matching_runs(runs: Sequence[RunInfo], name: str) -> list[RunInfo]:
-    """The runs whose ids begin so; if there are none, those whose ids' last parts do."""
+    """The runs whose id begins with the name; without any, those whose id's last part does."""
     if not name:
         return []
     found = [run for run in runs if run.run_id.startswith(name)]
@@ -314,7 +316,7 @@ def newest_run(runs: Sequence[RunInfo]) -> RunInfo:
 
 
 def run_with_id(runs: Sequence[RunInfo], run_id: str) -> RunInfo | None:
-    """The run of this very id, if there is one."""
+    """The run with exactly this id, if there is one."""
     return next((run for run in runs if run.run_id == run_id), None)
 
 
@@ -328,6 +330,6 @@ def _hint(runs: Sequence[RunInfo], name: str) -> str:
 
 
 def _list_ids(runs: Sequence[RunInfo]) -> str:
-    """The newest of them."""
+    """The ids of the newest runs, at most ``MOST``."""
     names = [run.run_id for run in runs[-MOST:]]
     return ", ".join(["...", *names] if len(runs) > len(names) else names)

@@ -41,8 +41,8 @@ def read_source(file: Path) -> str:
     """The text of a Python file, in the encoding that it declares.
 
     Raises:
-        SyntaxError, UnicodeDecodeError: it is not in that encoding, or in none there is.
-        OSError: it cannot be read.
+        SyntaxError, UnicodeDecodeError: the text is not in that encoding, or there is no such one.
+        OSError: the file cannot be read.
     """
     with tokenize.open(file) as stream:
         return stream.read()
@@ -56,7 +56,7 @@ def _is_searched(folder: Path) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """One workflow: the TARGET that names it, where it stands, and what its source says of it."""
+    """One workflow in a source: its TARGET, its file and line, and its description."""
 
     target: str
     file: str
@@ -109,7 +109,7 @@ def _in_text(text: str, file: str) -> Iterator[Listed]:
 
 
 def _description(node: ast.FunctionDef) -> str:
-    """What the decorator says, if it says it literally, else the docstring's first line."""
+    """The decorator's ``description``, if it is a literal, else the docstring's first line."""
     for decorator in node.decorator_list:
         for keyword in decorator.keywords if isinstance(decorator, ast.Call) else ():
             if keyword.arg == "description" and isinstance(keyword.value, ast.Constant):

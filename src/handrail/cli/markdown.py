@@ -1,7 +1,6 @@
-"""``handrail report``: a run in Markdown, for a pull request, a ticket or a CI job's summary, or as
-a page in one file.
+"""``handrail report``: a run as Markdown for a pull request, ticket or CI job, or as one HTML file.
 
-Nothing that a step says is ever markup: its texts stand in code, fenced by more than they hold.
+Texts of a step are never markup: they are quoted as code, by a fence longer than any in the text.
 """
 
 from __future__ import annotations
@@ -128,7 +127,7 @@ def _summary_of_job() -> Path:
 
 
 def markdown_of(info: RunInfo, view: RunView) -> str:
-    """The report."""
+    """The report as Markdown."""
     return "\n".join(_lines(info, view)) + "\n"
 
 
@@ -226,7 +225,7 @@ def _line(text: str) -> str:
 
 
 def _code(text: str) -> str:
-    """Text in a line, as code."""
+    """The text as inline code."""
     flat = " ".join(text.split()) or " "
     marks = "`" * (_longest_fence(flat) + 1)
     pad = " " if flat.startswith("`") or flat.endswith("`") else ""
@@ -234,7 +233,7 @@ def _code(text: str) -> str:
 
 
 def _fenced(text: str) -> list[str]:
-    """Lines of text, as code."""
+    """The text as lines of a code block; the middle of a very long one is cut."""
     if len(text) > _LONG:
         text = f"{text[: _LONG // 2]}\n...\n{text[-_LONG // 2 :]}"
     marks = "`" * max(3, _longest_fence(text) + 1)

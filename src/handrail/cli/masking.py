@@ -1,6 +1,6 @@
-"""What the command prints of a run, without the secrets of this process's environment.
+"""Masks the secrets of this process's environment in what the command prints.
 
-A run's events come masked. Here are the rest: results, values, errors, questions.
+A run's events are masked already; this masks its results, values, errors and questions.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from handrail.typed.jsonsafe import Json
 
 
 def mask() -> Mask:
-    """The mask of the secrets that there are now."""
+    """The mask of the secrets that are set now."""
     return Mask(secret_values(Secrets(), os.environ))
 
 
@@ -24,10 +24,10 @@ def mask_text(text: str) -> str:
 
 
 def mask_value(value: Any) -> Any:
-    """The value without secrets, of the same type as far as that can be."""
+    """The value without secrets, of the same type where possible."""
     return mask().value(value)
 
 
 def mask_data(data: Json) -> Json:
-    """The JSON data of a masked value, without secrets in the texts of objects in it."""
+    """The JSON data without secrets, also where it has texts of objects that were not masked."""
     return mask().plain(data)

@@ -1,7 +1,7 @@
-"""A command that is run when a run needs a person, or has ended: ``--notify``.
+"""``--notify``: runs a command when a run needs a person, or has ended.
 
-What was told is kept in a file beside the run's other files, so that each thing is told once, in
-whichever process it comes up, and however often the run is resumed.
+A file beside the run's other files lists the notifications that were sent. So each is sent once,
+whichever process is the first to see its cause, and however often the run is resumed.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from handrail.ports.journal import Journal
 from handrail.shortening import clean
 
 Reason: TypeAlias = Literal["answer", "person", "succeeded", "failed", "cancelled"]
-"""Somebody must answer a question, or do something elsewhere; or how the run ended."""
+"""A gate needs an ``answer``; a ``person`` must act elsewhere; or how the run ended."""
 TOLD, LOG = "notified.jsonl", "notify.log"
 LONGEST_S = 60.0
-"""So long a command may take; then it is killed, with what it started in its group."""
+"""How long a command may take; then its whole process group is killed."""
 AT_END_S = 5.0
-"""The same at the end of the process."""
+"""How long the commands at work may still take when this process ends."""
 _TEXT_CHARS = 2_000
 _LOOK_S = 0.1
 _NAME = "--notify"
@@ -39,11 +39,11 @@ _OF_LAUNCHES = (ev.LadderStep, ev.AttemptFailed, ev.StepCompleted)
 
 
 class Notifier:
-    """A sink that runs a command, once for each thing; nothing of it reaches the run. Mutable.
+    """A sink that runs a command once per notification; no failure of it affects the run. Mutable.
 
-    ``answers``: questions are answered by nobody but a person. ``command`` is for the shell; it has
+    ``answers``: only a person answers gates. ``command`` is for the shell; its environment has
     ``HANDRAIL_RUN_ID``, ``HANDRAIL_WORKFLOW``, ``HANDRAIL_REASON``, ``HANDRAIL_PATH`` (of the step)
-    and ``HANDRAIL_TEXT`` (the question, what is to be done, or the error) in its environment.
+    and ``HANDRAIL_TEXT`` (the question, the needed action, or the error).
     """
 
     def __init__(self, command: str, journal: Journal, artifacts: Path, *, answers: bool) -> None:
@@ -56,7 +56,7 @@ class Notifier:
         self._workflow = ""
 
     def emit(self, event: ev.Event | ev.Progress, /) -> None:
-        """Run the command, if this is what it is for."""
+        """Run the command if the event needs a person, or is the end of the run."""
         match event:
             case ev.WorkflowStarted() | ev.RunResumed():
                 self._workflow = event.workflow_name or self._workflow
@@ -64,7 +64,7 @@ class Notifier:
                 key = f"answer {event.path}#{event.gate.opening}"
                 self.tell(event.run_id, "answer", key, event.path, event.gate.question)
             case ev.LadderStep(parked=True):
-                with contextlib.suppress(HandrailError):  # a journal that is busy: it is told again
+                with contextlib.suppress(HandrailError):  # a busy journal: the next need notifies
                     since = _first_need(self._journal.events(event.run_id), event)
                     key = f"person {event.path} {since}"
                     self.tell(event.run_id, "person", key, event.path, event.error)
@@ -75,7 +75,7 @@ class Notifier:
                 pass
 
     def tell(self, run_id: str, reason: Reason, key: str, path: str = "", text: str = "") -> None:
-        """Run the command for this, unless that was done for the same ``key`` before."""
+        """Run the command, unless it has run for the same ``key`` before."""
         folder = self._artifacts / run_folder(self._workflow, run_id)
         variables = {
             "HANDRAIL_RUN_ID": run_id,
@@ -94,14 +94,14 @@ class Notifier:
             tell(f"{_NAME}: {error}")
 
     def tell_stuck(self, run_id: str, why: str) -> None:
-        """Tell of a run that cannot be driven as it is; once, for as long as nothing happens."""
+        """Notify that a run cannot be driven; once, until it has new events."""
         events = self._journal.events(run_id)
         first = events[0] if events else None
         self._workflow = first.workflow_name if isinstance(first, ev.WorkflowStarted) else ""
         self.tell(run_id, "person", f"stuck {len(events)}", "", why)
 
     def close(self) -> None:
-        """Give the commands that run a moment, then end them."""
+        """Wait for the commands at work for ``AT_END_S``, then kill them."""
         self._ends_by = time.monotonic() + AT_END_S
         for thread in self._at_work:
             thread.join()
@@ -137,7 +137,7 @@ class Notifier:
 
 
 def _is_new(folder: Path, key: str) -> bool:
-    """True if nothing was told of this; it counts as told from now on."""
+    """True if no notification with this key was sent; from now on it counts as sent."""
     line = json.dumps(key)
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / TOLD).open("a+", encoding="utf-8") as file:
@@ -150,7 +150,7 @@ def _is_new(folder: Path, key: str) -> bool:
 
 
 def _first_need(history: Sequence[ev.Event], parked: ev.LadderStep) -> int:
-    """The number of the event from which on the run has needed the same thing of a person."""
+    """The number of the step's first event in a row that parked it for the same kind of failure."""
     since = parked.seq
     earlier = [one for one in history if one.seq < parked.seq and isinstance(one, _OF_LAUNCHES)]
     for event in reversed(earlier):

@@ -133,10 +133,10 @@ class Driving:
     notify: Command = None
 
     def place(self, where: Where) -> Place:
-        """Where the run is driven.
+        """The place of the journal, or the cluster that drives the run.
 
         Raises:
-            Refused: on a cluster, with what only its workers can be told.
+            Refused: options were typed that do not apply to a cluster.
         """
         from handrail.cli.cluster import ClusterPlace, refuse_of_a_process, refuse_of_workers
 
@@ -154,10 +154,10 @@ class Driving:
         return place
 
     def options(self) -> Options:
-        """The same for those who drive the run.
+        """These options as ``cli.driving`` takes them.
 
         Raises:
-            Refused: options that cannot be given together were.
+            Refused: options were typed that exclude one another.
         """
         from handrail.cli.apart import detached_sink
         from handrail.cli.driving import Options
@@ -262,10 +262,10 @@ class Changed:
 
     @property
     def on_change(self) -> OnChange | None:
-        """What becomes of the steps that changed and are not named.
+        """What to do with changed steps that are not named; None: as the executor says.
 
         Raises:
-            Refused: two things were typed of them.
+            Refused: both options were typed.
         """
         from handrail.cli.exits import Refused
 
@@ -276,7 +276,7 @@ class Changed:
 
     @property
     def words(self) -> list[str]:
-        """What to type for them."""
+        """The words to type for these options."""
         reuse = [word for path in self.reuse or () for word in ("--reuse", path)]
         rerun = [word for path in self.rerun or () for word in ("--rerun", path)]
         since = [] if self.rerun_from is None else ["--rerun-from", self.rerun_from]
@@ -284,11 +284,12 @@ class Changed:
         return [*reuse, *rerun, *since, *changed]
 
     def paths(self, journal: Journal, run_id: str) -> tuple[list[str], list[str]]:
-        """Those whose record is kept, and those that run again, with all that began after the one
-        that was named so.
+        """The paths of steps whose record is kept, and of those that run again.
+
+        The latter include all steps that began since ``rerun_from``.
 
         Raises:
-            NotRecorded: it is not recorded.
+            NotRecorded: ``rerun_from`` is not recorded.
         """
         from handrail.record.reading import began_since, history_of
 
@@ -299,10 +300,10 @@ class Changed:
 
 
 def _cassette_of(record: Path | None, replay: Path | None) -> Cassette | None:
-    """The cassette that the options ask for, if they do.
+    """The cassette that the options name, if they do.
 
     Raises:
-        Refused: they ask for two, or for one that is not there.
+        Refused: they name two, or one that does not exist.
     """
     from handrail.cli.exits import Refused
 

@@ -29,7 +29,7 @@ from handrail.web.reading import Reader
 
 @contextlib.contextmanager
 def serve_page(place: Place, journal: Journal) -> Generator[Callable[[str], None]]:
-    """Serve the page in a thread while a run is driven here; a function that prints its address."""
+    """Serve the page in a thread during a drive; yields a function that prints its address."""
     token = secrets.token_urlsafe(24)
     at = socket_at(0)
     port = at.getsockname()[1]
@@ -56,10 +56,10 @@ def page_of(place: Place, journal: Journal, token: str, *, read_only: bool = Fal
 
 
 def socket_at(port: int) -> socket:
-    """A socket of this machine alone.
+    """A listening socket for this machine alone.
 
     Raises:
-        Refused: it cannot be listened on.
+        Refused: the port cannot be listened on.
     """
     try:
         return open_socket(port)
@@ -77,7 +77,7 @@ def open_browser(url: str) -> None:
 
 
 def _code_of(place: Place, journal: Journal) -> Callable[[RunInfo], Executor]:
-    """What makes an executor that knows a run's workflow, imported from where the run says."""
+    """A function that returns an executor with a run's workflow, imported from its TARGET."""
 
     def code_of(info: RunInfo) -> Executor:
         here = Path.cwd()
@@ -90,7 +90,7 @@ def _code_of(place: Place, journal: Journal) -> Callable[[RunInfo], Executor]:
 
 
 def _resume_apart(place: Place) -> Callable[[RunInfo], None]:
-    """What goes on with a run, in a process of its own that outlives the page."""
+    """A function that resumes a run in a process of its own, which outlives the page."""
     here = Path.cwd()
 
     def drive(info: RunInfo) -> None:

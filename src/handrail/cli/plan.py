@@ -86,11 +86,11 @@ def _show(found: Plan, info: RunInfo, changed: Changed, place: Place) -> None:
 
 
 _SHOWN = 10
-"""Of a long row of recorded steps so many are shown at its beginning, and at its end."""
+"""Steps shown at the beginning, and at the end, of a long row of recorded steps."""
 
 
 def _fold_recorded(steps: Sequence[PlannedStep]) -> Iterator[tuple[PlannedStep | None, int]]:
-    """The steps; of each long row of recorded ones the middle is None, with how many they are."""
+    """The steps; the middle of a long row of recorded ones is None, with how many they are."""
     for recorded, group in groupby(steps, lambda step: step.state == "recorded"):
         row = list(group)
         hidden = len(row) - 2 * _SHOWN

@@ -1,4 +1,4 @@
-"""How the queues of a run stand, in words."""
+"""The queues of a run as text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from handrail.record.work_view import WorkView
 from handrail.shortening import clean
 
 _MOST = 8
-"""So many ids are told of each sort."""
+"""Ids that are listed of each sort."""
 
 
 def queue_lines(works: Sequence[WorkView]) -> Iterator[str]:

@@ -60,7 +60,7 @@ if __name__ == "__main__":
 _SETTINGS = {
     "user.name": "handrail quickstart",
     "user.email": "quickstart@handrail.invalid",
-    # What a user's own configuration may ask of commits would ask for a key, or run their hooks.
+    # A user's own configuration may sign commits, which asks for a key, or run hooks.
     "commit.gpgSign": "false",
     "core.hooksPath": ".git/no-hooks",
     "core.autocrlf": "false",
@@ -71,7 +71,7 @@ def create(home: Path, example: Path) -> None:
     """Fill an empty folder: code, its failing test, the workflow, and a first commit.
 
     Raises:
-        Refused: git does not do as it is told; the text is git's.
+        Refused: a git command failed; the text is git's.
     """
     (home / CODE_FILE).write_text(CODE, "utf-8")
     (home / TEST_FILE).write_text(TESTS, "utf-8")
@@ -85,10 +85,10 @@ def create(home: Path, example: Path) -> None:
 
 
 def git(*words: str) -> str:
-    """What git printed, in the current folder.
+    """Run git in the current folder; what it printed.
 
     Raises:
-        Refused: it failed.
+        Refused: git failed.
     """
     done = subprocess.run(  # noqa: S603  # the words are our own
         ["git", "--no-pager", *words],  # noqa: S607  # the git on PATH is the user's own
@@ -105,7 +105,7 @@ def git(*words: str) -> str:
 
 @contextmanager
 def clean_git_environment() -> Generator[None]:
-    """Without the variables by which a git hook, or a shell, points git at another repository."""
+    """Unset the variables by which a git hook, or a shell, points git at another repository."""
     kept = {name: os.environ.pop(name) for name in list(os.environ) if _affects_git(name)}
     before = os.environ.get("GIT_TERMINAL_PROMPT")
     os.environ["GIT_TERMINAL_PROMPT"] = "0"
@@ -140,7 +140,7 @@ def _affects_git(name: str) -> bool:
 THINKING_S = 0.7
 """How long each answer takes, so that the tree can be read while it grows."""
 
-# Of different lengths: by size and second Python tells whether compiled code is out of date.
+# Of different lengths: Python compares size and mtime, in seconds, to find stale compiled code.
 TOO_SIMPLE = "return items // per_page + 1"
 RIGHT = "return (items + per_page - 1) // per_page"
 
@@ -152,7 +152,7 @@ def scripted() -> FakeBackend:
 
 
 def plan() -> str:
-    """A plan, in the midst of the prose that models write around what they were asked for."""
+    """A plan as JSON, amid the prose that models write around their answers."""
     return """\
 The division rounds down, so a last page that is not full is lost. My plan:
 
@@ -241,7 +241,7 @@ def _scripted_agents(workflow: Any) -> dict[str, Any]:
     return {name: attrs.evolve(getattr(module, name), backend=backend) for name in AGENTS}
 
 
-# -- words -----------------------------------------------------------------------------------------
+# -- output ----------------------------------------------------------------------------------------
 
 
 def _introduce(home: Path) -> None:
@@ -259,7 +259,7 @@ def _conclude(home: Path) -> None:
 
 
 def next_commands(home: Path) -> list[tuple[str, str]]:
-    """What to type, each with what it shows; they work in this order, in one shell."""
+    """Commands to type, each with what it shows; they work in this order, in one shell."""
     python, command = _python(), _command()
     return [
         (f"cd {shlex.quote(str(home))}", ""),
@@ -294,7 +294,7 @@ def _command() -> str:
     found = shutil.which("handrail")
     if found is not None and Path(found).resolve() == script.resolve():
         return "handrail"
-    beside = Path(sys.executable).with_name("handrail")  # the folder is another one now
+    beside = Path(sys.executable).with_name("handrail")  # the current folder has changed
     return shlex.quote(str(beside if beside.exists() else script.resolve()))
 
 

@@ -1,4 +1,4 @@
-"""A run that somebody acts on from here: found, spoken to, and told of, wherever it is driven."""
+"""A run that a command acts on by messages, whichever process drives it."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from handrail.record.reading import history_of
 from handrail.typed.jsonsafe import json_safe
 
 PATIENCE_S = 2.0
-"""How long to wait for a live run to take in what was sent; a live one looks ten times a second."""
+"""How long to wait for a live run to read a message; it reads its inbox ten times a second."""
 EVERY_S = 0.05
 
 
 @attrs.frozen
 class ReachedRun:
-    """A run, and who acts on it; ``data`` is where JSON goes, if it does."""
+    """A run, and who acts on it; ``data``: the stream for JSON, if that was asked for."""
 
     info: RunInfo
     journal: Journal
@@ -38,38 +38,36 @@ class ReachedRun:
 
     @property
     def run_id(self) -> str:
-        """Its id."""
+        """The run's id."""
         return self.info.run_id
 
     def workflow(self, target: str | None) -> Any:
-        """Its workflow, imported from where it says, or from another TARGET.
+        """The run's workflow, imported from its recorded TARGET, or from another one.
 
         Raises:
-            Refused: it is not to be had.
+            Refused: it cannot be imported.
         """
         return workflow_of(self.info, self.place, target)[0]
 
     def executor(self, *workflows: Any) -> Executor:
-        """What speaks to it."""
+        """An executor that sends messages to the run."""
         return Executor(journal=self.journal, workflows=workflows)
 
     def tell(self, text: str, /, **said: Any) -> None:
-        """Print what was done: the text, or what is ``said`` as JSON if that was asked for."""
+        """Print what was done: the text, or ``said`` as JSON if that was asked for."""
         if self.data is None:
             print(mask_text(text))
         else:
             write_json(json_safe({"run_id": self.run_id, **said}), self.data)
 
     def tell_who_goes_on(self) -> None:
-        """Say how to resume a run that nobody drives, or whose drive ended before it took this
-        in.
-        """
+        """Print how to resume the run, if no process drives it once it had time to read this."""
         now = anyio.run(self.wait_until_read)
         if now.holder is None and now.status != "succeeded":
             tell(f"nobody drives the run; go on with: {self.place.command('resume', self.run_id)}")
 
     async def wait_until_read(self) -> RunInfo:
-        """The run's entry once its inbox is read, or nobody drives it, or after ``PATIENCE_S``."""
+        """The run's entry once its inbox is read, or no process drives it, or patience ends."""
         journal, run_id = self.journal, self.run_id
         info = find_info(journal, run_id) or self.info
         with anyio.move_on_after(PATIENCE_S):

@@ -1,4 +1,4 @@
-"""What is said of a run after its end, besides the line of the console sink."""
+"""What the command prints of a run after its end, besides the console sink's closing line."""
 
 from __future__ import annotations
 
@@ -20,22 +20,23 @@ from handrail.secrets.values import SHORTEST, placeholder
 
 
 def columns(rows: Sequence[Sequence[str]]) -> list[str]:
-    """A line for each row, with its texts one below the other."""
+    """A line for each row, with aligned columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = (zip(row, widths, strict=True) for row in rows)
     return ["  ".join(f"{text:{width}}" for text, width in line).rstrip() for line in lines]
 
 
 def change_lines(change: StepChange) -> tuple[str, str]:
-    """What the step was and what it is, as two lines."""
+    """What the step was and what it is now, as two lines."""
     return f"was  {_one_line(change.was)}", f"now  {_one_line(change.now)}"
 
 
 def resume_commands(
     run_id: str, changes: Sequence[StepChange], place: Place, chosen: Sequence[str] = ()
 ) -> list[str]:
-    """The two commands, ready to be typed: one keeps what is recorded, one runs all again; with
-    what was ``chosen`` already.
+    """Two commands to type: one keeps the records of the changed steps, one runs them again.
+
+    ``chosen``: words typed before, which both repeat.
     """
     lines: list[str] = []
     for option, why in (("--reuse", "keep what is recorded"), ("--rerun", "run again")):
@@ -49,16 +50,16 @@ def _one_line(text: str) -> str:
 
 
 MOST_LINES = 40
-"""Of what is cut, on a terminal."""
+"""Lines, or items, of a returned value that is cut on a terminal."""
 TOLD = 200
-"""So many characters of why a run was suspended are in the line that closes it."""
+"""Characters of the reason of a suspension that the console's closing line shows."""
 
 
 def write_value(value: Any) -> None:
-    """Print what a workflow returned: text as it is, anything else so that people can read it.
+    """Print what a workflow returned: text as it is, other values formatted for people.
 
-    Of an agent's answer, a child's result and work it is what they hold; a long one is cut on a
-    terminal, where the rest would only push away what stands above.
+    Of results of agents, child workflows and work it prints the values inside. On a terminal it
+    cuts those if they are long: they would push the lines above off the screen.
     """
     said = readable(value)
     cut = said is not value and sys.stdout.isatty()
@@ -77,8 +78,9 @@ def write_value(value: Any) -> None:
 
 
 def readable(value: Any) -> Any:
-    """What results of agents, steps, work and child workflows hold, in lists and mappings too; any
-    other value as it is.
+    """The value inside a result of an agent, step, work or child workflow; others as they are.
+
+    Results in lists, tuples and dicts are replaced, too.
     """
     match cast("object", value):
         case AgentResult():
@@ -99,7 +101,7 @@ def readable(value: Any) -> Any:
 
 
 def _by_id(work: Work[Any]) -> dict[str, Any]:
-    """What became of each task."""
+    """The outcome of each task, by its id."""
     found = {
         "done": {one.id: readable(one.value) for one in work.done},
         "failed": {one.id: one.error for one in work.failed},
@@ -127,13 +129,13 @@ def _differs(now: Iterable[Any], before: Iterable[Any]) -> bool:
 
 
 def indented_lines(text: str, *, most: int = 20) -> list[str]:
-    """The lines of a text, those after the first indented, and of very many not all."""
+    """At most ``most`` lines of a text, those after the first indented."""
     first, *others = first_lines(text.rstrip(), most) or [""]
     return [first, *(f"    {line}" for line in others)]
 
 
 def first_lines(text: str, most: int) -> list[str]:
-    """The lines of a text, or the first of them and how many more there are."""
+    """The lines of a text; of more than ``most`` the first, and how many more there are."""
     lines = text.splitlines()
     if len(lines) <= most:
         return lines
@@ -143,13 +145,13 @@ def first_lines(text: str, most: int) -> list[str]:
 def tell_ending(
     result: WorkflowResult[Any], *, quiet: bool, interrupted: Exit | None, place: Place | None
 ) -> None:
-    """Say on stderr what somebody must know or do now; mostly nothing.
+    """Print on stderr what the user must know or do now; mostly nothing.
 
     ``place`` is that of the journal, if the run can be resumed from one.
     """
     again = "" if place is None else place.command("resume", result.run_id)
     if interrupted is not None:
-        by = f" by {result.error}" if str(result.error).startswith("exit ") else ""  # of an action
+        by = f" by {result.error}" if str(result.error).startswith("exit ") else ""  # by an action
         said = "too late to interrupt" if result.success else f"interrupted{by}"
         tell(f"{said}: {_progress_text(result)}")
     elif (
@@ -182,17 +184,17 @@ def tell_ending(
 
 
 def format_time(at: float) -> str:
-    """A time of day, with its date, as it is here."""
+    """The local date and time of day."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
 
 
 def orphaned_text(orphaned: Sequence[str]) -> str:
-    """The line that names recorded steps without a place in the code."""
+    """The line that names orphaned steps: recorded, but no longer in the code."""
     return f"recorded steps that the code no longer has: {_list_paths(orphaned)}"
 
 
 def tell_mismatch(error: ReplayMismatch, place: Place | None) -> None:
-    """Say what changed in the code since it was recorded, and how to say what counts."""
+    """Print which steps changed since they were recorded, and the commands that resume the run."""
     if place is None:
         tell(one_line(str(error)))
         return
@@ -208,12 +210,12 @@ def tell_mismatch(error: ReplayMismatch, place: Place | None) -> None:
 
 
 def _fits_closing_line(error: str) -> bool:
-    """True if the console's closing line has all of it."""
+    """True if the console's closing line has the whole error."""
     return len(" ".join(error.split())) <= TOLD
 
 
 def tell_missing(run_id: str, variables: Sequence[str]) -> None:
-    """Say which secrets of a record are not there, and what to do."""
+    """Print which secrets of a record are not set here, and what to do."""
     names, are = ", ".join(variables), "are" if len(variables) > 1 else "is"
     instead = ", ".join(map(placeholder, variables))
     tell(
@@ -224,7 +226,7 @@ def tell_missing(run_id: str, variables: Sequence[str]) -> None:
 
 
 def one_line(text: str) -> str:
-    """The text without line breaks, and without secrets, which may have some."""
+    """The text on one line, without secrets; masked first, as a secret may have line breaks."""
     return " ".join(mask_text(text).split())
 
 
@@ -245,7 +247,7 @@ def _list_paths(paths: Sequence[str], most: int = 8) -> str:
 
 
 def _tell_what_is_waited_for(result: WorkflowResult[Any], place: Place, *, listed: bool) -> None:
-    """Who is waited for, and how to answer; the console has listed the gates already."""
+    """Print how to answer each gate and signal; ``listed``: the console has shown the questions."""
     for gate in result.waiting:
         question = "" if listed else f" ({one_line(_question_text(gate))})"
         tell(f"it waits for an answer{question}: {answer_command(result.run_id, gate, place)}")
@@ -274,7 +276,7 @@ def _tracebacks(result: WorkflowResult[Any]) -> list[str]:
 
 
 def answer_command(run_id: str, gate: OpenGate, place: Place) -> str:
-    """The command that answers a gate; with several choices, the first one and what else."""
+    """The command that answers a gate with its first choice, and the other choices after it."""
     first, *others = _answer_words(gate)
     command = place.command("answer", run_id, gate.path, first)
     return f"{command}   (or {', '.join(others)})" if others else command

@@ -46,7 +46,7 @@ BACKEND, MODEL = "backend", "model"
 
 
 def agent_labels(options: Options) -> dict[str, str]:
-    """What to record: of the command line, the environment, or the project.
+    """Labels of the backend and model: as typed, of the environment, or the project's.
 
     Raises:
         DefinitionError: there is no such backend.
@@ -58,8 +58,7 @@ def agent_labels(options: Options) -> dict[str, str]:
 
 
 def as_recorded(options: Options, labels: Mapping[str, str]) -> Options:
-    """The options with the backend and model of the run, unless they, or the environment, say
-    others.
+    """The options, with the run's backend and model unless they or the environment name others.
 
     Raises:
         DefinitionError: there is no such backend.
@@ -76,7 +75,7 @@ def as_recorded(options: Options, labels: Mapping[str, str]) -> Options:
 
 
 def _check(options: Options) -> None:
-    """Speak of what was typed, before anything else speaks of what it became."""
+    """Check the typed backend first, so that an error names the option."""
     if options.backend is not None:
         from handrail.agents.routes import check_backend
 
@@ -146,7 +145,7 @@ def drive_again(info: RunInfo, workflow: Any, changed: Changed, session: Session
 
 
 def _resume_all(options: Options, place: Place, changed: Changed) -> int:
-    """Go on with every run that is suspended or dead, oldest first; the worst of the exit codes."""
+    """Resume every run that is suspended or dead, oldest first; the worst of the exit codes."""
     waiting = [one for one in place.find().runs() if state_of(one) in {"suspended", "dead"}]
     if not waiting:
         tell("no run is suspended or dead")
@@ -174,10 +173,10 @@ def _pick_run(journal: Journal, name: str | None, *, latest: bool) -> RunInfo:
 
 
 def resume_run(info: RunInfo, workflow: Any, given: Mapping[str, Any], session: Session) -> int:
-    """Resume the run with what was recorded; the exit code.
+    """Resume the run of a given id with its recorded inputs; the exit code.
 
     Raises:
-        Refused: it is another workflow's, it was given other inputs, or it was cancelled.
+        Refused: the run is of another workflow, has other inputs, or was cancelled.
     """
     definition: WorkflowDefinition = workflow.definition
     another = "Leave out --run-id to start another run."
@@ -251,10 +250,10 @@ def run(
 
 
 def lint_workflow(workflow: Any) -> None:
-    """Print what the lint warns of in a workflow, before it is run.
+    """Print the lint's warnings about a workflow before it runs.
 
     Raises:
-        Refused: it found a mistake by which the run could not go as it is meant to.
+        Refused: the lint found a mistake (HR1..), by which the run would go wrong.
     """
     from handrail.static.lint import check
     from handrail.static.source import SourceUnavailable, source_of
@@ -330,7 +329,7 @@ def cancel(
 
 
 def _request_cancel(journal: Journal, info: RunInfo, reason: str) -> bool:
-    """True if whoever drives the run was asked; False if nobody does any more."""
+    """Ask the driver to cancel the run; False if no process drives it any more."""
     try:
         Executor(journal=journal).cancel_sync(info.run_id, reason)
     except WorkflowNotFound:
@@ -339,7 +338,7 @@ def _request_cancel(journal: Journal, info: RunInfo, reason: str) -> bool:
 
 
 def _unwind(info: RunInfo, reason: str, session: Session, target: str | None) -> int:
-    """Resume it only to unwind it, here."""
+    """Resume the run in this process, only to unwind it."""
     run_id = info.run_id
     workflow, place = workflow_of(info, session.place, target)
     return attrs.evolve(session, place=place).drive(
@@ -349,7 +348,7 @@ def _unwind(info: RunInfo, reason: str, session: Session, target: str | None) ->
 
 
 def _wait(info: RunInfo, session: Session, timeout_s: float) -> int:
-    """Wait for the process that was asked."""
+    """Wait for the driver to cancel the run; the exit code."""
     info = anyio.run(wait_until_free, session.journal, info, timeout_s)
     if info.holder is None:
         return _print_outcome(info, f"run {info.run_id} has {_ending_text(info)}", session)
@@ -359,7 +358,7 @@ def _wait(info: RunInfo, session: Session, timeout_s: float) -> int:
 
 
 async def wait_until_free(journal: Journal, info: RunInfo, timeout_s: float) -> RunInfo:
-    """The run as it stands when nobody drives it any more, or after that time."""
+    """The run's entry once no process drives it, or after ``timeout_s``."""
     with anyio.move_on_after(timeout_s):
         while info.holder is not None:
             await anyio.sleep(EVERY_S)
@@ -383,14 +382,14 @@ def _print_outcome(info: RunInfo, what: str, session: Session) -> int:
 
 
 def _ending_text(info: RunInfo) -> str:
-    """How it ended, to go with "has": a run may have succeeded meanwhile, or failed to unwind."""
+    """How the run ended, to follow "has": it may have succeeded meanwhile, or failed to unwind."""
     state = state_of(info)
     return f"been {state}" if state == "cancelled" else state
 
 
 @attrs.frozen
 class Session:
-    """What runs of a journal on disk are driven with; ``data`` is where JSON goes, if it does."""
+    """What a run of a place is driven with; ``data``: the stream for JSON, if asked for."""
 
     options: Options
     data: TextIO | None
@@ -398,7 +397,7 @@ class Session:
     journal: Journal
 
     def drive(self, begin: Begin, workflow: Any) -> int:
-        """Drive what ``begin`` gives, a run of the workflow, to its end; the exit code."""
+        """Drive the run of the workflow that ``begin`` returns to its end; the exit code."""
         definition = workflow.definition
         options, place = self.options, self.place
         if isinstance(place, ClusterPlace):

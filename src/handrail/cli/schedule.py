@@ -1,8 +1,8 @@
-"""``[[tool.handrail.schedule]]``: which runs are to be begun when; each instant of each once.
+"""``[[tool.handrail.schedule]]``: begins runs by the clock, one for each instant of a schedule.
 
-Who begins an instant is decided by the journal: its run has an id that is made of the schedule's
-name and the instant, and of two that begin a run of one id one is refused. So all workers come to
-the same. What they need to know besides, since when a schedule is there, is in a file beside it.
+The journal decides which worker begins the run of an instant. The run's id is made of the
+schedule's name and the instant, and of two workers that begin a run of one id the journal refuses
+one. So all workers agree. A file beside the journal says when each schedule was first seen.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LABEL = "schedule"
 """The label of a run that names its schedule."""
 SEEN = "schedules.json"
 SOON_S = 120.0
-"""What a worker that is begun again in so short a time makes up for was not missed."""
+"""Instants so shortly before a worker's start were not missed: the worker was only restarted."""
 _NAME = re.compile(r"[\w.-]+")
 _TABLE = "[[tool.handrail.schedule]]"
 _OVER = frozenset({"succeeded", "failed", "cancelled"})
@@ -43,10 +43,10 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {"overlap": get_args(Overlap), "missed
 class Schedule:
     """When a workflow is to be run, with which inputs.
 
-    ``overlap`` says what becomes of an instant at which an earlier run of the schedule has not
-    ended: ``"skip"`` it, ``"wait"`` for that run, or ``"start"`` one beside it. ``missed`` says
-    what becomes of those at which no worker was up: the last of them is made up for (``"once"``),
-    or none is (``"skip"``).
+    ``overlap``: what to do at an instant at which an earlier run of the schedule has not ended:
+    ``"skip"`` it, ``"wait"`` for that run, or ``"start"`` one beside it. ``missed``: what to do
+    about instants at which no worker was up: begin a run for the last of them (``"once"``), or for
+    none (``"skip"``).
     """
 
     name: str
@@ -58,11 +58,11 @@ class Schedule:
     timezone: str = "UTC"
 
     def last(self, now: float) -> float:
-        """The last of its instants that is not after now (unix seconds)."""
+        """The last instant that is not after ``now`` (unix seconds)."""
         return next(one for one in _instants(self, int(now) + 1, reverse=True) if one <= now)
 
     def following(self, now: float) -> float:
-        """The next of its instants."""
+        """The next instant after ``now``."""
         return next(_instants(self, int(now)))
 
     def run_id(self, instant: float) -> str:
@@ -71,7 +71,7 @@ class Schedule:
 
     @property
     def key(self) -> str:
-        """What it is known by; at other times it is another schedule."""
+        """The identity of the schedule; one with other times is another schedule."""
         return f"{self.name} {self.cron} {self.timezone}"
 
 
@@ -86,10 +86,10 @@ class Instant:
 
 
 def schedules_of(table: Mapping[str, Any]) -> list[Schedule]:
-    """Those of a project.
+    """The schedules in a project's table.
 
     Raises:
-        DefinitionError: one is not as it must be; the text names the file and the key.
+        DefinitionError: one is invalid; the text names the file and the key.
         MissingExtra: cronsim is not installed.
     """
     file = table["file"]
@@ -131,7 +131,7 @@ def _schedule(file: str, given: dict[str, Any]) -> Schedule:
         schedule.following(0.0)
     except HandrailError:
         raise
-    except Exception as error:  # noqa: BLE001  # of the library: its error is of no kind
+    except Exception as error:  # noqa: BLE001  # the library raises errors of its own
         raise _invalid_value(file, "cron", schedule.cron, str(error)) from None
     return schedule
 
@@ -150,9 +150,9 @@ def _instants(schedule: Schedule, since: int, *, reverse: bool = False) -> Itera
 
 
 class Timetable:
-    """The schedules of a project, looked at again and again. Mutable: it keeps what was decided.
+    """Tells a worker which instants are due. Mutable: it keeps which ones were decided.
 
-    ``folder`` is where the journal is; it is made ``now``, and instants before that were missed.
+    ``folder`` is that of the journal. The worker began ``now``; earlier instants were missed.
     """
 
     def __init__(self, schedules: Sequence[Schedule], folder: Path, now: float) -> None:
@@ -160,10 +160,10 @@ class Timetable:
         self._began = now
         self._seen = _first_seen(folder / SEEN, schedules, now) if schedules else {}
         self._done: dict[str, float] = {}
-        """The last instant of each schedule of which it was decided."""
+        """By schedule, the last instant that was decided."""
 
     def due(self, infos: Iterable[RunInfo], now: float) -> list[Instant]:
-        """What is to be begun, or skipped, and was not yet."""
+        """The instants that are to be begun, or skipped, and were not yet."""
         last = [(one, one.last(now)) for one in self.schedules]
         open_ = [(one, at) for one, at in last if self._is_open(one, at)]
         if not open_:
@@ -173,7 +173,7 @@ class Timetable:
         return [one for one in found if one is not None]
 
     def mark_done(self, instant: Instant) -> None:
-        """Note that this was done: whether the run goes well is not for the timetable."""
+        """Note that the instant was begun or skipped; how its run ends does not matter here."""
         self._done[instant.schedule.name] = instant.at
 
     def _is_open(self, schedule: Schedule, at: float) -> bool:
@@ -202,7 +202,7 @@ class Timetable:
 
 
 def _first_seen(file: Path, schedules: Sequence[Schedule], now: float) -> dict[str, float]:
-    """When each schedule was first seen: instants before that are not its own."""
+    """When each schedule was first seen: it has no instants before that."""
     known: dict[str, float] = {}
     with contextlib.suppress(OSError, ValueError):
         known = json.loads(file.read_text("utf-8"))

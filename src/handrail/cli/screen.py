@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Screen:
-    """Shows a run for as long as somebody reads it; the run goes on without. Mutable."""
+    """Shows a run for as long as somebody reads it; the run continues without. Mutable."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -39,11 +39,11 @@ class Screen:
 
     @property
     def console(self) -> Console:
-        """Where it is drawn."""
+        """The console that shows the run."""
         return self._console
 
     def draw_below(self, text: Text | None) -> None:
-        """Keep a text below the tree, until it is another or None."""
+        """Show a text below the tree until the next call; None removes it."""
         if self._sink is not None:
             self._sink.draw_below(text)
 

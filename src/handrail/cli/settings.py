@@ -1,4 +1,4 @@
-"""What ``[tool.handrail]`` says of the runs of this command."""
+"""The settings of ``[tool.handrail]`` for runs of this command."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def limits_of(
     budget_usd: float | None = None,
     max_launches: int | None = None,
 ) -> Limits:
-    """Limits of a run, from what is typed or written for it."""
+    """The limits of a run, from typed options or the project's table."""
     limits = NO_LIMITS if max_steps is None else Limits(max_steps=max_steps)
     if timeout is not None:
         limits = Limits(timeout_s=timeout).over(limits)
@@ -36,7 +36,7 @@ def limits_of(
 
 
 def project_limits(table: Mapping[str, Any]) -> Limits:
-    """Those of the project."""
+    """The limits in the project's table."""
     names = ("max_steps", "timeout", "budget_usd", "max_launches")
     bounds = {name: table[name] for name in ("max_concurrency", "tags", "rates") if name in table}
     return Limits(**bounds).over(limits_of(**{n: table[n] for n in names if n in table}))
@@ -56,7 +56,7 @@ def parse_labels(words: Sequence[str], table: Mapping[str, Any]) -> dict[str, st
 
 
 def project_executor(backend: str | None, model: str | None) -> Executor:
-    """An executor as the project's table says, where no other was named."""
+    """An executor as the project's table describes it, for runs without a named one."""
     table = project_table()
     instructions = table.get("instructions")
     services = table.get("services")

@@ -99,8 +99,10 @@ def show(what: str, path: str = "", /, *, as_json: Json = False, where: Where = 
 
 
 def _find_run(journal: Journal, what: str) -> RunInfo | None:
-    """The run that is meant, if it is one: it has this very id; or there is no colon, no file of
-    this name, and its id begins so; or, if no id does, there is no module of this name.
+    """The run that ``what`` names; None if it names a workflow.
+
+    An exact id is always a run's. A text with a colon, or the name of a file, is a workflow's. Else
+    it is a run's if an id begins with it, or if there is no module of this name.
     """
     run = find_info(journal, what)
     if run is not None:
@@ -160,10 +162,10 @@ def _print_section(title: str, rows: Sequence[tuple[str, str]]) -> None:
 
 
 MOST_MEMBERS = 40
-"""Of so many that succeeded side by side the latest have a line each, and all that did not."""
+"""The latest successful steps side by side that have a line; other steps always have one."""
 
 MOST_OF_A_VALUE = 12
-"""Lines of a text that a run returned."""
+"""Lines that are shown of a text that a run returned."""
 
 
 def _show_run(info: RunInfo, journal: Journal, place: Place, data: TextIO | None, step: str) -> int:
@@ -210,7 +212,7 @@ def _print_head(info: RunInfo, view: RunView) -> None:
 
 
 def _tree(steps: Sequence[StepView]) -> list[str]:
-    """A line or more for each step; of many that succeeded side by side the latest."""
+    """One or more lines for each step; of many successful ones side by side only the latest."""
     glyphs = _glyphs()
     left = Counter(_above(step) for step in steps if step.state == "succeeded")
     lines: list[str] = []
@@ -231,7 +233,7 @@ def _tree(steps: Sequence[StepView]) -> list[str]:
 
 
 def _work_lines(view: RunView) -> Iterator[str]:
-    """What waits in the queues that are open, and why others left tasks."""
+    """The counts of queues that are open, stopped early, or refused tasks."""
     for work in view.works:
         if not work.over or work.why_stopped is not None or work.refused:
             yield f"queue of {clean(work.path)}: {counts_text(work)}"
@@ -289,7 +291,7 @@ def _answer_text(answer: ev.GateAnswered) -> str:
 
 
 def _masked(cause: Cause) -> Cause:
-    """The failure as it may be printed."""
+    """The failure, with its errors masked."""
     inner = None if cause.inner is None else _masked(cause.inner)
     return replace(cause, error=mask_text(cause.error), inner=inner)
 
@@ -387,22 +389,22 @@ def _glyphs() -> Glyphs:
     return UNICODE if encoding.startswith("utf") else ASCII
 
 
-# -- how a run stands ------------------------------------------------------------------------------
+# -- status ----------------------------------------------------------------------------------------
 
 
 def describe_status(info: RunInfo) -> str:
-    """How the run stands, with the process that is running it."""
+    """The status of the run, with the process that drives it."""
     holder = info.holder
     if holder is None or info.damaged:
         return state_of(info)
-    if not holder.pid:  # of a cluster it is not known which process
+    if not holder.pid:  # a cluster does not say which process
         return state_of(info)
     where = "" if holder.host == platform.node() else f" on {holder.host}"
     return f"{state_of(info)} (pid {holder.pid}{where})"
 
 
 def info_data(info: RunInfo) -> dict[str, Any]:
-    """All there is to say of it, JSON-safe; times are unix seconds."""
+    """The run's entry as JSON data; times are unix seconds."""
     holder = info.holder
     return {
         "run_id": info.run_id,
@@ -441,7 +443,7 @@ def format_spending(spent: Spent) -> str:
 
 MOST_INCIDENTS = 40
 SAME_CAP_S = 1800.0
-"""A cap that is met again so soon after a wait is the one that was waited for."""
+"""A cap that an agent meets this soon after a wait counts as the same cap."""
 
 _DONE: Mapping[str, str] = {
     "retry": "tried again",
@@ -466,8 +468,9 @@ _NOUNS: Mapping[IncidentKind, tuple[str, str]] = {
 def incident_lines(
     incidents: Sequence[IncidentView], glyphs: Glyphs, *, alive: bool
 ) -> Iterator[str]:
-    """A line for each, the latest if there are very many, and their sum at the end. ``alive``: a
-    process drives the run.
+    """A line for each incident, of very many the latest, and a summary at the end.
+
+    ``alive``: a process drives the run.
     """
     if not incidents:
         return
@@ -534,7 +537,7 @@ def incident_summary(incidents: Sequence[IncidentView]) -> str:
 
 
 def _seconds_covered(waits: Iterable[tuple[float, float]]) -> float:
-    """How long it was in all, with what was waited for at the same time counted once."""
+    """The total time of the waits, with time in several of them counted once."""
     total = until = 0.0
     for begun, over in sorted(waits):
         total += max(0.0, over - max(begun, until))
@@ -556,7 +559,7 @@ def _clock(at: float) -> str:
 
 
 def _time(at: float, seen_from: float) -> str:
-    """A time of day, with its day if that is another."""
+    """A time of day, with its date if ``seen_from`` is on another day."""
     if _day(at) == _day(seen_from):
         return time.strftime("%H:%M", time.localtime(at))
     return time.strftime("%a %d %b %H:%M", time.localtime(at))
@@ -617,7 +620,7 @@ def _row(info: RunInfo) -> tuple[str, ...]:
 
 
 def _waits_text(info: RunInfo) -> str:
-    """What comes first of what a run waits for, and how much else there is."""
+    """The first wait of a run, and the number of its other waits."""
     if not info.waits_for:
         return ""
     first, *others = info.waits_for
@@ -644,7 +647,7 @@ def shortened_line(text: str) -> str:
 
 
 def time_text(wait: WaitsFor) -> str:
-    """What waits for a time, and why."""
+    """The step that waits for a time, and why."""
     return f"{clean(wait.path, 80)} ({wait.what.replace('_', ' ')})"
 
 
@@ -652,7 +655,7 @@ Emit: TypeAlias = Callable[[ev.Event], None]
 
 EVERY_S = 0.1
 _SPARE = 3
-"""Reading a long run takes time: so many times that is left to others."""
+"""The pause after reading a long run, as a multiple of the time that reading took."""
 
 
 def tail(run: RunId, /, *, as_json: Json = False, where: Where = WHERE) -> int:
@@ -680,7 +683,7 @@ def tail(run: RunId, /, *, as_json: Json = False, where: Where = WHERE) -> int:
 
 
 async def _follow(journal: Journal, info: RunInfo, emit: Emit) -> ev.Event | None:
-    """Show every event; the last one, once no process is running it."""
+    """Emit every event of the run; return the last one, once no process drives the run."""
     seen: Sequence[ev.Event] = ()
     while True:
         began = time.monotonic()

@@ -54,7 +54,7 @@ def show_step(path: str, run: RecordedRun, data: TextIO | None) -> int:
 
 
 def _derived_output(history: Sequence[ev.Event], path: str) -> Any:
-    """The output of a group, a race, a branch or a member: it is recorded in what is below it."""
+    """The output of a group, a race, a branch or a member, derived from the steps below it."""
     recorded = Recorded(history)
     derive(recorded, path, history[0].run_id)
     record = recorded.at(path)

@@ -1,4 +1,4 @@
-"""``handrail pause``, ``complete`` and the like: a hand on a run, wherever it is driven."""
+"""``handrail pause``, ``complete`` and the like: steer a run, whichever process drives it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from handrail.record.inbox import guided_agents, runs_of
 from handrail.record.view import state_of
 
 PATIENCE_S = 12.0
-"""How long to wait for a drive to end: what ignores that it is to end is left behind after ten."""
+"""How long to wait for a drive to end; after 10 s it leaves attempts behind that do not end."""
 
 
 def pause(run: RunId, /, *, hand: Hand = HAND) -> int:
@@ -84,7 +84,7 @@ def retry(run: RunId, path: str, /, *, target: RunTarget = None, hand: Hand = HA
     return _steer_step(run, path, target, hand, "begun again", act)
 
 
-def _steer_step(  # noqa: PLR0917  # what one step is told
+def _steer_step(  # noqa: PLR0917  # all that its callers differ in
     run: str,
     path: str,
     target: str | None,
@@ -179,5 +179,5 @@ def _how_it_stopped(info: RunInfo, place: Place) -> str:
 
 
 def _still_driven(journal: Journal, info: RunInfo) -> bool:
-    """True if it is after ``PATIENCE_S``: what is at work may take its time to end."""
+    """True if a process still drives the run after ``PATIENCE_S``: some attempts end slowly."""
     return anyio.run(wait_until_free, journal, info, PATIENCE_S).holder is not None

@@ -1,4 +1,4 @@
-"""TARGET: ``file.py:name`` or ``module:name``, as the workflow that it names."""
+"""Finds the workflow that a TARGET names: ``file.py:name`` or ``module:name``."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 def import_file(path: Path) -> ModuleType:
     """The module of a Python file, imported under the name it has for other code.
 
-    Its folder is put first on ``sys.path``, as if Python ran the file. Of a file in a package that
-    is the folder around the package, so that its relative imports work.
+    Its folder is put first on ``sys.path``, as if Python ran the file. For a file in a package it
+    is the folder around the package, so that relative imports work.
 
     Raises:
         Refused: there is no such file, or its import fails.
@@ -65,18 +65,18 @@ def import_module(name: str) -> ModuleType:
 
 
 def is_module(name: str) -> bool:
-    """True if a module of this name can be imported from the current folder; it is not."""
+    """True if a module of this name can be imported from the current folder; does not import it."""
     if not all(part.isidentifier() for part in name.split(".")):
         return False
     find_from(Path.cwd())
     try:
         return _spec_of(name) is not None
-    except Exception:  # noqa: BLE001  # a package around it, which is then the one to be named
+    except Exception:  # noqa: BLE001  # a package around it raises: the import names the error
         return True
 
 
 def find_from(folder: Path) -> None:
-    """Have modules be found in a folder, before all others."""
+    """Put a folder first on ``sys.path``, unless it is there already."""
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
 
@@ -91,7 +91,7 @@ def _spec_of(name: str) -> ModuleSpec | None:
 
 
 def _root_and_name(file: Path) -> tuple[Path, str]:
-    """Where an import of this file starts, and its dotted name from there."""
+    """The folder from which the file is imported, and its dotted name from there."""
     parts = [file.stem]
     folder = file.parent
     while (folder / "__init__.py").is_file():
@@ -180,7 +180,7 @@ def load(target: str) -> Any:
 
 
 def load_object(target: str, whose: str) -> Any:
-    """What ``file.py:name`` or ``module:name`` names.
+    """The object that ``file.py:name`` or ``module:name`` names.
 
     Raises:
         Refused: there is no such thing.
@@ -193,9 +193,11 @@ def load_object(target: str, whose: str) -> Any:
 
 
 def place_of(wanted: Path | None, executor: str | None = None, cluster: str | None = None) -> Place:
-    """The folder that ``--dir`` names, or ``HANDRAIL_DIR``; or that of the journal of the executor
-    that ``--executor`` or the project names; or ``.handrail`` here. The ``cluster`` that
-    ``--temporal`` names, or unless a folder is named the environment or the project.
+    """The place of the runs, as the options, the environment and the project say.
+
+    The folder is that of ``--dir`` or ``HANDRAIL_DIR``; else of the journal of the executor that
+    ``--executor`` or the project names; else ``.handrail`` here. A ``cluster`` of ``--temporal``
+    comes first; one of the environment or the project only if no folder is named.
 
     Raises:
         Refused: there is no such executor. DefinitionError: the project's table is wrong.
@@ -218,7 +220,7 @@ def place_of(wanted: Path | None, executor: str | None = None, cluster: str | No
 
 
 def load_executor(target: str) -> Executor:
-    """The executor that ``file.py:name`` or ``module:name`` names, or the function there makes.
+    """The executor at ``file.py:name`` or ``module:name``, or the one that a function there makes.
 
     Raises:
         Refused: there is none, or making it fails.
@@ -248,8 +250,9 @@ def _build_executor(target: str, value: Any) -> Executor | None:
 
 
 def load_with_executor(target: str, named: str | None = None) -> tuple[Any, Executor | None]:
-    """The workflow that a TARGET names; if it names a factory of an executor, that and its workflow
-    of this name, or its only one.
+    """The workflow that a TARGET names, and the executor if the TARGET names an executor.
+
+    The workflow is then the one of this executor that is ``named``, or its only one.
 
     Raises:
         Refused: as ``load``, or the executor has no such workflow, or not just one.
@@ -335,7 +338,7 @@ def _only_workflow(place: str, workflows: Workflows) -> Any:
 
 
 def _find_by_title(place: str, name: str, module: ModuleType, workflows: Workflows) -> Any:
-    """The workflow that calls itself so, where no attribute of the module does."""
+    """The workflow with this name of its own; the module has no workflow under this attribute."""
     titled = [one for one in workflows.values() if one.definition.name == name]
     if len(titled) == 1:
         return titled[0]
@@ -346,24 +349,24 @@ def _find_by_title(place: str, name: str, module: ModuleType, workflows: Workflo
 
 
 def names_and_guess(names: Sequence[str] | Workflows, wanted: str) -> str:
-    """The names there are, and the one that was probably meant."""
+    """The existing names, and the one that was probably meant."""
     listed = ", ".join(names) or "none"
     near = difflib.get_close_matches(wanted, list(names), n=1)
     return f"{listed}. Did you mean {near[0]!r}?" if near else f"{listed}."
 
 
-# From which TARGET, and in which folder, a run was started: recorded as labels, and found again.
+# The TARGET and the folder that a run was started from, recorded as labels for a resume.
 #
-# A file is recorded relative to the folder that the journal's folder stands in, if it lies below
-# that, so that a project may be moved; a module by its name. The current folder is recorded where
-# it is another one: a resumed run goes on in the folder that it was started in.
+# A file is recorded relative to the parent of the journal's folder, if it is below that, so that a
+# project may be moved; a module by its name. The current folder is recorded if it is not that
+# parent: a resumed run continues in the folder that it was started in.
 
 TARGET = "target"
 _IN = "folder"
 
 
 def labels_of(target: str, workflow: Any, place: Place) -> dict[str, str]:
-    """What to record of a run that is started here and now."""
+    """The labels to record of a run that is started from the current folder."""
     where, name = split(target)
     if is_file(where):
         where = _relative(Path(where).resolve(), place)
@@ -377,14 +380,14 @@ def labels_of(target: str, workflow: Any, place: Place) -> dict[str, str]:
 def workflow_of(
     info: RunInfo, place: Place, target: str | None = None, *, quiet: bool = False
 ) -> tuple[Any, Place]:
-    """The workflow of a run, imported from where the run says, or from another TARGET; and the
-    place with the executor that was named there, if one was and there was none yet. Where it is
-    imported from is printed, unless ``quiet``.
+    """The workflow of a run, imported from its recorded TARGET, or from another one; and the place.
 
-    From here on the process is in the folder that the run was started in.
+    A run without a recorded TARGET takes its workflow from the place's executor. If the TARGET
+    names an executor, and the place has none, the place gets it. Before it imports the recorded
+    TARGET, it prints that unless ``quiet``, and changes to the folder that the run was started in.
 
     Raises:
-        Refused: the run does not say, or there is no such file, module or workflow.
+        Refused: the workflow is not known, or there is no such file, module or workflow.
     """
     if target is not None:
         return _with_executor(place, *load_with_executor(target, info.workflow_name))

@@ -1,4 +1,4 @@
-"""Who types this, or which step of a run started the process that does."""
+"""Who runs a command: the person who types it, or the step of a run that started its process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MARKED = re.compile(r"(?P<run>.+?)@(?P<journal>[0-9a-f]{8})/(?P<path>.*?)(#\d+.
 
 
 def current_user() -> str:
-    """Who types this: ``user@host``."""
+    """The user who types the command: ``user@host``."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError, ImportError):  # a container's user may have no name
@@ -32,10 +32,10 @@ def enclosing_claimant() -> Claimant | None:
 
 
 def current_claimant() -> Claimant:
-    """Who claims: the person who types this; or, in what a step has started, that step."""
+    """The claimant: the step that started this process, or else the person who types."""
     return enclosing_claimant() or Claimant(current_user(), kind="person")
 
 
 def marker() -> str:
-    """What the programs carry that this command starts for itself."""
+    """The marker of the programs that this command starts for itself."""
     return f"handrail-{os.getpid()}/git"

@@ -1,4 +1,4 @@
-"""``handrail work``: the queues of a run, seen and changed, wherever it is driven."""
+"""``handrail work``: shows and edits the queues of a run, whichever process drives it."""
 
 from __future__ import annotations
 
@@ -104,13 +104,13 @@ def _edit_queue(  # noqa: PLR0917  # what was typed
 
 
 def _parse_task(typed: str, moved: dict[str, float]) -> Task:
-    """A task that was typed as ID or ID=PAYLOAD, with its priority, which is taken out."""
+    """A task that was typed as ID or ID=PAYLOAD; its priority is taken out of ``moved``."""
     name, given, text = typed.partition("=")
     return Task(name, payload_of(text) if given else None, moved.pop(name, 0.0))
 
 
 def _pending_edit_lines(inbox: Sequence[Event], step: str | None) -> Iterator[str]:
-    """The edits that the run has not read: its queue does not show them."""
+    """Lines for the edits that the run has not read: its queue does not show them yet."""
     for event in inbox:
         if isinstance(event, WorkEdited) and step in {None, event.path}:
             for line in _edit_lines(event.add, event.drop, event.priority):

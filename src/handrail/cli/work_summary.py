@@ -55,7 +55,7 @@ def _last_work_run(runs: Journal, workdir: Path) -> RunInfo:
 
 
 def _protocol(target: str, workdir: Path) -> Any:
-    """The protocol that a TARGET names, or what makes one of the folder.
+    """The protocol that a TARGET names, or that the class or function there makes.
 
     Raises:
         Refused: there is none.

@@ -1,6 +1,4 @@
-"""``handrail worker``: drives the runs of a journal that are due, each in a process of its own, and
-begins those of the project's schedules.
-"""
+"""``handrail worker``: drives due runs, each in its own process, and begins scheduled ones."""
 
 from __future__ import annotations
 
@@ -37,7 +35,7 @@ from handrail.shortening import clean
 
 EVERY_S = 0.25
 _SPARE = 150
-"""A look takes at most this share of a core: one part in so many."""
+"""The pause after a poll, as a multiple of its time: polls take at most 1/150 of a core."""
 _TAIL_BYTES = 4_000
 _SAYS = "handrail: "
 _KEPT = ("PATH", VARIABLE, "HANDRAIL_BACKEND", "HANDRAIL_MODEL")
@@ -113,8 +111,10 @@ def worker(
 def _unit(
     place: Place, max_runs: int, notify: str | None, here: Path, variables: Mapping[str, str]
 ) -> str:
-    """The unit that runs this worker from this folder, with the PATH of now: agents are found by
-    it. No keys are in it. Only the worker is sent SIGTERM, which has each run suspended in order.
+    """The systemd unit that runs this worker from this folder.
+
+    It has the present PATH, by which agents are found, and no keys. At its end systemd sends
+    SIGTERM only to the worker, which then suspends each run in order.
     """
     words = [sys.executable, "-m", "handrail", *shlex.split(place.command("worker"))[1:]]
     words += ["--max-runs", str(max_runs)]
@@ -130,12 +130,12 @@ def _unit(
 
 
 def _escape_percent(text: str) -> str:
-    """A value of which systemd reads all as it is, but for its own ``%``."""
+    """A value in which only ``%`` is special to systemd, escaped."""
     return text.replace("%", "%%")
 
 
 def _quote(word: str) -> str:
-    """A word as systemd reads it."""
+    """A word, quoted for systemd."""
     escaped = _escape_percent(word).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return escaped if word and word.isascii() and word.isalnum() else f'"{escaped}"'
 
@@ -145,14 +145,14 @@ def _quote(word: str) -> str:
 
 @attrs.frozen
 class _DriverProcess:
-    """A process that drives a run: what it says, and how many events there were before."""
+    """A process that drives a run, its log, and the number of events before it began."""
 
     process: subprocess.Popen[bytes]
     log: IO[bytes]
     events: int
 
     def last_line(self) -> str:
-        """What it said last, without what followed on more lines."""
+        """The last line of the log that begins with ``_SAYS``, or without one the last line."""
         size = self.log.seek(0, os.SEEK_END)
         self.log.seek(max(0, size - _TAIL_BYTES))
         lines = self.log.read().decode("utf-8", "replace").splitlines()
@@ -161,7 +161,7 @@ class _DriverProcess:
 
 
 class _Worker:
-    """Mutable: it holds the processes that it started."""
+    """Polls a journal, and drives what is due. Mutable: it keeps the processes that it started."""
 
     def __init__(self, place: Place, max_runs: int, notify: str | None) -> None:
         self._place = place
@@ -181,7 +181,7 @@ class _Worker:
         self._said = ""
 
     def work(self) -> None:
-        """Until somebody ends it."""
+        """Poll until a signal ends the worker; then suspend the runs at work."""
         for name in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(name, self._end)
         tell(f"drives what is due in {self._place.file}, until Ctrl-C")
@@ -201,7 +201,7 @@ class _Worker:
         self._suspend_all()
 
     def _end(self, number: int, frame: FrameType | None) -> None:
-        """The first time in order; then those that are still at work leave at once."""
+        """The first signal ends the worker in order, the next makes runs still at work leave."""
         del number, frame
         if self._ends.is_set():
             for one in self._at_work.values():
@@ -226,7 +226,7 @@ class _Worker:
             tell(f"run {info.run_id}: goes on, in process {process.pid}")
 
     def _begin(self, instant: Instant) -> None:
-        """Begin the run of an instant, if there is room; else it is looked at again."""
+        """Begin the run of an instant, if there is room; else the next poll tries again."""
         schedule = instant.schedule
         if instant.skipped:
             self._timetable.mark_done(instant)
@@ -242,7 +242,7 @@ class _Worker:
             )
 
     def _report_end(self, run_id: str, one: _DriverProcess) -> None:
-        """Tell how a process ended; and somebody, if it could do nothing with its run."""
+        """Print how a process ended; notify a person if it could do nothing with its run."""
         code = one.process.returncode
         info = next((info for info in self._journal.runs() if info.run_id == run_id), None)
         events = 0 if info is None else info.events
@@ -268,7 +268,7 @@ class _Worker:
         one.log.close()
 
     def _error_suffix(self, run_id: str) -> str:
-        """For which error a run has ended, if it did for one."""
+        """``: `` and the error that a run ended with, or nothing."""
         last = ended(self._journal.events(run_id))
         return f": {clean(last.error, _TAIL_BYTES)}" if last is not None and last.error else ""
 

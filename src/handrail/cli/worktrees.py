@@ -1,4 +1,4 @@
-"""``handrail worktrees``: what steps have left in worktrees of their own, and how it is removed."""
+"""``handrail worktrees``: lists the worktrees that steps have left, and removes them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ State: TypeAlias = Literal["at work", "merged", "not merged"]
 class StepBranch:
     """A branch of a step's own, with its worktree if there is one.
 
-    ``commits`` are those that HEAD does not have, ``uncommitted`` how many files are not committed.
+    ``commits``: how many of them HEAD lacks. ``uncommitted``: how many files are not committed.
     """
 
     branch: str
@@ -131,7 +131,7 @@ def _is_there(folder: str) -> bool:
 
 
 def _is_at_work(branch: str, held: set[str]) -> bool:
-    """True if the step lives whose worktree this is, in whichever attempt it was made."""
+    """True if a step at work has the claim of this worktree, from any of its attempts."""
     head, _, number = branch.rpartition("%7E")  # as "~" is written in a branch
     first = head if number.isdigit() else branch
     return not held.isdisjoint({tree_name(branch), tree_name(first)})

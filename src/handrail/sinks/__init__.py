@@ -1,1 +1,1 @@
-"""Sinks: what can be shown the events of a run. One sink a file; import it from its own module."""
+"""Sinks, which receive the events of a run. One sink per file; import each from its own module."""

@@ -1,4 +1,4 @@
-"""What happened in each run and step, as files and folders for people."""
+"""A sink that writes what happens in each run and step into files for people."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from handrail.sinks.masks import Masks
 from handrail.typed.jsonsafe import Json, json_safe
 
 FINISH_S = 2.0
-"""How long the end of a run waits for what is still to be written."""
+"""Seconds that the end of a drive waits for pending writes."""
 
 _AT_EXIT_S = 10.0
 _LONG_TEXT = 2_000
-"""Characters of what a tool is given or gives; ``events.jsonl`` has all of it."""
+"""Characters of a text in a tool's input or output; ``events.jsonl`` has it whole."""
 _MANY = 50
 _IN_THEIR_OWN_FILES = frozenset({
     ev.StepOutput, ev.AgentMessage, ev.AgentReasoning, ev.AgentTranscript,
@@ -40,30 +40,30 @@ _IN_THEIR_OWN_FILES = frozenset({
 
 
 class ArtifactsSink:
-    """Writes what a person wants to read of each run, as it happens, into files below ``folder``.
+    """Writes each run, while it happens, into files below ``folder`` for people to read.
 
     ::
 
         <workflow>-<run id>/
-            run.json            its inputs, how it stands, how it ended
-            events.jsonl        every event, one a line
+            run.json            its inputs, status and end
+            events.jsonl        every event, one a line; streamed texts are in the files below
             <step path>/        a folder for each part of the path
-                prompt.md       what an agent was asked; prompt-2.md, ... what it was asked next
-                answer.md       what it said to that; answer-2.md, ...
-                reasoning.md    what it thought aloud
-                activity.jsonl  the tools that it used, and the files that it changed
+                prompt.md       the first prompt of an agent; prompt-2.md, ... the later ones
+                answer.md       its answer to the first prompt; answer-2.md, ...
+                reasoning.md    its reasoning
+                activity.jsonl  its tool calls, changed files and retries
                 transcript.jsonl    each line that its program wrote or was sent
-                stdout, stderr      what a program printed
-                output.json     what the step gave
-                error.txt       why it failed
+                stdout, stderr      the output of a program
+                output.json     the step's output
+                error.txt       the step's error
 
-    Files come when there is something to put into them. A thread writes them, so a killed process
-    loses the last moment of them. They are for people and never read by handrail;
-    a resumed run adds to them. Of what a slow disk cannot take a part is left out, and the file
-    says so. A disk that cannot be written makes ``emit`` raise.
+    A file is created with its first content. A thread writes the files, so a killed process loses
+    the last moment of them. A resumed run adds to them. No run depends on them; the page shows
+    them. If the disk is too slow, some contents are left out; a file of lines or output says how
+    many bytes it lacks. If the disk cannot be written, ``emit`` raises.
 
-    The folder of a run grows to ``max_mb`` megabytes: then what was written longest ago is let go,
-    as it is when the disk is nearly full.
+    When the folder of a run exceeds ``max_mb`` megabytes, or the disk is nearly full, the files
+    that were written longest ago are removed.
 
     Raises:
         WrongUse: ``folder`` is no path, or ``max_mb`` is not more than 0.
@@ -82,14 +82,14 @@ class ArtifactsSink:
         weakref.finalize(self, _finish, self._writer)
 
     def mask_with(self, run_id: str, mask: Mask) -> None:
-        """Write nothing of this run's secrets."""
+        """Mask the secrets of this run in its files."""
         self._masks.take(run_id, mask)
 
     def emit(self, event: ev.Event | ev.Progress, /) -> None:
-        """Have what the event says be written.
+        """Queue the event for its files.
 
         Raises:
-            OSError: what earlier events said could not be.
+            OSError: an earlier event could not be written.
         """
         mask = self._masks.of(event)
         run = self._runs.get(event.run_id)
@@ -105,7 +105,7 @@ class ArtifactsSink:
             self._writer.finish(FINISH_S)
 
     def close(self) -> None:
-        """Wait until everything is written."""
+        """Wait until everything is written, at most 10 s."""
         self._writer.finish(_AT_EXIT_S)
 
 
@@ -117,7 +117,7 @@ _Activity: TypeAlias = (
     | ev.AgentCompaction
     | ev.AgentPermission
 )
-"""What an agent did, besides what it said."""
+"""What an agent did, for ``activity.jsonl``; its texts have other files."""
 
 
 def _is_start_of_drive(event: ev.Event | ev.Progress) -> bool:
@@ -128,7 +128,7 @@ def _finish(writer: BackgroundWriter) -> None:
     try:
         writer.finish(_AT_EXIT_S)
     except OSError:
-        return  # nobody is left who could be told
+        return  # the sink is gone: nobody is left to raise to
 
 
 class _Run:
@@ -141,7 +141,7 @@ class _Run:
         self._turns: dict[str, _Turns] = {}
 
     def take(self, event: ev.Event | ev.Progress) -> None:
-        """Have what the event says be written."""
+        """Queue the event for its files."""
         kind = type(event)
         if kind not in _IN_THEIR_OWN_FILES:
             self._writer.append(f"{self._folder}/events.jsonl", self._line(event))
@@ -152,11 +152,11 @@ class _Run:
     # -- texts -----------------------------------------------------------------------------------
 
     def _line(self, event: ev.Event | ev.Progress) -> bytes:
-        """As ``JsonlSink`` writes it, but ten times as fast where the event's values are plain."""
+        """The event's line as in ``JsonlSink``, but ten times as fast if its values are plain."""
         event = _without_derived(event)
         try:
             text = _encode(event)
-        except Exception:  # noqa: BLE001  # a value that JSON cannot say
+        except Exception:  # noqa: BLE001  # a value that JSON cannot express
             text = line_of(event, self._mask).encode()
         else:
             text = b'{"type":"%b",%b' % (type(event).__name__.encode(), text[1:])
@@ -165,7 +165,7 @@ class _Run:
         return text + b"\n"
 
     def _json(self, value: object) -> bytes:
-        """A value as JSON for people."""
+        """The value as indented JSON."""
         try:
             text = _encode(value)
         except Exception:  # noqa: BLE001  # as above
@@ -225,7 +225,7 @@ class _Run:
         )
 
     def _note(self, **facts: Any) -> None:
-        """Have ``run.json`` say this too; None: no longer."""
+        """Set these fields in ``run.json``; None removes a field."""
         data = self._json(facts)
         file = f"{self._folder}/run.json"
         self._writer.do(lambda: _update(file, data), len(data))
@@ -236,7 +236,7 @@ class _Run:
         result: StepResult[Any] = event.result
         self._turns.pop(event.path, None)
         if isinstance(event, ev.MemberCompleted) and event.composed:
-            return  # the steps in it have said it
+            return  # the steps inside it have written their outputs and errors
         if result.output is not None:
             self._overwrite(self._step(event.path, "output.json"), self._json(result.output))
         if result.error:
@@ -318,7 +318,7 @@ class _Run:
 
 
 class _Turns:
-    """The prompts and answers of one step, in the writer's thread alone. Mutable."""
+    """The prompts and answers of one step; only the writer's thread calls it. Mutable."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
@@ -326,7 +326,7 @@ class _Turns:
         self._agent_message = self._paused = False
 
     def ask(self, prompt: bytes) -> None:
-        """The next prompt; those of earlier drives stay."""
+        """Write the next prompt to a new file; files of earlier drives stay."""
         self._number += 1
         while Path(self._file("prompt.md")).exists():
             self._number += 1
@@ -334,14 +334,14 @@ class _Turns:
         append(self._file("prompt.md"), prompt if prompt.endswith(b"\n") else prompt + b"\n")
 
     def answer(self, text: bytes) -> None:
-        """A piece of what was said to it."""
+        """Append a piece of the answer to the current prompt."""
         if self._agent_message and self._paused:
             text = b"\n\n" + text
         self._agent_message, self._paused = True, False
         append(self._file("answer.md"), text)
 
     def pause(self) -> None:
-        """What is said after this is a paragraph of its own."""
+        """Begin a new paragraph with the next piece of the answer."""
         self._paused = True
 
     def _file(self, name: str) -> str:
@@ -349,7 +349,7 @@ class _Turns:
 
 
 def _update(file: str, data: bytes) -> None:
-    """The JSON object in the file has these fields, too; those of None are gone."""
+    """Merge the fields in ``data`` into the file's JSON object; a null removes a field."""
     try:
         known: dict[str, Any] = json.loads(Path(file).read_bytes())
     except (OSError, ValueError):
@@ -360,7 +360,7 @@ def _update(file: str, data: bytes) -> None:
 
 
 def _without_derived(event: ev.Event | ev.Progress) -> ev.Event | ev.Progress:
-    """The event without an output that is made of those of steps inside it, which were told."""
+    """The event without a derived output: the steps inside have written the parts of it."""
     if isinstance(event, (ev.StepCompleted, ev.MemberCompleted)) and event.composed:
         result = dataclasses.replace(event.result, output=None)
         return dataclasses.replace(event, result=result)
@@ -368,7 +368,7 @@ def _without_derived(event: ev.Event | ev.Progress) -> ev.Event | ev.Progress:
 
 
 def _brief(value: Json) -> Any:
-    """The value with its long texts cut; ``events.jsonl`` has them whole."""
+    """The value with long texts and collections cut; ``events.jsonl`` has it whole."""
     match value:
         case str():
             return shortened(value, _LONG_TEXT)
@@ -388,16 +388,17 @@ def _utf8(text: str) -> bytes:
 
 
 LEAST_FREE_BYTES = 256 * 1024 * 1024
-"""Of a disk with less than this the oldest files are let go, too."""
+"""If the disk has less free space than this, the oldest files are removed, too."""
 _OFTEN = 8
-"""So many times, while as much is written as may be there, the folder is looked at."""
+"""How often the size of a folder is checked while as much as its limit is written."""
 _KEPT = 0.75
-"""What is left of a folder that had grown too large."""
+"""Fraction of the limit that stays of a folder that had grown too large."""
 
 
 class BoundedFolder:
-    """Has files below a folder written, and its oldest let go when it has grown too large. What is
-    appended to comes to its end by that, and begins anew. Mutable.
+    """Writes files below a folder, and removes the oldest when it grows too large. Mutable.
+
+    If a file that still grows is removed, the next append creates it again.
     """
 
     def __init__(self, folder: str, writer: BackgroundWriter, most_bytes: int) -> None:
@@ -407,19 +408,19 @@ class BoundedFolder:
         self._since = 0
 
     def append(self, file: str, data: bytes) -> None:
-        """Have this be appended to a file.
+        """Queue data to be appended to a file.
 
         Raises:
-            OSError: something before this could not be written.
+            OSError: an earlier write failed.
         """
         self._writer.append(file, data)
         self._note(len(data))
 
     def do(self, write: Callable[[], None], size_bytes: int) -> None:
-        """Have this be called, which writes so much.
+        """Queue a call that writes ``size_bytes``.
 
         Raises:
-            OSError: something before this could not be written.
+            OSError: an earlier write failed.
         """
         self._writer.do(write, size_bytes)
         self._note(size_bytes)
@@ -432,15 +433,17 @@ class BoundedFolder:
 
 
 def remove_oldest(folder: str, most_bytes: int, keep: str = "run.json") -> None:
-    """Remove the files that were written to longest ago, until no more than three quarters of what
-    may be there is left; of a disk that is nearly full, half of what is there.
+    """Remove the files written to longest ago, if the folder is too large or the disk nearly full.
+
+    A folder above ``most_bytes`` shrinks to three quarters of that; on a nearly full disk, to half
+    of its present size if that is less. Files named ``keep`` always stay.
     """
     found: list[tuple[float, int, str]] = []
     for parent, _, names in os.walk(folder):
         for name in names:
             if name != keep:
                 with contextlib.suppress(OSError):
-                    stat = os.stat(f"{parent}/{name}")  # noqa: PTH116  # there may be many
+                    stat = os.stat(f"{parent}/{name}")  # noqa: PTH116  # fast: there may be many
                     found.append((stat.st_mtime, stat.st_size, f"{parent}/{name}"))
     size = sum(one[1] for one in found)
     wanted = int(most_bytes * _KEPT) if size > most_bytes else size

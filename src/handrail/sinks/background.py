@@ -1,13 +1,12 @@
-"""Files that are written behind the back of the event loop.
+"""Files written by a thread, so that the event loop does not wait for the disk.
 
-Theory of operation. Whoever has something to write puts it into a list, under a lock that nobody
-holds for longer than that, and goes on. A thread takes the whole list, and opens, writes and closes
-each file that it names once: so there is never more than one file open, what is written is with the
-system, and the more there is to do the less each text costs. The thread ends when it has nothing to
-do, and the next text starts another.
+Theory of operation. A caller appends its text to a list, under a lock that is taken only for that,
+and continues. A thread takes the whole list, and opens, writes and closes each file in it once. So
+at most one file is open, a written text is with the operating system, and the more texts wait, the
+less each one costs. The thread ends when it is idle, and the next text starts another.
 
-What waits is bounded. If the disk is slower than what comes, texts are left out, and the file says
-how much is missing where it is missing.
+The list is bounded. If texts come faster than the disk takes them, some are left out, and the file
+says at that place how many bytes are missing. Other operations that are left out leave no trace.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ from pathlib import Path
 from typing import TypeAlias
 
 MOST_BYTES = 64 * 1024 * 1024
-"""What may wait to be written."""
+"""Bytes that may wait to be written."""
 
 PAUSE_S = 0.02
-"""How long the thread lets texts gather."""
+"""How long the thread lets texts gather before it writes them."""
 
 IDLE_S = 1.0
 
@@ -30,7 +29,7 @@ Write: TypeAlias = "Callable[[], None]"
 
 
 class BackgroundWriter:
-    """Appends to files, and does what else is to be done with files, in a thread. Mutable."""
+    """Appends to files, and runs other file operations, in a thread. Mutable."""
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self._most = most_bytes
@@ -43,26 +42,26 @@ class BackgroundWriter:
         self._error: Exception | None = None
 
     def append(self, file: str, data: bytes) -> None:
-        """Have this be appended to the file, whose folder is made if need be.
+        """Queue data to be appended to the file; its folder is created if need be.
 
         Raises:
-            OSError: something before this could not be written.
+            OSError: an earlier write failed.
         """
         self._add(file, data, len(data))
 
     def do(self, write: Write, size_bytes: int) -> None:
-        """Have this be called in the thread, after what came before it and was no text to append.
+        """Queue a call for the thread. Calls run in order, appends that wait with them afterwards.
 
         Raises:
-            OSError: something before this could not be written.
+            OSError: an earlier write failed.
         """
         self._add("", write, size_bytes)
 
     def finish(self, timeout_s: float) -> bool:
-        """Wait until everything is written; False if it is not after that time.
+        """Wait until everything is written; False if that takes longer than ``timeout_s``.
 
         Raises:
-            OSError: something could not be written.
+            OSError: a write failed.
         """
         with self._changed:
             self._urgent = True
@@ -109,7 +108,7 @@ class BackgroundWriter:
                 self._busy = True
             try:
                 _carry_out(todo)
-            except Exception as error:  # noqa: BLE001  # whoever writes next is told
+            except Exception as error:  # noqa: BLE001  # raised to the next caller
                 self._error = error
             with self._changed:
                 self._busy = False
@@ -140,17 +139,17 @@ def _carry_out(todo: list[tuple[str, bytes | Write]]) -> None:
 
 
 def append(file: str, data: bytes) -> None:
-    """The data are at the end of the file, which is made if need be, as is its folder."""
+    """Append the data to the file; create it and its folder if need be."""
     _write_file(file, data, os.O_APPEND)
 
 
 def overwrite(file: str, data: bytes) -> None:
-    """The file holds this and nothing else."""
+    """Replace the content of the file with the data."""
     _write_file(file, data, os.O_TRUNC)
 
 
 def replace(file: str, data: bytes) -> None:
-    """The same, and whoever reads the file sees the old or the new, also after a crash."""
+    """Like ``overwrite``, but a reader sees the old or the new content, also after a crash."""
     overwrite(f"{file}.new", data)
     Path(f"{file}.new").replace(file)
 

@@ -1,9 +1,9 @@
 """Runs on a terminal: a live tree, or plain lines where there is no terminal to draw on.
 
-Two locks, always taken in this order: ``_screen`` (who starts, stops and writes to the display),
-then rich's own, then ``_state`` (the trees). The thread that refreshes the display takes rich's and
-``_state`` only, and nobody waits for anything while holding ``_state``; so no two can wait for each
-other, and an event is taken in while the display draws.
+Three locks are always taken in this order: ``_screen`` (to start, stop or write to the display),
+rich's own, and ``_state`` (the trees). The thread that refreshes the display takes only the last
+two, and no thread waits while it has ``_state``. So no two threads wait for each other, and an
+event is taken in while the display draws.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 FINAL_HEIGHT = 200
-"""Lines of the tree that stays printed when a run ends."""
+"""Lines of the tree, at most, that stays printed when a drive ends."""
 
 REFRESHES_PER_SECOND = 10
 PULSE_S = 15.0
-"""A log looks so often whether a step has been at work for long."""
+"""How often a plain log checks for steps that have been at work for long."""
 _LEAST_HEIGHT = 4
 _REMEMBERED_NAMES = 100
 
@@ -60,7 +60,7 @@ _STYLES = {
 
 
 class _Drawn:
-    """A drive that is under way, and the log of it."""
+    """The live view of a drive under way, and its plain log."""
 
     __slots__ = ("log", "view")
 
@@ -74,10 +74,10 @@ class ConsoleSink:
 
     ``console``: where to draw; by default the process's stderr, so that stdout is left to data.
     ``live``: None draws a tree if the console is a terminal that can, and ``CI`` is not set; False
-    never does; True does so in any case. When a drive ends its tree stays on the screen, followed
-    by one line with the status, the time, what failed, and the run's id.
+    never does; True always does. When a drive ends its tree stays on the screen, followed by one
+    line with the status, the time, what failed, and the run's id.
 
-    Events of several runs may come at once: their trees stand one below the other.
+    Several runs may emit at once: their trees are drawn one below the other.
 
     Raises:
         MissingExtra: rich is not installed.
@@ -103,7 +103,7 @@ class ConsoleSink:
         self._below: Text | None = None
         self._logs: list[tuple[Any, Any]] = []
         self._quiet = threading.Event()
-        """Set when no run is under way, so that nobody need look whether it is alive."""
+        """Set while no run is under way: then no thread checks for long-running steps."""
         self._quiet.set()
         self._pauses = 0
         self._held: list[Line] = []
@@ -115,7 +115,7 @@ class ConsoleSink:
         with self._state:
             drawn = self._open(event.run_id) if is_start else self._runs.get(event.run_id)
             in_tree = self._is_live and drawn is not None and not isinstance(event, SinkDropped)
-            drawn = drawn or self._new(event.run_id)  # the event is from outside of any drive
+            drawn = drawn or self._new(event.run_id)  # the event is outside of any drive
             step = drawn.view.apply(event)
             self._event_at = (event.at, time.monotonic())
             lines = [] if in_tree else drawn.log.lines(event, step)
@@ -128,7 +128,7 @@ class ConsoleSink:
             self._finish(drawn, event)
 
     def close(self) -> None:
-        """Take the live display down, leaving what it showed; another run starts it again."""
+        """Stop the live display and print its trees; another run starts it again."""
         with self._screen:
             was_live = self._stop_display()
             self._release()
@@ -142,9 +142,9 @@ class ConsoleSink:
 
     @contextmanager
     def pause(self) -> Generator[Console]:
-        """Leave the screen to somebody else, for example to a prompt; gives the console.
+        """Leave the screen to other output, for example a prompt; yields the console.
 
-        Meanwhile events are taken in and not drawn, but for the end of a run.
+        Meanwhile events are taken in and not drawn, except the end of a drive.
         """
         with self._screen:
             self._pauses += 1
@@ -164,7 +164,7 @@ class ConsoleSink:
         return self._display is not None
 
     def draw_below(self, text: Text | None) -> None:
-        """Keep a text below the trees, such as a question, until it is another or None."""
+        """Show a text, such as a question, below the trees until the next call; None removes it."""
         with self._state:
             self._below = text
         with self._screen:
@@ -181,7 +181,7 @@ class ConsoleSink:
         return _Drawn(run_id, self._names.get(run_id, ""), self._glyphs)
 
     def _finish(self, drawn: _Drawn, event: WorkflowCompleted | RunSuspended) -> None:
-        """Leave the drive's last tree and its line on the screen, above the runs that go on."""
+        """Print the drive's last tree and its closing line above the runs still under way."""
         with self._screen:
             with self._state:
                 self._runs.pop(event.run_id, None)
@@ -199,7 +199,7 @@ class ConsoleSink:
             self._write([*error, end])
 
     def _remember(self, view: LiveRun) -> None:
-        """A resumed run does not say its name again."""
+        """Keep the workflow's name for a resume, whose events may lack it."""
         self._names[view.run_id] = view.workflow_name
         if len(self._names) > _REMEMBERED_NAMES:
             del self._names[next(iter(self._names))]
@@ -217,14 +217,14 @@ class ConsoleSink:
                 console=self._console,
                 get_renderable=self._frame,
                 refresh_per_second=REFRESHES_PER_SECOND,
-                transient=True,  # what stays is printed, so it may be taller than the screen
+                transient=True,  # the last tree is printed, so it may be taller than the screen
                 vertical_overflow="crop",
                 redirect_stdout=_is_terminal(sys.stdout),
                 redirect_stderr=_is_terminal(sys.stderr),
             )
             try:
                 display.start()
-            except LiveError:  # the console shows something else of the user's
+            except LiveError:  # the console has a live display of the user's own
                 self._is_live = False
                 return
             self._display = display
@@ -232,7 +232,7 @@ class ConsoleSink:
             atexit.register(self.close)
 
     def _start_pulse(self) -> None:
-        """Have the log say now and then which steps are still at work, while a run is."""
+        """Start the thread that logs long-running steps, if there is no tree and no such thread."""
         with self._state:
             if self._is_live or not self._quiet.is_set():
                 return
@@ -252,7 +252,7 @@ class ConsoleSink:
                     for run in self._runs.values()
                     for one in run.log.long_running(run.view, now)
                 ]
-            with suppress(Exception):  # whoever reads it may have gone; the next event tells
+            with suppress(Exception):  # the reader may have gone; the next event raises it
                 self._print(lines)
 
     def _stop_display(self) -> bool:
@@ -282,7 +282,7 @@ class ConsoleSink:
 
     def _tree(self, drawn: _Drawn, height: int) -> list[Line]:
         at, seen = self._event_at
-        now = at + (time.monotonic() - seen)  # so that a clock that jumps is followed
+        now = at + (time.monotonic() - seen)  # in the time of the events, whose clock may jump
         return tree_lines(drawn.view, height, now=now, glyphs=self._glyphs)
 
     # -- writing -----------------------------------------------------------------------------
@@ -350,8 +350,9 @@ def _glyphs_for(console: Console) -> Glyphs:
 
 
 def _logs_above() -> list[tuple[Any, Any]]:
-    """Have the handlers of ``logging`` that write to the terminal write above what is drawn there;
-    each with the stream that it had.
+    """Redirect ``logging`` handlers that write to the terminal, so that they print above the tree.
+
+    Returns each handler with its former stream.
     """
     loggers = [logging.getLogger(), *map(logging.getLogger, list(logging.root.manager.loggerDict))]
     found: list[tuple[Any, Any]] = []
@@ -367,7 +368,7 @@ def _logs_above() -> list[tuple[Any, Any]]:
 
 
 def _is_terminal(stream: Any) -> bool:
-    """True if what others print there would end up in the middle of the display."""
+    """True if other output to this stream would land in the middle of the display."""
     try:
         return bool(stream.isatty())
     except (AttributeError, ValueError):  # no stream, or a closed one

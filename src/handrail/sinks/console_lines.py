@@ -1,7 +1,7 @@
 """A live run as a tree of lines of toned text, folded until it fits.
 
-The most detailed of ``DETAILS`` that fits the height is taken. Drawing stops at the first line too
-many, so the work is bounded by the height and not by the size of the tree.
+The tree is drawn with the most detailed of ``DETAILS`` that fits the height. Drawing stops at the
+first excess line, so the work is bounded by the height and not by the size of the tree.
 """
 
 from __future__ import annotations
@@ -62,8 +62,9 @@ DETAILS = (
 def tree_lines(
     run: LiveRun, height: int, *, now: float | None = None, glyphs: Glyphs = UNICODE
 ) -> list[Line]:
-    """The run at the time ``now``, in at most ``height`` lines (at least 2): what runs, what failed
-    and what is new.
+    """The run's tree at the time ``now``, in at most ``height`` lines (a height below 2 means 2).
+
+    If there is no room for all steps, those that failed, wait or run, and the latest, have rows.
     """
     now = run.at if now is None or run.status is not None else max(now, run.at)
     run.advance(now)
@@ -89,7 +90,7 @@ class Drawing:
         self._glyphs = glyphs
 
     def draw_run(self, run: LiveRun) -> None:
-        """Draw everything, or one line more than there is room for."""
+        """Draw the tree; stop once it has more lines than the height."""
         used = "" if run.usage is None else f"  {usage_text(run.usage)}"
         self.lines.append((*self._row(run.root), Span(f"{used}  run {run.run_id}", "dim")))
         self._draw_children(run.root, "")
@@ -113,7 +114,7 @@ class Drawing:
             self.lines.append((Span(f"{prefix}{glyphs.last}{glyphs.more} {folded}", "dim"),))
 
     def _visible_children(self, step: LiveStep, *, crowded: bool) -> list[LiveStep]:
-        """The children that get a row: in order of start, those of a crowd by state."""
+        """The children that get a row: in order of start, or by state in a large group."""
         if crowded:
             most = self._detail.members
             return step.most_telling(most) if step.live else list((step.failed or [])[:most])
@@ -146,7 +147,7 @@ class Drawing:
     # -- one row -----------------------------------------------------------------------------
 
     def _row(self, step: LiveStep, inner: LiveStep | None = None) -> list[Span]:
-        """What there is to say of a step; of a member of a crowd, what ``inner`` in it does."""
+        """The row of a step; for a member of a large group, with what its step ``inner`` does."""
         glyphs, inner = self._glyphs, inner or step
         state = step.verdict or step.state
         spans = [Span(f"{glyphs.of(state, self._now)} ", TONES.get(state, "plain"))]
@@ -167,12 +168,12 @@ class Drawing:
         if step.replayed:
             return [Span("  recorded", "dim")]
         spent = (self._now if step.live else step.ended_at) - step.started_at
-        if step.live or step.state == "skipped":  # what has just begun, or did not run at all
+        if step.live or step.state == "skipped":  # it has just begun, or did not run at all
             return [Span(f"  {duration(spent)}", "dim")] if spent >= 1 else []
         return [Span(f"  {duration(spent)}", "dim")]
 
     def _remark(self, step: LiveStep) -> list[Span]:
-        """What it waits for, what went wrong, or the last line that it printed."""
+        """What the step waits for, its error, or the last line that it printed."""
         if not step.live:
             message = [self._error(step), handled_text(step.state, step.handled, step.exit_code)]
             tone: Tone = "bad" if step.state == "failed" else "dim"
@@ -194,7 +195,7 @@ class Drawing:
         return spans
 
     def _error(self, step: LiveStep) -> str:
-        """Its error, or where that is to be read."""
+        """The step's answer, skip reason or error; for an inner step's error, where it began."""
         if step.answer is not None:
             return answer_text(step.answer)
         if step.skipped is not None:
@@ -206,7 +207,7 @@ class Drawing:
         return where if self._unfolds(step) else f"{where}: {error_of(cause.origin)}"
 
     def _counts(self, step: LiveStep) -> list[Span]:
-        """``312/1000``, with a bar while it runs, then what is not plainly done."""
+        """``312/1000``, with a bar while the group runs, then the counts of the other states."""
         ended, size = step.ended, step.size
         spans: list[Span] = [Span("  ")]
         if step.live and size is not None and size > BAR:
@@ -242,7 +243,7 @@ class Drawing:
 
 
 def _innermost(step: LiveStep) -> LiveStep:
-    """What a step is at: itself, or the only live one below it."""
+    """The end of the chain of only live children below a step; the step itself without one."""
     below = step.only_live_child
     while below is not None:
         step, below = below, below.only_live_child
@@ -250,7 +251,7 @@ def _innermost(step: LiveStep) -> LiveStep:
 
 
 def _hidden_text(step: LiveStep, rows: list[LiveStep], *, is_group: bool) -> str:
-    """What is not among ``rows``: ``988 more done``, ``12 more: 10 done, 2 running``."""
+    """The children without a row: ``988 more done``, ``12 more: 10 done, 2 running``."""
     hidden = {
         "failed": step.count("failed"),
         "running": step.count("running"),

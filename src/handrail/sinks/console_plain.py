@@ -1,8 +1,8 @@
 """Events as plain lines, for logs and pipes: what a person would want to find there later.
 
-Members of a group speak for themselves up to ``LOUD`` of them. After that the group reports at each
-tenth of its way, and only its failures have lines of their own (again up to ``LOUD``), so that a
-group of 10,000 leaves a log one can read.
+In a group of up to ``LOUD`` members each member has its own lines. A larger group reports its
+progress at each tenth, and only its failures have their own lines (again up to ``LOUD``), so that
+a group of 10,000 leaves a readable log.
 """
 
 from __future__ import annotations
@@ -51,15 +51,13 @@ from handrail.sinks.console_words import (
 from handrail.steps.verbs import LEAF_KINDS
 
 QUIET_S = 30.0
-"""Notices of one kind have a line so often, by the time of the events."""
+"""Seconds, in the time of the events, between two lines for backend notices of one kind."""
 
 _KEPT = 1_000
 
 
 class NoticeThrottle:
-    """A throttle of backend notices: when each kind was last printed, and how many came since.
-    Mutable.
-    """
+    """When each kind of backend notice was last printed, and how many came since. Mutable."""
 
     def __init__(self) -> None:
         self._last_printed: dict[tuple[str, type, str], tuple[float, int]] = {}
@@ -71,7 +69,7 @@ class NoticeThrottle:
             return ""
         kind = f"{event.status} {event.window}" if isinstance(event, ev.AgentLimit) else ""
         key = (path, type(event), kind)
-        at, since = self._last_printed.pop(key, (None, 0))  # so that the oldest stands first
+        at, since = self._last_printed.pop(key, (None, 0))  # so that the oldest comes first
         if at is not None and event.at - at < QUIET_S:
             self._last_printed[key] = (at, since + 1)
             return ""
@@ -86,7 +84,7 @@ EVERY = 500
 """A group of unknown size reports after this many members."""
 
 _LEAVES = LEAF_KINDS | {"stage"}
-_REPORTED_LATER = GROUPS | {"ask", "sleep"}  # an event of their own says more than their start
+_REPORTED_LATER = GROUPS | {"ask", "sleep"}  # a later event has more to log than their start
 
 
 _LINES_OF_A_RETRY = 4
@@ -105,7 +103,7 @@ def _run_id(event: Any) -> str:
 
 
 class _Format(NamedTuple):
-    """The format of an event whose line does not depend on its place."""
+    """The line format of an event that is logged the same wherever its step is."""
 
     sign: str
     tone: Tone | None = None
@@ -128,21 +126,21 @@ _FORMATS: Mapping[type, _Format] = {
 
 
 class PlainLog:
-    """Turns the events of one drive into lines, once its view has taken them. Mutable."""
+    """Turns the events of one drive into lines, after its view has applied them. Mutable."""
 
     def __init__(self, glyphs: Glyphs) -> None:
         self._glyphs = glyphs
         self._failed: dict[str, tuple[ev.AttemptFailed, Cause | None]] = {}
-        """Attempts that failed, until it turns out whether another follows."""
+        """By path, the last failed attempt, until it is known whether another follows."""
         self._replayed = 0
         self._throttle = NoticeThrottle()
         self._alive: dict[str, tuple[float, float]] = {}
-        """When each step that is at work for long began, and when it is told next."""
+        """By path, when a step at work began, and when it is due for a line."""
         self._large: dict[str, None] = {}
-        """Where members of large groups failed: what is inside of those has no lines."""
+        """Paths of large groups with failed members: the steps in those members have no lines."""
 
     def lines(self, event: ev.Event | ev.Progress, step: LiveStep | None) -> list[Line]:
-        """What to say about this event, and the step that it is about; mostly nothing."""
+        """The lines for this event, mostly none; ``step`` is the step that it is about."""
         lines_of = self._LINES.get(type(event))
         if lines_of is None:
             return []
@@ -218,7 +216,7 @@ class PlainLog:
         return lines
 
     def _attempt_failed(self, event: ev.AttemptFailed, step: LiveStep | None) -> list[Line]:
-        """Said when it turns out that another attempt follows; else the step's end says it."""
+        """Held back until another attempt follows; if none does, the step's end has the error."""
         before, cause = self._failed.get(event.path, (None, None))
         self._failed[event.path] = (event, None if step is None else step.problem)
         return [] if before is None else self._retried(before, cause, step)
@@ -264,7 +262,7 @@ class PlainLog:
     def _member_of_group_ended(
         self, path: str, result: StepResult[Any], step: LiveStep
     ) -> list[Line]:
-        """In a large group, say it if it failed, and how far the group has come."""
+        """In a large group, a line if the member failed, and at times one with the progress."""
         group = step.parent
         if group is None or not _is_large(group):
             return []
@@ -283,7 +281,7 @@ class PlainLog:
             lines.append(line)
         return lines
 
-    # -- waiting, undoing --------------------------------------------------------------------
+    # -- gates and timers --------------------------------------------------------------------
 
     def _gate_opened(self, event: ev.GateOpened, _: object) -> list[Line]:
         deadline = event.gate.deadline
@@ -300,7 +298,7 @@ class PlainLog:
             return []
         note = None if step is None else step.note
         if event.reason == "cap" and isinstance(note, ev.LadderStep) and note.due == event.due:
-            return []  # it was said why and until when
+            return []  # the line of the ladder's step has said why and until when
         kind = "sleep" if event.reason == "sleep" else "waits for a limit"
         return [self._line("waiting", path_text(event.path), kind, until(event.due, event.at))]
 
@@ -358,7 +356,7 @@ class PlainLog:
         return [line, *_continuation_lines(error)] if len(error) > 1 else [line]
 
     def _why(self, result: StepResult[Any], step: LiveStep) -> list[str]:
-        """The lines of its error; of one that has a line at a step inside, only where that is."""
+        """The lines of the step's error; only its origin, if the lines of a step inside have it."""
         cause = None if step.problem is None else self._in_log(step.problem)
         if cause is not None and cause.inner is not None:
             return [origin_from(cause, step.path)]
@@ -366,7 +364,7 @@ class PlainLog:
         return [first + ("" if cause is None else at_line(cause)), *others] if first else []
 
     def _in_log(self, cause: Cause) -> Cause:
-        """A failure with the inner ones as far as they have lines."""
+        """The failure, without those of its inner failures that have no lines in this log."""
         if cause.inner is None:
             return cause
         hushed = cause.path.rpartition("/")[0] in self._large
@@ -411,7 +409,7 @@ class PlainLog:
 
 
 def _continuation_lines(error: list[str]) -> list[Line]:
-    """The lines of an error after its first, which stands in the line of its step."""
+    """The lines of an error after the first, which is part of the step's own line."""
     return [(Span(line),) for line in error[1:]]
 
 
@@ -421,7 +419,7 @@ def _is_large(group: LiveStep) -> bool:
 
 
 def _is_hushed(step: LiveStep | None) -> bool:
-    """True for what lies inside a large group: the group speaks for it."""
+    """True for a step inside a large group: the lines of the group stand for it."""
     return _outermost_large_group(step) is not None
 
 
@@ -452,7 +450,7 @@ _STATES = ("failed", "cancelled", "defaulted", "skipped")
 
 
 def ending(run: LiveRun, event: WorkflowCompleted | RunSuspended, glyphs: Glyphs) -> Line:
-    """Status, time, counts, what failed and why or what is waited for, and the run's id."""
+    """The closing line of a drive: status, time, counts, the failure or the waits, the run's id."""
     status = "suspended" if isinstance(event, RunSuspended) else event.status
     spent = max(0.0, event.at - run.root.started_at)
     if isinstance(event, WorkflowCompleted) and event.duration_ms:
@@ -484,8 +482,9 @@ def _ended_counts(run: LiveRun) -> str:
 def error_below(
     run: LiveRun, event: WorkflowCompleted | RunSuspended, *, steps_logged: bool
 ) -> list[Line]:
-    """The whole error that a run ended with, if it has several lines; each after the first
-    indented. ``steps_logged``: those of steps were printed when they ended.
+    """The whole error that a run ended with, if it has several lines; all but the first indented.
+
+    ``steps_logged``: the errors of steps were printed when the steps ended.
     """
     cause = run.cause
     if isinstance(event, RunSuspended) or (steps_logged and cause is not None):

@@ -1,4 +1,4 @@
-"""The words of the console: toned text, glyphs, times; plain data that knows no terminal."""
+"""Toned text, glyphs and times for the console, as plain data without a terminal."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ Tone: TypeAlias = Literal["plain", "name", "dim", "good", "bad", "warn", "busy",
 
 
 def path_text(path: str) -> str:
-    """A path as its names and keys were given."""
+    """A path with its names and keys as the workflow wrote them, not encoded."""
     return clean(decode_key(path))
 
 
 class Span(NamedTuple):
-    """A piece of a line, and what kind of thing it says."""
+    """A piece of a line, and its tone."""
 
     text: str
     tone: Tone = "plain"
@@ -34,7 +34,7 @@ def text_of(line: Line) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Glyphs:
-    """The signs of one character set; those of a state are found by its name."""
+    """The signs of one character set; the sign of a state is the field of its name."""
 
     running: tuple[str, ...]
     waiting: str
@@ -154,7 +154,7 @@ def until(due: float, now: float) -> str:
 
 
 def clock(at: float) -> str:
-    """A time of day, as it is here: ``14:32``."""
+    """A time of day in local time: ``14:32``."""
     try:
         return time.strftime("%H:%M", time.localtime(at))
     except (OverflowError, ValueError, OSError):  # a time that no calendar has
@@ -162,7 +162,7 @@ def clock(at: float) -> str:
 
 
 def pace(done: int, left: int, spent_s: float) -> str:
-    """How fast it goes, and how long it still takes: ``5.2/s, 2 min left``; empty too early."""
+    """The rate and the time left: ``5.2/s, 2 min left``; empty until 3 are done and 1 s is over."""
     if done < 3 or spent_s < 1:
         return ""
     each_s = spent_s / done

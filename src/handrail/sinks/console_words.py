@@ -1,7 +1,7 @@
-"""Errors for people: their line breaks kept, and those of groups traced to where they began.
+"""Texts for people: errors traced to their origins, notes, events, usage, and what agents do.
 
-A composite's error holds that of the member that failed it, and so on inwards, so whoever prints
-them all prints one error many times. ``Cause`` has the one that it began with.
+A composite's error contains the error of the member that failed it, and so on inwards. To print
+them all would print one error many times. ``Cause`` has the original error.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ STEERED = {
     "retry": "to begin again",
     "guide": "guided",
 }
-"""What somebody did to a run."""
+"""The word for each steering action that somebody took on a run."""
 INDENT = "    "
 WIDTH = 500
 """Characters of one line of an error."""
@@ -54,7 +54,7 @@ def cause_in_short(cause: Cause) -> str:
 
 
 def error_of(cause: Cause) -> str:
-    """A failure on one line: of much output its first."""
+    """A failure on one line; of a long error only its first line."""
     said = error_text(cause.error, cause.error_type)
     if len(said) > _SHORT:
         said = first_line(cause.error, cause.error_type)
@@ -62,14 +62,14 @@ def error_of(cause: Cause) -> str:
 
 
 def at_line(cause: Cause) -> str:
-    """`` (flows.py:14)``: the author's line that a failure passed through last, or nothing."""
+    """`` (flows.py:14)``: the last line of the author's code that a failure passed, or nothing."""
     place = cause.place if cause.inner is None else ""
     near = place.removeprefix(f"{Path.cwd()}{os.sep}")
     return f" ({clean(near)})" if place else ""
 
 
 def handled_text(status: str, handled: Sequence[Failure], exit_code: int = 0) -> str:
-    """``by its fallback, after Gone: no``: what a step got over, and its own error does not say."""
+    """``by its fallback, after Gone: no``: the failures that a step handled, or its exit code."""
     if exit_code and status == "succeeded":
         return f"exit code {exit_code}"
     if status == "succeeded" and handled:
@@ -79,7 +79,7 @@ def handled_text(status: str, handled: Sequence[Failure], exit_code: int = 0) ->
 
 
 def name_of(step: LiveStep) -> str:
-    """What the row of a step begins with."""
+    """The name of a step in its row."""
     match step.kind:
         case "round":
             return f"round {step.name}"
@@ -114,7 +114,7 @@ def _run_text(event: ev.CancelRequested | ev.RunSteered | ev.LimitReached) -> st
 
 
 def note_text(event: ev.Event | None) -> str:
-    """What a step waits for, or what is to be known of a run, by the event that says it."""
+    """The text of a note: the event that a step waits on, or that describes a run's state."""
     match event:
         case ev.GateOpened():
             deadline = " (until its deadline)" if event.gate.deadline is not None else ""
@@ -142,7 +142,7 @@ def note_text(event: ev.Event | None) -> str:
 
 
 def event_text(event: ev.Event) -> str:
-    """What has happened, in the words of every log; empty for what each tells in its own way."""
+    """The text of an event that all logs share; empty for events that each log words itself."""
     match event:
         case ev.RunResumed(superseded=again):
             return "resumed" + (f", {counted(len(again), 'step')} to run again" if again else "")
@@ -173,22 +173,22 @@ def event_text(event: ev.Event) -> str:
 
 
 def size_text(event: ev.GroupStarted) -> str:
-    """``40 members``, ``3 tasks``; empty if it is not known how many there are."""
+    """``40 members``, ``3 tasks``; empty if the size is not known."""
     what = "task" if event.kind == "work" else "member"
     return "" if event.size is None else counted(event.size, what)
 
 
 def first_line(error: str, error_type: str | None = None) -> str:
-    """An error's first line, with a sign if there are more."""
+    """An error's first line, with `` ...`` after it if there are more."""
     lines = _lines(error)
     said = error_text(lines[0] if lines else "", error_type, WIDTH)
     return f"{said} ..." if len(lines) > 1 else said
 
 
 def error_lines(error: str | None, error_type: str | None = None, *, most: int = 20) -> list[str]:
-    """An error as lines, the first with the name of its class; of very many the first and the last.
+    """An error as lines, the first with the name of its class; the middle of very many is left out.
 
-    Those after the first are indented, and keep the blanks that they begin with.
+    Lines after the first are indented, and keep their indentation among themselves.
     """
     lines = _lines(error or "")
     if len(lines) <= 1:
@@ -204,7 +204,7 @@ def error_lines(error: str | None, error_type: str | None = None, *, most: int =
 
 
 def _lines(error: str) -> list[str]:
-    """The lines that say something, without the blanks that all after the first begin with."""
+    """The nonblank lines, without the indentation that all lines after the first share."""
     lines = [line for line in error.expandtabs(4).splitlines() if line.strip()]
     margin = min((len(line) - len(line.lstrip()) for line in lines[1:]), default=0)
     return [*lines[:1], *(line[margin:] for line in lines[1:])]
@@ -236,14 +236,15 @@ _NEXT: Mapping[str, str] = {
 
 
 def what_failed(event: ev.LadderStep) -> str:
-    """The kind of the failure and whose it is: ``usage cap, claude``."""
+    """The kind of the failure, and its backend: ``usage cap, claude``."""
     kind = clean(event.kind.replace("_", " "), 80)
     return f"{kind}, {clean(event.backend, 80)}" if event.backend else kind
 
 
 def ladder_text(event: ev.LadderStep) -> str:
-    """``looks again at 21:35 (in 3 h): usage cap, claude: resets 9:30pm``, ``asks again: invalid
-    output, claude``. A cap is looked at before it ends, too.
+    """What the ladder does next, and why: ``asks again: invalid output, claude``.
+
+    For a cap, which is also tested before its reset: ``looks again at 21:35 (in 3 h): ...``.
     """
     if event.parked:
         return f"needs a person: {clean(event.kind.replace('_', ' '), 80)}: {clean(event.error)}"
@@ -261,7 +262,7 @@ def whose_budget(event: ev.BudgetWarning | ev.BudgetRaised) -> str:
 
 
 def budget_text(event: ev.BudgetWarning) -> str:
-    """``used 0.9 of 1 cost_usd``, that launches did not say what they used, or wait for one."""
+    """``used 0.9 of 1 cost_usd``; or that launches did not report usage, or wait for the first."""
     unsaid = _UNSAID.get(event.name)
     if unsaid is not None:
         launches = "1 launch" if event.used == 1 else f"{event.used:g} launches"
@@ -274,7 +275,7 @@ def budget_text(event: ev.BudgetWarning) -> str:
 
 
 def usage_text(usage: Usage | None, unknown_tokens: int = 0, unknown_cost: int = 0) -> str:
-    """``120k in, 4.5k out, $0.41``; ``?`` if unknown, ``at least`` if launches did not say it."""
+    """``120k in, 4.5k out, $0.41``; ``?``: unknown, ``at least``: launches did not report all."""
     usage = usage or Usage()
     tokens = "tokens ?"
     if usage.tokens is not None:
@@ -310,7 +311,7 @@ def _dollars(usage: Usage) -> str:
 
 
 def claim_text(event: ev.ClaimWaiting) -> str:
-    """What a launch waits for, and who has it."""
+    """The claim that a step waits for, and who has it."""
     return f"waits for {clean(event.what)}: {clean(event.holder) or 'another step'} has it"
 
 
@@ -329,7 +330,7 @@ def guided_text(event: ev.AgentGuided) -> str:
 
 
 def activity_text(latest: str | ev.Event | ev.Progress | None) -> str:
-    """What a step is at, in a few words: the last line it printed, or what its agent does."""
+    """What a step does now, in a few words: the last line it printed, or what its agent does."""
     match latest:
         case str():
             return latest
@@ -357,7 +358,7 @@ def activity_text(latest: str | ev.Event | ev.Progress | None) -> str:
 
 
 def backend_notice_text(event: ev.AgentRetry | ev.AgentLimit) -> str:
-    """The text of a backend's own retry or limit; empty while there is room."""
+    """The text of a backend's own retry or limit; empty while the limit is not near."""
     match event:
         case ev.AgentRetry():
             number = "" if event.attempt is None else f" (retry {event.attempt})"

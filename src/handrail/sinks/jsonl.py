@@ -22,23 +22,23 @@ from handrail.typed.jsonsafe import json_safe
 
 
 class TextFile(Protocol):
-    """What an open text file has; ``sys.stdout`` and ``io.StringIO`` are such files."""
+    """An open text file, such as ``sys.stdout`` or an ``io.StringIO``."""
 
     def write(self, text: str, /) -> Any:
-        """Take the text."""
+        """Write the text."""
         ...
 
     def flush(self) -> Any:
-        """Pass on what was written."""
+        """Pass buffered text on."""
         ...
 
 
 class JsonlSink:
     """Appends one JSON object a line for every event: ``type`` (the class), then its fields.
 
-    A value that JSON does not know becomes text, so no event is refused. Every line is flushed
-    before the run goes on. ``target`` is the path of a file, whose folder is made if need be and
-    which is open only while a run is under way; or a text file that is already open, and stays so.
+    A value that JSON cannot express becomes text, so no event is refused. Every line is flushed
+    before the run continues. ``target`` is the path of a file, or an open text file, which stays
+    open. The file at a path is created with its folder if need be, and open only during drives.
 
     Raises:
         WrongUse: ``target`` is neither.
@@ -57,7 +57,7 @@ class JsonlSink:
             raise WrongUse(f"JsonlSink takes a path or an open text file, got {target!r}")
 
     def mask_with(self, run_id: str, mask: Mask) -> None:
-        """Write nothing of this run's secrets."""
+        """Mask the secrets of this run in its lines."""
         self._masks.take(run_id, mask)
 
     def emit(self, event: Event | Progress, /) -> None:
@@ -84,7 +84,7 @@ class JsonlSink:
             self._file = None
 
     def __del__(self) -> None:
-        self.close()  # of a run that never ended; nobody else would
+        self.close()  # after a run that never ended, nobody else would
 
     def _open(self) -> Any:
         assert self._path is not None

@@ -1,4 +1,4 @@
-"""The masks of runs, for sinks that write what objects say of themselves."""
+"""The masks of runs, for sinks that turn the values in events into text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A sink that remembers, with assertions that read like sentences."""
+"""A sink that keeps every event in memory, with assertions for tests."""
 
 from __future__ import annotations
 
@@ -70,14 +70,14 @@ class MemorySink:
     # -- asserting ---------------------------------------------------------------------------
 
     def assert_ended(self, path: str, status: StepStatus = "succeeded") -> None:
-        """Do nothing if the step at this path ended so."""
+        """Assert that the step at this path ended with this status."""
         result = self.result(path)
         if result.status != status:
             error = f" ({result.error})" if result.error else ""
             raise self._wrong(f"step {path!r} was to end {status}, it {result.status}{error}")
 
     def assert_run_ended(self, status: RunStatus = "succeeded") -> None:
-        """Do nothing if the last drive ended so."""
+        """Assert that the last drive ended with this status."""
         ends = [e for e in self.events if isinstance(e, (WorkflowCompleted, RunSuspended))]
         if not ends:
             raise self._wrong(f"the run was to end {status}, it has no end")
@@ -89,13 +89,13 @@ class MemorySink:
             raise self._wrong(f"the run was to end {status}, it {found}{why}")
 
     def assert_not_started(self, *paths: str) -> None:
-        """Do nothing if none of these steps started."""
+        """Assert that none of these steps started."""
         started = [path for path in paths if path in set(self.paths())]
         if started:
             raise self._wrong(f"these steps were not to start: {', '.join(started)}")
 
     def assert_order(self, *paths: str) -> None:
-        """Do nothing if these steps ran one after the other: each ended before the next started."""
+        """Assert that these steps ran one after the other, each ended before the next started."""
         for before, after in pairwise(paths):
             _, ended = self._span(before)
             started, _ = self._span(after)
@@ -103,13 +103,13 @@ class MemorySink:
                 raise self._wrong(f"step {before!r} was to end before {after!r} started")
 
     def assert_overlap(self, *paths: str) -> None:
-        """Do nothing if there was a moment at which all these steps were running."""
+        """Assert that there was a moment at which all these steps were running."""
         spans = [self._span(path) for path in paths]
         if max(started for started, _ in spans) > min(ended for _, ended in spans):
             raise self._wrong(f"these steps were to run at the same time: {', '.join(paths)}")
 
     def _span(self, path: str) -> tuple[float, float]:
-        """Where in the list of events the step last started and then ended (infinity: not yet)."""
+        """The indices in ``events`` of the step's last start and its end (infinity: no end yet)."""
         started, ended = -1.0, float("inf")
         for position, event in enumerate(self.events):
             match event:

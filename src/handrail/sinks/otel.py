@@ -35,13 +35,13 @@ if TYPE_CHECKING:
 
 
 class OtelSink:
-    """A span for each run, step, member, attempt (of steps that were tried again) and launch of an
-    agent, and metrics.
+    """Exports a span for each run, step, member, attempt and launch of an agent, and metrics.
 
-    The ids of spans follow from the run's id and the path, so that a run that is resumed goes on
-    in its trace; what was recorded before is not told again. A span is told when it has ended, that
-    of the run when the run has. Launches have the ``gen_ai.*`` attributes. Inputs, outputs and
-    prompts are in none. The providers are the global ones, unless they are given.
+    An attempt has a span if it failed, or succeeded after others failed. The ids of spans are
+    derived from the run's id and the path, so a resumed run continues its trace; steps replayed
+    from the record are not exported again. A span is exported at its end, that of the run at the
+    run's end. Launches have the ``gen_ai.*`` attributes. No span has inputs, outputs or prompts.
+    The providers are the global ones by default.
 
     Raises:
         MissingExtra: opentelemetry-api is not installed.
@@ -60,7 +60,7 @@ class OtelSink:
         self._trace = trace
         self._tracer: Any = trace.get_tracer("handrail", tracer_provider=tracer_provider)
         self._ids = _Ids()
-        if hasattr(self._tracer, "id_generator"):  # what makes spans that are exported has one
+        if hasattr(self._tracer, "id_generator"):  # only a tracer that exports has one
             self._tracer.id_generator = self._ids
         meter = metrics.get_meter("handrail", meter_provider=meter_provider)
         self._steps = meter.create_counter("handrail.steps", "1", "Steps that ended")
@@ -72,7 +72,7 @@ class OtelSink:
         self._runs: dict[str, _Run] = {}
 
     def emit(self, event: Event | Progress, /) -> None:
-        """Tell what has ended by it."""
+        """Export the span that the event ends, and its metrics."""
         run = self._runs.setdefault(event.run_id, _Run(event.run_id))
         run.note(event)
         match event:
@@ -186,22 +186,22 @@ class OtelSink:
 
 
 class _Run:
-    """What is known of a run that is driven. Mutable."""
+    """What later spans of a run under way need. Mutable."""
 
     def __init__(self, run_id: str) -> None:
         self.run_id = run_id
         self.workflow = ""
         self.started = float("inf")
         self.known: set[str] = set()
-        """The steps and members that began."""
+        """The paths of the steps and members that began."""
         self.began: dict[str, float] = {}
-        """When the attempt of each step began that is at work."""
+        """By path, when the step's current attempt began."""
         self.turns: dict[str, tuple[float, int]] = {}
         self.backends: dict[str, str] = {}
         self.opened: dict[str, float] = {}
 
     def note(self, event: Event | Progress) -> None:
-        """Remember what the span of another event needs."""
+        """Remember what the spans of later events need."""
         self.started = min(self.started, event.at)
         match event:
             case WorkflowStarted() | RunResumed():
@@ -224,21 +224,21 @@ class _Run:
 
 
 class _Ids:
-    """Gives the ids that follow from a run and a path; for one span at a time. Mutable."""
+    """An id generator that returns the ids set for the next span, one at a time. Mutable."""
 
     def __init__(self) -> None:
         self.trace_id = self.span_id = 0
 
     def generate_trace_id(self) -> int:
-        """That of the span that is made next."""
+        """The trace id of the next span."""
         return self.trace_id
 
     def generate_span_id(self) -> int:
-        """That of the span that is made next."""
+        """The span id of the next span."""
         return self.span_id
 
     def is_trace_id_random(self) -> bool:
-        """False: it follows from the run's id."""
+        """False: the trace id is derived from the run's id."""
         return False
 
 

@@ -47,12 +47,12 @@ _WORD_START = re.compile(r"(?<!^)(?=[A-Z])")
 
 
 class StructlogSink:
-    """Logs every event under its name in snake case (``step_completed``), with its fields bound,
-    and the name of the ``workflow``.
+    """Logs every event under its name in snake case, with its fields and ``workflow`` bound.
 
-    What failed is an error, a failed attempt or a cancellation a warning, progress debug, the rest
-    info. Values that users pass around (inputs, outputs, payloads) are not logged. ``logger``: a
-    structlog logger, by default ``structlog.get_logger("handrail")``.
+    ``StepCompleted`` is ``step_completed``. Failures are errors; failed attempts, defaults and
+    cancellations warnings; progress notices debug; the rest info. Values that users pass around
+    (inputs, outputs, payloads) are not logged. ``logger``: a structlog logger, by default
+    ``structlog.get_logger("handrail")``.
     """
 
     def __init__(self, logger: Any = None) -> None:
@@ -65,7 +65,7 @@ class StructlogSink:
         self._workflows: dict[str, str] = {}
 
     def mask_with(self, run_id: str, mask: Mask) -> None:
-        """Log nothing of this run's secrets."""
+        """Mask the secrets of this run in the log."""
         self._masks.take(run_id, mask)
 
     def emit(self, event: Event | Progress, /) -> None:
@@ -76,7 +76,7 @@ class StructlogSink:
         log(name_of(event), **cast("dict[str, Json]", mask_data(facts, mask)))
 
     def _workflow(self, event: Event | Progress) -> dict[str, Json]:
-        """The name of the run's workflow, as far as it was told."""
+        """The name of the run's workflow; empty until an event has named it."""
         if isinstance(event, (WorkflowStarted, RunResumed)) and event.workflow_name:
             self._workflows[event.run_id] = event.workflow_name
         name = self._workflows.get(event.run_id)
@@ -91,7 +91,7 @@ def name_of(event: Event | Progress) -> str:
 
 
 def level_of(event: Event | Progress) -> str:
-    """The name of the log level that this event deserves."""
+    """The name of this event's log level."""
     match event:
         case StepCompleted() | MemberCompleted() | WorkflowCompleted() | SubworkflowEnded():
             return _level_of_end(event)
@@ -112,7 +112,7 @@ def _level_of_end(event: Ended) -> str:
 
 
 def facts_of(event: Event | Progress) -> dict[str, Json]:
-    """What is bound to the entry: the event's fields that are set, as plain data."""
+    """The fields to bind to the entry: those of the event that are set and may be logged."""
     facts: dict[str, Json] = {}
     for field in fields(event):
         value = getattr(event, field.name)

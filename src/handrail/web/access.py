@@ -1,9 +1,9 @@
-"""Who may ask what of the page: its token, the host that is asked, the site that asks.
+"""Access to the page: its token, the host that a request names, the site that sends the request.
 
-All of it is decided here, of a request's head and before anything else looks at it. A page of
-another site can make a browser send requests here. So the token comes in a cookie that is sent with
-none of those; a request that says that it comes from another site is refused besides; and so is one
-to a host that is not expected, for another site's name may be made to lead here.
+This module decides all of it from a request's head, before other code looks at the request. A page
+of another site can make a browser send requests here. So the token is in a cookie that the browser
+does not add to those. A request that names another site as its origin is refused besides. So is a
+request to an unexpected host, because another site's name may resolve to this address.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 MOST_HEAD = 32 * 1024
 """Bytes of all headers together."""
 MOST_BODY = 1024 * 1024
-"""Bytes of what is posted."""
+"""Bytes of a posted body."""
 MOST_TARGET = 8 * 1024
 """Bytes of a path with its query."""
 
@@ -37,12 +37,12 @@ HEADERS: Mapping[str, str] = {
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
-"""Of every answer."""
+"""Headers of every response."""
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What a request says before its body; names of headers are in lower case."""
+    """The head of a request; names of headers are in lower case."""
 
     method: str
     target: str
@@ -51,14 +51,14 @@ class Head:
     cookies: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def of(self, name: str) -> str | None:
-        """A header's value; "" if it is there more than once, which no browser does with these."""
+        """A header's value; "" if it is repeated, which no browser does with the headers here."""
         found = [value for key, value in self.headers if key == name]
         return None if not found else found[0] if len(found) == 1 else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a request is not answered, as a status of HTTP and a sentence."""
+    """Why a request is refused: an HTTP status, a sentence, and the kind of error."""
 
     status: int
     text: str
@@ -67,7 +67,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What holds for one page. ``hosts`` are the names that it may be asked by; None: any.
+    """The access rules of one page. ``hosts``: the host names that requests may use; None: any.
 
     Raises:
         WrongUse: the token is too short to be one.
@@ -87,14 +87,15 @@ class Access:
 
     @property
     def cookie(self) -> str:
-        """The name of the cookie. Pages on several ports of one host share their cookies: each
-        token has a name of its own.
+        """The name of the cookie: each token has its own.
+
+        Pages on several ports of one host share their cookies.
         """
         return f"handrail_{self._derive('name')[:12]}"
 
     @property
     def cookie_value(self) -> str:
-        """What it holds: nothing that would lead back to the token."""
+        """The cookie's value, from which the token cannot be derived."""
         return self._derive("value")
 
     def _derive(self, what: str) -> str:
@@ -115,7 +116,7 @@ class Access:
     # -- the request -------------------------------------------------------------------------------
 
     def refusal(self, head: Head) -> Refusal | None:
-        """Why a request is refused whoever sends it, or None."""
+        """Why a request is refused, even with the token; None if it is not."""
         size = sum(len(name) + len(value) for name, value in head.headers)
         if size > MOST_HEAD:
             return Refusal(431, f"the headers are longer than {MOST_HEAD} bytes", "TooLarge")
@@ -154,7 +155,7 @@ def _is_same_site(head: Head, host: str) -> bool:
 
 
 def body_refusal(head: Head) -> Refusal | None:
-    """Why what is posted is not read, or None. What a form of another site sends is no JSON."""
+    """Why a posted body is not read, or None. A form of another site cannot post JSON."""
     kind = (head.of("content-type") or "").partition(";")[0].strip().lower()
     if kind != "application/json":
         return Refusal(415, "what is posted must be application/json", "BadRequest")
@@ -167,12 +168,12 @@ def body_refusal(head: Head) -> Refusal | None:
 
 
 def too_large() -> Refusal:
-    """What is posted is more than a page would."""
+    """The refusal of a body that is longer than ``MOST_BODY``."""
     return Refusal(413, f"the body is longer than {MOST_BODY} bytes", "TooLarge")
 
 
 def _name_of(host: str) -> str:
-    """The name in ``name:port``; nothing if it is none."""
+    """The name in ``name:port``; empty if the host has another form."""
     try:
         found = urlsplit(f"//{host}")
         _ = found.port

@@ -1,7 +1,8 @@
-"""What a person does to a run from the page: each verb, what must be sent with it, what it refuses.
+"""Actions on a run from the page: each verb, the body that it takes, and errors as responses.
 
-All of it goes through the journal's inbox, as from any process. So it reaches a run that another
-process drives, or that none does now, and of many who act at once the journal says who was first.
+Messages go through the journal's inbox, as from any process. So they reach a run that another
+process drives, or that none does now. If several people act at once, the journal decides who was
+first.
 """
 
 from __future__ import annotations
@@ -110,18 +111,18 @@ class WorkBody(_Body, frozen=True):
 
 
 class PageError(Exception):
-    """The page answers with it, and raises it at nobody: who uses handrail has not to know it."""
+    """An error that the page turns into a response; users of the library never see it."""
 
 
 class NotAllowed(PageError):
-    """Somebody asked the page for what they may not do."""
+    """The page does not allow what a request asks for."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
 
 
 class BadRequest(PageError, ValueError):
-    """What was sent to the page is not what it takes."""
+    """The page does not take what a request sends."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -163,17 +164,17 @@ _STATUSES: tuple[tuple[type[BaseException], int], ...] = (
 
 
 def problem_of(error: Exception) -> tuple[int, dict[str, Json]]:
-    """How an error is answered: a status of HTTP; its text, its class, and its fields."""
+    """The response to an error: an HTTP status; the error's text, class and fields."""
     status = next(code for kind, code in _STATUSES if isinstance(error, kind))
     known = {name: json_safe(value) for name, value in vars(error).items() if name[0] != "_"}
     return status, {**known, "error": str(error), "type": type(error).__name__}
 
 
 def body_of(verb: str, raw: bytes) -> _Body:
-    """What was posted with a verb.
+    """The parsed body of a verb.
 
     Raises:
-        BadRequest: it is not what the verb takes.
+        BadRequest: the verb takes another body.
     """
     try:
         return msgspec.json.decode(raw or b"{}", type=VERBS[verb].body)
@@ -188,11 +189,11 @@ def body_of(verb: str, raw: bytes) -> _Body:
 
 @dataclass
 class Acting:
-    """Does what is asked of the runs of one journal. Mutable: it holds what it drives.
+    """Acts on the runs of one journal for the page. Mutable: it keeps the drives that it started.
 
-    ``executor`` drives what is resumed, and knows the workflows; without one the page only posts.
-    ``code_of`` gives an executor that knows the workflow of one run, where that can be found;
-    ``drive`` has another process go on with a run.
+    ``executor`` drives resumed runs, and has their workflows; without it and ``drive`` the page
+    only posts messages. ``code_of`` returns an executor that has the workflow of a run, or raises.
+    ``drive`` resumes a run in another process.
     """
 
     journal: Journal
@@ -207,20 +208,20 @@ class Acting:
 
     @property
     def can_drive(self) -> bool:
-        """True if a run that nobody drives can be resumed from the page."""
+        """True if a run that no process drives can be resumed from the page."""
         return self.drive is not None or bool(self.executor and self.executor.workflows)
 
     async def do(self, info: RunInfo, verb: str, body: _Body, by: str | None) -> dict[str, Json]:
-        """Do it, as somebody; what the page is told of it.
+        """Carry out a verb on a run, as ``by``; the data of the response.
 
         Raises:
-            HandrailError: it is refused, and nothing was done.
+            HandrailError, RunIsOver: the verb is refused, and nothing was done.
         """
         found = await VERBS[verb].do(self, info, body, by)
         return {"ok": True, "driven": info.holder is not None, **found}
 
     async def diff(self, a: str, b: str) -> dict[str, Json]:
-        """Two runs of the journal, compared."""
+        """The comparison of two runs of the journal."""
         return (await self._posting.diff(a, b)).to_dict()
 
     async def answer(self, info: RunInfo, body: AnswerBody, by: str | None) -> dict[str, Json]:
@@ -236,7 +237,7 @@ class Acting:
         return {}
 
     async def cancel(self, info: RunInfo, body: CancelBody, by: str | None) -> dict[str, Json]:
-        """Cancel a run; one that nobody drives is driven to unwind, if it can be."""
+        """Cancel a run; if no process drives it, drive it to unwind where that is possible."""
         if info.holder is None and info.status in {"succeeded", "cancelled"}:
             raise RunIsOver(info.run_id, info.status)
         reason = body.reason or (f"cancelled by {by}" if by else "cancelled")
@@ -253,13 +254,13 @@ class Acting:
         return {}
 
     async def pause(self, info: RunInfo, body: NoBody, by: str | None) -> dict[str, Json]:
-        """Let nothing of a run begin."""
+        """Let no step of a run begin."""
         del body
         await self._posting.pause(info.run_id, by=by)
         return {}
 
     async def unpause(self, info: RunInfo, body: NoBody, by: str | None) -> dict[str, Json]:
-        """Let a paused run go on; one that nobody drives is driven, if it can be."""
+        """Unpause a run; if no process drives it, resume it where that is possible."""
         del body
         await self._posting.unpause(info.run_id, by=by)
         if info.holder is None and self.can_drive:
@@ -273,7 +274,7 @@ class Acting:
         return {}
 
     async def guide(self, info: RunInfo, body: GuideBody, by: str | None) -> dict[str, Json]:
-        """Tell the agents that are at work something."""
+        """Give guidance to the agents at work."""
         await self._executor_for(info).guide(info.run_id, body.text, path=body.path, by=by)
         return {}
 
@@ -305,7 +306,7 @@ class Acting:
         return {}
 
     async def resume(self, info: RunInfo, body: NoBody, by: str | None) -> dict[str, Json]:
-        """Go on with a run."""
+        """Resume a run that no process drives."""
         del body, by
         if info.holder is not None:
             raise WrongUse(f"run {info.run_id!r} is driven already, by process {info.holder.pid}")
@@ -321,7 +322,7 @@ class Acting:
         return {"driven": True}
 
     async def fork(self, info: RunInfo, body: ForkBody, by: str | None) -> dict[str, Json]:
-        """Make a new run of a run."""
+        """Fork a run."""
         del by
         executor = self._posting
         if (body.inputs or body.outputs) and self._own_executor(info) is None and self.code_of:
@@ -337,7 +338,7 @@ class Acting:
         return {"run_id": fork_id, "driven": False}
 
     def function_of(self, info: RunInfo) -> Callable[..., Any] | None:
-        """The function of a run's workflow, where it is known."""
+        """The function of a run's workflow; None if it is not known."""
         executor = self._own_executor(info)
         if executor is None and self.code_of is not None:
             with contextlib.suppress(HandrailError):  # its code is not here any more
@@ -354,7 +355,7 @@ class Acting:
         return self.executor if info.workflow_name in names else None
 
     def _executor_for(self, info: RunInfo) -> Executor:
-        """Who takes an answer or a signal; the classes that these are of are imported first."""
+        """The executor that posts a message, with the run's code, for the message's classes."""
         if self.code_of is not None and self._own_executor(info) is None:
             return self.code_of(info)
         return self._posting
@@ -363,7 +364,7 @@ class Acting:
         return self._posting.parts.clock.now()
 
     def _start(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Do it in the background; how it ends is in the record of the run."""
+        """Run the coroutine in the background; its outcome is in the record of the run."""
         import asyncio
 
         task = asyncio.get_running_loop().create_task(_log_errors_of(work))
@@ -376,7 +377,7 @@ async def _log_errors_of(work: Awaitable[Any]) -> None:
 
     try:
         await work
-    except HandrailError as error:  # such as RunLocked: somebody else was first
+    except HandrailError as error:  # such as RunLocked: another process was first
         structlog.get_logger("handrail").warning("a run was not driven", error=str(error))
 
 
@@ -385,7 +386,7 @@ _Do = Callable[[Acting, RunInfo, Any, "str | None"], Awaitable[dict[str, Json]]]
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """One thing that can be done to a run: what is posted, and what is done."""
+    """One action on a run: the class of its body, the method that does it, and a summary."""
 
     body: type[_Body]
     do: _Do

@@ -40,19 +40,18 @@ def create_app(
 ) -> Starlette:
     """The page of a journal's runs, to be served by itself or mounted in an application.
 
-    ``token`` lets those in who have it: as ``?token=`` in the address, which sets a cookie, or as a
-    bearer. ``authorize`` is an application's own login: it is given the request, and returns who
-    that is (recorded with what they do), or None, by which they are refused; it may be async. One
-    of the two must be given; of both, one is enough.
+    ``token`` admits requests that have it: as ``?token=`` in the address, which sets a cookie, or
+    as a bearer token. ``authorize`` is an application's own login: it takes the request, and
+    returns the user's name (recorded with their actions), or None to refuse the request; it may be
+    async. At least one of the two must be given; if both are, a request needs only one.
 
-    ``executor`` drives runs that are resumed from the page, and knows their workflows.
-    ``read_only``: runs are looked at only. ``hosts`` are the names that the page may be asked by:
-    by default those of this machine alone, or any if there is ``authorize``.
-    ``artifacts`` is the folder of an ``ArtifactsSink``: prompts, and what agents say as they say
-    it, are read from there.
+    ``executor`` drives runs that are resumed from the page, and has their workflows.
+    ``read_only``: the page only shows runs. ``hosts``: the host names that requests may use, by
+    default those of this machine alone, or any if ``authorize`` is given. ``artifacts``: the folder
+    of an ``ArtifactsSink``, from which the page reads prompts, and agents' texts as they grow.
 
     Raises:
-        WrongUse: neither token nor authorize is given, or the token is no good one.
+        WrongUse: neither token nor authorize is given, or the token is too short.
         MissingExtra: starlette is not installed.
     """
     if token is None and authorize is None:
@@ -85,7 +84,7 @@ def app_of(
     read_only: bool = False,
     by: str | None = None,
 ) -> Starlette:
-    """The same of parts; ``by``: who it is that has the token.
+    """The page as an application, made of its parts; ``by``: the user who has the token.
 
     Raises:
         MissingExtra: starlette is not installed.
@@ -103,10 +102,10 @@ HOST = "127.0.0.1"
 
 
 def open_socket(port: int) -> socket.socket:
-    """A socket of this machine alone; port 0 takes a free one.
+    """A listening socket for this machine alone; port 0 takes a free one.
 
     Raises:
-        OSError: the port is taken, or is none.
+        OSError: the port is taken, or invalid.
     """
     found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
@@ -128,13 +127,13 @@ def serve(app: Any, at: socket.socket) -> None:
     Raises:
         MissingExtra: uvicorn is not installed.
     """
-    with contextlib.suppress(KeyboardInterrupt):  # that is how it ends
+    with contextlib.suppress(KeyboardInterrupt):  # the usual end
         _server(app).run(sockets=[at])
 
 
 @contextlib.contextmanager
 def serve_in_thread(app: Any, at: socket.socket) -> Generator[None]:
-    """Serve an application in a thread of its own, as long as this is entered.
+    """Serve an application in a thread of its own while this context is entered.
 
     Raises:
         MissingExtra: uvicorn is not installed.

@@ -1,4 +1,4 @@
-"""The graph of a workflow as JSON: what its source may do, to be coloured by what a run did."""
+"""The flowchart of a workflow as JSON; the page colours it by the steps of a run."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from handrail.typed.jsonsafe import Json
 def graph_of(function: Callable[..., Any]) -> Json:
     """The nodes and arrows of a workflow's flowchart; None if its source cannot be read.
 
-    ``name`` and ``inside`` are what is certain of the names of a node's step and of the groups
-    around it: literal texts, between which anything may stand. Whoever draws it finds by them which
-    recorded steps a node stands for.
+    ``name`` and ``inside`` are the literal parts of the names of a node's step and of the groups
+    around it; any text may be between the parts. The page matches recorded steps to nodes by them.
     """
     try:
         chart = draw_outline(outline(source_of(function)))

@@ -1,4 +1,4 @@
-"""The record of a run as a list of lines, an event each: found by words, told part by part."""
+"""The log of a run: a line for each event, searched by words, and read in parts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from handrail.typed.jsonsafe import Json
 from handrail.web.log_lines import level_of, line_of
 
 Only: TypeAlias = Literal["", "errors", "warnings", "people"]
-"""Lines that are shown alone: errors; these and warnings; what people did, or are asked for."""
+"""A filter: errors; errors and warnings; what people did, or are asked for; empty: all lines."""
 
 ONLY: Mapping[Only, frozenset[str]] = {
     "": frozenset(),
@@ -23,21 +23,21 @@ ONLY: Mapping[Only, frozenset[str]] = {
     "people": frozenset({"person"}),
 }
 MOST_LINES = 1_000
-"""In one answer."""
+"""Lines in one response."""
 _KEPT = 8
-"""So many answers to what was looked for are remembered, to be gone on with."""
+"""Queries whose matches are kept, to be extended when the record grows."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogQuery:
-    """A query of the log: lines with all these words in kind, path or text, and grave enough."""
+    """A query of the log: lines with all these words in kind, path or text, that pass ``only``."""
 
     words: tuple[str, ...] = ()
     only: Only = ""
 
 
 class _Matches:
-    """The numbers of the lines that fit, up to an event. Mutable."""
+    """The numbers of the lines that match, among the first ``known`` events. Mutable."""
 
     __slots__ = ("known", "numbers")
 
@@ -47,9 +47,9 @@ class _Matches:
 
 
 class Log:
-    """The lines of one run, whose record grows. Mutable: it knows what it found, not the lines.
+    """The log of one run, whose record grows. Mutable: it keeps matches and counts, not lines.
 
-    ``hide`` takes secrets out of an event.
+    ``hide`` masks the secrets in an event.
     """
 
     def __init__(self, hide: Callable[[Event], Event]) -> None:
@@ -67,12 +67,12 @@ class Log:
         line: int | None = None,
         limit: int = 200,
     ) -> dict[str, Json]:
-        """Lines of what fits, from the place ``start`` on; or those around the line with the number
-        ``line``, or around the first one after it; by default the last ones.
+        """At most ``limit`` matching lines: from the index ``start``, around ``line``, or the last.
 
-        ``start`` of the answer is the place (from 0) of its first line in all that fits, ``total``
-        how many fit, ``at`` the place of the line that was asked for, and ``counts`` how many lines
-        of the whole record are shown by each ``only``.
+        ``line`` is an event's number; if that does not match, the next match stands in for it. In
+        the result, ``start`` is the index (from 0) of the first line among all matches, ``total``
+        the number of matches, ``at`` the index of the line that was asked for, and ``counts`` the
+        number of lines in the whole record that each ``only`` shows.
         """
         numbers = self._matching_numbers(history, sought)
         total = len(history) if numbers is None else len(numbers)
@@ -95,7 +95,7 @@ class Log:
         }
 
     def _matching_numbers(self, history: Sequence[Event], sought: LogQuery) -> array[int] | None:
-        """The numbers of what fits, in order; None: all do."""
+        """The event numbers of the matches, in order; None: all events match."""
         if sought == LogQuery():
             return None
         found = self._found.pop(sought, None) or _Matches()
@@ -135,7 +135,7 @@ class Log:
 
 
 def line_data(event: Event) -> Json:
-    """One line as data; ``event`` has no secrets in it."""
+    """One line as JSON data; ``event`` is masked already."""
     line = line_of(event)
     return {
         "seq": event.seq,

@@ -1,7 +1,7 @@
-"""What is said of each event of a run, in one line: how grave it is, and what happened.
+"""The log line of each event of a run: its level, and its text.
 
-A line depends on its event alone, so that any part of a long record can be told without the rest.
-Texts are cut here, so that secrets have to be taken out of an event before.
+A line depends on its event alone, so any part of a long record can be shown without the rest. Texts
+are cut here, so an event must be masked before.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from handrail.sinks.console_words import (
 from handrail.typed.jsonsafe import json_safe
 
 Level: TypeAlias = Literal["error", "warning", "person", "info"]
-"""``person``: somebody did it, or is asked for it."""
+"""``person``: a person did it, or is asked to act."""
 
 _A_MINUTE_S = 60
 _MOST = 400
@@ -49,12 +49,12 @@ def line_of(event: Event) -> Line:
 
 
 def level_of(event: Event) -> Level:
-    """How grave an event is, without its words."""
+    """The level of an event, found without making its text."""
     level = _LEVELS.get(type(event), "info")
     return level(event) if callable(level) else level
 
 
-# -- how grave -------------------------------------------------------------------------------------
+# -- levels ----------------------------------------------------------------------------------------
 
 
 def _result_level(event: ev.StepCompleted | ev.MemberCompleted) -> Level:
@@ -110,7 +110,7 @@ _LEVELS: Final[Mapping[type, Level | Callable[[Any], Level]]] = {
 }
 
 
-# -- what happened ---------------------------------------------------------------------------------
+# -- texts -----------------------------------------------------------------------------------------
 
 
 def _run_started(event: ev.WorkflowStarted) -> str:

@@ -1,4 +1,4 @@
-"""The JSON API as an OpenAPI document; the bodies are the very classes that are read."""
+"""The JSON API as an OpenAPI document; the schemas of bodies come from the classes in ``VERBS``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _or_null(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _object(required: Mapping[str, Any], **more: Any) -> dict[str, Any]:
-    """An object that may have further fields, which later versions tell."""
+    """The schema of an object; it may have further fields, as later versions add some."""
     return {"type": "object", "required": list(required), "properties": {**required, **more}}
 
 

@@ -1,8 +1,8 @@
-"""The runs of a journal as the page reads them: each read once for all who look.
+"""Reads the runs of a journal for the page, each once for all viewers.
 
-A journal is read as it stands, whoever drives its runs, so the page shows those of other processes
-as its own. What was read is kept until the journal says something else. To read a long run takes
-time, and so it is not read again before several times that has gone by.
+The page reads the journal, whichever process drives a run, so it shows the runs of all processes
+alike. It keeps a reading until the journal has changed. Reading a long run takes time, so the next
+reading waits several times as long.
 """
 
 from __future__ import annotations
@@ -34,24 +34,25 @@ from handrail.web.texts import Texts, texts_of
 T = TypeVar("T")
 
 FRESH_S = 0.2
-"""The list of runs is as old as this at most, or as several times what it took to read."""
+"""The list of runs is at most this old, or ``_SPARE`` times the time to read it if longer."""
 _SPARE = 3
 _KEPT_RUNS = 8
 _KEPT_ROWS = 20_000
 _SHORT_RUN = 2_000
-"""Events: the cost of a longer run is told in a list only once somebody has looked at the run."""
+"""Events: a list shows the cost of a longer run only once somebody has opened the run."""
 _PATIENCE_S = 0.25
-"""How long one answer looks at the records of runs, to tell what they cost."""
+"""How long one response may read the records of runs, for their costs."""
 _BATCH = 500
-"""Events that are put into lines at a time."""
+"""Events that are made into lines at a time."""
 _LONG_EVENT = 256 * 1024
-"""Characters of JSON: of a longer event only what it is, and where, is told."""
+"""Characters of JSON: of a longer event the page gets only the class, number, time and path."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A run as it was read: what is told of it, each step's row by its path, its own row in a list,
-    and the steps that are at work; rows have no secrets in them.
+    """A reading of a run: its record, its own row, its steps' rows by path, its steps at work.
+
+    The rows are masked.
     """
 
     recorded: RecordedRun
@@ -62,7 +63,7 @@ class Snapshot:
     at: float
     reading: Reading
     making: StepRows
-    """What read it and made the rows, to go on with what has come since."""
+    """The builder of the rows; the next snapshot continues it and ``reading`` at new events."""
 
     @property
     def history(self) -> Sequence[ev.Event]:
@@ -100,7 +101,7 @@ class Reader:
     # -- runs --------------------------------------------------------------------------------------
 
     async def runs(self, *, now: bool = False) -> tuple[RunInfo, ...]:
-        """Every run, oldest first; ``now``: not what was read a moment ago."""
+        """Every run, oldest first; ``now``: not from a reading that began before this call."""
         asked = time.monotonic()
         self._listing = self._listing or anyio.Lock()
         async with self._listing:
@@ -113,7 +114,7 @@ class Reader:
             return self._runs
 
     async def info(self, run_id: str, *, now: bool = False) -> RunInfo:
-        """One run's line.
+        """One run's entry.
 
         Raises:
             RunNotFound: there is no such run.
@@ -133,7 +134,7 @@ class Reader:
         return cast("T", self._mask.plain(cast("Json", data)))
 
     async def rows(self, infos: Iterable[RunInfo]) -> list[dict[str, Json]]:
-        """The rows of runs; what a run cost is read until patience ends."""
+        """The rows of runs; their costs are only read within the first ``_PATIENCE_S``."""
         until = time.monotonic() + _PATIENCE_S
         return [await self._row(info, until) for info in infos]
 
@@ -161,7 +162,7 @@ class Reader:
     # -- one run -----------------------------------------------------------------------------------
 
     async def snapshot(self, run_id: str, *, now: bool = False) -> Snapshot:
-        """A run as it stands, or as it stood a moment ago; ``now``: as it stands.
+        """A reading of a run, perhaps of a moment ago; ``now``: an up-to-date one.
 
         Raises:
             RunNotFound: there is no such run. JournalFailed: its record cannot be read.
@@ -176,7 +177,7 @@ class Reader:
                 if fresh or (kept[0] == _key(info) and kept[1] == last):
                     return snapshot
             before = None if kept is None else kept[2]
-            self._snapshots.pop(run_id, None)  # a reading that breaks off is not gone on with
+            self._snapshots.pop(run_id, None)  # a reading that fails midway is not continued
             snapshot = await self._in_thread(lambda: self._snapshot(info, before))
             self._snapshots[run_id] = (_key(info), last, snapshot)
             while len(self._snapshots) > _KEPT_RUNS:
@@ -191,7 +192,7 @@ class Reader:
         return letters[-1].number if letters else 0
 
     def _snapshot(self, info: RunInfo, before: Snapshot | None = None) -> Snapshot:
-        """Read a run; of one that was read ``before``, what has come since."""
+        """Read a run; with a reading ``before``, only the events since."""
         began = time.monotonic()
         history = self._extend_history(info, before)
         if history is None or before is None:
@@ -206,7 +207,7 @@ class Reader:
         return Snapshot(recorded, rows, row, paths, now - began, now, reading, making)
 
     def _extend_history(self, info: RunInfo, before: Snapshot | None) -> Sequence[ev.Event] | None:
-        """What was read of a run, with what has come since; None if it must be read whole."""
+        """The events read before, and those since; None if the run must be read whole."""
         if before is None or info.damaged or info.started_at != before.recorded.info.started_at:
             return None
         new = self._after(info.run_id, len(before.history))
@@ -228,7 +229,7 @@ class Reader:
         return RecordedRun(info, history, view)
 
     async def detail(self, run_id: str, *, steps: bool = True) -> Json:
-        """A run whole, as the page is told; with the rows of its steps, or without."""
+        """All data of a run for the page, with the rows of its steps or without."""
         snapshot = await self.snapshot(run_id, now=True)
 
         def build() -> Json:
@@ -238,7 +239,7 @@ class Reader:
         return await self._in_thread(build)
 
     async def step(self, run_id: str, path: str) -> Json:
-        """One step whole; None if there is none at this path."""
+        """All data of one step; None if there is none at this path."""
         snapshot = await self.snapshot(run_id)
         if path not in snapshot.rows:
             snapshot = await self.snapshot(run_id, now=True)
@@ -305,9 +306,7 @@ class Reader:
         return {"type": type(event).__name__, **self.mask_data(known)}
 
     def event_data(self, event: ev.Event, row: Json) -> Json:
-        """An event as data: its class as ``type``, its fields, and the row of the step that it
-        changed.
-        """
+        """An event as JSON data: its class as ``type``, its fields, and the row of its step."""
         data = self._event_fields(event)
         if len(repr(data)) > _LONG_EVENT:
             short = ("type", "run_id", "seq", "at", "path", "name")
@@ -316,6 +315,6 @@ class Reader:
 
 
 def plain_event(event: ev.Event) -> Any:
-    """The event's fields, with what is of a class that is not known here as it is written."""
+    """The event's fields; values of classes that are unknown here stay as the journal has them."""
     names = [one.name for one in fields(event)]
     return {name: plain(getattr(event, name)) for name in names}

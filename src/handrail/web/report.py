@@ -1,7 +1,7 @@
-"""A run as one HTML file, which opens from a disk and asks nothing of any network.
+"""A run as one HTML file, which opens from a disk and uses no network.
 
-It is the page itself with the run in it: its script, its style sheet and the data stand in the
-file, and its security policy allows these, by their hashes, and nothing else.
+It is the page itself with the run's data: the file contains script, style sheet and data, and its
+security policy allows this script and style, by their hashes, and nothing else.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from handrail.web.texts import Texts
 
 FORMAT = 1
 MOST_BYTES = 32 * 1024 * 1024
-"""Of what is told of single steps; past it the steps that went well are left out."""
+"""Bytes of the details of steps; past it they are left out, those of successful steps first."""
 MOST_LINES = 50_000
-"""Of the log."""
+"""Lines of the log."""
 _STATIC = Path(__file__).parent / "static"
 
 
@@ -42,8 +42,9 @@ def html_of(
     texts: Callable[[str], Texts] | None = None,
     mask: Mask | None = None,
 ) -> str:
-    """The report. ``graph``: that of the workflow, where it is known; ``texts``: what is on disk of
-    the step at a path; ``mask`` takes secrets out.
+    """The report as HTML.
+
+    ``graph``: the workflow's, if known. ``texts``: returns a step's texts. ``mask``: hides secrets.
     """
     hide = _unmasked if mask is None else mask.plain
     run = detail_of(recorded)
@@ -77,7 +78,7 @@ def html_of(
 def _steps(
     recorded: RecordedRun, rows: Any, texts: Callable[[str], Texts], hide: Callable[[Json], Json]
 ) -> dict[str, Json]:
-    """What is known of each step besides its row, as far as there is something."""
+    """The details of each step beyond its row, where there are any, by path."""
     events: dict[str, list[ev.Event]] = {}
     for event in recorded.history:
         events.setdefault(getattr(event, "path", ""), []).append(event)
@@ -97,7 +98,7 @@ def _steps(
 
 
 def _log(recorded: RecordedRun, mask: Mask | None) -> Json:
-    """The lines of the record; of very many those that say more than that it went on."""
+    """The lines of the log; of more than ``MOST_LINES`` the last that are not ``info``."""
     lines = _log_events(recorded)
     return [line_data(one if mask is None else mask.value(one)) for one in lines]
 
@@ -113,7 +114,7 @@ def _omitted_count(recorded: RecordedRun) -> int:
 
 
 def _urgency(step: StepView) -> bool:
-    """Those that went well come last."""
+    """A sort key: steps that succeeded or were skipped come last."""
     return step.state in {"succeeded", "skipped"}
 
 
@@ -123,7 +124,7 @@ def _unmasked(data: Json) -> Json:
 
 @cache
 def page_script() -> str:
-    """The script of the page, as it may stand in HTML."""
+    """The script of the page, escaped for HTML."""
     text = (_STATIC / "app.js").read_text("utf-8")
     return text.replace("</script", r"<\/script").replace("<!--", r"<\!--")
 
@@ -140,6 +141,6 @@ def _hash(text: str) -> str:
 
 
 def _in_html(data: Json) -> str:
-    """JSON that ends no element and begins none, whatever is in it."""
+    """The data as JSON that neither ends nor begins an HTML element, whatever is in it."""
     text = json.dumps(data, ensure_ascii=True, separators=(",", ":"))
     return text.replace("<", r"\u003c").replace(">", r"\u003e").replace("&", r"\u0026")

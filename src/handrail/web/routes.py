@@ -1,4 +1,4 @@
-"""The page over HTTP: what each address answers. Nothing here is read from a disk by its name."""
+"""The page over HTTP: what each address answers. No name in a request is looked up on a disk."""
 
 # pyright: basic, reportMissingImports=false
 # Whoever works on another part need not have the extra: mypy checks this where it is installed.
@@ -76,7 +76,7 @@ class Page:
     by: str | None
 
     def app(self) -> Starlette:
-        """It as an application."""
+        """The page as an application."""
         one = "/api/runs/{run_id:path}"
         routes = [
             Route("/api/me", self._me),
@@ -188,7 +188,7 @@ class Page:
     async def _record(self, request: Request) -> Response:
         _query(request, set())
         run_id = _run_id(request)
-        await self.reader.snapshot(run_id)  # so that an error is one of HTTP
+        await self.reader.snapshot(run_id)  # so that an error becomes an HTTP status
         headers = {
             "content-disposition": f"attachment; filename*=UTF-8''{quote(run_id, safe='')}.jsonl"
         }
@@ -210,7 +210,7 @@ class Page:
         found = await self.acting.diff(query["a"], query["b"])
         return _json(self.reader.mask_data(found))
 
-    # -- what happens ------------------------------------------------------------------------------
+    # -- streams -----------------------------------------------------------------------------------
 
     async def _events(self, request: Request) -> Response:
         run_id = _run_id(request)
@@ -221,7 +221,7 @@ class Page:
             query.get("step"),
             rows=_flag("rows", query.get("rows", "false")),
         )
-        await self.reader.snapshot(run_id, now=True)  # so that an error is one of HTTP
+        await self.reader.snapshot(run_id, now=True)  # so that an error becomes an HTTP status
         return _stream(run_events(self.reader, run_id, asked))
 
     async def _list_events(self, request: Request) -> Response:
@@ -229,7 +229,7 @@ class Page:
         await self.reader.runs()
         return _stream(list_events(self.reader))
 
-    # -- what is done ------------------------------------------------------------------------------
+    # -- actions -----------------------------------------------------------------------------------
 
     def _act(self, verb: str) -> Answer:
         async def act(request: Request) -> Response:
@@ -262,7 +262,7 @@ class Page:
     # -- access ------------------------------------------------------------------------------------
 
     async def is_admitted(self, request: Request, head: Head) -> bool:
-        """True if who asks may; then ``request.state.by`` is who that is."""
+        """True if the request may pass; then ``request.state.by`` is its user."""
         request.state.by = self.by
         if self.authorize is not None:
             who = self.authorize(request)
@@ -275,7 +275,7 @@ class Page:
 
 
 class _Guard:
-    """Lets nothing through that ``Access`` refuses, and puts its headers on every answer."""
+    """Refuses requests that ``Access`` refuses, and adds ``HEADERS`` to every response."""
 
     def __init__(self, app: ASGIApp, page: Page) -> None:
         self._app = app
@@ -317,7 +317,7 @@ class _Guard:
         return None
 
     def _with_cookie(self, request: Request, path: str) -> Response:
-        """To the same address without the token; from now on the cookie has it."""
+        """A redirect to the same address without the token, which sets the cookie instead."""
         access, root = self._page.access, request.scope.get("root_path", "")
         left = [
             (name, value) for name, value in request.query_params.multi_items() if name != "token"
@@ -338,7 +338,7 @@ class _Guard:
 
 @cache
 def _files() -> Mapping[str, tuple[str, bytes]]:
-    """The files of the front end, all of them, by name: their media type and what is in them."""
+    """The files of the front end by name: their media types and contents."""
     return {
         file.name: (_KINDS[file.suffix], file.read_bytes())
         for file in sorted(_STATIC.iterdir())
@@ -404,7 +404,7 @@ def _matches(info: RunInfo, query: Mapping[str, str]) -> bool:
 
 
 async def _body(request: Request) -> bytes:
-    """What was posted, up to its bound."""
+    """The posted body, at most ``MOST_BODY`` bytes."""
     found = bytearray()
     try:
         async for piece in request.stream():
@@ -416,7 +416,7 @@ async def _body(request: Request) -> bytes:
     return bytes(found)
 
 
-# -- answers ---------------------------------------------------------------------------------------
+# -- responses -------------------------------------------------------------------------------------
 
 
 def _json(data: Any, status: int = 200) -> Response:

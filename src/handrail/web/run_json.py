@@ -1,8 +1,8 @@
-"""What the page is told of runs, as JSON data; its shapes are those of ``web/src/api.ts``.
+"""Runs as JSON data for the page, in the shapes of ``web/src/api.ts``.
 
-It is drawn from ``record.view``, as all that is shown to people. The row of a step has what the
-tree shows of it, so that a run of 10,000 steps is told at once; the rest is told of one step when
-somebody looks at it. Times are unix seconds.
+The data come from ``record.view``, like all that people see. The row of a step has only what the
+tree shows, so that a run of 10,000 steps is sent at once; the page gets the details of a step when
+somebody opens it. Times are unix seconds.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _HOLDS_STEPS = frozenset({
 
 
 def row_of(info: RunInfo, view: RunView | None = None) -> dict[str, Json]:
-    """One run in a list; without its view what it cost is not known."""
+    """The row of a run in a list; without the view its cost is not known."""
     state = state_of(info)
     spent = Spent() if view is None else view.spent
     usage = spent.usage or Usage()
@@ -66,16 +66,14 @@ def row_of(info: RunInfo, view: RunView | None = None) -> dict[str, Json]:
 
 
 def at_work(view: RunView) -> Iterator[str]:
-    """The paths of the steps that are at work, and hold no others."""
+    """The paths of the steps at work that contain no other steps."""
     for one in view.steps:
         if one.state == "running" and one.step_type not in _HOLDS_STEPS:
             yield one.path
 
 
 def detail_of(recorded: RecordedRun, *, steps: bool = True) -> dict[str, Json]:
-    """A run whole, but for what only one who looks at a step wants to know; its rows of steps can
-    be left out.
-    """
+    """All data of a run but the details of its steps; with the rows of its steps or without."""
     view, end = recorded.view, recorded.view.end
     gates = [_gate(one) for one in view.gates]
     return {
@@ -96,9 +94,7 @@ def detail_of(recorded: RecordedRun, *, steps: bool = True) -> dict[str, Json]:
 
 
 def _queue(work: WorkView, inbox: Iterable[ev.Event]) -> Json:
-    """A queue: of each of its lists the first 100, and how many there are; and the edits to it that
-    the run has not read.
-    """
+    """A queue: the first 100 of each list, its length, and the edits that the run has not read."""
     edits = [one for one in inbox if isinstance(one, ev.WorkEdited) and one.path == work.path]
     more: dict[str, Json] = {
         "queued": [_task(*one) for one in work.queued[:_MOST_TASKS]],
@@ -126,7 +122,7 @@ def _edit(event: ev.WorkEdited) -> Json:
 
 
 def _last(recorded: RecordedRun) -> float | None:
-    """When the last drive ended, if no process is there any more."""
+    """When the last drive ended; None while a process drives the run."""
     return None if recorded.info.holder is not None else recorded.history[-1].at
 
 
@@ -185,7 +181,7 @@ def _signal(wait: SignalWait) -> Json:
 
 
 def _schema(type_: Any) -> Json:
-    """The JSON schema of a type; an empty one, which is any JSON, where it has none here."""
+    """The JSON schema of a type; an empty one, which allows any JSON, if the type has none."""
     try:
         return json_safe(json_schema(type_))
     except DefinitionError:

@@ -1,4 +1,4 @@
-"""The steps of a run, as JSON data: a row for each, and one of them whole; see ``run_json``."""
+"""The steps of a run as JSON data: a row for each, and all data of one; see ``run_json``."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from handrail.web.texts import Texts
 from handrail.web.times import Times, Work, times_of
 
 MOST_OUTPUT = 1024 * 1024
-"""Characters of JSON; of a longer output the beginning is told, as text."""
+"""Characters of JSON; of a longer output the page gets the beginning, as text."""
 SHORT = 2_000
 """Characters of an error in a row."""
 _MOST_SPANS = 50
 
 
 def step_rows(view: RunView, history: Sequence[ev.Event]) -> list[dict[str, Json]]:
-    """The steps, those above before those below them."""
+    """The rows of the steps, parents before children."""
     return list(StepRows(_unmasked).of(view, history).values())
 
 
@@ -31,8 +31,9 @@ def _unmasked(row: dict[str, Json]) -> dict[str, Json]:
 
 
 class StepRows:
-    """The rows of the steps of one run, whose history grows. Mutable: it knows how far it has read,
-    and the rows that it made; ``hide`` takes secrets out of a row.
+    """Makes the rows of one run's steps, as its history grows. Mutable: it keeps the rows.
+
+    ``hide`` masks the secrets in a row.
     """
 
     def __init__(self, hide: Callable[[dict[str, Json]], dict[str, Json]]) -> None:
@@ -41,12 +42,13 @@ class StepRows:
         self._sizes: dict[str, int | None] = {}
         self._known = 0
         self._content: dict[str, tuple[Any, ...]] = {}
-        """What each row was made of, besides times and sizes."""
+        """By path, the fields that the row was made of, besides times and sizes."""
         self._rows: dict[str, dict[str, Json]] = {}
 
     def of(self, view: RunView, history: Sequence[ev.Event]) -> dict[str, dict[str, Json]]:
-        """The rows by path, those above before those below them; ``history`` begins with the one
-        that was given before. A row that is as it was is the same object.
+        """The rows by path, parents before children. An unchanged row is the same object as before.
+
+        ``history`` must begin with the history of the call before.
         """
         stale = self._apply(history[self._known :])
         self._known = len(history)
@@ -60,14 +62,14 @@ class StepRows:
         return self._rows
 
     def _apply(self, new: Sequence[ev.Event]) -> set[str]:
-        """Take note of events; the paths of the rows that they may change."""
+        """Apply events to times and sizes; the paths of the rows that they may change."""
         stale: set[str] = set()
         for event in new:
             self._times.apply(event)
             stale.add(getattr(event, "path", ""))
             if isinstance(event, ev.GroupStarted):
                 self._sizes[event.path] = event.size
-            elif isinstance(event, ev.RunResumed):  # ends what the drive before was at
+            elif isinstance(event, ev.RunResumed):  # ends the work of the drive before
                 stale.update(self._rows)
         return stale
 
@@ -79,7 +81,7 @@ class StepRows:
 
 
 def _row_content(step: StepView) -> tuple[Any, ...]:
-    """All of a step that its row is made of: not its output, which may refuse to be compared."""
+    """The fields of a step that its row is made of; not the output, whose comparison may raise."""
     return (
         step.step_type, step.state, step.attempts, step.duration_ms, step.cause, step.spent,
         step.given_by, step.handled, step.undone, exit_code_of(step.output),
@@ -133,7 +135,7 @@ def _usage(usage: Usage | None) -> Json:
 def step_of(
     view: RunView, history: Sequence[ev.Event], path: str, texts: Texts | None = None
 ) -> dict[str, Json] | None:
-    """One step whole; None if there is none at this path. ``texts``: what is on disk of it."""
+    """All data of one step; None if there is none at this path. ``texts``: of its artifacts."""
     step = next((one for one in view.steps if one.path == path), None)
     if step is None:
         return None
@@ -144,7 +146,7 @@ def step_of(
 
 
 def more_of_step(step: StepView, events: Sequence[ev.Event], texts: Texts) -> dict[str, Json]:
-    """What is known of a step besides its row, by the events of its path."""
+    """The details of a step beyond its row, from the events of its path and its artifacts."""
     ends = [one.result for one in events if isinstance(one, (ev.StepCompleted, ev.MemberCompleted))]
     end = ends[-1] if ends and step.duration_ms is not None else None
     output, cut = _cut(json_safe(plain(step.output)))

@@ -1,8 +1,8 @@
-"""What happens in runs, as server-sent events.
+"""The events of runs as server-sent events.
 
-Each event of a run is told once, under its own number. A reader that lost the line says the last
-number that it has, and is told what came after it: from the journal, so that nothing is missed or
-doubled, also when this server or the run's process is another one by then.
+Each event of a run is sent once, under its own number. A client that lost the connection sends the
+last number that it has, and gets the events after it from the journal. So none is missed or
+doubled, even if this server or the run's process has been replaced.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from handrail.web.texts import PLAIN, last_turn
 
 EVERY_S = 0.2
 ALIVE_S = 10.0
-"""So often a quiet line says that it is there."""
+"""How often a quiet connection gets a ``beat``."""
 _BATCH = 500
-"""Events that are put together at a time."""
+"""Events that are sent together."""
 
 
 def frame(event: str, data: Json, number: int | None = None) -> bytes:
-    """One event as it is sent."""
+    """One server-sent event as bytes."""
     head = f"id: {number}\n" if number is not None else ""
     text = json.dumps(data, ensure_ascii=True, separators=(",", ":"))
     return f"{head}event: {event}\ndata: {text}\n\n".encode()
@@ -43,7 +43,7 @@ BEAT = b"event: beat\ndata: \n\n"
 
 
 class _Pulse:
-    """Says when a quiet line must say something. Mutable."""
+    """Says when a quiet connection needs a ``beat``. Mutable."""
 
     def __init__(self) -> None:
         self._last = time.monotonic()
@@ -57,8 +57,9 @@ class _Pulse:
 
 @dataclass(frozen=True, slots=True)
 class StreamRequest:
-    """A request for a run stream: its events ``after`` a number, the progress of one ``step``,
-    or of all; with ``rows`` only the rows that the events change.
+    """A request for a run's stream: events ``after`` a number, progress of one ``step`` or of all.
+
+    ``rows``: of the events only what they are, and the rows that they change.
     """
 
     after: int = 0
@@ -69,10 +70,10 @@ class StreamRequest:
 async def run_events(reader: Reader, run_id: str, asked: StreamRequest) -> AsyncGenerator[bytes]:
     """A run's events after a number, then each one as it comes, without an end.
 
-    ``record`` is an event of the journal, with the row of the step that it changed as ``step``;
-    ``run`` the run's row, when it is another; ``progress`` a piece of what an agent or a program
-    says, which ends at so many bytes of all of it; ``reset``: what was told before no longer holds,
-    load the run again; ``beat``: nothing.
+    ``record``: an event of the journal, with the row of the step that it changed as ``step``.
+    ``run``: the run's row, when it has changed. ``progress``: a piece of the text of an agent or a
+    program, with its place in bytes in the whole text. ``reset``: earlier data are no longer valid,
+    load the run again. ``beat``: keeps the connection alive.
     """
     snapshot = await reader.snapshot(run_id, now=True)
     after = asked.after
@@ -117,7 +118,7 @@ def _is_new_drive(event: ev.Event) -> bool:
 
 
 def _records(reader: Reader, snapshot: Snapshot, after: int, *, rows: bool) -> Iterator[bytes]:
-    """The events after a number, some at a time; a step's row is told with its last one."""
+    """The events after a number, in batches; the last event of a step comes with its row."""
     history = snapshot.history
     last = {getattr(event, "path", ""): event.seq for event in history[after:]}
     for start in range(after, len(history), _BATCH):
@@ -131,7 +132,7 @@ def _records(reader: Reader, snapshot: Snapshot, after: int, *, rows: bool) -> I
 
 
 def _row_change(event: ev.Event, row: Json) -> Json:
-    """What an event is, where, and the row that it changed, without its other fields."""
+    """The class, number, time and path of an event, and the row that it changed."""
     data: dict[str, Json] = {"type": type(event).__name__, "seq": event.seq, "at": event.at}
     path = getattr(event, "path", None)
     if path is not None:
@@ -149,7 +150,7 @@ async def list_events(reader: Reader) -> AsyncGenerator[bytes]:
         try:
             infos = await reader.runs()
         except (HandrailError, OSError):
-            return  # the browser asks again, and is told why
+            return  # the browser asks again, and gets the error
         changed = [info for info in infos if known.get(info.run_id) != info]
         if changed:
             known = {info.run_id: info for info in infos}
@@ -161,21 +162,20 @@ async def list_events(reader: Reader) -> AsyncGenerator[bytes]:
 
 
 MOST_PIECE = 64 * 1024
-"""Bytes: of more that came at once only the end is sent."""
+"""Bytes: of more text that came at once only the end is sent."""
 _AFTER_S = 2.0
-"""So long after a step has ended its files may still grow: they are written in the background."""
+"""How long a step's files may still grow after its end: a thread writes them."""
 _OF_A_TURN = "answer.md"
 _TEXTS: Mapping[str, str] = {_OF_A_TURN: "message", **PLAIN}
 
 
 class GrowingTexts:
-    """The texts of one run's steps as they grow, of one step alone or of all. Mutable: it knows how
-    far it has read.
+    """The growing texts of one run's steps, of one step or of all. Mutable: it knows what it read.
 
-    Each piece says where it starts and ends in all that there is of its kind, in bytes (of a
-    message in that of its turn). Who has read what a step had said sees by that what is missing,
-    and what is known already. Of a step that is looked at alone the first pieces are empty: they
-    say from where on its text is sent.
+    Each piece has its start and end, in bytes, in the whole text of its kind (for a message: of its
+    turn). A client that has loaded a step's text sees by them which bytes it lacks, and which it
+    has already. If one step is followed, its first pieces are empty: they say where the text
+    continues.
     """
 
     def __init__(self, artifacts: Path | None, info: RunInfo, step: str | None) -> None:
@@ -189,7 +189,7 @@ class GrowingTexts:
         self._begun = False
 
     async def pieces(self, at_work: Collection[str]) -> list[Json]:
-        """What came since the last look, of the steps that are at work now, or were just now."""
+        """The text added since the last call to steps that are at work, or just were."""
         if self._folder is None:
             return []
         now = time.monotonic()
@@ -223,7 +223,7 @@ class GrowingTexts:
         self._begun = True
 
     def _piece(self, file: Path) -> dict[str, Json] | None:
-        """What came into a file since it was read last; None: nothing did."""
+        """The text added to a file since it was last read; None: there is none."""
         try:
             if file.is_symlink():
                 return None
@@ -239,13 +239,13 @@ class GrowingTexts:
                 data = stream.read(size - start)
         except OSError:
             return None
-        # A character that is not there whole yet is sent with the next piece.
+        # A character whose last bytes are not there yet is sent with the next piece.
         end = self._read[file] = start + len(data) - _begun_character(data)
         return {"text": data[: end - start].decode("utf-8", "ignore"), "start": start, "end": end}
 
 
 def _begun_character(data: bytes) -> int:
-    """How many bytes at the end begin a character that goes on after them."""
+    """How many bytes at the end belong to an incomplete UTF-8 character."""
     for count in range(1, min(4, len(data)) + 1):
         byte = data[-count]
         if byte & 0xC0 == 0xC0:

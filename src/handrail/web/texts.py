@@ -1,4 +1,4 @@
-"""What a run's files for people say of one step: prompts, answers, what a program printed."""
+"""The texts of one step in a run's artifacts: prompts, answers, the output of a program."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pathlib import Path
 from handrail.model.folders import numbered, run_folder, step_folder
 
 MOST_BYTES = 256 * 1024
-"""Of each file; of a longer one the end is told."""
+"""Bytes of each file; of a longer one only the end is read."""
 _MOST_TURNS = 50
 _MOST_TURN_BYTES = 1024 * 1024
-"""Of prompts and answers: of more of them the last ones count."""
+"""Characters of all prompts and answers; beyond it earlier turns are left out."""
 PLAIN = {
     "reasoning.md": "reasoning", "activity.jsonl": "activity", "stdout": "stdout",
     "stderr": "stderr",
@@ -24,12 +24,11 @@ PLAIN = {
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """All empty if there are no files. ``turns``: prompts, each with its answer if it has one;
-    there were ``turns_before`` others before them.
+    """The texts of one step; all are empty if there are no files.
 
-    ``activity``: what an agent did besides, a JSON object a line.
-    ``ends``: by what it is (``message``: the last answer), how long the whole file was, in bytes,
-    when it was read.
+    ``turns``: prompts, each with its answer if it has one; ``turns_before`` earlier ones are left
+    out. ``activity``: the agent's tool calls and the like, a JSON object a line. ``ends``: by kind
+    (``message``: the last answer), the length in bytes of the whole file when it was read.
     """
 
     turns: tuple[tuple[str, str | None], ...] = ()
@@ -42,7 +41,7 @@ class Texts:
 
 
 def texts_of(artifacts: Path, workflow_name: str, run_id: str, path: str) -> Texts:
-    """Read them from below the folder that the artifacts of all runs are in."""
+    """Read the texts of the step at a path; ``artifacts`` is the folder of all runs' artifacts."""
     folder = artifacts / run_folder(workflow_name, run_id) / step_folder(path)
     turns: list[tuple[str, str | None]] = []
     ends: dict[str, int] = {}
@@ -77,7 +76,7 @@ def texts_of(artifacts: Path, workflow_name: str, run_id: str, path: str) -> Tex
 
 
 def last_turn(folder: Path) -> int:
-    """How many prompts an agent was given, from 1; 0: none."""
+    """The number of the last prompt, from 1; 0: there is none."""
     number = 0
     while (folder / numbered("prompt.md", number + 1)).exists():
         number += 1

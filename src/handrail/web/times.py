@@ -1,7 +1,7 @@
-"""When a run was driven, and when each of its steps was at work, as its history says.
+"""When a run was driven, and when each of its steps was at work, from its history.
 
-A step may be at work several times: an attempt fails and another one follows, a launch of an agent
-waits for a cap to be over, a process ends and a later one begins the step again. Times are unix
+A step may be at work several times: an attempt fails and another follows, an agent's launch waits
+for the end of a usage cap, a process ends and a later one begins the step again. Times are unix
 seconds.
 """
 
@@ -16,56 +16,54 @@ from handrail.model import events as ev
 How: TypeAlias = Literal["", "failed", "interrupted"]
 """How a stretch of work ended; "": as the step did, or it has no end yet."""
 Stretch: TypeAlias = "tuple[float, float | None, How]"
-"""From when to when, and how it ended; None: it has no end yet."""
+"""Start, end (None: it has no end yet), and how it ended."""
 
 _AT_WORK = frozenset({"python", "command", "agent", "generate", "stage"})
-"""Kinds of steps whose work ends with the process; the others wait, or hold steps."""
+"""Kinds of steps whose work ends with the process; the others wait, or contain steps."""
 _QUESTION = "question"
-"""One that is asked about a step, and is none itself: its answer is its end."""
+"""The kind of a gate that is asked about a step that has not begun: its answer is its end."""
 _OF_DRIVES = (ev.WorkflowStarted, ev.RunResumed, ev.WorkflowCompleted, ev.RunSuspended)
 _AGAIN = frozenset({"retry", "cap", "backoff"})
 
 
 @dataclass(slots=True)
 class Work:
-    """One step: its stretches, when it began (the last time it did after an end), and its end.
-    Mutable.
-    """
+    """The times of one step: its stretches, its last beginning, and its end. Mutable."""
 
     kind: str
     began: float
     ended: float | None = None
     stretches: list[Stretch] = field(default_factory=list["Stretch"])
     since: float | None = None
-    """When the stretch began that has no end yet, or when the next one is due."""
+    """When the open stretch began, or when the next one is due."""
 
     def begin(self, at: float) -> None:
-        """It begins, or continues."""
+        """Begin the step, or begin it again after an end; an open stretch continues."""
         if self.ended is not None:
             self.began, self.ended, self.since = at, None, at
         if self.since is None:
             self.since = at
 
     def stop(self, at: float, how: How) -> None:
-        """The stretch that has no end ends."""
+        """End the open stretch; one that was not due yet counts only if it failed."""
         since, self.since = self.since, None
         if since is not None and (since <= at or how == "failed"):
             self.stretches.append((min(since, at), at, how))
 
     def end(self, at: float) -> None:
-        """It ends."""
+        """End the step, and its open stretch."""
         if self.ended is None:
             self.stop(at, "")
             self.ended = at
 
     def wait_until(self, due: float) -> None:
-        """The next stretch begins then."""
+        """Let the next stretch begin at ``due``, unless one is open."""
         if self.since is None:
             self.since = due
 
     @property
     def all(self) -> list[Stretch]:
-        """The stretches, with the one that has no end."""
+        """The stretches, with the open one."""
         if self.since is None:
             return self.stretches
         return [*self.stretches, (self.since, None, "")]
@@ -73,27 +71,27 @@ class Work:
 
 @dataclass(slots=True)
 class Times:
-    """The steps by their paths, and the drives of the run: from when to when. Mutable."""
+    """The times of a run: of its steps by path, and of its drives (start, end). Mutable."""
 
     steps: dict[str, Work] = field(default_factory=dict[str, Work])
     drives: list[tuple[float, float | None]] = field(
         default_factory=list["tuple[float, float | None]"]
     )
     last: float = 0.0
-    """When the event happened that was taken last."""
+    """The time of the last event that was applied."""
 
     def apply(self, event: ev.Event) -> None:
-        """Take note of the event that comes next."""
+        """Apply the next event."""
         _apply(self, event, self.last)
         self.last = event.at
 
     def drives_until(self, last: float | None) -> list[list[float | None]]:
-        """The drives; one that has no end ended at ``last``, if that is given."""
+        """The drives; an open one ended at ``last``, if that is not None."""
         return [[began, last if ended is None else ended] for began, ended in self.drives]
 
 
 def times_of(history: Iterable[ev.Event]) -> Times:
-    """The times that a history tells."""
+    """The times of a run, from its history."""
     found = Times()
     for event in history:
         found.apply(event)
@@ -101,7 +99,7 @@ def times_of(history: Iterable[ev.Event]) -> Times:
 
 
 def drives_of(history: Iterable[ev.Event], last: float | None) -> list[list[float | None]]:
-    """When a run was driven; a drive that has no end ended at ``last``, if that is given."""
+    """When a run was driven; an open drive ended at ``last``, if that is not None."""
     found = Times()
     for event in history:
         if isinstance(event, _OF_DRIVES):
