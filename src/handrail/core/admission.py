@@ -56,7 +56,7 @@ class Admission:
     ) -> None:
         names = {**limits.tags, **limits.rates}
         self.trivial = limits.max_concurrency is None and not names
-        """True if no limit delays any attempt, so that callers need not ask."""
+        """True if the run's limits delay no attempt; then only the bound on processes may."""
         self._slots = math.inf if limits.max_concurrency is None else limits.max_concurrency
         self._tags = {
             name: _Tag(name, limits.tags.get(name), limits.rates.get(name), last_start)

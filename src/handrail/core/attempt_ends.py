@@ -38,7 +38,7 @@ def time_bound(command: Perform, now: float) -> tuple[float, Exception]:
     """The seconds that an attempt may run from ``now``, and the error it fails with after them.
 
     The bound is the step's timeout, less the seconds its earlier launches ran, or a budget's
-    deadline if that comes first.
+    deadline if that comes first; infinite without both.
     """
     timeout_s, deadline = command.step.modifiers.timeout_s, command.deadline
     left_s = math.inf if timeout_s is None else timeout_s - command.spent_s

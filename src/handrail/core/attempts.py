@@ -1,4 +1,4 @@
-"""Opens steps and begins attempts: the engine performs a leaf, other verbs begin themselves.
+"""Opens steps and begins attempts: has the engine perform a leaf, begins other verbs itself.
 
 A composite that needs claims requests them before each of its attempts begins, and keeps them while
 the steps below it run. A leaf needs nothing here: its ``Perform`` names its claims, and the engine
@@ -62,7 +62,7 @@ def open_step(run: RunState, node: StepNode) -> None:
         return
     over = run.rehearses and (run.ending is not None or is_late(parent))
     if over and not cleans_up(parent):
-        return  # it is stopped before it begins
+        return  # the stop after the rehearsal ends it before it begins
     predicate = step.modifiers.when
     if predicate is not None:
         run.ask(node, cmd.AskPredicate(node.path, predicate, run.view(node)))

@@ -253,7 +253,7 @@ def _close_gate(run: RunState, path: str, gate: str) -> AgentNode | None:
 
 
 def settle(run: RunState, node: AgentNode, usage: Usage | None, took_s: float = 0.0) -> None:
-    """Replace the reservation by what the launch used, and warn if that is much."""
+    """Replace the reservation by the launch's usage, warn if it is much, queue deferred ones."""
     event = ev.BudgetSettled(node.path, node.reserved, usage, took_s)
     node.reserved = 0
     run.budgets.ledger.settle(event)

@@ -88,7 +88,7 @@ class BranchNode(CompositeNode):
             run.open_child(self, step, path)
 
     def child_ended(self, run: RunState, child: Node, result: StepResult[Any]) -> None:
-        """End with index, name and output of the arm; if the arm failed, fail by its failure."""
+        """End with index, name and output of the arm; if the arm failed, fail with its error."""
         if result.success:
             output = BranchResult(self.arm, result.name, result.output)
             run.succeed(self, output, derived=arm(self.arm, child.path))
@@ -198,7 +198,7 @@ class ScopeNode(BodyStepNode):
         return cast("ScopedBody", self.step.verb)
 
     def begin(self, run: RunState) -> None:
-        """Enter the generator; fail if an enclosing step has run it before, in whichever drive."""
+        """Enter the generator; fail if an enclosing step has run it already, in any drive."""
         body = self.verb.body
         if _is_repeated(self) or inspect.getgeneratorstate(body) != inspect.GEN_CREATED:
             why = (
@@ -267,7 +267,7 @@ def end_called(run: RunState, node: BodyStepNode, value: Any, error: BaseExcepti
 def _is_repeated(node: Node) -> bool:
     """True if a retry or a later round of an enclosing step begins this same step again.
 
-    A step that a body yields, or returns for an item, is a new one each time, and so is a fallback.
+    A step that a body yields or makes for an item is new each time, and so is a fallback.
     """
     above = node.parent
     while isinstance(above, CompositeNode) and not isinstance(above, BodyStepNode):

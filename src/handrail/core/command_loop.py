@@ -69,7 +69,7 @@ class CommandLoop:
         self._late.append(cmd.Pulled(path, at=self.now))
 
     def run(self, most: float = math.inf) -> bool:
-        """Run until nothing is left to do, or about ``most`` commands are done; True if nothing."""
+        """Run until no command is left or about ``most`` are carried out; True if none is left."""
         todo, late, machine = self._todo, self._late, self._machine
         while todo or late or machine.is_at_work:
             if most <= 0:

@@ -158,7 +158,7 @@ class Wait(msgspec.Struct, frozen=True):
 
 
 class Ask(msgspec.Struct, frozen=True):
-    """Show a gate to whoever answers gates; answered by ``GateAnswered``, or ``GateRefused``."""
+    """Show a gate to those who answer gates; answered by ``GateAnswered``, or ``GateRefused``."""
 
     path: str
     gate: OpenGate
@@ -263,7 +263,7 @@ class TimerFired(msgspec.Struct, frozen=True):
 
 
 class GateRefused(msgspec.Struct, frozen=True):
-    """The answering of a gate raised, or gave an invalid answer."""
+    """Answering a gate raised an error, or gave an invalid answer."""
 
     path: str
     error: BaseException
@@ -309,7 +309,7 @@ class Granted(msgspec.Struct, frozen=True):
 
 
 class LaunchFailed(msgspec.Struct, frozen=True):
-    """A launch of an agent failed after ``took_s`` seconds; ``failed`` would end its attempt."""
+    """A launch failed after ``took_s`` seconds; ``failed`` would fail its attempt."""
 
     path: str
     fault: Fault

@@ -63,7 +63,7 @@ class Comparison(Retracing):
             return
         yield self.body(place, generator, run.root.inputs)
 
-    # -- what is looked at ----------------------------------------------------------------------
+    # -- hooks ----------------------------------------------------------------------------------
 
     def enters(self, path: str) -> bool:
         """True for all that is recorded."""
@@ -143,7 +143,7 @@ class Comparison(Retracing):
             if stage is not None:
                 self.met(path, Step(stage.name, StageCheck(stage), Modifiers()), yielded=False)
 
-    # -- how ------------------------------------------------------------------------------------
+    # -- differences ----------------------------------------------------------------------------
 
     def _unreached(self, place: Place) -> list[str]:
         """The recorded children that the code did not reach, except those the run left out."""

@@ -7,7 +7,7 @@ The conductor carries out the machine's commands, and performs nothing itself. A
 attempts: the workflow code of a cluster, or a test that supplies each end by hand. It implements
 the ``Host`` Protocol, seven methods. It reports the ends of what it began in any order, by
 ``finished``, ``evaluated``, ``undone``, ``tick`` and ``turned``; ``happened`` takes what people
-send. These methods only queue what they are given. ``pump`` then does all that follows.
+send. These methods only queue their report. ``pump`` then does all that follows.
 
 Everything here is a function of the calls and of ``Host.now``: there is no clock, no task, no
 random number. So a host that keeps its own history can lose the conductor at any time, and rebuild
@@ -15,14 +15,14 @@ it by the same calls.
 
 This module does the parts of a drive that are the same for every host. It numbers events without a
 gap and gives them back to the machine. Waits, deadlines and rates share one heap and one alarm.
-Attempts that wait for a place stand in ``core.line``. A run that has a record is rehearsed first
+``core.line`` queues the attempts that wait for a place. A run that has a record is rehearsed first
 (``core.rehearsal``).
 
 What the host has begun is *in flight*, one entry for each path and kind:
 
     in flight   begun; its end comes by a call                    -> gone | stopping
-    stopping    the host was asked to stop it: it counts that     -> gone
-                it ends, and no longer how
+    stopping    the host was asked to stop it; that it ends       -> gone
+                still counts, how it ends does not
 
 A host always reports the end of what it began, also of what it was asked to stop.
 """
@@ -84,7 +84,7 @@ class InFlight:
 class Host(Protocol):
     """What a host must do for a run. No method waits: the host reports each end by a call.
 
-    It may call the conductor from within each of them, too.
+    It may make that call from within the method, too.
 
     Contract suite: ``handrail.testing.contracts.HostContract``.
     """
@@ -259,7 +259,7 @@ class Conductor:
             self.receive(cmd.Evaluated(question.path, value, error, self.now()))
 
     def refused(self, path: str, error: BaseException) -> None:
-        """Report that a question could not be answered where it was to be."""
+        """Report that whoever was to answer a gate elsewhere could not."""
         self._jobs.append(lambda: self.receive(cmd.GateRefused(path, error, at=self.now())))
 
     def undone(self, path: str, end: ev.RollbackCompleted) -> None:
@@ -374,7 +374,7 @@ class Conductor:
         self._loop.add(cmd.Record(event, sync))
 
     def next(self, message: Callable[[], None]) -> None:
-        """Run this behind the calls that came in meanwhile."""
+        """Run ``message`` behind what has come in by now."""
         self._jobs.append(message)
 
     def _stamp(self, event: ev.Event) -> float:
@@ -442,7 +442,7 @@ class Conductor:
         self._host.evaluate(question)
 
     def _undo(self, rollback: cmd.Undo) -> None:
-        if self._ends is None:  # else the next drive does
+        if self._ends is None:  # else the next drive runs it
             self._in_flight(rollback, "rollback")
             self._host.undo(rollback)
 
@@ -462,7 +462,7 @@ class Conductor:
             self._host.turn(path)
 
     def _go_on(self) -> None:
-        """Do what waited for the end of something in flight."""
+        """Let a group go on that waited for room in the window; end a drive that has drained."""
         if self._pulls and len(self.flights) < self._window:
             self._host.turn(self._pulls.popleft())
         self._end_if_drained()
@@ -560,7 +560,7 @@ class Conductor:
         self.record(event)
 
     def _dismiss(self) -> None:
-        """Stop the answering of gates that are closed."""
+        """Stop the flights that were to have a gate answered that is closed now."""
         gates = self.machine.run.gates
         for (path, kind), flight in list(self.flights.items()):
             if kind == "gate" and path not in gates:
@@ -652,7 +652,7 @@ class Conductor:
         return False
 
     def next_due(self) -> float | None:
-        """When the next thing is due, or None."""
+        """When the next timer is due, or None."""
         return self.timers.next_due(self._is_stale)
 
     def _set_alarm(self) -> None:

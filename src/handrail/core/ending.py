@@ -190,7 +190,7 @@ def root_ended(run: RunState, value: Any, error: BaseException | None) -> None:
 
 
 def _cancelled_before(run: RunState) -> Ending | None:
-    """The ending of a run whose rollbacks began after a cancellation, in an earlier drive."""
+    """The ending of a run that an earlier drive was rolling back as cancelled; else None."""
     reason = run.recorded.undoing.get("")
     return None if reason is None else Ending("cancelled", reason)
 

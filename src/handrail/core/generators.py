@@ -10,7 +10,7 @@ from handrail.errors import HandrailError
 from handrail.model.definition import WorkflowDefinition
 
 CLOSING_TURNS = 1000
-"""How many steps a body may yield while it is being closed, before the core gives it up."""
+"""How many steps a body may yield while it is being closed, before the core abandons it."""
 
 
 class _YieldedWhileClosing(HandrailError):
@@ -43,7 +43,7 @@ def close(generator: Generator[Any, Any, Any]) -> BaseException | None:
 
     Returns what it raised, or an error that counts the steps it yielded meanwhile, which are
     dropped. Python leaves a generator that yields during ``close`` suspended, and closes it again,
-    loudly, when it is collected; so it is closed until it has ended.
+    loudly, when it is collected; so it is closed again here until it has ended.
     """
     assert isinstance(generator, GeneratorType)
     pending: list[GeneratorType[Any, Any, Any]] = [generator]

@@ -94,8 +94,8 @@ class Members:
         self.decided = False
         """True if no further member may begin: one failed, won or was stopped, or time is over.
 
-        Time is over if the deadline of the group had passed, or the run was ending, when this drive
-        began.
+        Time is over if, during a rehearsal, the group's deadline has passed already or the run is
+        ending.
         """
         self.succeeded = self.failed = self.cancelled = self.skipped = 0
 
@@ -432,7 +432,7 @@ class GroupNode(CompositeNode):
             return
         members.closed = True
         order, why_stopped = self.order(run)
-        run.concurrent.discard(self.base)  # all have ended: nothing depends on who was faster
+        run.concurrent.discard(self.base)  # all have ended: nothing depends on which was faster
         members.close_items()
         gathered = members.gathered()
         if gathered:

@@ -131,7 +131,7 @@ def _retry(fault: Fault, here: Sequence[LadderStep], now: float, seed: str) -> N
 def _wait_for_outage(
     fault: Fault, here: Sequence[LadderStep], now: float, seed: str
 ) -> LadderDecision | None:
-    """The next retry, or a person after hours of one outage; None if the retries are used up."""
+    """The next retry, or a person after hours of one outage; None if retries are over."""
     ladder = fault.ladder
     outage = _last_of(here, now, _PAUSED, max(ladder.backoff.max_s, _LONG_LAUNCH_S))
     most = ladder.transient_retries
@@ -188,8 +188,8 @@ def _last_of(
 ) -> Sequence[LadderStep]:
     """The latest ladder steps, which all waited for one and the same cap, outage or login.
 
-    A launch that ran for more than ``long_s`` before it failed met a new one. So did, except of a
-    cap, the launch after a person acted.
+    A launch that ran for more than ``long_s`` before it failed met a new one. A launch after a
+    person acted met a new outage, or a new loss of the login, but not a new cap.
     """
     count, failed_at = 0, now
     for step in reversed(here):
@@ -243,7 +243,6 @@ def _in_same_session(fault: Fault, rung: Rung, *, reasks: int | None = None) -> 
 def _in_new_session(
     fault: Fault, rung: Rung, *, reasks: int | None = None, route: int | None = None
 ) -> Launch:
-    """The next launch, in a new session."""
     return _launch(fault, rung, session=None, reasks=reasks, route=route)
 
 
@@ -273,7 +272,7 @@ def _launch(
 
 
 def _form(fault: Fault) -> Rung | None:
-    """The rung whose prompt must be repeated, because the failed launch never delivered it."""
+    """The rung whose prompt the next launch repeats, because it was never delivered; else None."""
     last = fault.launch
     form = last.form or last.rung
     return form if form in _WORDED and fault.session == last.session else None

@@ -153,7 +153,7 @@ def _agent_at(run: RunState, path: str) -> AgentNode | None:
     return node if isinstance(node, AgentNode) else None
 
 
-# -- climbing --------------------------------------------------------------------------------------
+# -- the ladder ------------------------------------------------------------------------------------
 
 
 def launch_failed(run: RunState, report: cmd.LaunchFailed) -> None:
@@ -243,7 +243,7 @@ def _wait_for_rung(run: RunState, node: AgentNode, event: ev.LadderStep) -> None
 
 
 def launch_over(run: RunState, node: AgentNode) -> None:
-    """Note the end of a launch that is not replaced: a kept place is given back."""
+    """Note the end of a launch that is not replaced: the place kept for it is given back."""
     node.at_work = None
     if node.guided:
         node.guided = False

@@ -34,7 +34,7 @@ class Spent:
     """Launches that ended, whether they reported their usage or not."""
     unknown_tokens: int = 0
     unknown_usd: int = 0
-    """Launches that ended without reporting their tokens, or their cost."""
+    """``unknown_*``: launches that ended without reporting their tokens, or their cost."""
 
 
 @dataclass(slots=True)

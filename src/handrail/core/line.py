@@ -72,7 +72,7 @@ class Line:
         self.kept: set[str] = set()
         """Paths whose launch is broken off, and whose place is kept for its replacement."""
         self._come: set[str] = set()
-        """The ``kept`` paths that have a place: the replacement begins at once."""
+        """Paths whose kept place is granted: the replacement begins at once."""
         self._turns: dict[str, object] = {}
         """A token for each path whose turn has come, and whose ``Granted`` is not sent yet."""
         self._granted: set[str] = set()

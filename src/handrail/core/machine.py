@@ -7,7 +7,7 @@ The machine knows nothing of time, tasks or files. It receives what happened and
 Its inputs are events, which are in the journal by then, and reports, which need no record because
 what follows from them is recorded. Its answers depend on the sequence of its inputs alone.
 
-A run is a tree of nodes. The root and every child workflow and generator member hold a generator;
+A run is a tree of nodes. The root and every child workflow and generator member have a generator;
 the others are steps. A node lives from when its path is reserved until its recorded end comes back:
 
     STARTING      its predicate is being evaluated               -> RUNNING | ENDING
@@ -221,7 +221,7 @@ class Machine:
     def begin(self, event: ev.Event | cmd.Report) -> Sequence[cmd.Command]:
         """The first commands that follow from an event or report; ``go_on`` returns the others.
 
-        For callers that work in slices. ``go_on`` must come to its end before the next input.
+        For callers that work in slices: they call ``go_on`` to its end before the next input.
         """
         react = self._reactions.get(type(event))
         if react is None:
@@ -234,10 +234,9 @@ class Machine:
         return out
 
     def go_on(self, most: float = math.inf) -> Sequence[cmd.Command]:
-        """Further commands after ``begin``, of about ``most`` actions, as far as there are any.
+        """Further commands after ``begin``, from about ``most`` actions; see ``is_at_work``.
 
-        ``is_at_work`` says whether more follow. Each result taken from the record counts as an
-        action.
+        Each result that is taken from the record counts as an action.
         """
         run, agenda = self.run, self._agenda
         out: list[cmd.Command] = []

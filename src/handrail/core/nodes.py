@@ -124,7 +124,7 @@ class MemberNode(Node):
 def is_late(node: Node | None) -> bool:
     """True if the deadline of a node, or of one above it, had passed when this drive began.
 
-    False within clean-up.
+    A node that unwinds does not count, nor do those above it: its clean-up still runs.
     """
     while node is not None and not node.unwinding:
         if node.late:

@@ -42,7 +42,7 @@ class Rehearsal:
         shows: bool = True,
     ) -> None:
         self.happened: list[tuple[ev.Event | ev.Progress, bool | None]] = []
-        """Each event, with whether it must be on disk at once, or progress, with None; in order."""
+        """Events, each with whether it must be on disk at once, and progress, with None."""
         self.beyond: list[cmd.Command] = []
         """The commands beyond the record."""
         self.declared: dict[int, Callable[[], Types]] = {}
@@ -60,7 +60,7 @@ class Rehearsal:
         self.receive = self._loop.begin
 
     def run(self, most: float = math.inf) -> bool:
-        """Rehearse until the record is used up, or ``most`` commands were done; True if used up."""
+        """Rehearse until the record is used up; False if ``most`` commands came first."""
         if not self._loop.run(most):
             return False
         self._write_known()
@@ -117,7 +117,7 @@ def rehearse_on(
     *,
     shows: bool = True,
 ) -> Rehearsal:
-    """A rehearsal from the answer to a question of another one, whose last event was ``seq``."""
+    """A rehearsal that continues another with an answer; ``seq``: that one's last event number."""
     rehearsal = Rehearsal(machine, stamp, report.at, seq, shows=shows)
     rehearsal.receive(report)
     return rehearsal

@@ -1,8 +1,8 @@
 """Retraces the code of a run along its record: begins no step, and decides no end again.
 
-Bodies are given the recorded ends of the steps that they yield, and groups are retraced by their
-members. Code that the record does not lead to is left alone. A subclass says what is looked at on
-the way: ``compensation`` looks for rollbacks, ``comparison`` for what has changed.
+Bodies receive the recorded ends of the steps that they yield, and groups are retraced by their
+members. Code that the record does not lead to is left alone. A subclass says what to look at on the
+way: ``compensation`` looks for rollbacks, ``comparison`` for what has changed.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Retracing:
         self._concurrent = set[str]()
         """The groups that are being retraced."""
 
-    # -- what is looked at ----------------------------------------------------------------------
+    # -- hooks ----------------------------------------------------------------------------------
 
     def enters(self, path: str) -> bool:
         """True if this step or member is retraced, with what is below it."""
@@ -138,7 +138,7 @@ class Retracing:
         del place, verb
         yield from ()
 
-    # -- how ------------------------------------------------------------------------------------
+    # -- running --------------------------------------------------------------------------------
 
     def begin(self, traversal: Traversal) -> None:
         """Start a traversal, which ``next_question`` runs."""
@@ -167,7 +167,7 @@ class Retracing:
         while self._traversals:
             self._traversals.pop().close()
 
-    # -- walks ----------------------------------------------------------------------------------
+    # -- traversals -----------------------------------------------------------------------------
 
     def below(
         self, path: str, step: Step[Any], inputs: Inputs, kept: Items | None = None
@@ -430,7 +430,7 @@ class Retracing:
     def _fallback(  # one thing: a fallback
         self, path: str, made: int, step: Step[Any], inputs: Inputs, record: PathRecord
     ) -> Traversal:
-        """Ask the handler for the fallback, and retrace that if its record is to be entered."""
+        """Ask the handler for the fallback step, and retrace it if its record is to be entered."""
         handler, failure = step.modifiers.on_error, record.failure
         recorded, place = self.recorded, Place(path, path, record.attempts + 1, "open")
         taken = self.in_place(place) if record.attempts == made or record.end is None else []
@@ -492,7 +492,7 @@ def _outcome_of_end(end: StepResult[Any]) -> Outcome:
 
 
 def _sent(generator: Generator[Any, Any, Any], end: StepResult[Any], *, stops: bool) -> Any:
-    """What the body does when it is given the end of a step."""
+    """Resume the body with the end of its step; what it does next, as ``resume`` returns it."""
     if stops or end.status == "cancelled":
         return resume(generator, None, RunCancelled(end.error or "cancelled"))
     if end.success:

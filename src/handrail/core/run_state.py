@@ -205,7 +205,7 @@ class AgentNode(LeafNode):
         self.reserved = 0
         """The number of the launch that has an open budget reservation; 0 for none."""
         self.launch_spent: Usage | None = None
-        """The usage of the launches before that one."""
+        """The usage of the attempt's launches before the ``reserved`` one."""
         self.budget_gate = ""
         """The path of the gate that asks whether its launch may exceed a budget; empty for none."""
 
@@ -215,7 +215,7 @@ class AgentNode(LeafNode):
         return [one for one in self.ladder if isinstance(one, ev.LadderStep)]
 
     def used_at_end(self, run: RunState, last: Usage | None) -> Usage | None:
-        """Its total usage; if it was stopped between two launches, with the launches before."""
+        """Its total usage, with the launches of an attempt that was stopped between two."""
         if last is None and self.failure is None and self.ladder:
             rung = self.ladder[-1]
             last = rung.next.spent if rung.attempt == self.attempt else None
@@ -410,7 +410,7 @@ class RunState:
         self.drive_seq = 0
         """The number of the event that began the drive; most ``StepReplayed`` carry it, too."""
         self.timers_frozen = setting.unwinds
-        """True if the run is resumed only to be cancelled, until it is: no wait may end before."""
+        """True before a run that is resumed only to unwind is cancelled: no wait may end."""
         self.rehearses = not recorded.is_empty
         """True while the record is replayed, before anything new happens."""
         self.after_rehearsal: list[Stop | StopMembers] = []
@@ -424,7 +424,7 @@ class RunState:
         }
         """The edits to the queue of each ``work`` step, by its path, in order."""
         self.last_edit = 0
-        """The message number of the last such edit."""
+        """The message number of the last edit to any of these queues."""
         self.more_ended = False
         """True while events recorded together are received: the next ones may bring tasks."""
         self.deferred: dict[str, None] = {}
@@ -680,6 +680,7 @@ class RunState:
         began: bool = True,
     ) -> ev.StepStarted:
         """The event of a step's start in this drive, with what a replay needs to know of the step.
+
         Not ``began``: the step ends at once without having begun, and may begin another time.
         """
         step = node.step
@@ -719,7 +720,7 @@ class RunState:
     def end_cancelled(
         self, node: StepNode, *, usage: Usage | None = None, abandoned: bool = False
     ) -> None:
-        """End a stopped step: as cancelled, or as the person requested who had it stopped."""
+        """End a stopped step: as cancelled, or as requested by the person who stopped it."""
         asked = self.asked.pop(node.path, None) if self.asked else None
         above = node.parent
         if asked is not None and asked.action == "retry" and above is not None and above.stop:

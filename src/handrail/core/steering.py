@@ -81,7 +81,7 @@ def begin_postponed(run: RunState) -> None:
 def postpone_blocked(run: RunState, action: Open | Attempt | MakeLaunch | Pull) -> bool:
     """Postpone the action, and return True, if the run is paused or an enclosing step lacks claims.
 
-    A rehearsal does not postpone an attempt of a composite, because an earlier drive had begun it.
+    A rehearsal does not postpone an attempt of a composite: an earlier drive may have been in it.
     """
     node = action.node
     if not _is_blocked(run, node):
@@ -172,7 +172,7 @@ def _at_work(run: RunState) -> str:
 
 
 def _guide(run: RunState, event: ev.RunSteered) -> None:
-    """Break off the launches that the guidance is for; the launches that replace them give it."""
+    """Break off the launches that the guidance is for; their replacements pass it to the agents."""
     at_work = {node.path: node for node in _agents_at_work(run)}
     run.guidance.on_steered(event, at_work)
     for path, node in at_work.items():
@@ -197,7 +197,8 @@ def guidance_event(run_id: str, text: str, path: str | None, by: str | None) -> 
     """The event of a person's guidance for the agents at and below a path; None: for any agent.
 
     Raises:
-        WrongUse: the text is no string, or the path names no step. CannotSteer: the text is empty.
+        WrongUse: the text or path is no string, or the path is empty.
+        CannotSteer: the text is empty.
     """
     if not isinstance(text, str):
         raise WrongUse(f"guide() takes the text that is said to the agent, got {text!r}")

@@ -17,7 +17,7 @@ from handrail.model.results import StepResult
 
 
 def stop(run: RunState, node: Node, reason: str, *, hard: bool = False) -> None:
-    """Stop a subtree; its nodes end innermost first. ``hard`` closes bodies that still unwind."""
+    """Stop a subtree; nodes end innermost first. ``hard`` closes bodies, even those that unwind."""
     if node.phase in {Phase.ENDING, Phase.HALTED}:
         return
     if node.phase is Phase.SEARCHING:

@@ -1,6 +1,6 @@
 """Records values that only a declared type can read back, and failures of those no type can.
 
-A journal refuses an event whose value does not come back by the names of its classes. The event is
+A journal refuses an event whose value cannot be read back by the names of its classes. The event is
 then recorded with the value as text, which is read by the types that the code declares.
 """
 
@@ -30,7 +30,7 @@ T = TypeVar("T")
 Types: TypeAlias = tuple[Any, ...]
 _OF_STEPS = (ev.StepCompleted, ev.MemberCompleted, ev.SubworkflowEnded)
 WITH_VALUE = (*_OF_STEPS, ev.WorkflowCompleted)
-"""The events in the middle of a drive whose value may be read by a declared type."""
+"""The events, except the run's start, whose value may be read by a declared type."""
 
 
 def declared_in(machine: Machine, event: ev.Event) -> Callable[[], Types]:

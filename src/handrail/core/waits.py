@@ -262,7 +262,7 @@ def accept_no_other_answer(run: RunState, event: ev.GateAnswered) -> None:
 
 
 def gate_answered(run: RunState, event: ev.GateAnswered) -> None:
-    """End the step that asked; or let a budget or limit that asked take the answer."""
+    """End the step that asked, or pass the answer to the budget or limit that did."""
     run.answered[event.path] = event
     if budget_answered(run, event) or limit_answered(run, event):
         return
@@ -273,7 +273,7 @@ def gate_answered(run: RunState, event: ev.GateAnswered) -> None:
 
 
 def gate_refused(run: RunState, report: cmd.GateRefused) -> None:
-    """Fail the step that asked; or let a budget or limit that asked fail the attempt or run."""
+    """Fail the step that asked; if a budget did, fail the attempt, if a limit did, the run."""
     if budget_refused(run, report) or limit_refused(run, report):
         return
     node = run.nodes.get(report.path)

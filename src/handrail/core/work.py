@@ -71,7 +71,7 @@ class Queue:
         self.only_begun = False
         """True if no task may begin but those that an earlier drive began."""
         self.taken = 0
-        """How many tasks have begun, in all drives."""
+        """How many tasks of this attempt have begun, in all drives."""
         self._arrivals = 0
         self._waiting: list[tuple[float, int, str]] = []  # a heap; it may have stale entries
         self.ended: list[tuple[int, str]] = []
