@@ -1,7 +1,7 @@
-"""What decides: ``machine`` is told what happened, and answers with what to do.
+"""The decisions of a run: ``machine`` receives what happened and returns commands.
 
-An attempt begins in ``attempts.attempt``. ``retry.attempt_failed`` decides whether another follows,
-``failing`` what follows where none does. ``launches`` is for those of agents, with ``ladder`` and
-``budget.reserve``. An answer, a signal or a time ends a wait in ``waits``. The data is in
-``run_state`` and ``nodes``.
+``attempts.attempt`` begins an attempt. ``retry.attempt_failed`` decides whether another follows; if
+none does, ``failing`` decides what happens instead. ``launches`` makes the launches of agents, with
+``ladder`` and ``budget.reserve``. ``waits`` ends a wait for an answer, a signal or a time. The data
+is in ``run_state`` and ``nodes``.
 """

@@ -1,4 +1,4 @@
-"""Which attempts may start now, within what a run may do at once and in a minute.
+"""Which attempts may start now, within a run's limits on concurrency and on starts per minute.
 
 Theory of operation
 ===================
@@ -7,23 +7,23 @@ A request waits in the queue of each limited tag that it uses, and is *cleared* 
 all of them, their units are free and their rates have room. Cleared requests take the slots of
 ``max_concurrency`` by age. So:
 
-- who needs a scarce tag holds no slot and keeps nobody waiting who does not need that tag;
-- within a tag nobody overtakes, so nobody starves: the oldest request is first in all its queues,
-  what it lacks comes with releases and time, and no later one can take it away;
+- a request that waits for a scarce tag takes no slot, and delays no request without that tag;
+- within a tag no request overtakes another, so none starves: the oldest request is first in all its
+  queues, what it lacks comes with releases and time, and no later one can take it away;
 - a request takes all it needs in one go, so no two can wait for one another.
 
-What a request was cleared on cannot be lost again: only the first in a queue takes from its tag.
-That is why a request is looked at only when it becomes first or units come back, never in a scan:
-a request, a grant and a release cost the logarithm of the number of waiting ones, times the tags
-of one step; the clock costs one look at each tag with a rate.
+A cleared request cannot lose its units or its rates' room: only the first in a queue takes from its
+tag. So a request is checked only when it becomes first or units come back, never in a scan. A
+request, a grant and a release cost the logarithm of the number of waiting ones, times the tags of
+one step; a tick of the clock costs one look at each tag with a rate.
 
-*Rates* are spaced: of N starts a minute each comes more than 60/N s after the one before it. So no
-60 s, wherever they are laid, both ends included, hold more than N starts, and they never come as a
-burst. ``last_start`` is when an earlier drive of the run was last at work: the spacing holds over
-drives. ``uses("claude", 3)`` takes three units of ``tags``, and is one start for ``rates``.
+*Rates* are spaced: with N per minute, each start comes more than 60/N s after the one before it. So
+no window of 60 s, both ends included, has more than N starts, and they never come as a burst.
+``last_start`` is when an earlier drive of the run was last at work: the spacing holds over drives.
+``uses("claude", 3)`` takes three units of ``tags``, and is one start for ``rates``.
 
-*Processes*, which agents and commands are, have a tag that nobody names, unless ``max_concurrency``
-bounds them, or one of their own tags does: 80 members of a group are not to be 80 programs at once.
+*Processes* (agents and commands) share a tag without a name, unless ``max_concurrency`` or one of
+their own tags bounds them: 80 members of a group are not to be 80 programs at once.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from handrail.model.policy import Limits
 
 WINDOW_S = 60.0
 _MORE = 1 + 1e-9
-"""N gaps are to be more than the window, whatever is rounded."""
+"""Makes N gaps longer than the window in spite of rounding."""
 _STALE_ALLOWED = 16
 
 
@@ -47,8 +47,8 @@ class Admission:
     """Decides which attempts of a run may start. Mutable; child workflows share their run's.
 
     The engine calls ``request`` for each attempt, and ``grants`` after requests, after releases and
-    when ``next_time`` has come. What ``grants`` returned is running until ``release``. Times are
-    unix seconds; if the clock is set back, no time is taken to have passed.
+    when ``next_time`` has come. A granted path runs until ``release``. Times are unix seconds; if
+    the clock is set back, no time counts as passed.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Admission:
     ) -> None:
         names = {**limits.tags, **limits.rates}
         self.trivial = limits.max_concurrency is None and not names
-        """True if no limit makes anyone wait, so that nobody need ask."""
+        """True if the run's limits delay no attempt; then only the bound on processes may."""
         self._slots = math.inf if limits.max_concurrency is None else limits.max_concurrency
         self._tags = {
             name: _Tag(name, limits.tags.get(name), limits.rates.get(name), last_start)
@@ -74,7 +74,7 @@ class Admission:
     # -- asking ---------------------------------------------------------------------------------
 
     def check(self, path: str, uses: Iterable[tuple[str, int]]) -> None:
-        """Nothing, if the step at ``path`` can ever be granted.
+        """Check that the step at ``path`` can ever be granted.
 
         Raises:
             DefinitionError: it uses more units of a tag than there are.
@@ -113,7 +113,7 @@ class Admission:
         return True
 
     def release(self, path: str) -> None:
-        """End what was granted and give its units back; nothing, if the path does not run."""
+        """Give back the units of a granted path; does nothing if the path does not run."""
         request = self._running.pop(path, None)
         if request is None:
             return
@@ -126,7 +126,7 @@ class Admission:
     # -- granting -------------------------------------------------------------------------------
 
     def grants(self, now: float) -> list[str]:
-        """The paths that start now, oldest request first; what they need is taken."""
+        """The paths that start now, oldest request first; their units are taken."""
         self._set_time(now)
         for request in [request for request, due in self._timed.items() if due <= now]:
             del self._timed[request]
@@ -140,10 +140,10 @@ class Admission:
         return granted
 
     def next_time(self, now: float) -> float | None:
-        """When the next request that only a rate holds back may start, or None.
+        """When the next request that waits only for a rate may start.
 
-        None: time alone brings nothing, for nobody waits for a rate or every slot is taken. Right
-        after ``grants(now)`` it is later than ``now``.
+        None if time alone changes nothing: no request waits for a rate, or every slot is taken.
+        Right after ``grants(now)`` it is later than ``now``.
         """
         self._set_time(now)
         if not self._timed or len(self._running) >= self._slots:
@@ -168,7 +168,7 @@ class Admission:
         return tuple(amounts.items())
 
     def _clear(self, request: _Request) -> None:
-        """Let a request wait for a slot or for its rate, if nothing else is in its way."""
+        """Let a request wait only for a slot or its rate, if nothing else is in its way."""
         if request.cleared or request.not_first:
             return
         if any(tag.free < amount for tag, amount in request.needs):
@@ -206,7 +206,7 @@ class Admission:
             heapify(self._cleared)
 
     def _set_time(self, now: float) -> None:
-        if now < self._now:  # the machine's clock was set back: move what is remembered along
+        if now < self._now:  # the machine's clock was set back: shift the remembered times
             for tag in self._tags.values():
                 tag.last_start += now - self._now
             self._timed = {request: request.due() for request in self._timed}
@@ -214,7 +214,7 @@ class Admission:
 
 
 class _Tag:
-    """A limited tag: its free units, its last start, and who waits for it. Mutable."""
+    """A limited tag: its free units, its last start, and the requests that wait for it. Mutable."""
 
     __slots__ = ("free", "gap_s", "last_start", "name", "queue", "units")
 
@@ -232,7 +232,7 @@ class _Tag:
 
     @property
     def first(self) -> _Request:
-        """Who is served next."""
+        """The request that is served next."""
         return next(iter(self.queue))
 
     def opens(self) -> float:
@@ -251,7 +251,7 @@ class _Request:
         self.number = number
         self.path = path
         self.needs = needs
-        self.not_first = 0  # in how many queues somebody is before it
+        self.not_first = 0  # in how many queues another request is before it
         self.cleared = False
 
     def due(self) -> float:

@@ -1,4 +1,4 @@
-"""How attempts end: their bounds, and the events of one that gave an output, or raised."""
+"""How attempts end: their time bound, and the events of their success or failure."""
 
 from __future__ import annotations
 
@@ -35,8 +35,10 @@ _step_completed = assembler(StepCompleted)
 
 
 def time_bound(command: Perform, now: float) -> tuple[float, Exception]:
-    """How long an attempt may go on that begins now and is bounded, by its step or a budget; and
-    what it fails with then.
+    """The seconds that an attempt may run from ``now``, and the error it fails with after them.
+
+    The bound is the step's timeout, less the seconds its earlier launches ran, or a budget's
+    deadline if that comes first; infinite without both.
     """
     timeout_s, deadline = command.step.modifiers.timeout_s, command.deadline
     left_s = math.inf if timeout_s is None else timeout_s - command.spent_s
@@ -46,7 +48,7 @@ def time_bound(command: Perform, now: float) -> tuple[float, Exception]:
 
 
 def success_event(command: Perform, output: Any, usage: Usage | None, now: float) -> StepCompleted:
-    """The event of an attempt that gave an output."""
+    """The event of an attempt that succeeded with this output."""
     step = command.step
     took_ms = (now - command.started_at) * 1000
     path = command.path
@@ -74,7 +76,7 @@ def success_event(command: Perform, output: Any, usage: Usage | None, now: float
 
 
 def _is_in_vain(command: Perform | Queue, error: BaseException) -> bool:
-    """True if the same attempt again would fail in the same way, whatever happens meanwhile."""
+    """True if another attempt is bound to fail in the same way, whatever happens meanwhile."""
     of_agent = isinstance(command.step.verb, (AgentCall, Generation))
     wrong = isinstance(error, (PromptError, DefinitionError)) and of_agent
     return wrong or isinstance(error, (BudgetExceeded, NotPortable, OutputChanged))
@@ -86,16 +88,17 @@ def failure_event(
     spent: Usage | None = None,
     output: Any = None,
 ) -> AttemptFailed:
-    """The event of an attempt that raised; ``on=`` is judged here, where the exception is alive.
-    ``spent``: what an agent that was stopped had used in all. ``output`` is what it left, of a
-    command or a stage what that said.
+    """The event of an attempt that raised. ``on=`` is applied here, to the live exception.
+
+    ``spent`` is the total usage of an agent that was stopped. ``output`` is what the attempt left;
+    a failed command, stage or merge of a worktree brings its own in ``error``.
     """
     if isinstance(error, CommandFailed):
         output = CommandResult[None](error.exit_code, error.stdout, error.stderr)
     elif isinstance(error, StageFailed):
         output = error.result
     elif isinstance(error, AgentError):
-        output = getattr(error, "conflict", None)  # of a worktree
+        output = getattr(error, "conflict", None)  # of a worktree's merge
     retryable = isinstance(error, Exception) and not _is_in_vain(command, error)
     retry = command.step.modifiers.retry
     if retry is not None and retryable:
@@ -122,7 +125,7 @@ def failure_event(
 
 
 def rollback_event(path: str, error: BaseException | None = None) -> RollbackCompleted:
-    """The event of a rollback that ended, or failed with this."""
+    """The event of a rollback that completed, or failed with ``error``."""
     if error is None:
         return RollbackCompleted(path)
     return RollbackCompleted(path, text_of(error), qualified(type(error)))

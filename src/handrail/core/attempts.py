@@ -1,9 +1,9 @@
-"""Opens steps and makes their attempts: a leaf is given to the engine, another verb begins.
+"""Opens steps and begins attempts: has the engine perform a leaf, begins other verbs itself.
 
-What another verb holds while the steps below it run is asked for before it begins, in each attempt.
-A leaf needs nothing of this: what it holds is in its ``Perform``, and the engine has it held by
-then. In a resume what is on record below a step is gone through without the claim, which went with
-the process; what lies beyond it waits.
+A composite that needs claims requests them before each of its attempts begins, and keeps them while
+the steps below it run. A leaf needs nothing here: its ``Perform`` names its claims, and the engine
+acquires them before it performs the step. A resume replays what is recorded below a composite
+without the claims, which ended with the process; what lies beyond the record waits for them.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from handrail.steps.verbs import PythonCall, StageCheck, Step, wanted_by
 _step_started = assembler(ev.StepStarted)
 _TYPE_ERROR_BASES = ("builtins.Exception", "builtins.BaseException")
 _NO = False
-"""A simple step has no rollback, and a body that unwinds does not begin it as one."""
+"""``rollback`` and ``cleanup`` of a plain step: it has no rollback, its body does not unwind."""
 
 
 def open_step(run: RunState, node: StepNode) -> None:
-    """Take a new step from the record, or evaluate its predicate, or start it."""
+    """Replay a new step from the record, or else evaluate its predicate or start it."""
     step, parent = node.step, node.parent
     assert parent is not None
     if node.phase is not Phase.STARTING:
@@ -62,7 +62,7 @@ def open_step(run: RunState, node: StepNode) -> None:
         return
     over = run.rehearses and (run.ending is not None or is_late(parent))
     if over and not cleans_up(parent):
-        return  # it is stopped before it begins
+        return  # the stop after the rehearsal ends it before it begins
     predicate = step.modifiers.when
     if predicate is not None:
         run.ask(node, cmd.AskPredicate(node.path, predicate, run.view(node)))
@@ -71,7 +71,7 @@ def open_step(run: RunState, node: StepNode) -> None:
 
 
 def predicate_answered(run: RunState, node: StepNode, report: cmd.Evaluated) -> None:
-    """Start the step, or skip it; a predicate that failed fails it."""
+    """Start or skip the step as its predicate says; an error of the predicate fails it."""
     if report.error is not None:
         _start_to_fail(run, node, failure_of(report.error))
     elif not isinstance(report.value, bool):
@@ -88,13 +88,13 @@ def _start(run: RunState, node: StepNode, *, verdict: bool | None = None) -> Non
     node.phase = Phase.RUNNING
     once = node.step.modifiers.once
     if once and isinstance(node, LeafNode) and node.path in run.recorded.begun_once:
-        node.interrupted = True  # it began in a drive whose record of it counts no more
+        node.interrupted = True  # an earlier drive began it; that record is superseded
     run.emit(cmd.Record(run.started(node, verdict), once))
     attempt(run, node)
 
 
 def _start_to_fail(run: RunState, node: StepNode, failure: AttemptFailure) -> None:
-    """A failing predicate goes past retry, fallback and default."""
+    """Start a step only to fail it: no retry, fallback or default follows a failed predicate."""
     node.started_at = run.now
     node.phase = Phase.RUNNING
     run.record(run.started(node))
@@ -102,7 +102,7 @@ def _start_to_fail(run: RunState, node: StepNode, failure: AttemptFailure) -> No
 
 
 def attempt(run: RunState, node: StepNode) -> None:
-    """Make the next attempt of a step."""
+    """Begin the next attempt of a step."""
     node.attempt += 1
     node.yields = 0
     node.phase = Phase.RUNNING
@@ -127,7 +127,7 @@ def _begin(run: RunState, node: CompositeNode) -> None:
 
 
 def begin_plain(run: RunState, parent: Node, step: Step[Any], path: str) -> None:
-    """Open, start and attempt in one go, for a leaf without modifiers: most steps are that."""
+    """Open, start and attempt a simple leaf in one go; most steps take this path."""
     verb = step.verb
     node = run.new_node(parent, step, path)
     node.phase = Phase.RUNNING
@@ -172,7 +172,7 @@ def _perform(run: RunState, node: StepNode, *, interrupted: bool) -> None:
 
 
 def begin_claimed(run: RunState, node: CompositeNode) -> None:
-    """Begin an attempt, once the step has what it holds meanwhile."""
+    """Begin an attempt once its claims are granted; a replayed attempt begins without them."""
     if wanted_by(node.step) is None:
         node.begin(run)
         return
@@ -187,7 +187,7 @@ def begin_claimed(run: RunState, node: CompositeNode) -> None:
 
 
 def claim_answered(run: RunState, node: CompositeNode, report: cmd.Evaluated) -> None:
-    """Go on with what the step holds now; or fail it, if it cannot have that."""
+    """Begin what waited for the claims of a step; if they cannot be granted, fail the step."""
     waits_to_begin, node.asking = node.asking, False
     del run.unclaimed[node.path]
     if report.error is None:
@@ -198,19 +198,19 @@ def claim_answered(run: RunState, node: CompositeNode, report: cmd.Evaluated) ->
             node.begin(run)
     elif waits_to_begin:
         fail_with(run, node, report.error)
-    else:  # what is below it has begun in an earlier drive
+    else:  # an earlier drive began steps below it: stop them first
         node.failure, node.overdue = failure_of(report.error), True
         run.push(Stop(node, str(report.error)))
 
 
 def _was_entered(run: RunState, node: CompositeNode) -> bool:
-    """True if an earlier drive was in this attempt of the step."""
+    """True if an earlier drive recorded anything below this attempt of the step."""
     recorded = run.recorded
     return any(recorded.at(one).attempt == node.attempt for one in recorded.children(node.path))
 
 
 def _request_claims(run: RunState) -> None:
-    """Ask for what is wanted: of steps in one another the outer one is first."""
+    """Request the claims of waiting composites; of nested ones, the outer one requests first."""
     for path, node in run.unclaimed.items():
         if path not in run.claimed and not waits_for_claim_above(run, node):
             wanted = wanted_by(node.step)

@@ -1,4 +1,4 @@
-"""Drives the generators of bodies: what they are given, and what becomes of what they yield."""
+"""Drives the generators of bodies: sends them results, and opens the steps that they yield."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _UNIQUE = (
 
 
 def go_on(run: RunState, node: Node, result: StepResult[Any]) -> None:
-    """Give the body the result of the step that it yielded, as its stop allows."""
+    """Resume the body with the result of its step; a stopped body is unwound or closed."""
     if node.stop is not None and not node.unwinding:
         unwind(run, node)
     elif node.hard:
@@ -38,7 +38,7 @@ def go_on(run: RunState, node: Node, result: StepResult[Any]) -> None:
 
 
 def unwind(run: RunState, node: Node) -> None:
-    """Throw RunCancelled, once; what the generator yields from now on is clean-up."""
+    """Throw RunCancelled, once: steps that the body yields from now on are clean-up."""
     if node.hard:
         _close(run, node)
         return
@@ -56,7 +56,7 @@ def _close(run: RunState, node: Node) -> None:
 def advance(
     run: RunState, node: Node, value: Any = None, error: BaseException | None = None
 ) -> None:
-    """Send the body a value, or throw this into it; then take what it yields, or its end."""
+    """Send the body a value, or throw the error into it; open the step it yields, or end it."""
     generator = node.generator
     assert generator is not None
     what, given = resume(generator, value, error)
@@ -74,7 +74,7 @@ def advance(
 def _yielded(
     run: RunState, node: Node, generator: Generator[Any, Any, Any], step: Step[Any]
 ) -> StepResult[Any] | None:
-    """Open the step; or give its result, if that was recorded and the body just goes on."""
+    """Open a yielded step; or return its recorded result, if the body can continue at once."""
     if type(step) is not Step:
         run.mistake(not_a_step(step, line_of(generator)))
         return None

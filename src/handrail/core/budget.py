@@ -1,8 +1,8 @@
 """Keeps the launches of agents within their budgets: reserves, settles, warns, and refuses.
 
-A budget is a step's (of an agent, a group, a child workflow) or the run's. Before a launch each one
-above it is looked at, innermost first; what the launch may use is recorded as reserved, and what it
-used as settled. See ``model.policy.Budget`` for what a breach does.
+A budget belongs to a step (an agent, a group, a child workflow) or to the run. Before a launch each
+budget above it is checked, innermost first. What the launch may use is recorded as reserved; what
+it used is recorded as settled. ``model.policy.Budget`` says what a breach does.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ STOP, ALLOW = "stop", "allow"
 
 
 def scopes_above(run: RunState, node: Node) -> tuple[Scope, ...]:
-    """The budgets that a launch of this node is under, innermost first."""
+    """The budgets that bound a launch of this node, innermost first."""
     return tuple(_scopes_above(run, node))
 
 
@@ -45,8 +45,9 @@ def _scopes_above(run: RunState, node: Node) -> Iterator[Scope]:
 
 
 def queue_launch(run: RunState, node: AgentNode, launch: Launch, *, interrupted: bool) -> bool:
-    """Note that this launch is made next. True if it waits for its turn, as it does where there are
-    budgets; ``Granted`` will say when.
+    """Note the launch as the node's next; True if a budget bounds it, so that it is queued.
+
+    ``Granted`` will say when its turn has come.
     """
     node.phase = Phase.RUNNING
     node.pending = None
@@ -70,10 +71,10 @@ def breach_of(run: RunState, node: AgentNode, scopes: tuple[Scope, ...]) -> Brea
 def defer_unmeasured(
     run: RunState, node: AgentNode, launch: Launch, scopes: tuple[Scope, ...], *, interrupted: bool
 ) -> bool:
-    """True if the launch must wait for another, since nobody can say yet what one takes.
+    """Defer the launch, and return True, while a first launch must show what one uses.
 
-    Where a bound on tokens or dollars comes without a share to set aside, the first launch goes
-    alone. Else a group could begin as many as it has members, and none of them would be bound.
+    This is for a bound on tokens or dollars that has no share to reserve. Otherwise a group could
+    start all its members at once, and the bound would keep none of them.
     """
     for scope in scopes:
         if run.budgets.at_work.get(scope.path) and _is_unmeasured(run, scope):
@@ -94,7 +95,7 @@ def _is_unmeasured(run: RunState, scope: Scope) -> bool:
 
 
 def reserve(run: RunState, node: AgentNode, launch: Launch, scopes: tuple[Scope, ...]) -> None:
-    """Set the launch's share aside."""
+    """Reserve the launch's share in each budget above it."""
     for scope in scopes:
         run.budgets.at_work.setdefault(scope.path, set()).add(node.path)
     shares = [_share_of(run, scope) for scope in scopes]
@@ -108,7 +109,7 @@ def reserve(run: RunState, node: AgentNode, launch: Launch, scopes: tuple[Scope,
 
 
 def deadline_of(run: RunState, scopes: tuple[Scope, ...]) -> cmd.Deadline | None:
-    """When a launch is stopped by a budget, and why; None for never."""
+    """When a budget of wall time stops a launch, and with which error; None for never."""
     found: cmd.Deadline | None = None
     for scope in scopes:
         if scope.budget.wall_s is None or scope.budget.on_breach != "fail":
@@ -126,7 +127,7 @@ def _limit(run: RunState, scope: Scope, name: str, bound: float) -> float:
 
 
 def _share_of(run: RunState, scope: Scope) -> tuple[int | None, float | None]:
-    """What to set aside for one launch; of what is not bounded, nothing."""
+    """The tokens and dollars to reserve for one launch; None where the budget has no bound."""
     budget, spent = scope.budget, run.budgets.ledger.of(scope.path)
     tokens = usd = None
     if budget.tokens is not None:
@@ -150,7 +151,7 @@ def _breach(run: RunState, scope: Scope) -> Breach | None:
 
 
 def refuse(run: RunState, node: AgentNode, launch: Launch, breach: Breach) -> None:
-    """Do what the budget says about a launch that it has no room for."""
+    """Carry out what the budget says about a launch that it has no room for."""
     policy = "ask" if breach.name == UNKNOWN else breach.scope.budget.on_breach
     match "fail" if breach.refused else policy:
         case "fail":
@@ -172,12 +173,12 @@ def _fail(run: RunState, node: AgentNode, launch: Launch, breach: Breach) -> Non
 
 
 def _question_of(run: RunState, node: AgentNode) -> str:
-    """Where it is asked whether the node's next launch may be made."""
+    """The path of the gate that asks whether the node's next launch may be made."""
     return budget_gate(node.path, run.budgets.allowed.get(node.path, 0) + 1)
 
 
 def _refusal(run: RunState, scope: Scope) -> Breach:
-    """What somebody said no to, before it was known that there would be room."""
+    """The breach that a person refused to allow: the bound of which most is used."""
     name, bound, used = max(_bounds(run, scope), key=lambda bound: bound[2] / bound[1])
     return Breach(scope, name, used, _limit(run, scope, name, bound), 0, refused=True)
 
@@ -203,7 +204,7 @@ def _ask_for_more(run: RunState, node: AgentNode, launch: Launch, breach: Breach
 
 
 def budget_answered(run: RunState, event: ev.GateAnswered) -> bool:
-    """Make the launch, or let the attempt fail; False if no budget asks at this path."""
+    """Queue the launch, or fail the attempt; False if no budget asks at this path."""
     asked = run.budgets.asking.pop(event.path, None)
     if asked is None:
         return False
@@ -223,7 +224,7 @@ def budget_answered(run: RunState, event: ev.GateAnswered) -> bool:
 
 
 def budget_refused(run: RunState, report: cmd.GateRefused) -> bool:
-    """Fail the attempt with why nobody could answer; False if no budget asks at this path."""
+    """Fail the attempt with why the gate got no answer; False if no budget asks at this path."""
     asked = run.budgets.asking.pop(report.path, None)
     if asked is None:
         return False
@@ -252,7 +253,7 @@ def _close_gate(run: RunState, path: str, gate: str) -> AgentNode | None:
 
 
 def settle(run: RunState, node: AgentNode, usage: Usage | None, took_s: float = 0.0) -> None:
-    """Put what the launch used in the place of what was reserved, and warn if it is much."""
+    """Replace the reservation by the launch's usage, warn if it is much, queue deferred ones."""
     event = ev.BudgetSettled(node.path, node.reserved, usage, took_s)
     node.reserved = 0
     run.budgets.ledger.settle(event)
@@ -264,14 +265,14 @@ def settle(run: RunState, node: AgentNode, usage: Usage | None, took_s: float = 
 
 
 def settle_total(run: RunState, node: AgentNode, total: Usage | None, took_s: float = 0.0) -> None:
-    """The same, where what is known is the sum with the launches before."""
+    """``settle``, where only the sum with the usage of the launches before is known."""
     before = node.launch_spent
     used = total if total is None or before is None else own_usage(total, before)
     settle(run, node, used, took_s)
 
 
 def _launch_deferred(run: RunState) -> None:
-    """Have what waited for a first launch look at its budgets again."""
+    """Queue the launches that waited for a first one to end."""
     deferred, run.budgets.deferred = run.budgets.deferred, []
     for path, launch, interrupted in deferred:
         node = run.nodes.get(path)
@@ -283,7 +284,7 @@ def _warn(run: RunState, node: AgentNode, scope: Scope) -> None:
     budget, spent = scope.budget, run.budgets.ledger.of(scope.path)
     for name, bound, used in _bounds(run, scope):
         limit = _limit(run, scope, name, bound)
-        due = used >= budget.soft * limit and name != UNKNOWN  # of which is told from the first on
+        due = used >= budget.soft * limit and name != UNKNOWN  # that one's warnings are below
         _warn_once(run, node, scope, name, used, limit, due=due)
     if budget.tokens is not None:
         unknown = spent.unknown_tokens
@@ -310,7 +311,7 @@ def _warn_once(  # noqa: PLR0917  # the fields of one warning
 
 
 def _bounds(run: RunState, scope: Scope) -> Iterator[tuple[str, float, float]]:
-    """Each bound that is set, by name, with how much of it is used."""
+    """The name and value of each bound that is set, with how much of it is used."""
     budget: Budget = scope.budget
     spent: Spent = run.budgets.ledger.of(scope.path)
     for name, bound, used in (
@@ -325,7 +326,7 @@ def _bounds(run: RunState, scope: Scope) -> Iterator[tuple[str, float, float]]:
 
 
 def _unknown(budget: Budget, spent: Spent) -> int:
-    """How many launches did not say what they used of what is bounded."""
+    """How many launches did not report the usage that the budget bounds."""
     unknown: list[int] = []
     if budget.tokens is not None:
         unknown.append(spent.unknown_tokens)

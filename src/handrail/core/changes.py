@@ -1,6 +1,6 @@
 """Compares recorded steps and items with those of today's code.
 
-A change that nobody accepted is kept in ``RunState.changes``; the engine ends the drive by it.
+A change that nobody accepted is kept in ``RunState.changes``, and ends the drive.
 """
 
 from __future__ import annotations
@@ -16,9 +16,7 @@ from handrail.steps.verbs import Step
 
 
 def step_changed(run: RunState, above: str, step: Step[Any]) -> bool:
-    """Note a step whose record is of another, and steps that it holds as data; True if the drive
-    must not go on from it.
-    """
+    """Note where a step, or one it contains as data, has changed; True if the drive must end."""
     if run.codec is None or run.recorded.is_empty:
         return False
     recorded, must_end = run.recorded, False
@@ -26,7 +24,7 @@ def step_changed(run: RunState, above: str, step: Step[Any]) -> bool:
     made = 0 if end is None else end.attempts
     for path, one in steps_within(above, step):
         if recorded.at(path).attempt > made and path.rpartition("/")[0] == above:
-            continue  # it is of the fallback, which has the name of a step that never began
+            continue  # the fallback's record; it has the name of a step that never began
         was = recorded.fingerprint_of(path)
         if was and not run.matches(was, one):
             change = StepChange(path, was, run.fingerprint(one))
@@ -35,7 +33,7 @@ def step_changed(run: RunState, above: str, step: Step[Any]) -> bool:
 
 
 def item_changed(run: RunState, path: str, item: Any) -> bool:
-    """Note a member whose record is of another item; True if the drive must not go on."""
+    """Note a member whose item has changed; True if the drive must end."""
     was, codec, secrets = run.recorded.item_of(path), run.codec, run.setting.secrets
     if not was or codec is None or item_matches(was, item, codec, secrets):
         return False
@@ -44,14 +42,16 @@ def item_changed(run: RunState, path: str, item: Any) -> bool:
 
 
 def note_change(run: RunState, change: StepChange) -> bool:
-    """Keep a change that nobody accepted; True if the drive must not go on from it. To unwind a
-    run, the record of a step will do as long as it is of the same kind.
+    """Keep a change that nobody accepted; True if the drive must end now, at this change.
+
+    A rehearsal continues, in order to collect all changes. A run that only unwinds accepts a change
+    as long as the step is of the same kind.
     """
     same_kind = change.was.partition(" ")[0] == change.now.partition(" ")[0]
     if run.recorded.is_reused(change.path) or (run.recorded.unwinds and same_kind):
         return False
     if change not in run.changes:
         run.changes.append(change)
-        if not run.rehearses:  # it ends this drive, and is not collected with others
+        if not run.rehearses:  # the first change ends the drive
             run.emit(cmd.Changed(change.path))
     return not run.rehearses

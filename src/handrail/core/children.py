@@ -1,4 +1,4 @@
-"""Verbs with one child at a time: ``branch``, ``subworkflow`` and ``scope``."""
+"""Verbs with one child at a time: ``branch``, ``subworkflow``, ``scope`` and ``holding``."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ class BranchNode(CompositeNode):
     ) -> None:
         super().__init__(step, path, parent, inputs)
         self.arm = 0
-        """The index of the arm that is asked, or runs."""
+        """The index of the arm whose predicate is asked, or whose step runs."""
 
     @property
     def verb(self) -> Branching:
-        """What the step is."""
+        """The step's verb."""
         return cast("Branching", self.step.verb)
 
     def begin(self, run: RunState) -> None:
@@ -88,7 +88,7 @@ class BranchNode(CompositeNode):
             run.open_child(self, step, path)
 
     def child_ended(self, run: RunState, child: Node, result: StepResult[Any]) -> None:
-        """Give index, name and output of the arm; a failure of the arm is the branch's own."""
+        """End with index, name and output of the arm; if the arm failed, fail with its error."""
         if result.success:
             output = BranchResult(self.arm, result.name, result.output)
             run.succeed(self, output, derived=arm(self.arm, child.path))
@@ -107,16 +107,16 @@ class WorkflowNode(BodyStepNode):
     ) -> None:
         super().__init__(step, path, parent, inputs)
         self.is_open = False
-        """The start of the child is recorded, its end is not."""
+        """True if the start of the child is recorded, and its end is not."""
 
     @property
     def verb(self) -> ChildWorkflow:
-        """What the step is."""
+        """The step's verb."""
         return cast("ChildWorkflow", self.step.verb)
 
     @property
     def name(self) -> str:
-        """The child workflow's."""
+        """The name of the child workflow."""
         return self.verb.workflow.definition.name
 
     def undoes_itself(self) -> bool:
@@ -155,7 +155,7 @@ class WorkflowNode(BodyStepNode):
         run.enter(self, generator)
 
     def body_ended(self, run: RunState, value: Any, error: BaseException | None) -> None:
-        """Give the child's result; on an error undo what is below, then fail with it."""
+        """End with the child's result; on an error run the rollbacks below, then fail with it."""
         name = self.name
         if error is None:
             where = f"workflow {name!r} at step {self.path!r}"
@@ -172,7 +172,7 @@ class WorkflowNode(BodyStepNode):
         undo(run, self, lambda: self._fail(run, failure))
 
     def used_at_end(self, run: RunState, _last: Usage | None) -> Usage | None:
-        """What all its steps used."""
+        """The usage of all its steps."""
         return total_usage(tree_order(run.tree, run.results, self.path))
 
     def _fail(self, run: RunState, failure: AttemptFailure) -> None:
@@ -194,13 +194,11 @@ class ScopeNode(BodyStepNode):
 
     @property
     def verb(self) -> ScopedBody:
-        """What the step is."""
+        """The step's verb."""
         return cast("ScopedBody", self.step.verb)
 
     def begin(self, run: RunState) -> None:
-        """Enter the generator, unless what holds the step had run it before; this must not depend
-        on whether it was in this drive.
-        """
+        """Enter the generator; fail if an enclosing step has run it already, in any drive."""
         body = self.verb.body
         if _is_repeated(self) or inspect.getgeneratorstate(body) != inspect.GEN_CREATED:
             why = (
@@ -213,33 +211,33 @@ class ScopeNode(BodyStepNode):
         run.enter(self, body)
 
     def body_ended(self, run: RunState, value: Any, error: BaseException | None) -> None:
-        """Give what the helper returned, or fail with what it raised; nothing is undone yet."""
+        """End with what the helper returned, or fail with what it raised; no rollback runs yet."""
         end_called(run, self, value, error)
 
 
 class HeldBodyNode(BodyStepNode):
-    """Runs the steps of a function below the step's path, while the step holds something."""
+    """Runs the steps of a function below the step's path while the step holds its claims."""
 
     __slots__ = ()
 
     @property
     def verb(self) -> HeldBody:
-        """What the step is."""
+        """The step's verb."""
         return cast("HeldBody", self.step.verb)
 
     def begin(self, run: RunState) -> None:
-        """Call the function, and enter what it gives."""
+        """Call the function, and enter the generator or step that it returns."""
         enter_called(run, self, self.verb.body, self.verb.args)
 
     def body_ended(self, run: RunState, value: Any, error: BaseException | None) -> None:
-        """Give what the body returned, or fail with what it raised; nothing is undone yet."""
+        """End with what the body returned, or fail with what it raised; no rollback runs yet."""
         end_called(run, self, value, error)
 
 
 def enter_called(
     run: RunState, node: BodyStepNode, body: Callable[..., Any], args: tuple[Any, ...]
 ) -> None:
-    """Run what a function gives as the node's body: a generator, or a step."""
+    """Call a function, and run the generator or step that it returns as the node's body."""
     node.body_inputs = node.inputs
     try:
         made = body(*args)
@@ -256,7 +254,7 @@ def enter_called(
 
 
 def end_called(run: RunState, node: BodyStepNode, value: Any, error: BaseException | None) -> None:
-    """Give what the node's body returned, or fail with what it raised."""
+    """End with what the node's body returned, or fail with what it raised."""
     if error is None:
         where = f"the body of step {node.path!r}"
         error = run.unrecordable(value, where, lambda: declared_for(node))
@@ -267,8 +265,9 @@ def end_called(run: RunState, node: BodyStepNode, value: Any, error: BaseExcepti
 
 
 def _is_repeated(node: Node) -> bool:
-    """True if a step that is held by another one is begun for another time, by a retry of that or
-    in another round. What a body yields, or gives for an item, was made anew, as was a fallback.
+    """True if a retry or a later round of an enclosing step begins this same step again.
+
+    A step that a body yields or makes for an item is new each time, and so is a fallback.
     """
     above = node.parent
     while isinstance(above, CompositeNode) and not isinstance(above, BodyStepNode):

@@ -1,8 +1,8 @@
-"""The loop that drives the machine by its own records, and performs nothing.
+"""The loop that feeds the machine its own records, and performs nothing.
 
-A resume begins with it (``core.rehearsal``), a plan is nothing else, and ``testing.Script`` says by
-hand what became of the commands that it leaves over. The driver has a loop of its own, which waits
-for the disk and performs attempts (``engine.driver``).
+A resume begins with it (``core.rehearsal``), a plan consists of it, and ``testing.Script`` answers
+by hand the commands that it leaves over. The driver has a loop of its own, which waits for the disk
+and performs attempts (``engine.driver``).
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from handrail.model import events as ev
 
 
 class CommandLoop:
-    """Records are given to ``record`` and then to the machine, progress to ``tell``; all other
-    commands are left to ``carry_out``, in order. ``record`` gives what the machine is to know of:
-    the event, or what was recorded instead.
+    """Passes records to ``record`` and on to the machine, progress to ``tell``, in order.
 
-    The members that a group pulls reach the machine when nothing else is left to do, unless
-    ``pull`` sees to them: at most as many are open as the group's window.
+    ``record`` returns the event for the machine: the one given, or what was recorded in its place.
+    ``carry_out`` takes all other commands. ``pull`` takes the path of a group that has more members
+    to start; by default the machine starts them when nothing else is left to do, so that at most as
+    many are open as the group's window allows.
     """
 
     __slots__ = ("_carry_out", "_late", "_machine", "_pull", "_record", "_tell", "_todo", "now")
@@ -47,17 +47,18 @@ class CommandLoop:
         self._late: deque[cmd.Report] = deque()
 
     def add(self, *commands: cmd.Command) -> None:
-        """Do this behind what is to be done already."""
+        """Queue these commands."""
         self._todo.extend(commands)
 
     def receive(self, happened: ev.Event | cmd.Report) -> None:
-        """Tell the machine, and do what it asks for behind what is to be done already."""
+        """Give the machine what happened, and queue the commands that it returns."""
         self.begin(happened)
         self._todo.extend(self._machine.go_on())
 
     def begin(self, happened: ev.Event | cmd.Report) -> None:
-        """Tell the machine, and have it go on from there in ``run``, in parts if that has little
-        time: a whole record may follow from one event.
+        """Give the machine what happened; ``run`` carries out what follows, in parts if need be.
+
+        A whole record may follow from one event.
         """
         machine = self._machine
         if machine.is_at_work:
@@ -68,7 +69,7 @@ class CommandLoop:
         self._late.append(cmd.Pulled(path, at=self.now))
 
     def run(self, most: float = math.inf) -> bool:
-        """Until nothing is left to do, or about ``most`` commands were; True if nothing is left."""
+        """Run until no command is left or about ``most`` are carried out; True if none is left."""
         todo, late, machine = self._todo, self._late, self._machine
         while todo or late or machine.is_at_work:
             if most <= 0:
@@ -84,7 +85,7 @@ class CommandLoop:
                 continue
             command = todo.popleft()
             match command:
-                case cmd.Tell():  # first, as most of them are: a replayed step is one
+                case cmd.Tell():  # first: in a replay most commands are this
                     self._tell(command.progress)
                 case cmd.Record():
                     todo.extend(machine.begin(self._record(command)))

@@ -1,10 +1,10 @@
 """What the core asks the engine to do (imperatives), and the reports that answer.
 
-The engine carries out a batch in order. ``Record`` is the rule behind all others: the event is in
-the journal before the next command is looked at, and before the core goes on from it.
+The engine carries out a batch in order. ``Record`` is the rule behind all others: its event is in
+the journal before the engine looks at the next command, and before the core acts on the event.
 
-They are msgspec structs, which are made five times as fast as frozen dataclasses: two are made for
-each step.
+They are msgspec structs, which are made five times as fast as frozen dataclasses: each step needs
+two.
 """
 
 from __future__ import annotations
@@ -37,27 +37,27 @@ class View(msgspec.Struct, frozen=True):
 
 
 class Record(msgspec.Struct, frozen=True):
-    """Journal this event, then give it back to ``receive``; ``sync``: on disk before going on."""
+    """Journal this event, then give it back to ``receive``; ``sync``: it must be on disk first."""
 
     event: Event
     sync: bool = False
 
 
 class Deadline(msgspec.Struct, frozen=True):
-    """An attempt may go on until then (unix seconds), and fails with this."""
+    """The time until which an attempt may run (unix seconds), and the error it fails with then."""
 
     due: float
     error: Exception
 
 
 class Perform(msgspec.Struct, frozen=True):
-    """Make one attempt at a leaf step; ``view`` only where it is needed.
+    """Make one attempt at a leaf step; ``view`` is set only where it is needed.
 
-    Of an agent step, ``launch`` says which of the attempt's launches it is, ``spent_s`` how long
-    those before it were at work, and ``deadline`` when a budget ends it. ``used`` is the usage of
-    the attempts before. Answered by ``StepCompleted`` or ``AttemptFailed`` (events),
-    ``LaunchFailed`` or ``Stopped``. ``wanted`` is what it holds meanwhile, ``tree`` the worktree
-    that it works in, if it has one.
+    For an agent step, ``launch`` says which launch of the attempt this is, ``spent_s`` how many
+    seconds its earlier launches ran, and ``deadline`` when a budget ends it. ``used`` is the usage
+    of earlier attempts, ``wanted`` the claims that the step holds while it runs, ``tree`` the
+    worktree that it works in, if it has one. Answered by ``StepCompleted`` or ``AttemptFailed``
+    (events), ``LaunchFailed`` or ``Stopped``.
     """
 
     path: str
@@ -75,11 +75,11 @@ class Perform(msgspec.Struct, frozen=True):
 
 
 class Queue(msgspec.Struct, frozen=True):
-    """Report ``Granted`` with this launch once the step may start, within what a run may do at once
-    and in a minute. It holds its place from then on: until its ``Perform`` ends, or ``Release``.
+    """Report ``Granted`` with this launch once the limits on concurrency and rates let it start.
 
-    Asked for only where there is something to decide at that moment: what a budget has left.
-    Answered by ``Stopped`` if it is cancelled while it waits.
+    From then on the launch has its place, until its ``Perform`` ends, or until ``Release``. Used
+    only for launches under a budget, which is checked when the place is granted. Answered by
+    ``Stopped`` if the launch is cancelled while it waits.
     """
 
     path: str
@@ -91,7 +91,7 @@ class Queue(msgspec.Struct, frozen=True):
 
 
 class Release(msgspec.Struct, frozen=True):
-    """Give the place of a granted launch back: it is not to be made now."""
+    """Give back the place of a granted launch, which is not made now."""
 
     path: str
 
@@ -107,7 +107,7 @@ class Claim(msgspec.Struct, frozen=True):
 
 
 class Unclaim(msgspec.Struct, frozen=True):
-    """Give back what ``Claim`` asked for, or ask for it no longer; nothing answers."""
+    """Give back the claims of a ``Claim``, or withdraw the request; nothing answers."""
 
     path: str
 
@@ -119,7 +119,7 @@ class PauseAdmission(msgspec.Struct, frozen=True):
 
 
 class EndDrive(msgspec.Struct, frozen=True):
-    """End the drive as if the process was to end: what is at work is interrupted."""
+    """End the drive as if the process were ending: attempts in flight are interrupted."""
 
     reason: str
 
@@ -143,9 +143,7 @@ class AskFallback(msgspec.Struct, frozen=True):
 
 
 class FindStages(msgspec.Struct, frozen=True):
-    """Look up stages by name (None: all that are configured); answered by ``Evaluated`` with a
-    tuple of ``Stage``.
-    """
+    """Look up stages by name (None: all); answered by ``Evaluated`` with a tuple of ``Stage``."""
 
     path: str
     stages: tuple[str | Stage, ...] | None
@@ -160,7 +158,7 @@ class Wait(msgspec.Struct, frozen=True):
 
 
 class Ask(msgspec.Struct, frozen=True):
-    """Show a gate to whoever answers gates; answered by ``GateAnswered``, or ``GateRefused``."""
+    """Show a gate to those who answer gates; answered by ``GateAnswered``, or ``GateRefused``."""
 
     path: str
     gate: OpenGate
@@ -174,8 +172,10 @@ class Cancel(msgspec.Struct, frozen=True):
 
 
 class BreakOff(msgspec.Struct, frozen=True):
-    """Stop the launch at this path, which is to be made again at once: it keeps its place, or its
-    place in line. Answered by ``Stopped``; ``Release`` gives the place back if it is not made.
+    """Stop the launch at this path, because another one replaces it at once.
+
+    Its place, granted or in line, is kept for the other. Answered by ``Stopped``; ``Release`` gives
+    the place back if the other launch is not made.
     """
 
     path: str
@@ -202,13 +202,13 @@ class Tell(msgspec.Struct, frozen=True):
 
 
 class Changed(msgspec.Struct, frozen=True):
-    """A recorded step is another one now, and nobody said what counts: the drive must end."""
+    """A recorded step has changed, and nobody accepted its record: the drive must end."""
 
     path: str
 
     @property
     def reason(self) -> str:
-        """Why it ends."""
+        """Why the drive ends."""
         return f"the code no longer matches the record of {self.path!r}"
 
 
@@ -246,9 +246,7 @@ Command: TypeAlias = (
 
 
 class Evaluated(msgspec.Struct, frozen=True):
-    """The answer to ``AskPredicate``, ``AskFallback``, ``FindStages`` or ``Claim``: a value or an
-    error.
-    """
+    """The answer to a predicate, a handler, ``FindStages`` or ``Claim``: a value or an error."""
 
     path: str
     value: Any = None
@@ -265,7 +263,7 @@ class TimerFired(msgspec.Struct, frozen=True):
 
 
 class GateRefused(msgspec.Struct, frozen=True):
-    """Whoever was to answer a gate raised, or answered wrongly."""
+    """Answering a gate raised an error, or gave an invalid answer."""
 
     path: str
     error: BaseException
@@ -273,9 +271,11 @@ class GateRefused(msgspec.Struct, frozen=True):
 
 
 class BrokenOff(msgspec.Struct, frozen=True):
-    """What is known of a launch that was stopped: what its agent said it had used (``own``) and had
-    used in all of the attempt (``total``), the ``session`` and whose it is, whether the agent had
-    said or done anything by then, and how long it was at work.
+    """What is known of a launch that was stopped.
+
+    ``own`` is its usage as its agent reported it, ``total`` the usage of the whole attempt.
+    ``session`` belongs to ``backend``. ``answered``: the agent had said or done something.
+    ``took_s`` is how many seconds the launch ran.
     """
 
     own: Usage | None = None
@@ -290,7 +290,7 @@ NOTHING_KNOWN = BrokenOff()
 
 
 class Stopped(msgspec.Struct, frozen=True):
-    """An attempt ended because it was told to; ``abandoned``: its thread was left behind."""
+    """An attempt was stopped and has ended; ``abandoned``: its thread did not end, and was left."""
 
     path: str
     attempt: int
@@ -309,7 +309,7 @@ class Granted(msgspec.Struct, frozen=True):
 
 
 class LaunchFailed(msgspec.Struct, frozen=True):
-    """A launch of an agent failed after ``took_s``; ``failed`` ends the attempt."""
+    """A launch failed after ``took_s`` seconds; ``failed`` would fail its attempt."""
 
     path: str
     fault: Fault
@@ -326,13 +326,13 @@ class Pulled(msgspec.Struct, frozen=True):
 
 
 class Rehearsed(msgspec.Struct, frozen=True):
-    """All that is on record has been gone through: what is beyond it may be carried out."""
+    """The rehearsal is over: the commands beyond the record may be carried out."""
 
     at: float
 
 
 class CloseRun(msgspec.Struct, frozen=True):
-    """The engine can do no more in this drive: nothing but open waits, or the process is to end."""
+    """The drive is ending: only waits are left, or the process is to end."""
 
     reason: str
     at: float = 0.0

@@ -1,4 +1,4 @@
-"""Compares a whole record with the code of today: the first place where the two part."""
+"""Compares a whole record with today's code, up to the first place where they differ."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NO_STEP = "no such step"
 
 
 class Diverged(Exception):
-    """The code parts from the record here."""
+    """The code differs from the record here."""
 
     def __init__(self, divergence: Divergence) -> None:
         super().__init__(divergence)
@@ -35,11 +35,10 @@ class Diverged(Exception):
 
 
 class Comparison(Retracing):
-    """Goes through all that is recorded of a run, and raises ``Diverged`` where the code parts from
-    it. Mutable.
+    """Retraces all that is recorded of a run; raises ``Diverged`` where the code differs. Mutable.
 
-    ``begun``: all that ever began in the run, also what it dropped to run it again. ``end``: how it
-    ended, if it has.
+    ``begun``: every path that ever began in the run, also those whose record was dropped to run
+    them again. ``end``: the end of the run, if it has one.
     """
 
     counts_open = 1
@@ -51,7 +50,7 @@ class Comparison(Retracing):
         self._begun, self._end = begun, end
 
     def of_run(self) -> Traversal:
-        """The whole run."""
+        """Retraces the whole run."""
         run, end = self.run, self._end
         value = None if end is None else end.value
         if isinstance(value, Unresolved) and run.codec is not None:
@@ -64,23 +63,23 @@ class Comparison(Retracing):
             return
         yield self.body(place, generator, run.root.inputs)
 
-    # -- what is looked at ----------------------------------------------------------------------
+    # -- hooks ----------------------------------------------------------------------------------
 
     def enters(self, path: str) -> bool:
-        """All that is recorded."""
+        """True for all that is recorded."""
         return self.recorded.knows(path)
 
     def enters_attempt(self, place: Place) -> bool:
-        """All of them."""
+        """True for all attempts."""
         del place
         return True
 
     def goes_on(self, place: Place, *, left: bool, beyond: bool) -> bool:
-        """To the last item, if the group came to it."""
+        """True up to the last item if the group succeeded; else as far as the record goes."""
         return place.outcome == "succeeded" or super().goes_on(place, left=left, beyond=beyond)
 
     def met(self, path: str, step: Step[Any], *, yielded: bool) -> None:
-        """Part where the step is another, unless somebody said that its record counts."""
+        """Diverge if the step has changed, unless somebody accepted its record."""
         del yielded
         run, recorded = self.run, self.recorded
         was = recorded.fingerprint_of(path)
@@ -88,7 +87,7 @@ class Comparison(Retracing):
             self._diverge(path, was, run.fingerprint(step))
 
     def met_item(self, path: str, item: Any) -> None:
-        """Part where the item is another."""
+        """Diverge if the item has changed, unless somebody accepted its record."""
         run, was = self.run, self.recorded.item_of(path)
         codec, secrets = run.codec, run.setting.secrets
         if not was or codec is None or item_matches(was, item, codec, secrets):
@@ -97,7 +96,7 @@ class Comparison(Retracing):
             self._diverge(path, f"item {was}", f"item {item_digest(item, codec, secrets)}")
 
     def strayed(self, place: Place, path: str, step: Step[Any] | None, *, stopped: bool) -> None:
-        """Part if the run cannot have been broken off before this step, or member."""
+        """Diverge if the recorded run would have begun this step, or member."""
         if path in self._begun:
             return
         past = place.outcome == "succeeded" or (place.outcome == "failed" and step is not None)
@@ -106,7 +105,7 @@ class Comparison(Retracing):
             self._diverge(path, _NO_STEP, now or "a step")
 
     def body_ended(self, place: Place, what: int, given: Any, *, stopped: bool) -> None:
-        """Part if the body left something out, or came to another end than was recorded."""
+        """Diverge if the body left out a recorded step, or ended otherwise than recorded."""
         self.group_ended(place)
         if stopped or place.outcome in {"stopped", "open"}:
             return
@@ -126,14 +125,16 @@ class Comparison(Retracing):
         self._diverge(place.path, self._recorded_end_text(place), now, place.line)
 
     def group_ended(self, place: Place) -> None:
-        """Part if something is recorded that the code did not come to."""
+        """Diverge if the code did not reach something that is recorded."""
         for path in self._unreached(place):
             known = self.recorded.at(path)
             self._diverge(path, known.fingerprint or "a member", _NO_STEP, place.line)
 
     def stages(self, place: Place, verb: Validation) -> Traversal:
-        """Part where a stage is another. Of one that is known by name to an executor alone, no more
-        can be said.
+        """Diverge if a stage has changed.
+
+        Stages that cannot be looked up here, because only an executor knows them by name, are not
+        compared.
         """
         report: cmd.Evaluated = yield cmd.FindStages(place.path, verb.stages)
         found = {} if report.error is not None else {one.name: one for one in report.value}
@@ -142,10 +143,10 @@ class Comparison(Retracing):
             if stage is not None:
                 self.met(path, Step(stage.name, StageCheck(stage), Modifiers()), yielded=False)
 
-    # -- how ------------------------------------------------------------------------------------
+    # -- differences ----------------------------------------------------------------------------
 
     def _unreached(self, place: Place) -> list[str]:
-        """What is recorded there and was not come to; without what the run itself left out."""
+        """The recorded children that the code did not reach, except those the run left out."""
         record = self.recorded.at(place.path)
         out = set(record.unreached_children)
         if not place.path and self._end is not None:

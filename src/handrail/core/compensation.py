@@ -1,7 +1,7 @@
-"""Finds in the code what can be undone of steps whose ends are taken from the record.
+"""Finds in the code the rollbacks of steps whose ends are taken from the record.
 
-A recorded end needs no code. A rollback is a function, and only what yielded its step knows it; so
-what holds such steps is retraced.
+A recorded end needs no code. But a rollback is a function, and only the code that describes its
+step has it. So that code is retraced along the record.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def find_compensations(
     traversal: Callable[[CompensationSearch], Traversal],
     then: Callable[[], None],
 ) -> None:
-    """Give the node the rollbacks that the traversal finds below it, then go on."""
+    """Add the rollbacks that the traversal finds below the node to it, then call ``then``."""
     due = run.recorded.to_undo(node.path)
     if not due:
         then()
@@ -34,10 +34,10 @@ def find_compensations(
 
 
 class CompensationSearch(Retracing):
-    """Looks for the rollbacks of these paths, in the order in which they were registered. Mutable.
+    """Looks for the rollbacks of the ``due`` paths, in the order of their registration. Mutable.
 
-    ``found``: those that are still in the code. Where it has changed so that it does not lead to a
-    step any more, that step's is not among them.
+    ``found``: those that are still in the code. The rollback of a step that the changed code no
+    longer reaches is not among them.
     """
 
     def __init__(
@@ -48,9 +48,9 @@ class CompensationSearch(Retracing):
         self._node, self._then = node, then
         self._due = set(due)
         self._leading_to = set(self._due)
-        """The paths that are due, and all that they stand in."""
+        """The paths that are due, and all paths that enclose them."""
         self._bases: set[str] = set()
-        """What these stand just below: paths, or attempts of one."""
+        """The prefix of each of these paths: a path, or an attempt of one."""
         for path in self._due:
             self._lead_to(path)
 
@@ -65,12 +65,12 @@ class CompensationSearch(Retracing):
             base = path.rpartition("/")[0]
 
     def search(self, traversal: Traversal) -> None:
-        """Take the traversal as far as nobody needs to be asked."""
+        """Run the traversal until it ends or asks a question."""
         self.begin(traversal)
         self._advance(None)
 
     def answer(self, report: cmd.Evaluated) -> None:
-        """Take it further, with the answer to what it asked."""
+        """Continue the traversal with the answer to its question."""
         self._advance(report)
 
     def _advance(self, report: cmd.Evaluated | None) -> None:
@@ -89,25 +89,25 @@ class CompensationSearch(Retracing):
         self._then()
 
     def enters(self, path: str) -> bool:
-        """True if something below it, or itself, is due."""
+        """True if this path, or one below it, is due."""
         return path in self._leading_to
 
     def enters_attempt(self, place: Place) -> bool:
-        """True if something just below it leads to what is due."""
+        """True if a path just below this attempt is due or encloses one that is."""
         return place.base in self._bases
 
     def met(self, path: str, step: Step[Any], *, yielded: bool) -> None:
-        """Note a step that is another now, and whose success counts."""
+        """Note a yielded step that has changed, if its recorded success counts."""
         end = self.recorded.at(path).end if yielded else None
         if end is not None and end.success:
             step_changed(self.run, path, step)
 
     def met_item(self, path: str, item: Any) -> None:
-        """Note an item that is another now."""
+        """Note an item that has changed."""
         item_changed(self.run, path, item)
 
     def passed(self, path: str, step: Step[Any], inputs: Inputs) -> None:
-        """Keep its rollback, behind those of what stands below it."""
+        """Keep the step's rollback, behind those of the steps below it."""
         rollback = step.modifiers.rollback
         if path in self._due and rollback is not None:
             self.found.append((path, rollback, self.run.view_of(path, inputs)))

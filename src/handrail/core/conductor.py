@@ -1,29 +1,30 @@
-"""One drive of one run for any host: what begins, what is recorded, and when the next thing is due.
+"""Drives one run for any host: what begins, what is recorded, and when the next thing is due.
 
 Theory of operation
 ===================
 
-The conductor carries out the machine's commands, and does no work itself. A *host* is whatever
-makes attempts: the workflow code of a cluster, a test that says each end by hand. What the host
-owes is the ``Host`` Protocol, seven methods. The ends of what it was asked for come back here, in
-any order, by ``finished``, ``evaluated``, ``undone``, ``tick`` and ``turned``; ``happened`` takes
-what people send. Each of them only notes what it is told. ``pump`` then does all that follows.
+The conductor carries out the machine's commands, and performs nothing itself. A *host* performs the
+attempts: the workflow code of a cluster, or a test that supplies each end by hand. It implements
+the ``Host`` Protocol, seven methods. It reports the ends of what it began in any order, by
+``finished``, ``evaluated``, ``undone``, ``tick`` and ``turned``; ``happened`` takes what people
+send. These methods only queue their report. ``pump`` then does all that follows.
 
 Everything here is a function of the calls and of ``Host.now``: there is no clock, no task, no
-random number. So a host that keeps its own history can lose the conductor at any time, and have it
-made again by the same calls.
+random number. So a host that keeps its own history can lose the conductor at any time, and rebuild
+it by the same calls.
 
-Of one drive this file holds what no host need know: events are numbered without a hole and given
-back to the machine; waits, deadlines and rates share one heap and one alarm; who must wait for a
-place stands in ``core.line``; a run that has a record is rehearsed first (``core.rehearsal``).
+This module does the parts of a drive that are the same for every host. It numbers events without a
+gap and gives them back to the machine. Waits, deadlines and rates share one heap and one alarm.
+``core.line`` queues the attempts that wait for a place. A run that has a record is rehearsed first
+(``core.rehearsal``).
 
-What is at work is *in flight*, one entry a path and kind:
+What the host has begun is *in flight*, one entry for each path and kind:
 
     in flight   begun; its end comes by a call                    -> gone | stopping
-    stopping    the host was asked to stop it; how it ends now    -> gone
-                does not count, but that it does
+    stopping    the host was asked to stop it; that it ends       -> gone
+                still counts, how it ends does not
 
-A host always tells the end of what it began, also of what it was asked to stop.
+A host always reports the end of what it began, also of what it was asked to stop.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ End: TypeAlias = ev.StepCompleted | ev.AttemptFailed | cmd.LaunchFailed | cmd.St
 
 
 class InFlight:
-    """Something that the host is at, at ``path``. Mutable."""
+    """A piece of work at ``path`` that the host has begun. Mutable."""
 
     __slots__ = ("command", "kind", "path", "stopping", "timed_out")
 
@@ -81,35 +82,37 @@ class InFlight:
 
 
 class Host(Protocol):
-    """All that an engine owes to a run. No method waits: what it begins ends by a call to the
-    conductor. The conductor may be called from within each of them.
+    """What a host must do for a run. No method waits: the host reports each end by a call.
+
+    It may make that call from within the method, too.
 
     Contract suite: ``handrail.testing.contracts.HostContract``.
     """
 
     def now(self) -> float:
-        """The time, in unix seconds: the same whenever the same point of the run is come to."""
+        """The time in unix seconds: the same if the host replays the same point of the run."""
         ...
 
     def perform(self, attempt: cmd.Perform, /) -> None:
-        """Begin an attempt, or a launch of an agent. Its end: ``finished``."""
+        """Begin an attempt, or a launch of an agent. Report its end by ``finished``."""
 
     def undo(self, rollback: cmd.Undo, /) -> None:
-        """Begin a rollback, which has ``rollback.timeout_s``. Its end: ``undone``."""
+        """Begin a rollback, which has ``rollback.timeout_s``. Report its end by ``undone``."""
 
     def evaluate(self, question: Question, /) -> None:
-        """Begin to find out what a small function of the user's says: a predicate, a handler, what
-        the stages of a validation are, who answers a gate. Its end: ``evaluated``.
+        """Begin to answer a question. Report the answer by ``evaluated``.
+
+        A question is a predicate or handler to call, stages to look up, or a gate to have answered.
         """
 
     def stop(self, it: InFlight, /) -> None:
-        """Stop something, which is to end soon; its end is told as if it had ended by itself."""
+        """Stop something soon; report its end as if it had ended by itself."""
 
     def alarm(self, due: float | None, /) -> None:
-        """Call ``tick`` at this time; an earlier call of this does not count any more."""
+        """Call ``tick`` at this time (None: never), and no longer at that of an earlier alarm."""
 
     def turn(self, path: str, /) -> None:
-        """Let others have a turn, then call ``turned`` with this: a group has more to begin."""
+        """Let other work have a turn, then call ``turned`` with this: a group has more to begin."""
 
 
 ONE_MACHINE = "what is held is held on one machine, and the next step may run on another"
@@ -118,12 +121,12 @@ ONE_MACHINE = "what is held is held on one machine, and the next step may run on
 class Conductor:
     """Drives one run for a host. Mutable; lives as long as the drive.
 
-    ``record`` keeps an event, which is numbered by then; what it raises as
-    ``OutputNotSerializable`` becomes the failure of the step. ``tell``, if anybody is, is shown
-    progress. ``seq`` is the number of the last event on record, ``last_at`` its time. ``limits``
-    say what may be at work at once and begin in a minute (default: the run's), and of attempts at
-    most ``window`` are in flight. ``handles_gates``: the host answers questions to people.
-    ``spread``: its attempts run on several machines, so that no step can hold what is of one.
+    ``record`` keeps an event, which is numbered by then. If it raises ``OutputNotSerializable``,
+    the value is recorded as text, or the step fails. ``tell``, if there is one, receives progress.
+    ``seq`` is the number of the last recorded event, ``last_at`` its time. ``limits`` bound what is
+    at work at once and what begins in a minute (default: the run's); at most ``window`` attempts
+    are in flight. ``handles_gates``: the host answers questions to people. ``spread``: attempts run
+    on several machines, so that no step can have claims, which are of one machine.
     """
 
     def __init__(
@@ -144,7 +147,7 @@ class Conductor:
         self.result: WorkflowResult[Any] | None = None
         self.timers: Timers[InFlight | Callable[[], None]] = Timers()
         self.flights: dict[tuple[str, Kind], InFlight] = {}
-        """What the host is at."""
+        """What the host has begun and not ended, by path and kind."""
         self.now = host.now
         self._host = host
         self._keep = record
@@ -165,14 +168,14 @@ class Conductor:
         limits = machine.run.limits if limits is None else limits
         self._line = Line(self, Admission(_within(limits, window), last_at), self._start)
         self._pulls: deque[str] = deque()
-        """Groups that begin no more until the window has room."""
+        """Groups that begin no more members until the window has room."""
         self._rehearsal: Rehearsal | None = None
         self._questions: Generator[Question, Sequence[cmd.Command], list[cmd.Command]] | None = None
         self._asked: Question | None = None
-        """The one of them that waits for its answer."""
+        """The one of ``_questions`` that waits for its answer."""
         self._cancel: str | None = None
         self._ends: str | None = None
-        """Why the drive ends before its run does, if it does."""
+        """Why the drive ends before the run, if it does."""
         self._when_idle: str | None = None
         self._drains: str | None = None
         self._is_paused = False
@@ -183,8 +186,10 @@ class Conductor:
     def begin(
         self, first: ev.Event, known: Sequence[ev.Event] = (), cancel: str | None = None
     ) -> None:
-        """Begin the drive by its first event, to be done by ``pump``; ``known`` ones are to be
-        recorded next, and are in the machine's record. ``cancel`` says why the run only unwinds.
+        """Begin the drive with its first event; ``pump`` does the work.
+
+        ``known`` events are in the machine's record, and are recorded next. ``cancel`` says why the
+        run only unwinds, if it does.
         """
         if self.machine.run.recorded.is_empty:
             self.record(first)
@@ -195,12 +200,13 @@ class Conductor:
         )
 
     def pump(self, most: float = math.inf) -> bool:
-        """Do all that follows from what was told; False if more than ``most`` commands do, and the
-        rest is left for the next call.
+        """Do all that follows from the calls so far; False if it takes more than ``most`` commands.
+
+        The next call then does the rest.
 
         Raises:
-            ReplayMismatch: recorded steps are others now; nothing was recorded, unless it is
-                ``late``. CoreStalled: the run can neither go on nor end.
+            ReplayMismatch: recorded steps have changed; nothing was recorded, unless ``late``.
+            CoreStalled: the run can neither continue nor end.
         """
         self._loop.now = self.now()
         if self._rehearsal is not None and not self._rehearse(most):
@@ -220,25 +226,25 @@ class Conductor:
         return True
 
     def finished(self, path: str, end: End) -> None:
-        """An attempt has ended so; ``Stopped`` if it was stopped, by whomever."""
+        """Report how an attempt ended; with ``Stopped`` if it was stopped, by anyone."""
         self._jobs.append(partial(self._finished, path, end))
 
     def overdue(self, path: str, known: cmd.BrokenOff = cmd.NOTHING_KNOWN) -> None:
-        """An attempt was stopped where it was made, for its time was over."""
+        """Report that the host stopped an attempt because its time was over."""
         self._jobs.append(partial(self._overdue, path, known))
 
     def interrupted(self, path: str, reason: str, usage: Usage | None = None) -> None:
-        """An attempt was broken off because what made it is to end; it is made again later."""
+        """Report that an attempt broke off because its process is to end; it runs again later."""
         self._jobs.append(partial(self._interrupted, path, reason, usage))
 
     def noticed(self, event: ev.Event) -> None:
-        """Something to be recorded has happened within an attempt: its agent's session began."""
+        """Report an event to record from within an attempt: its agent's session began."""
         self._jobs.append(partial(self._noticed, event))
 
     def evaluated(
         self, question: Question, value: Any = None, error: BaseException | None = None
     ) -> None:
-        """What a question's answer is; of a gate: the answer and who gave it."""
+        """Report the answer to a question; of a gate: the answer and who gave it."""
         if isinstance(question, cmd.Ask):
             self._jobs.append(partial(self._answered, question, value, error))
         elif question is self._asked:
@@ -249,33 +255,34 @@ class Conductor:
             )
         elif self._remove_flight(question.path, "evaluation") is None:
             return
-        elif self._ends is None or error is None:  # else it was broken off: it is asked again
+        elif self._ends is None or error is None:  # else it is asked again
             self.receive(cmd.Evaluated(question.path, value, error, self.now()))
 
     def refused(self, path: str, error: BaseException) -> None:
-        """Whoever was to answer a question, elsewhere, could not."""
+        """Report that whoever was to answer a gate elsewhere could not."""
         self._jobs.append(lambda: self.receive(cmd.GateRefused(path, error, at=self.now())))
 
     def undone(self, path: str, end: ev.RollbackCompleted) -> None:
-        """A rollback has ended so."""
+        """Report how a rollback ended."""
         self._jobs.append(partial(self._undone, path, end))
 
     def tick(self) -> None:
-        """The time of the alarm has come."""
+        """Report that the time of the alarm has come."""
         self._alarm = None
         self._jobs.append(self._fire_due)
 
     def turned(self, path: str) -> None:
-        """Others have had their turn."""
+        """Report that other work has had its turn."""
         self._jobs.append(lambda: self.receive(cmd.Pulled(path, at=self.now())))
 
     def happened(self, event: ev.Event) -> None:
-        """Somebody has sent this: a valid answer, a signal, a request to cancel, steering."""
+        """Report a message: a valid answer, a signal, a request to cancel, steering."""
         self._jobs.append(partial(self._happened, event))
 
     def limit(self, path: str, kind: Kind, left_s: float) -> None:
-        """Stop what is in flight after so many seconds, and fail it by that: for a host that does
-        not measure time where it performs.
+        """Stop what is in flight after ``left_s`` seconds, and fail it as timed out.
+
+        For a host that does not measure time where it performs.
         """
         flight = self.flights.get((path, kind))
         if flight is not None and left_s < math.inf:
@@ -286,22 +293,20 @@ class Conductor:
         self._jobs.append(partial(self._end_drive, reason))
 
     def end_when_idle(self, reason: str) -> None:
-        """End the drive as soon as an attempt could begin and none is in flight."""
+        """End the drive when an attempt is about to begin while nothing is in flight."""
         self._when_idle = reason
 
     def drain(self, reason: str) -> None:
-        """End the drive once all that is in flight has ended; nothing begins any more."""
+        """Begin nothing more, and end the drive once all that is in flight has ended."""
         self._drains = reason
         self._line.pause(on=True)
         self._jobs.append(self._end_if_drained)
 
-    # -- how it stands --------------------------------------------------------------------------
+    # -- its state ------------------------------------------------------------------------------
 
     @property
     def waits_for_people(self) -> bool:
-        """True if nothing will happen before somebody does something, or a deadline of theirs is
-        over.
-        """
+        """True if only a person's action, or a deadline for it, lets the run continue."""
         return self.result is None and not self.flights and not self._goes_on_by_itself()
 
     def _goes_on_by_itself(self) -> bool:
@@ -319,8 +324,10 @@ class Conductor:
     # -- rehearsing -----------------------------------------------------------------------------
 
     def _rehearse(self, most: float) -> bool:
-        """Go through the record, and through what answers lead back into; True once that is done,
-        or an answer is waited for.
+        """Rehearse the record, and the parts that answers lead back into.
+
+        True once that is done, or an answer is pending; False if it takes more than ``most``
+        commands.
         """
         while self._rehearsal is not None:
             if not self._rehearsal.run(most):
@@ -359,15 +366,15 @@ class Conductor:
     # -- what the loop and the line ask for -----------------------------------------------------
 
     def receive(self, happened: ev.Event | cmd.Report) -> None:
-        """Tell the machine, and do what it asks for behind what is to be done already."""
+        """Give the machine what happened, and queue the commands that it returns."""
         self._loop.receive(happened)
 
     def record(self, event: ev.Event, *, sync: bool = False) -> None:
-        """Have an event recorded behind what is to be done already."""
+        """Queue an event to be recorded, behind the commands queued already."""
         self._loop.add(cmd.Record(event, sync))
 
     def next(self, message: Callable[[], None]) -> None:
-        """Do this behind what came in meanwhile."""
+        """Run ``message`` behind what has come in by now."""
         self._jobs.append(message)
 
     def _stamp(self, event: ev.Event) -> float:
@@ -379,9 +386,7 @@ class Conductor:
         return self._write(command.event)
 
     def _write(self, event: ev.Event, declared: Callable[[], Types] | None = None) -> ev.Event:
-        """Keep the event, or the text of its value, or else a failure in its place; what the
-        machine is to know of.
-        """
+        """Record the event, with its value as text if need be, or a failure; returns that."""
         try:
             self._keep(event)
         except OutputNotSerializable as error:
@@ -411,11 +416,11 @@ class Conductor:
                 self._end_drive(command.reason)
             case cmd.Finish():
                 self.result = command.result
-            case cmd.Claim():  # claims are of one machine: nobody else is here
+            case cmd.Claim():  # claims are of one machine, and no other run is here
                 error = NotPortable(command.path, "claim", ONE_MACHINE) if self._spread else None
                 self.receive(cmd.Evaluated(command.path, error=error, at=self.now()))
             case cmd.Record() | cmd.Tell() | cmd.Pull() | cmd.Unclaim():
-                pass  # the loop's own
+                pass  # the loop carries these out
 
     def _carry_out_in_line(self, command: cmd.Queue | cmd.Release | cmd.PauseAdmission) -> None:
         if isinstance(command, cmd.PauseAdmission):
@@ -437,12 +442,12 @@ class Conductor:
         self._host.evaluate(question)
 
     def _undo(self, rollback: cmd.Undo) -> None:
-        if self._ends is None:  # else the next drive does
+        if self._ends is None:  # else the next drive runs it
             self._in_flight(rollback, "rollback")
             self._host.undo(rollback)
 
     def _start(self, command: cmd.Perform) -> None:
-        """Begin an attempt, unless the drive is to end where nothing is at work."""
+        """Begin an attempt, unless the drive is ending, or is to end when nothing is in flight."""
         if self._ends is None and self._when_idle is not None and not self.flights:
             self._end_drive(self._when_idle)
         if self._ends is None:
@@ -450,14 +455,14 @@ class Conductor:
             self._host.perform(command)
 
     def _pull(self, path: str) -> None:
-        """Begin the next member of a group, but not while the window is full."""
+        """Give the host a turn before a group begins more members, once the window has room."""
         if len(self.flights) >= self._window:
             self._pulls.append(path)
         else:
             self._host.turn(path)
 
     def _go_on(self) -> None:
-        """Do what waited for something in flight to end."""
+        """Let a group go on that waited for room in the window; end a drive that has drained."""
         if self._pulls and len(self.flights) < self._window:
             self._host.turn(self._pulls.popleft())
         self._end_if_drained()
@@ -555,7 +560,7 @@ class Conductor:
         self.record(event)
 
     def _dismiss(self) -> None:
-        """Have those stop who were to answer a gate that is closed."""
+        """Stop the flights that were to have a gate answered that is closed now."""
         gates = self.machine.run.gates
         for (path, kind), flight in list(self.flights.items()):
             if kind == "gate" and path not in gates:
@@ -565,7 +570,7 @@ class Conductor:
     # -- stopping -------------------------------------------------------------------------------
 
     def _stop(self, path: str, *, again: bool) -> None:
-        """Stop what is at work, or waits for its place; ``again``: another launch takes it."""
+        """Stop what is in flight or queued at a path; ``again``: another launch takes its place."""
         queued = self._line.keep(path) if again else self._line.leave(path)
         if queued is not None:
             self._stopped(path, queued.attempt)
@@ -588,7 +593,7 @@ class Conductor:
         *,
         abandoned: bool = False,
     ) -> None:
-        """Have an attempt that was stopped end, or count as interrupted if the drive ends."""
+        """Report a stopped attempt to the machine; as interrupted, if the drive is ending."""
         if self._ends is not None:
             self.record(ev.StepInterrupted(path, self._ends, known.own))
         else:
@@ -604,7 +609,7 @@ class Conductor:
             self._close_when_idle()
 
     def _close_when_idle(self) -> None:
-        """Stop what is at work, what began meanwhile too; once there is nothing, close."""
+        """Stop all that is in flight or queued; close once nothing is in flight."""
         for path in list(self._line.waiting):
             self._line.leave(path)
         for (path, kind), flight in list(self.flights.items()):
@@ -639,7 +644,7 @@ class Conductor:
                 what()
 
     def _is_stale(self, what: int | InFlight | Callable[[], None]) -> bool:
-        """True for what nobody waits for any more."""
+        """True for a timer whose wait, or flight, is over."""
         if isinstance(what, int):
             return what not in self.machine.run.timers
         if isinstance(what, InFlight):
@@ -647,7 +652,7 @@ class Conductor:
         return False
 
     def next_due(self) -> float | None:
-        """When the next thing is due, or None."""
+        """When the next timer is due, or None."""
         return self.timers.next_due(self._is_stale)
 
     def _set_alarm(self) -> None:
@@ -657,7 +662,7 @@ class Conductor:
             self._host.alarm(due)
 
     def _check(self) -> None:
-        """Raise if nothing can happen any more, which is no user's fault."""
+        """Raise if nothing can happen any more, which no user can cause."""
         at_work = self.flights or self._line.waiting or self._rehearsal or self._pulls
         waits = self.machine.waits or self._alarm is not None or self._asked
         if not at_work and not waits:
@@ -665,7 +670,7 @@ class Conductor:
 
 
 def _within(limits: Limits, window: int | None) -> Limits:
-    """The limits, with at most so many attempts at once."""
+    """The limits, with at most ``window`` attempts at once."""
     most = limits.max_concurrency
     if window is None or (most is not None and most <= window):
         return limits

@@ -45,7 +45,7 @@ _COMMITTED = (
     "them have run. Resume {it} again to try what is left"
 )
 MOST_TIMES = 20
-"""Of so many steps that wait for a time it is recorded, those that go on first."""
+"""How many steps that wait for a time are recorded at most, the earliest due first."""
 _LOST = "it was not undone: the code has no rollback for it any more, or does not come to it"
 
 
@@ -53,7 +53,7 @@ _LOST = "it was not undone: the code has no rollback for it any more, or does no
 
 
 def undo(run: RunState, node: Node, then: Callable[[], None]) -> None:
-    """Run the rollbacks registered below the node, last first, then go on.
+    """Run the rollbacks registered below the node, last first, then call ``then``.
 
     Those that an earlier drive completed are not run again.
     """
@@ -65,7 +65,7 @@ def undo(run: RunState, node: Node, then: Callable[[], None]) -> None:
         node.rollbacks.pop()
         _note_rollback(run, done)
         if recorded.cancel is not None and node is not run.root:
-            node.stop = node.stop or recorded.cancel  # it came in the midst of this
+            node.stop = node.stop or recorded.cancel  # the cancellation came between them
     if not node.rollbacks:
         then()
         return
@@ -78,7 +78,7 @@ def undo(run: RunState, node: Node, then: Callable[[], None]) -> None:
 
 
 def rollback_completed(run: RunState, event: ev.RollbackCompleted) -> None:
-    """Note what it raised, and run the rollback before it: one that fails stops none."""
+    """Keep the rollback's error, if any, and run the next: a failed rollback stops no other."""
     node, then = run.undoing.pop(event.path)
     _note_rollback(run, event)
     undo(run, node, then)
@@ -91,7 +91,10 @@ def _note_rollback(run: RunState, event: ev.RollbackCompleted) -> None:
 
 
 def note_recorded_rollbacks(run: RunState, path: str, but_below: str | None = None) -> None:
-    """Keep the errors of rollbacks that ran below a path before this drive, in their order."""
+    """Keep the errors of rollbacks that earlier drives ran below a path, in the order they ended.
+
+    ``but_below``: a path below which they are left out.
+    """
     done = [
         run.recorded.at(known).undone
         for known in run.recorded.paths_below(path)
@@ -102,8 +105,9 @@ def note_recorded_rollbacks(run: RunState, path: str, but_below: str | None = No
 
 
 def partially_compensated(run: RunState, node: Node) -> WorkflowError | None:
-    """What the run, or an attempt of a sub-workflow or group, fails with that would succeed by the
-    code of now, though an earlier drive had begun to undo it.
+    """The error of a node that an earlier drive had begun to roll back; None if none had.
+
+    Such a run, or attempt of a sub-workflow or group, fails even if today's code would succeed.
     """
     if node.path not in run.recorded.undoing:
         return None
@@ -118,7 +122,7 @@ def partially_compensated(run: RunState, node: Node) -> WorkflowError | None:
 
 
 def cancel_requested(run: RunState, event: ev.CancelRequested) -> None:
-    """Unwind the run as cancelled, unless its end is decided already. It is paused no more."""
+    """Unwind the run as cancelled, unless its end is decided already; a pause ends."""
     unpause(run)
     run.timers_frozen = False
     if run.ending is None and run.root.phase is not Phase.UNDOING:
@@ -132,7 +136,7 @@ def hit_limit(
     """End the run as failed, naming the limit."""
     error = LimitExceeded(name, value, why or (f"at step {path!r}" if path else ""))
     run.ending = run.ending or _cancelled_before(run)
-    if run.ending is None:  # else in clean-up: the verdict stays, the clean-up ends
+    if run.ending is None:  # else it cleans up: the verdict stays, the clean-up ends
         run.record(ev.LimitReached(name, value, path))
         kind = qualified(LimitExceeded)
         run.ending = Ending("failed", str(error), kind, None, path or None)
@@ -140,16 +144,16 @@ def hit_limit(
 
 
 def was_hard(run: RunState, node: Node) -> bool:
-    """True if an earlier drive, which stopped this node, was to close it and not to ask it."""
+    """True if the earlier drive that stopped this node was closing bodies, not unwinding them."""
     recorded = run.recorded
     if recorded.limit is not None:
         return recorded.limit.name not in _SOFT
-    # on record, and not cancelled: it was a mistake
+    # stopped by neither a limit nor a cancellation: by a mistake
     return node is run.root and recorded.cancel is None and not recorded.is_empty
 
 
 def note_unwinding(run: RunState, node: Node, error: BaseException) -> None:
-    """Keep what a body raised while it unwound; the cancellation itself is no news."""
+    """Add what a body raised while it unwound to its stop reason; a cancellation adds nothing."""
     if isinstance(error, (RunCancelled, GeneratorExit)):
         return
     reason = (node.stop or "cancelled").rstrip(".")
@@ -159,7 +163,7 @@ def note_unwinding(run: RunState, node: Node, error: BaseException) -> None:
 
 
 def root_ended(run: RunState, value: Any, error: BaseException | None) -> None:
-    """Decide the run's end if nothing did before; undo what was done unless it succeeded."""
+    """Decide the run's ending if it is open; run the rollbacks unless the run succeeded."""
     root = run.root
     if isinstance(value, Step):
         error = WorkflowError(
@@ -186,14 +190,15 @@ def root_ended(run: RunState, value: Any, error: BaseException | None) -> None:
 
 
 def _cancelled_before(run: RunState) -> Ending | None:
-    """The end of a run whose rollbacks had begun because it was being cancelled."""
+    """The ending of a run that an earlier drive was rolling back as cancelled; else None."""
     reason = run.recorded.undoing.get("")
     return None if reason is None else Ending("cancelled", reason)
 
 
 def _recorded_ending(run: RunState, stop: str) -> Ending:
-    """How a run ends whose body was unwound to its end in an earlier drive: by what is on record,
-    or else by a mistake, of which no more is known than its text.
+    """The ending of a run that an earlier drive stopped: by a limit, cancelled, or by a mistake.
+
+    Of a mistake only the text is known.
     """
     limit = run.recorded.limit
     if limit is not None:
@@ -217,7 +222,7 @@ def _ending_of(error: BaseException | None) -> Ending:
 
 
 def _all_undone(run: RunState) -> None:
-    """Add what is on record as done, and could not be undone for want of its rollback."""
+    """Add an error for each recorded step whose rollback is no longer in the code; end the run."""
     error_type = qualified(WorkflowError)
     run.rollback_errors += [
         RollbackError(path, _LOST, error_type)
@@ -250,12 +255,12 @@ def _complete(run: RunState) -> None:
 
 
 def workflow_completed(run: RunState, event: ev.WorkflowCompleted) -> None:
-    """Make the result, now that the run's end is in the journal."""
+    """Build the run's result, now that its end is in the journal."""
     _finish(run, event.status, event.at, completed=event)
 
 
 def close_run(run: RunState, report: cmd.CloseRun) -> None:
-    """Suspend: generators are closed without rollbacks; what they yield then is dropped."""
+    """Suspend: close generators without rollbacks, and drop the steps that they yield then."""
     notes = close_bodies(run)
     for node in run.nodes.values():
         if isinstance(node, StepNode):
@@ -264,7 +269,7 @@ def close_run(run: RunState, report: cmd.CloseRun) -> None:
 
 
 def suspension(run: RunState, reason: str, notes: Sequence[str] = ()) -> ev.RunSuspended:
-    """The event of a run that is suspended as it stands: what it waits for."""
+    """The event that suspends the run as it is, with what it waits for."""
     gates, signals = tuple(run.gates.values()), tuple(sorted(run.listeners))
     waits = tuple(open_waits(run))
     reason = "; ".join(dict.fromkeys(run.parked.values())) or reason
@@ -274,7 +279,7 @@ def suspension(run: RunState, reason: str, notes: Sequence[str] = ()) -> ev.RunS
 
 
 def open_waits(run: RunState) -> Iterator[WaitsFor]:
-    """What the run waits for: people and senders first, then the times that come first."""
+    """What the run waits for: people and senders first, then the timers that are due first."""
     if run.paused is not None:
         yield WaitsFor("unpause", "", run.paused.by or A_PERSON, A_PERSON)
     for path, advice in run.parked.items():
@@ -305,7 +310,7 @@ def _why(node: StepNode) -> str:
 
 
 def close_bodies(run: RunState) -> list[str]:
-    """Close all generators, innermost first; what they raised or yielded, as text."""
+    """Close all generators, innermost first; returns what they raised or yielded, as text."""
     notes: list[str] = []
     for node in (*reversed(list(run.nodes.values())), run.root):
         error = close(node.generator) if node.generator is not None else None
@@ -318,7 +323,7 @@ def close_bodies(run: RunState) -> list[str]:
 
 
 def run_suspended(run: RunState, event: ev.RunSuspended) -> None:
-    """Make the result of a run that waits; it says for which gates."""
+    """Build the result of a suspended run."""
     error = event.reason if run.parked else None
     _finish(run, "suspended", event.at, suspended=event, error=error)
 

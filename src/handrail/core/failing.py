@@ -1,4 +1,4 @@
-"""How attempts fail, and what follows where no other one does: fallback, default, or the end.
+"""How attempts fail, and what follows if none is left: fallback, default, or failure.
 
 The order is fixed: ``retry`` (``core.retry``), then ``on_error``, then ``default`` or
 ``skip_on_error``.
@@ -22,7 +22,7 @@ from handrail.steps.verbs import Step
 
 
 def fail(run: RunState, node: StepNode, failure: AttemptFailure) -> None:
-    """Let the attempt of a node that is no leaf fail; retry, fallback and default follow."""
+    """Fail an attempt that the engine did not report as failed; a retry or fallback may follow."""
     run.drop_timers(node)
     retry = node.step.modifiers.retry
     retryable = failure.retryable
@@ -50,7 +50,7 @@ def fail_for_good(
     failure: AttemptFailure,
     handled: tuple[AttemptFailure, ...] = (),
 ) -> None:
-    """End as failed, past every modifier that could still save the step."""
+    """End a step as failed, bypassing every modifier that could still save it."""
     run.end_step(
         node,
         "failed",
@@ -62,7 +62,7 @@ def fail_for_good(
 
 
 def must_not_run_again(run: RunState, node: StepNode) -> bool:
-    """Fail a leaf that its process did not survive, if once or often enough was too often."""
+    """Fail an interrupted leaf that is ``once`` or crashed too often; True if it was failed."""
     crashes = run.recorded.at(node.path).crashes
     if node.step.modifiers.once:
         fail_with(run, node, StepWasInterrupted(node.path), retryable=False)
@@ -74,7 +74,7 @@ def must_not_run_again(run: RunState, node: StepNode) -> bool:
 
 
 def fallback_chosen(run: RunState, node: StepNode, report: cmd.Evaluated) -> None:
-    """Run the step that the handler returned; anything else settles the failure."""
+    """Run the step that the handler returned; an error, or anything else, settles the failure."""
     chosen: Step[Any] = report.value
     if report.error is not None:
         _settle(run, node, failure_of(report.error), _primary(node))
@@ -90,7 +90,7 @@ def fallback_chosen(run: RunState, node: StepNode, report: cmd.Evaluated) -> Non
 
 
 def fallback_ended(run: RunState, node: StepNode, result: StepResult[Any]) -> None:
-    """End with what the fallback gave; if it failed too, its failure is the one that counts."""
+    """End with the fallback's output; if the fallback failed too, its failure counts."""
     if node.stop is not None:
         run.push(EndStopped(node))
     elif result.success:
@@ -101,14 +101,14 @@ def fallback_ended(run: RunState, node: StepNode, result: StepResult[Any]) -> No
 
 
 def _primary(node: StepNode) -> tuple[AttemptFailure, ...]:
-    """The failure that the fallback of a step was asked for."""
+    """The failure for which the handler was asked for a fallback, as a tuple."""
     return () if node.failure is None else (node.failure,)
 
 
 def record_failure(
     run: RunState, node: StepNode, failure: AttemptFailure, *, retryable: bool
 ) -> None:
-    """Record that the attempt of a node that is no leaf failed, and whether it may be retried."""
+    """Record the failed attempt, and whether it may be retried."""
     run.record(
         ev.AttemptFailed(
             node.path,
@@ -142,9 +142,9 @@ def _settle(
     failure: AttemptFailure,
     before: tuple[AttemptFailure, ...] = (),
 ) -> None:
-    """The step has failed for good; ``default`` or ``skip_on_error`` may still have a say.
+    """End the step with its ``default``, as skipped, or as failed.
 
-    ``before``: the failure that its fallback was asked for, if it had one.
+    ``before``: the failure for which the handler was asked for a fallback, if it was.
     """
     modifiers = node.step.modifiers
     handled = (*before, failure)
@@ -175,7 +175,7 @@ def failure_on_record(event: ev.AttemptFailed) -> AttemptFailure:
 def failed_result(
     step: Step[Any], path: str, failure: AttemptFailure, attempt: int, duration_ms: float
 ) -> StepResult[Any]:
-    """What the handler of ``on_error`` is shown."""
+    """The result that the handler of ``on_error`` receives."""
     return StepResult(
         step.name,
         path,
@@ -197,7 +197,7 @@ def _is_covered(on: RetryOn, failure: AttemptFailure) -> bool:
 def _predicate_of_record(
     on: Callable[[BaseException], bool], failure: AttemptFailure
 ) -> Callable[[Any], bool]:
-    """A predicate of retry for a composite, whose failure is known by its record alone."""
+    """The retry predicate for a failure that exists only as recorded facts, not as an exception."""
     result: StepResult[Any] = StepResult(
         "", "", "", "failed", failure.output, failure.error, failure.kind, failure.bases
     )

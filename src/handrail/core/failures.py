@@ -10,7 +10,7 @@ from handrail.model.results import StepFailed, StepResult, qualified
 
 
 class AttemptFailure:
-    """Why an attempt failed, what it gives all the same, what it used. Mutable."""
+    """Why an attempt failed, its output if it has one all the same, and its usage. Mutable."""
 
     __slots__ = ("bases", "derived", "error", "kind", "output", "retryable", "traceback", "usage")
 
@@ -36,19 +36,19 @@ class AttemptFailure:
 
     @property
     def facts(self) -> tuple[str, str, tuple[str, ...], str | None]:
-        """Its text, its type, the bases of that, and the traceback, as events have them."""
+        """Text, type, base types and traceback of the error, as events have them."""
         return self.error, self.kind, self.bases, self.traceback
 
 
 def facts_of(
     failure: AttemptFailure | None, error: str | None
 ) -> tuple[str | None, str | None, tuple[str, ...], str | None]:
-    """The same of a failure, as results have them; without one of an ``error`` that is no more."""
+    """``facts`` of a failure, as results have them; without a failure, only the ``error`` text."""
     return (error, None, (), None) if failure is None else failure.facts
 
 
 def failure_from(result: StepResult[Any], text: str) -> AttemptFailure:
-    """A failure that a child's failure caused: the child's kind of error, in the parent's words."""
+    """A failure caused by a child's failure: the child's error type, the parent's ``text``."""
     return AttemptFailure(
         text,
         result.error_type or "handrail.errors.StepFailed",
@@ -69,7 +69,7 @@ def failure_of(error: BaseException, *, retryable: bool = True) -> AttemptFailur
 
 
 def failure_of_body(error: BaseException) -> AttemptFailure:
-    """The facts of an exception that ended a body; a step's failure counts as its own."""
+    """The facts of an exception that ended a body; ``StepFailed`` keeps the facts of its step."""
     if isinstance(error, StepFailed):
         return failure_from(error.result, str(error))
     failure = failure_of(error)
@@ -78,7 +78,7 @@ def failure_of_body(error: BaseException) -> AttemptFailure:
 
 
 def body_error_text(error: BaseException) -> str:
-    """How the result of a run names an exception of its body: with the author's line."""
+    """The text of a body's exception in the result of a run: with the author's line."""
     if isinstance(error, (StepFailed, WorkflowError, RunCancelled)):
         return str(error)
     place = raised_at(error)

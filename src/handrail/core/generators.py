@@ -1,4 +1,4 @@
-"""Generators of bodies: called with their inputs, and closed to their very end."""
+"""Calls the functions of workflows, and closes generators completely."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from handrail.errors import HandrailError
 from handrail.model.definition import WorkflowDefinition
 
 CLOSING_TURNS = 1000
-"""How many steps a body may yield while it is being closed, before it is left to itself."""
+"""How many steps a body may yield while it is being closed, before the core abandons it."""
 
 
 class _YieldedWhileClosing(HandrailError):
@@ -39,11 +39,11 @@ def call(definition: WorkflowDefinition, inputs: Mapping[str, Any]) -> Any:
 
 
 def close(generator: Generator[Any, Any, Any]) -> BaseException | None:
-    """Close a generator to its very end, and those it delegates to; what it raised meanwhile, or
-    what it yielded in vain.
+    """Close a generator, and those it delegates to, until all have ended.
 
-    One that yields while it is being closed is left suspended by Python, and closed again, loudly,
-    when it is collected; so it is asked again until it has ended.
+    Returns what it raised, or an error that counts the steps it yielded meanwhile, which are
+    dropped. Python leaves a generator that yields during ``close`` suspended, and closes it again,
+    loudly, when it is collected; so it is closed again here until it has ended.
     """
     assert isinstance(generator, GeneratorType)
     pending: list[GeneratorType[Any, Any, Any]] = [generator]
@@ -68,7 +68,7 @@ def close(generator: Generator[Any, Any, Any]) -> BaseException | None:
 def _delegates(
     generator: GeneratorType[Any, Any, Any],
 ) -> Iterator[GeneratorType[Any, Any, Any]]:
-    """Every generator that this one stands in by ``yield from``, outermost first."""
+    """The generators that this one delegates to by ``yield from``, outermost first."""
     inner = generator.gi_yieldfrom
     while isinstance(inner, GeneratorType):
         yield inner

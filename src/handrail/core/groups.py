@@ -1,9 +1,9 @@
 """The verbs with many children: ``parallel``, ``for_each`` and ``race``; what ``work`` shares.
 
 A group pulls its members one by one into a sliding window, so items may be an endless iterator and
-a slow member holds nobody back. Whatever the order in which members end, what the group gives does
-not depend on it: outputs and rollbacks are kept by index. Only *which* failure is named first, and
-who wins a race, is decided by time.
+a slow member delays no other. The output of a group does not depend on the order in which members
+end: outputs and rollbacks are kept by index. Only *which* failure is named first, and which member
+wins a race, depends on time.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ PULLS_PER_TURN = 256
 
 Mode: TypeAlias = Literal["fail_fast", "continue", "all_or_nothing", "race"]
 _FAILURES_TOLD = 5
-"""A group that failed tells so many failures of members whole; of more, the first one."""
+"""A failed group quotes up to so many failures of members in full; of more, only the first."""
 GroupVerb: TypeAlias = ParallelGroup | ForEachGroup | RaceGroup | WorkGroup
 Bodied: TypeAlias = ForEachGroup | WorkGroup
 """The groups whose members have a body."""
 
 
 class Members:
-    """How far an attempt of a group has come. Mutable."""
+    """The progress of one attempt of a group. Mutable."""
 
     __slots__ = (
         "awaits_turn",
@@ -88,17 +88,19 @@ class Members:
         self.first_failure: StepResult[Any] | None = None
         self.winner: StepResult[Any] | None = None
         self.left: set[str] | None = None
-        """Members that an earlier drive began, and this one has not, although it is decided."""
+        """Once ``decided``: members that an earlier drive began, and this one did not enter yet."""
         self.stopped: str | None = None
-        """Why an earlier drive was stopping the group, if its members tell."""
+        """Why an earlier drive was stopping the group, if a cancelled member shows that it was."""
         self.decided = False
-        """No further member is to begin: one has failed, or has won the race; or the group is to be
-        stopped, for its time, or its run, was over when this drive began.
+        """True if no further member may begin: one failed, won or was stopped, or time is over.
+
+        Time is over if, during a rehearsal, the group's deadline has passed already or the run is
+        ending.
         """
         self.succeeded = self.failed = self.cancelled = self.skipped = 0
 
     def count(self, child: Node, result: StepResult[Any]) -> None:
-        """Count a member that ended, and keep what it gave."""
+        """Count a member that ended, and keep its result and rollbacks."""
         self.results[child.index] = result
         if child.rollbacks:
             self.rollbacks[child.index] = child.rollbacks
@@ -119,7 +121,7 @@ class Members:
         return failed or self.winner is not None
 
     def may_pull(self, node: Node) -> bool:
-        """True if the window is open and nothing speaks against another member."""
+        """True if the window has room and another member may begin."""
         if self.exhausted or self.closed or node.stop is not None:
             return False
         if self.decided and not self.left:
@@ -132,7 +134,7 @@ class Members:
         return [entry for index in sorted(self.rollbacks) for entry in self.rollbacks[index]]
 
     def close_items(self) -> None:
-        """Let a generator of items end its ``with`` and ``finally`` blocks, whatever they raise."""
+        """Close a generator of items so that its ``finally`` blocks run; ignore what they raise."""
         close = getattr(self.items, "close", None)
         if close is not None and not self.exhausted:
             with contextlib.suppress(Exception):
@@ -140,8 +142,9 @@ class Members:
 
 
 class GroupNode(CompositeNode):
-    """One node for the three verbs; they differ in where members come from and in the end. That of
-    ``work`` (``core.work``) derives from it.
+    """The node of ``parallel``, ``for_each`` and ``race``, which differ in members and output.
+
+    The node of ``work`` (``core.work``) derives from it.
     """
 
     __slots__ = ("items", "live", "members")
@@ -151,18 +154,18 @@ class GroupNode(CompositeNode):
     ) -> None:
         super().__init__(step, path, parent, inputs)
         self.members = Members("fail_fast", None, iter(()))
-        """Of the attempt at work."""
+        """The members of the current attempt."""
         self.live = None
         self.items: Items | None = None
-        """Those of ``for_each``, for all attempts."""
+        """The items of ``for_each``, for all attempts."""
 
     @property
     def verb(self) -> GroupVerb:
-        """What the step is."""
+        """The step's verb."""
         return cast("GroupVerb", self.step.verb)
 
     def undoes_itself(self) -> bool:
-        """Only ``all_or_nothing`` does."""
+        """True for ``all_or_nothing`` only."""
         return self.members.mode == "all_or_nothing"
 
     def kept_items(self) -> Items | None:
@@ -173,7 +176,7 @@ class GroupNode(CompositeNode):
         return self.items
 
     def begin(self, run: RunState) -> None:
-        """Make the window of members and record the start; bad items fail the attempt."""
+        """Set up the members and record the start; items that raise fail the attempt."""
         verb = self.verb
         self.live = {}
         run.concurrent.add(self.base)
@@ -211,13 +214,13 @@ class GroupNode(CompositeNode):
     # -- starting members -----------------------------------------------------------------------
 
     def turn(self, run: RunState) -> None:
-        """Go on starting members, after a turn of the loop."""
+        """Start further members, after the event loop has had a turn."""
         self.members.pulls = 0
         self.members.awaits_turn = False
         run.push(Pull(self))
 
     def pull(self, run: RunState) -> None:
-        """Start the next member, if the window is open; end the group if there is none."""
+        """Start the next member if the window has room; end the group if none is left."""
         members = self.members
         if run.rehearses and run.ending is not None and not members.decided:  # mistake, or limit
             self._begin_no_more(run)
@@ -250,7 +253,7 @@ class GroupNode(CompositeNode):
         self._give_up(run, error, f"its items raised after {self.members.started}")
 
     def _give_up(self, run: RunState, error: Exception, what: str) -> None:
-        """Fail by what a function of the user's raised; members are stopped first."""
+        """Fail with the error of a user's function, after all members have been stopped."""
         self.members.exhausted = True
         failure = failure_of(error)
         failure.error = f"{what}: {failure.error}"
@@ -268,7 +271,7 @@ class GroupNode(CompositeNode):
             run.open_child(self, step, path, index)
 
     def index_of(self, run: RunState, item: Any) -> int:
-        """The place of the next member, whose item this is."""
+        """The index of the member that begins next, whose item this is."""
         del run, item
         return self.members.started
 
@@ -308,14 +311,15 @@ class GroupNode(CompositeNode):
         _begin_body(run, member, verb, value)
 
     def _is_left(self, run: RunState, path: str) -> bool:
-        """True for a member that began before it was decided; it is stopped as soon as it is where
-        it was. It may have left something to undo.
+        """True for a member that an earlier drive began before the group was decided.
+
+        It is entered, because it may have left rollbacks, and stopped once its record is replayed.
         """
         left = self.members.left
         assert left is not None
         if path not in left:
             if _size(self.verb) is None:
-                left.clear()  # there may be no end of items
+                left.clear()  # the items may be endless
             return False
         left.discard(path)
         if not run.rehearses:
@@ -338,7 +342,7 @@ class GroupNode(CompositeNode):
         """Count the member; the first failure, or the winner, may stop the others."""
         members = self.members
         members.count(child, result)
-        if result.status == "cancelled" and not members.decided:  # it was, by an earlier drive
+        if result.status == "cancelled" and not members.decided:  # an earlier drive stopped it
             members.stopped = result.error or "cancelled"
             self._decided(run)
         if members.mode == "race":
@@ -356,7 +360,7 @@ class GroupNode(CompositeNode):
         self._stop_members(run, _decision(self.members))
 
     def _begin_no_more(self, run: RunState) -> None:
-        """Begin no further members but those that an earlier drive began."""
+        """Begin no further members, except those that an earlier drive began."""
         self.members.decided = True
         recorded, seen = run.recorded, self.seen or {}
         self.members.left = {
@@ -405,11 +409,11 @@ class GroupNode(CompositeNode):
             fail(run, self, failure)
 
     def output(self) -> tuple[Any, str]:
-        """What the group gives, and how that follows from its members."""
+        """The group's output, and how it derives from its members."""
         return _output(self.verb, self.members), _derived(self.members)
 
     def results(self) -> tuple[Any, str]:
-        """What it gives although it failed."""
+        """The output of a group that failed: the results of its members."""
         return _results(self.verb, self.members), RESULTS
 
     def not_begun(self) -> int:
@@ -417,20 +421,18 @@ class GroupNode(CompositeNode):
         return max(0, (_size(self.verb) or 0) - self.members.started)
 
     def order(self, run: RunState) -> tuple[tuple[str, ...], str | None]:
-        """The keys of the members, if they began in another order than theirs; and why some were
-        left.
-        """
+        """The member keys, if members began in another order than theirs; why some were left."""
         del run
         return (), None
 
     def stopped(self, run: RunState) -> None:
-        """Record how many members there were, now that all have ended."""
+        """Close the group, and record how many members it had; all of them have ended."""
         members = self.members
         if members.closed:
             return
         members.closed = True
         order, why_stopped = self.order(run)
-        run.concurrent.discard(self.base)  # all have ended: nothing depends on who was faster
+        run.concurrent.discard(self.base)  # all have ended: nothing depends on which was faster
         members.close_items()
         gathered = members.gathered()
         if gathered:
@@ -471,11 +473,11 @@ def _begin_body(run: RunState, member: MemberNode, verb: Bodied, value: Any) -> 
         run.mistake(no_body(made, place, member.path))
 
 
-# -- choices, as functions of what a group holds ---------------------------------------------------
+# -- decisions, as functions of a group's members --------------------------------------------------
 
 
 def _decision(members: Members) -> str:
-    """Why the others are stopped."""
+    """The reason for which the other members are stopped."""
     if members.winner is not None:
         return f"{members.winner.name!r} won the race"
     if members.first_failure is not None and members.decided_by_member:
@@ -515,7 +517,7 @@ def _failure(path: str, verb: GroupVerb, members: Members, not_begun: int) -> At
 
 
 def _failures_text(members: Members, first: StepResult[Any] | None = None) -> str:
-    """Each failure by name, the first one first; if there are many, the others by reason."""
+    """Each failure by name, the first one first; if there are many, the others by error type."""
     failed = [result for _, result in sorted(members.results.items()) if result.status == "failed"]
     if first is not None:
         failed = [first, *(one for one in failed if one is not first)]
@@ -546,7 +548,7 @@ def _join_names(names: list[str], most: int = 10) -> str:
 
 
 def _winner(members: Members) -> StepResult[Any] | None:
-    """The first success; if nobody ran to one, a member that was skipped."""
+    """The first success; without one, the first member that was skipped."""
     if members.winner is not None:
         return members.winner
     return next((result for result in members.results.values() if result.success), None)

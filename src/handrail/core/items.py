@@ -1,4 +1,4 @@
-"""What a group's members are made of: its items, their keys, and the body that each is given to."""
+"""The items of a group, their keys, and the function that makes a member of each."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from handrail.typed.reference import reference
 
 
 class Items:
-    """The items of ``for_each``, from the first one on for each attempt. Mutable.
+    """The items of ``for_each``, which each attempt takes from the first one on. Mutable.
 
-    An iterator gives each of its items once; if there may be another attempt (``again``), those
-    that it gave are kept for it.
+    An iterator yields each of its items once. If there may be another attempt (``again``), the
+    items that it yielded are kept for it.
     """
 
     __slots__ = ("_again", "_given", "_kept")
@@ -48,7 +48,7 @@ def keyed(verb: ForEachGroup | WorkGroup, item: Any, index: int) -> tuple[Any, s
     """The value that the body gets, and the member's encoded key.
 
     Raises:
-        DefinitionError: there is no such key.
+        DefinitionError: the key cannot be encoded.
         Exception: what the user's ``key`` raised.
     """
     if isinstance(verb, WorkGroup):
@@ -66,7 +66,7 @@ def keyed(verb: ForEachGroup | WorkGroup, item: Any, index: int) -> tuple[Any, s
 
 
 def compared_item(verb: ForEachGroup | WorkGroup, item: Any) -> Any:
-    """The part of a member's item that must be as it was recorded: of a task its payload."""
+    """The part of a member's item that must match the record: of a task, its payload."""
     return item.payload if isinstance(verb, WorkGroup) else item
 
 
@@ -78,5 +78,5 @@ def function_of(verb: ForEachGroup | WorkGroup) -> Any:
 
 
 def is_body(made: Step[Any] | Generator[Any, Any, Any]) -> bool:
-    """True if the function gave a generator, which yields the member's steps."""
+    """True if the function returned a generator, which yields the member's steps."""
     return hasattr(made, "gi_frame") and hasattr(made, "send")

@@ -1,21 +1,21 @@
-"""What follows a launch of an agent that failed: the next rung, a person, or giving up.
+"""What follows a failed launch of an agent: the next rung, a person, or giving up.
 
-Everything is decided from how the launch failed and from the ladder steps that the record holds of
-the same attempt, so a resumed run goes on where it stood:
+The decision depends on how the launch failed and on the recorded ladder steps of the same attempt,
+so a resumed run continues where it was:
 
     the session is gone       retry in a new one
-    transient, rate_limit     retry with backoff, or at the time that was named; for hours, then a
-                              person (where there is a chain, its next one takes over before)
+    transient, rate_limit     retry with backoff, or at the time that the backend named; after
+                              hours, a person (the next backend of a chain takes over before that)
     crashed                   retry with backoff, in the session
     interrupted, timeout      retry, in the session
-    usage_cap                 wait until it is over, with one early probe; too long: a person
+    usage_cap                 wait until it ends, with one early probe; if too long, a person
                               (with ``cap="fallback"`` the next of the chain, while there is one)
     context_overflow          compact the session, else a new one with a summary
     invalid_output            re-ask, at last reframed in a new session
-    spending_cap, auth        a person must act: the run suspends (with ``auth="probe"`` it looks
-                              for the login first, for as long as for the end of a cap)
-    all others, and what is   the next backend or model of the chain, then giving up
-    used up
+    spending_cap, auth        a person must act: the run suspends (with ``auth="probe"`` it probes
+                              the login first, for as long as for the end of a cap)
+    all others, and rungs     the next backend or model of the chain, then giving up
+    that are used up
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from handrail.model.launch import Fault, Launch, Rung
 from handrail.shortening import shortened
 
 ANSWER_CHARS = 5_000
-"""How much of what an agent said last is kept for the next launch."""
+"""How many characters of an agent's last text are kept for the next launch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Next:
-    """Launch this at ``due`` (unix seconds; not after now: at once)."""
+    """Make this launch at ``due`` (unix seconds), or at once if that has passed."""
 
     launch: Launch
     due: float
@@ -43,7 +43,7 @@ class Next:
 
 @dataclass(frozen=True, slots=True)
 class Park:
-    """Nothing helps but a person; ``advice`` says what to do. ``launch`` is for afterwards."""
+    """Only a person can help; ``advice`` says how. ``launch`` is made after that."""
 
     advice: str
     launch: Launch
@@ -51,7 +51,7 @@ class Park:
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """The attempt has failed."""
+    """Nothing is left to try: the attempt fails."""
 
 
 LadderDecision: TypeAlias = Next | Park | GiveUp
@@ -66,11 +66,11 @@ _THE_SAME_AGAIN: frozenset[Rung] = frozenset({"retry", "wait"})
 IN_A_NEW_SESSION: frozenset[Rung] = frozenset({"summarise", "reframe", "fallback"})
 _PAUSED = frozenset({"transient", "rate_limit"})
 _GONE = frozenset({"bad_request", "config", "crashed"})
-"""Kinds of failures of a launch in a session that say that it is not there."""
+"""Kinds of failure by which a launch in a session may show that the session is gone."""
 _CAPPED = frozenset({"usage_cap"})
 _LOGGED_OUT = frozenset({"auth"})
 RETRIES_BEFORE_FALLBACK = 6
-"""After so many, the next of ``Agent(fallback=)`` takes over, where nothing else is said."""
+"""How many retries precede the next backend of ``Agent(fallback=)``, by default."""
 _LONG_LAUNCH_S = 900.0
 _FIRST_PROBE_S = 60.0
 _FOR_A_PERSON = frozenset({"spending_cap", "auth"})
@@ -105,14 +105,14 @@ def next_launch(fault: Fault, past: Sequence[LadderStep], now: float, seed: str)
 
 
 def _session_is_gone(fault: Fault) -> bool:
-    """True if a launch in a session failed in a way that says that there is no such session."""
+    """True if a launch failed in a way that shows that the session it was to resume is gone."""
     if fault.launch.session is None or fault.session is not None:
         return False
     return fault.kind in _GONE
 
 
 def _on_this_route(past: Sequence[LadderStep]) -> list[LadderStep]:
-    """The steps since the last change of backend or model."""
+    """The ladder steps since the last change of backend or model."""
     changes = [place for place, step in enumerate(past) if step.next.rung == "fallback"]
     return list(past[changes[-1] + 1 :] if changes else past)
 
@@ -123,7 +123,7 @@ def _retry(fault: Fault, here: Sequence[LadderStep], now: float, seed: str) -> N
     if used >= getattr(fault.ladder, allowance):
         return None
     pause_s = 0.0
-    if fault.kind == "crashed":  # what it crashed of may need a moment
+    if fault.kind == "crashed":  # the cause of the crash may need a moment to pass
         pause_s = delay_s(fault.ladder.backoff, used + 1, f"{seed}/{fault.launch.number}")
     return Next(_in_same_session(fault, "retry"), now + pause_s)
 
@@ -131,7 +131,7 @@ def _retry(fault: Fault, here: Sequence[LadderStep], now: float, seed: str) -> N
 def _wait_for_outage(
     fault: Fault, here: Sequence[LadderStep], now: float, seed: str
 ) -> LadderDecision | None:
-    """Retry until the outage is over; ``since`` is when it was first met."""
+    """The next retry, or a person after hours of one outage; None if retries are over."""
     ladder = fault.ladder
     outage = _last_of(here, now, _PAUSED, max(ladder.backoff.max_s, _LONG_LAUNCH_S))
     most = ladder.transient_retries
@@ -151,7 +151,7 @@ def _wait_for_outage(
 
 
 def _probe_login(fault: Fault, here: Sequence[LadderStep], now: float) -> Next | None:
-    """Probe whether the login is back, as often as for the end of a cap."""
+    """The next probe of the login, as often as for the end of a cap; None if a person must act."""
     ladder = fault.ladder
     waits = _last_of(here, now, _LOGGED_OUT, ladder.cap_wait_s)
     due = now + (ladder.cap_wait_s if waits else min(_FIRST_PROBE_S, ladder.cap_wait_s))
@@ -167,7 +167,7 @@ def _count(here: Sequence[LadderStep], kinds: frozenset[str]) -> int:
 
 
 def _wait_for_cap(fault: Fault, here: Sequence[LadderStep], now: float) -> LadderDecision:
-    """Wait for the end of the cap; ``since`` is when this cap was first met."""
+    """Wait for the end of the cap; ``since`` is when a launch first met it."""
     ladder = fault.ladder
     waits = _last_of(here, now, _CAPPED, ladder.cap_wait_s)
     since = waits[0].at if waits else now
@@ -186,8 +186,10 @@ def _wait_for_cap(fault: Fault, here: Sequence[LadderStep], now: float) -> Ladde
 def _last_of(
     here: Sequence[LadderStep], now: float, kinds: frozenset[str], long_s: float
 ) -> Sequence[LadderStep]:
-    """The steps at the end of those that waited for one and the same cap, or outage: a launch that
-    was at work for long before it failed met a new one, and so does one after a person acted.
+    """The latest ladder steps, which all waited for one and the same cap, outage or login.
+
+    A launch that ran for more than ``long_s`` before it failed met a new one. A launch after a
+    person acted met a new outage, or a new loss of the login, but not a new cap.
     """
     count, failed_at = 0, now
     for step in reversed(here):
@@ -233,7 +235,7 @@ def _has_fallback(fault: Fault) -> bool:
 
 
 def _in_same_session(fault: Fault, rung: Rung, *, reasks: int | None = None) -> Launch:
-    """The next launch, in the session of the failed one if its backend can resume that."""
+    """The next launch, in the session of the failed one if its backend can resume it."""
     session = fault.session if fault.can_resume else None
     return _launch(fault, rung, session=session, reasks=reasks)
 
@@ -241,7 +243,6 @@ def _in_same_session(fault: Fault, rung: Rung, *, reasks: int | None = None) -> 
 def _in_new_session(
     fault: Fault, rung: Rung, *, reasks: int | None = None, route: int | None = None
 ) -> Launch:
-    """The next launch, in a new session."""
     return _launch(fault, rung, session=None, reasks=reasks, route=route)
 
 
@@ -271,14 +272,14 @@ def _launch(
 
 
 def _form(fault: Fault) -> Rung | None:
-    """The words of a launch that did not get through: it failed where it began."""
+    """The rung whose prompt the next launch repeats, because it was never delivered; else None."""
     last = fault.launch
     form = last.form or last.rung
     return form if form in _WORDED and fault.session == last.session else None
 
 
 def _what_failed(fault: Fault) -> str:
-    """Whose launch failed, and why, as a sentence."""
+    """Which backend failed, and why, as a sentence."""
     of = f"{fault.backend}: " if fault.backend else ""
     return f"{of}{fault.reason.rstrip('.')}."
 

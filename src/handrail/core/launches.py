@@ -1,7 +1,8 @@
 """Launches of agents: each attempt of an agent step may take several, one after the other.
 
-A launch that fails is reported, not recorded: what follows from it is, as a ``LadderStep``, and
-acted on when that is in the journal. Only when nothing is left to try does the attempt fail.
+A failed launch is a report, not an event. The core records what follows as a ``LadderStep``, and
+acts on that once it is in the journal. The attempt fails only when the ladder has nothing left to
+try.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _BROKEN_OFF = "the process that was running it ended"
 
 def first_launch(run: RunState, node: AgentNode, *, interrupted: bool) -> None:
     """Make the first launch of an attempt."""
-    if not node.launched:  # made before its record was superseded
+    if not node.launched:  # launches whose record is superseded count, too
         node.launched = run.recorded.launched.get(node.path, 0)
     node.ladder = ()
     node.spent_s = 0.0
@@ -53,15 +54,16 @@ def first_launch(run: RunState, node: AgentNode, *, interrupted: bool) -> None:
 def launch_unless_paused(
     run: RunState, node: AgentNode, which: Launch, *, interrupted: bool = False
 ) -> None:
-    """Make this launch, which is not the first of its attempt, once the run is not paused."""
+    """Make a launch that is not the first of its attempt; postpone it while the run is paused."""
     action = MakeLaunch(node, which, interrupted)
     if run.paused is None or not postpone_blocked(run, action):
         launch(run, node, which, interrupted=interrupted)
 
 
 def launch(run: RunState, node: AgentNode, which: Launch, *, interrupted: bool = False) -> None:
-    """Have the engine make this launch; where there are budgets, once it is its turn; not before
-    what it stands in has what it holds.
+    """Have the engine make this launch; under a budget, queue it first.
+
+    It is postponed until every enclosing step has its claims.
     """
     if run.unclaimed and postpone_blocked(run, MakeLaunch(node, which, interrupted)):
         return
@@ -70,9 +72,10 @@ def launch(run: RunState, node: AgentNode, which: Launch, *, interrupted: bool =
 
 
 def granted(run: RunState, report: cmd.Granted) -> None:
-    """Make a launch whose turn it is, if its budgets have room; else give its place back.
+    """Make a launch whose turn has come if its budgets have room; otherwise give its place back.
 
-    Only now, so that what others used meanwhile counts, and what waits sets nothing aside.
+    Budgets are checked only now, so that what other launches used meanwhile counts, and a waiting
+    launch reserves nothing.
     """
     node = _agent_at(run, report.path)
     if node is None or node.stop is not None:
@@ -118,7 +121,7 @@ def _perform(
 
 
 def _with_guidance(run: RunState, node: AgentNode, which: Launch) -> Launch:
-    """The launch, with what people said that its agent was not given yet; which is recorded."""
+    """The launch with the guidance that its agent was not given yet; records ``AgentGuided``."""
     sayings = run.guidance.for_launch(node.path)
     if not sayings:
         return which
@@ -135,7 +138,7 @@ def _with_guidance(run: RunState, node: AgentNode, which: Launch) -> Launch:
 
 
 def validation_above(node: Node) -> Any:
-    """The validation so far that a fix step belongs to, if any."""
+    """The rounds so far of the validation that a fix step belongs to; None for other steps."""
     above = node.parent
     while above is not None:
         found = above.validation_so_far() if isinstance(above, StepNode) else None
@@ -150,7 +153,7 @@ def _agent_at(run: RunState, path: str) -> AgentNode | None:
     return node if isinstance(node, AgentNode) else None
 
 
-# -- climbing --------------------------------------------------------------------------------------
+# -- the ladder ------------------------------------------------------------------------------------
 
 
 def launch_failed(run: RunState, report: cmd.LaunchFailed) -> None:
@@ -210,7 +213,7 @@ def _climb(  # noqa: PLR0917  # the fields of one rung
 
 
 def ladder_stepped(run: RunState, event: ev.LadderStep) -> None:
-    """Make what a rung that is in the journal says."""
+    """Carry out a journaled ladder step: launch, wait, or wait for a person."""
     run.incidents.append(incident_of(event))
     node = _agent_at(run, event.path)
     if node is None:
@@ -228,7 +231,7 @@ def ladder_stepped(run: RunState, event: ev.LadderStep) -> None:
 
 
 def _wait_for_rung(run: RunState, node: AgentNode, event: ev.LadderStep) -> None:
-    """Wait until the next launch is due, and record so, in each drive."""
+    """Wait until the next launch is due; each drive records the timer."""
     reason: ev.TimerReason = "cap" if event.kind == "usage_cap" else "backoff"
     run.record(ev.TimerSet(node.path, event.due, reason, node.attempt))
     node.phase = Phase.PAUSED
@@ -240,7 +243,7 @@ def _wait_for_rung(run: RunState, node: AgentNode, event: ev.LadderStep) -> None
 
 
 def launch_over(run: RunState, node: AgentNode) -> None:
-    """Note that its launch has ended, and not as one that is to be made again at once."""
+    """Note the end of a launch that is not replaced: the place kept for it is given back."""
     node.at_work = None
     if node.guided:
         node.guided = False
@@ -248,8 +251,9 @@ def launch_over(run: RunState, node: AgentNode) -> None:
 
 
 def launch_again(run: RunState, node: AgentNode, report: cmd.Stopped) -> None:
-    """Go on after a launch that was broken off for what somebody said: within its session, if it
-    has opened one, else with the same words as before and those of that person.
+    """Replace a launch that was broken off for guidance, in its session if it had opened one.
+
+    Otherwise the replacement repeats the prompt and adds the guidance.
     """
     last, known = node.at_work or FIRST, report.launch
     node.at_work, node.guided = None, False
@@ -286,7 +290,7 @@ def launch_again(run: RunState, node: AgentNode, report: cmd.Stopped) -> None:
 
 
 def resume_launches(run: RunState, node: AgentNode, record: PathRecord, launched: int) -> bool:
-    """Go on within an attempt whose ladder, or session, is recorded; False if none is.
+    """Continue an attempt whose ladder or session is recorded; False if neither is.
 
     ``launched`` is the number of the last launch, whether its record still counts or not.
     """

@@ -1,4 +1,4 @@
-"""What launches of agents have used or set aside, and what budgets have said to that, as data."""
+"""What agents' launches have used and reserved, and the state of their budgets, as data."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ATTEMPT = re.compile(r"~\d+$")
 
 @dataclass(slots=True)
 class Spent:
-    """Sums of one scope; what is reserved counts as used. ``most_*`` are of one launch."""
+    """Sums of one scope; reservations count as used. ``most_*`` are the maximum of one launch."""
 
     launches: int = 0
     tokens: int = 0
@@ -31,10 +31,10 @@ class Spent:
     most_tokens: int = 0
     most_usd: float = 0.0
     ended_launches: int = 0
-    """Launches that ended, whether they said what they used or not."""
+    """Launches that ended, whether they reported their usage or not."""
     unknown_tokens: int = 0
     unknown_usd: int = 0
-    """Launches that ended without saying what they cost."""
+    """``unknown_*``: launches that ended without reporting their tokens, or their cost."""
 
 
 @dataclass(slots=True)
@@ -45,7 +45,7 @@ class _Entry:
 
 @dataclass(slots=True)
 class Ledger:
-    """Mutable; the same events, in the same order, give the same sums."""
+    """Sums of usage, by scope. Mutable; the same events in the same order give the same sums."""
 
     _scopes: dict[str, Spent] = field(default_factory=dict[str, Spent])
     _entries: dict[tuple[str, int], _Entry] = field(default_factory=dict[tuple[str, int], _Entry])
@@ -55,7 +55,7 @@ class Ledger:
         return self._scopes.get(scope) or Spent()
 
     def reserve(self, event: BudgetReserved) -> None:
-        """Count what is set aside for a launch that is about to be made."""
+        """Count the reservation for a launch that is about to be made."""
         key = (event.path, event.launch)
         if key in self._entries:
             return
@@ -67,7 +67,7 @@ class Ledger:
             spent.usd += entry.usd
 
     def settle(self, event: BudgetSettled) -> None:
-        """Put what a launch used in the place of what was set aside for it, if that is known."""
+        """Replace a launch's reservation by its usage, if that is known."""
         entry = self._entries.get((event.path, event.launch))
         if entry is None:
             return
@@ -95,7 +95,7 @@ class Ledger:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """A budget in force: the path that it is of (``""``: the run), and since when."""
+    """A budget in force: the path that it belongs to (``""``: the run), and since when."""
 
     path: str
     budget: Budget
@@ -112,7 +112,7 @@ class Breach:
     limit: float
     more: float
     refused: bool = False
-    """Somebody was asked, and said no."""
+    """True if a person was asked, and refused."""
 
     @property
     def error(self) -> BudgetExceeded:
@@ -121,28 +121,28 @@ class Breach:
 
 
 class BudgetState:
-    """What the budgets of a run have seen and said, in all its drives. Mutable."""
+    """The sums, raises, warnings and questions of a run's budgets, in all its drives. Mutable."""
 
     __slots__ = ("allowed", "asking", "at_work", "deferred", "ledger", "raised", "warned")
 
     def __init__(self, recorded: Iterable[Event] = ()) -> None:
         self.ledger = Ledger()
         self.raised: dict[tuple[str, str], int] = {}
-        """How often each scope was allowed as much again, of all bounds (``""``) or of one."""
+        """How often each budget was raised, by scope and bound (``""``: all bounds at once)."""
         self.allowed: dict[str, int] = {}
-        """How often each step was allowed more, by its path: its next question has its own name."""
+        """How often each step was allowed more, by its path: this numbers its next question."""
         self.warned: set[tuple[str, str, int]] = set()
         self.asking: dict[str, tuple[str, Launch, Breach]] = {}
-        """The launches that somebody is asked about, by the path of the gate, with their steps'."""
+        """Launches that a person is asked about, by the path of the gate: step, launch, breach."""
         self.at_work: dict[str, set[str]] = {}
-        """The launches of this drive that are not settled, by scope."""
+        """The steps whose launches in this drive are not settled, by scope."""
         self.deferred: list[tuple[str, Launch, bool]] = []
-        """Launches that wait for the first of their scope, by the path of their step."""
+        """Launches that wait for the first one of their scope: step, launch, interrupted."""
         for event in recorded:
             self.count(event)
 
     def count(self, event: Event) -> None:
-        """Count what is recorded, of this drive or of an earlier one."""
+        """Count a recorded event, of this drive or an earlier one."""
         match event:
             case BudgetReserved():
                 self.ledger.reserve(event)
@@ -158,12 +158,12 @@ class BudgetState:
                 pass
 
     def times(self, scope: str, name: str) -> int:
-        """How often as much again was allowed of a bound."""
+        """How often a bound was raised."""
         return self.raised.get((scope, name if name == UNKNOWN else ""), 0)
 
 
 UNKNOWN = "unknown"
-"""The bound on launches that do not say what they used: it is raised by itself."""
+"""The bound on launches that do not report their usage; it is raised apart from the others."""
 
 
 def scopes_of(path: str) -> Iterator[str]:

@@ -1,7 +1,7 @@
-"""Keeps steps out that a limit of the run has no room for: the run fails, or asks for more.
+"""Keeps out steps that would exceed a limit of the run: the run fails, or asks for more.
 
-A question is the run's, not a step's: whatever has no room waits for one answer. How often a limit
-was raised follows from the recorded answers.
+The question belongs to the run, not to a step: all steps without room wait for one answer. How
+often a limit was raised follows from the recorded answers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from handrail.model.results import OpenGate
 
 
 def has_room(run: RunState, node: StepNode) -> bool:
-    """True if the step may begin; else it is kept out, and the run ends or asks."""
+    """True if the step may begin; otherwise the run ends, or asks whether to raise the limit."""
     if run.was_let_in(node.path):
         return True
     if run.limits.max_steps is not None:
@@ -36,7 +36,7 @@ def has_room(run: RunState, node: StepNode) -> bool:
 
 
 def _passed(run: RunState, node: StepNode) -> tuple[str, float, str] | None:
-    """The limit that has no room for the step, how far it was raised, and more to be said."""
+    """The limit that the step exceeds: its name, its raised value, and a detail for the message."""
     limits, parent = run.limits, node.parent
     most = limits.max_steps
     if most is not None and run.opened > most * _times(run, "max_steps"):
@@ -55,7 +55,7 @@ def _passed(run: RunState, node: StepNode) -> tuple[str, float, str] | None:
 
 
 def _times(run: RunState, name: str) -> int:
-    """How many times the limit counts: once, and once more for each answer that allowed it."""
+    """The factor on a limit: 1, and 1 more for each recorded answer that allowed it again."""
     times = 1
     while (answered := run.answered.get(limit_gate(name, times))) and answered.answer == ALLOW:
         times += 1
@@ -71,11 +71,11 @@ def _hit(run: RunState, node: StepNode, name: str, limit: float, why: str = "") 
 
 def _wait_for_room(run: RunState, node: StepNode, name: str, limit: float, why: str) -> None:
     path = limit_gate(name, _times(run, name))
-    if path in run.answered:  # with no
+    if path in run.answered:  # the answer was no
         _hit(run, node, name, limit, why)
         return
     if run.limits.max_steps is not None:
-        run.opened -= 1  # it is looked at once more
+        run.opened -= 1  # the step is checked again after the answer
     run.over_limit.setdefault(path, {})[node.path] = node, name, limit, why
     if path in run.gates or run.timers_frozen:
         return
@@ -109,7 +109,7 @@ def limit_answered(run: RunState, event: ev.GateAnswered) -> bool:
 
 
 def limit_refused(run: RunState, report: cmd.GateRefused) -> bool:
-    """End the run, since nobody can answer; False if no limit asks at this path."""
+    """End the run, since the question cannot be answered; False if no limit asks at this path."""
     steps = run.over_limit.pop(report.path, None)
     if steps is None:
         return False

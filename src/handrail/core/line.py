@@ -1,4 +1,4 @@
-"""Who waits for a place: attempts and launches that the run's limits do not let begin at once."""
+"""The line of attempts and launches that wait for a place within the run's limits."""
 
 from __future__ import annotations
 
@@ -25,22 +25,23 @@ class LineDriver(Protocol):
     timers: Timers[Any]
 
     def now(self) -> float:
-        """The time."""
+        """The time in unix seconds."""
         ...
 
     def receive(self, report: cmd.Report, /) -> None:
-        """Tell the core, and carry out what it answers behind what is to be done already."""
+        """Give the core a report, and queue the commands that it returns."""
 
     def record(self, event: Event, /) -> None:
-        """Have an event recorded behind what is to be done already."""
+        """Queue an event to be recorded, behind the commands queued already."""
 
     def next(self, job: Callable[[], None], /) -> None:
-        """Do this behind what came in meanwhile."""
+        """Run a job behind what has come in meanwhile."""
 
 
 def starts_process(command: Waiting) -> bool:
-    """True for what is likely to start a process, or to keep one busy elsewhere: an agent, a
-    command, a stage that is one.
+    """True for an agent, a command, or a stage that runs one: it is likely to start a process.
+
+    It may also keep a process busy elsewhere.
     """
     verb = command.step.verb
     if isinstance(verb, StageCheck):
@@ -49,38 +50,39 @@ def starts_process(command: Waiting) -> bool:
 
 
 class Line:
-    """Lets an attempt begin at once where there is room, else when its turn comes. Mutable.
+    """Starts an attempt at once if the limits have room, otherwise when its turn comes. Mutable.
 
-    A launch of an agent asks for its place with ``Queue`` before it is made, for what it may cost
-    is set aside only then: the core is told ``Granted``, and the ``Perform`` that follows has it.
+    A launch under a budget asks for its place with ``Queue`` before it is made, because its cost is
+    reserved only when its turn comes. The line reports ``Granted``, and the ``Perform`` that
+    follows has the place.
     """
 
     def __init__(
         self, loop: LineDriver, admission: Admission, start: Callable[[cmd.Perform], None]
     ) -> None:
         self.free = admission.trivial
-        """True if no limit that somebody set makes anybody wait."""
+        """True if the run limits neither concurrency nor tags nor rates: only processes wait."""
         self.holders: set[str] = set()
-        """Who has a place."""
+        """Paths that have a place."""
         self.waiting: dict[str, Waiting] = {}
-        """Who has none yet, or has not begun."""
+        """Commands that have no place yet, or have one and are not begun, by path."""
         self._loop = loop
         self._admission = admission
         self._start = start
         self.kept: set[str] = set()
-        """Whose launch is broken off, and will be made again in its place."""
+        """Paths whose launch is broken off, and whose place is kept for its replacement."""
         self._come: set[str] = set()
-        """The same, whose turn has come."""
+        """Paths whose kept place is granted: the replacement begins at once."""
         self._turns: dict[str, object] = {}
-        """Whose turn has come, and is to be told to the core."""
+        """A token for each path whose turn has come, and whose ``Granted`` is not sent yet."""
         self._granted: set[str] = set()
-        """Whose launch has a place, and is not made yet."""
+        """Paths whose ``Granted`` was sent, and whose ``Perform`` has not come yet."""
         self._look_at = 0.0
         self._is_paused = False
-        """The run is paused: nobody's turn comes."""
+        """True while the run is paused: nothing is admitted."""
 
     def carry_out(self, command: cmd.Queue | cmd.Release | cmd.PauseAdmission) -> None:
-        """Do what the core asks for of who waits."""
+        """Carry out a command of the core that concerns the line."""
         match command:
             case cmd.Queue():
                 self.join(command)
@@ -91,14 +93,14 @@ class Line:
                 self.pause(on=command.on)
 
     def begin(self, command: Waiting) -> None:
-        """Have an attempt begin, or a launch be granted, now or when it is its turn."""
+        """Begin an attempt, or grant a launch, now or when its turn comes."""
         if type(command) is cmd.Perform:
             self.launch(command)
         else:
             self.join(command)
 
     def launch(self, command: cmd.Perform) -> None:
-        """Begin an attempt, now or when it is its turn."""
+        """Begin an attempt, now or when its turn comes."""
         if command.path in self.kept:
             self._take_place(command)
         elif command.path in self._granted:
@@ -110,7 +112,7 @@ class Line:
             self.join(command)
 
     def join(self, command: Waiting) -> None:
-        """Wait for what the attempt needs of the run's limits."""
+        """Queue an attempt or launch for the units of the run's limits that it needs."""
         if command.path in self.kept:
             self._take_place(command)
             return
@@ -124,8 +126,9 @@ class Line:
         self.admit()
 
     def keep(self, path: str) -> Waiting | None:
-        """Keep the place of a launch that is broken off, or its place in line, for the one that is
-        made of it. What waits in line, if it does.
+        """Keep the place of a launch that is broken off, or its place in line, for its replacement.
+
+        Returns the command that waits in line; None if none does.
         """
         waiting = self.waiting.get(path)
         if waiting is not None or path in self.holders or self._is_paused:
@@ -133,7 +136,7 @@ class Line:
         return waiting
 
     def _take_place(self, command: Waiting) -> None:
-        """Have a launch take the place that was kept for it, also while nobody's turn comes."""
+        """Put a launch into the place kept for it; begin it if that is granted, also in a pause."""
         path = command.path
         self.kept.discard(path)
         if path not in self.waiting:
@@ -144,13 +147,13 @@ class Line:
             self._begin(path)
 
     def pause(self, *, on: bool) -> None:
-        """Let nobody begin, or again those whose turn has come."""
+        """Stop admitting with ``on``, otherwise admit again."""
         self._is_paused = on
         if not on:
             self.admit()
 
     def admit(self) -> None:
-        """Let those begin whose turn has come."""
+        """Begin what the limits have room for now, unless the run is paused."""
         if self._is_paused:
             return
         loop, admission, now = self._loop, self._admission, self._loop.now()
@@ -163,16 +166,16 @@ class Line:
             loop.timers.at(following, self.admit)
 
     def _admitted(self, path: str) -> None:
-        """Go on with who has a place now."""
+        """Begin the command at a path that has a place now; a subclass may delay it."""
         self._begin(path)
 
     def _begin(self, path: str) -> None:
         if path in self.kept:
-            self._come.add(path)  # what is made of it begins in its place
+            self._come.add(path)  # the launch that replaces it begins in its place
             return
         self._come.discard(path)
         command = self.waiting[path]
-        if type(command) is cmd.Queue:  # once what made the place is settled
+        if type(command) is cmd.Queue:  # granted once the end that freed the place is settled
             turn = self._turns[path] = object()
             self._loop.next(partial(self._grant, path, turn))
         else:
@@ -191,14 +194,14 @@ class Line:
         self._loop.receive(cmd.Granted(path, command.launch, command.interrupted, at=at))
 
     def clock_was_set(self, jump_s: float) -> None:
-        """Count the time that attempts wait here by the clock of now."""
+        """Shift the start of attempts that wait by the seconds that the clock was set by."""
         for path, command in self.waiting.items():
             if type(command) is cmd.Perform:
                 since = command.started_at + jump_s
                 self.waiting[path] = msgspec.structs.replace(command, started_at=since)
 
     def release(self, path: str) -> None:
-        """Give back what an attempt held of the run's limits, or a launch that is not made."""
+        """Give back the place of an attempt that ended, or of a launch that is not made."""
         if path in self.kept:
             return
         self._granted.discard(path)
@@ -207,7 +210,7 @@ class Line:
             self.admit()
 
     def leave(self, path: str) -> Waiting | None:
-        """Give up waiting; what waited, if anything did. ``admit`` is to follow."""
+        """Withdraw from the line; returns the command that waited. Call ``admit`` after it."""
         self._turns.pop(path, None)
         command = self.waiting.pop(path, None)
         if command is not None and not self._admission.withdraw(path):
@@ -219,4 +222,4 @@ class Line:
         self._admission.release(path)
 
     def close(self) -> None:
-        """Give back what is not this run's alone; of such there is nothing here."""
+        """Give back places that are shared with other runs; this line has none."""

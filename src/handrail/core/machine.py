@@ -3,12 +3,12 @@
 Theory of operation
 ===================
 
-The machine knows nothing of time, tasks or files. It is given what happened (events, which are in
-the journal by then, and reports, which need no record because what follows from them is recorded)
-and answers with what to do. What it answers depends on that sequence alone.
+The machine knows nothing of time, tasks or files. It receives what happened and returns commands.
+Its inputs are events, which are in the journal by then, and reports, which need no record because
+what follows from them is recorded. Its answers depend on the sequence of its inputs alone.
 
-A run is a tree of nodes. The root and every child workflow and generator member hold a generator;
-the others are steps. A node lives from its path being taken to its end being received back:
+A run is a tree of nodes. The root and every child workflow and generator member have a generator;
+the others are steps. A node lives from when its path is reserved until its recorded end comes back:
 
     STARTING      its predicate is being evaluated               -> RUNNING | ENDING
     RUNNING       an attempt is in flight, or its children are   -> PAUSED | FALLING_BACK
@@ -17,11 +17,11 @@ the others are steps. A node lives from its path being taken to its end being re
     FALLING_BACK  its handler or the fallback step is at work    -> ENDING
     UNDOING       rollbacks below it run                         -> RUNNING | PAUSED
                                                                     | FALLING_BACK | ENDING
-    SEARCHING     what an earlier drive did below it, and can be -> RUNNING | PAUSED
-                  undone, is looked for in the code                 | FALLING_BACK | gone
+    SEARCHING     rollbacks of what an earlier drive did below   -> RUNNING | PAUSED
+                  it are looked up in the code                      | FALLING_BACK | gone
     ENDING        ``Record`` of its end is on its way            -> gone
-    HALTED        its record is of another step, which showed
-                  late: the drive ends, and the node does not
+    HALTED        its record is of another step, which was
+                  found late: the drive ends, and the node does not
 
 Every end goes through ``Record(StepCompleted)``: the engine journals it, shows it to the sinks and
 gives it back, and only then does the parent hear of it. So a generator never sees a result that a
@@ -31,16 +31,16 @@ crash could take away.
 as children end, ``RunCancelled`` is thrown into the generators above them, innermost first. Steps
 yielded while a generator unwinds run; a *hard* stop closes generators instead. A node with
 ``failure`` set when its children are gone (a deadline) fails with it; the others end as cancelled.
-While the record is gone through, stops wait until that is done: what they would cut off may have
-left something to undo. That a node was being stopped by an earlier drive is read from its children:
-nothing else ends as cancelled.
+A stop waits for the end of a rehearsal, because what it would cut off may have left rollbacks. A
+recorded child that ended as cancelled shows that an earlier drive was stopping its parent: nothing
+else ends as cancelled.
 
 *The parts.* All state is one ``RunState``; the parts are functions over it, in modules that call
 only those below them. Each verb that has children or waits has a node class of its own, in
-``children``, ``groups``, ``work``, ``validation`` and ``waits``. What a part asks of one above it
-is an action on *the agenda*, a stack of things to do within one ``receive``: ``_act`` says who does
-what. There is no recursion anywhere: a group of any number of members, or of members that are all
-recorded, takes one loop. Pushing in reverse keeps commands in tree order.
+``children``, ``groups``, ``work``, ``validation`` and ``waits``. To have a part above it act, a
+part pushes an action on *the agenda*, a stack that one ``receive`` works off: ``_act`` says which
+part carries out which action. Nothing recurses: a group of any number of members, or of members
+that are all recorded, takes one loop. Pushing in reverse keeps commands in tree order.
 """
 
 from __future__ import annotations
@@ -172,11 +172,11 @@ NODE_TYPES: Mapping[type, type[StepNode]] = {
     Question: GateNode,
     SignalWait: SignalNode,
 }
-"""The class of a step's node, by its verb."""
+"""The node class of each verb class."""
 
 
 class Machine:
-    """Interprets one drive of one run. All that it decides depends on what it is given."""
+    """Interprets one drive of one run. Its decisions depend on its inputs alone."""
 
     def __init__(
         self, definition: WorkflowDefinition, inputs: Mapping[str, Any], setting: Setting
@@ -211,7 +211,7 @@ class Machine:
         self._agenda = run.agenda
 
     def receive(self, event: ev.Event | cmd.Report) -> Sequence[cmd.Command]:
-        """What to do now that this has happened, in order; often nothing."""
+        """The commands that follow from an event or report, in order; often none."""
         out = self.begin(event)
         run, agenda = self.run, self._agenda
         while agenda:
@@ -219,8 +219,9 @@ class Machine:
         return out
 
     def begin(self, event: ev.Event | cmd.Report) -> Sequence[cmd.Command]:
-        """The same for whoever has little time: what follows at once. ``go_on`` has the rest, and
-        comes before anything else is received.
+        """The first commands that follow from an event or report; ``go_on`` returns the others.
+
+        For callers that work in slices: they call ``go_on`` to its end before the next input.
         """
         react = self._reactions.get(type(event))
         if react is None:
@@ -233,8 +234,9 @@ class Machine:
         return out
 
     def go_on(self, most: float = math.inf) -> Sequence[cmd.Command]:
-        """What else to do after ``begin``, as far as about ``most`` actions lead; ``is_at_work``
-        says whether that was all. Each result that is taken from the record counts as one.
+        """Further commands after ``begin``, from about ``most`` actions; see ``is_at_work``.
+
+        Each result that is taken from the record counts as an action.
         """
         run, agenda = self.run, self._agenda
         out: list[cmd.Command] = []
@@ -247,12 +249,12 @@ class Machine:
 
     @property
     def is_at_work(self) -> bool:
-        """True if ``go_on`` has more to say."""
+        """True if the agenda is not empty, so that ``go_on`` has more commands."""
         return bool(self._agenda)
 
     @property
     def waits(self) -> bool:
-        """True if a timer, a gate, a signal or what a person must do is waited for."""
+        """True if the run waits for a timer, a gate, a signal, or a person to act."""
         run = self.run
         return bool(run.timers or run.gates or run.listeners or run.parked or run.paused)
 
@@ -309,7 +311,7 @@ def _run_resumed(run: RunState, event: ev.RunResumed) -> None:
 
 
 def _begin(run: RunState) -> None:
-    """Call the workflow's function and enter its generator; the run's time is known by now."""
+    """Call the workflow's function and enter its generator; ``started_at`` is known by now."""
     root = run.root
     root.started_at = run.started_at
     root.phase = Phase.RUNNING
@@ -339,7 +341,7 @@ def _step_completed(run: RunState, event: ev.StepCompleted) -> None:
     if isinstance(node, AgentNode):
         _agent_ended(run, node, event)
     step, parent = node.step, node.parent
-    if (  # the road of most steps: a leaf without modifiers, below a body that just goes on
+    if (  # the path of most steps: a simple leaf below a body that is not being stopped
         result.status == "succeeded"
         and (step.modifiers is PLAIN or is_simple(step.modifiers))
         and node.is_leaf
@@ -380,7 +382,7 @@ def _member_completed(run: RunState, event: ev.MemberCompleted) -> None:
 
 
 def _tell_parent(run: RunState, node: Node, result: StepResult[Any]) -> None:
-    """Let whatever the parent is at go on: its fallback, body, unwinding or verb."""
+    """Report a node's end to what its parent is at: its fallback, body, stop or verb."""
     parent = node.parent
     if parent is None:
         return
@@ -422,7 +424,7 @@ def _member_step_ended(run: RunState, node: Node, result: StepResult[Any]) -> No
 def _member_gave(
     run: RunState, node: Node, status: StepStatus, output: Any, derived: str = ""
 ) -> None:
-    """End a member with what it gives; a task may give nothing but what it found."""
+    """End a member with its output; a task fails unless that is ``Found`` or ``Skipped``."""
     found: tuple[tuple[str, float], ...] = ()
     if isinstance(node.parent, WorkNode):
         if is_found(output):
@@ -435,7 +437,7 @@ def _member_gave(
 
 
 def _body_ended(run: RunState, node: Node, value: Any, error: BaseException | None) -> None:
-    """Let whoever waits for the body go on: the run, a stop, its step."""
+    """Report the end of a body to what waits for it: the run, a stop, its member or step."""
     assert isinstance(node, (RunNode, MemberNode, BodyStepNode))
     node.generator = None
     run.drop_timer(node.timer)

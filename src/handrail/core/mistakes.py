@@ -1,7 +1,7 @@
 """Mistakes of the author that end a run, each with the author's line and a hint that fits.
 
-Names and keys must not hold the value of a secret: they are in the journal as they are, and in
-paths wherever they go.
+Names and keys must not contain a secret's value: the journal has them unmasked, and so do paths
+wherever they are shown.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ _OF_A_BODY = "a body must return a step or yield steps"
 
 
 def no_body(got: Any, where: str, path: str) -> NotAStep:
-    """The mistake of a function that gives no step, and is no generator."""
+    """The mistake of a function that returns neither a step nor a generator."""
     found = not_a_step(got, f"{where} (the body of {path!r})")
     return NotAStep(found.got, found.where, found.hint, _OF_A_BODY)
 
 
 def not_a_step(got: Any, where: str) -> NotAStep:
-    """The mistake of yielding something else, with a hint that fits what it was."""
+    """The mistake of yielding anything but a step, with a hint that fits what was yielded."""
     if type(got).__name__ == "StepName":
         hint = f"Did you forget a verb after step({got.name!r}): .call(), .agent(), .validate()?"
         return NotAStep(f"step({got.name!r}) without a verb", where, hint)
@@ -45,14 +45,14 @@ def not_a_step(got: Any, where: str) -> NotAStep:
 
 
 SecretNames: TypeAlias = tuple[tuple[str, str], ...]
-"""What no name may have in it, each with the variable whose value it is."""
+"""The texts that no name may contain, each with the variable whose value it is."""
 
 _LEAST = 12
-"""A value that is shorter may be a part of a name by chance."""
+"""Shorter values are not looked for: they may be part of a name by chance."""
 
 
 def secret_names(secrets: Mapping[str, str] | None) -> SecretNames:
-    """The values that no name may have, as names and as keys have them."""
+    """The values that no name may contain, as they are and as keys encode them."""
     return tuple(
         (form, variable)
         for variable, value in (secrets or {}).items()
@@ -62,7 +62,7 @@ def secret_names(secrets: Mapping[str, str] | None) -> SecretNames:
 
 
 def names_a_secret(secrets: SecretNames, path: str, where: str) -> DefinitionError | None:
-    """What is wrong with a path whose last part has the value of a secret in it."""
+    """The mistake of a path whose last name contains a secret's value; None if it does not."""
     name = path.rpartition("/")[2]
     variable = next((known for value, known in secrets if value in name), None)
     if variable is None:

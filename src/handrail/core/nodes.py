@@ -15,23 +15,23 @@ RollbackEntry: TypeAlias = tuple[str, Rollback, View]
 
 
 class Phase(IntEnum):
-    """Where a node is; the table in ``core.machine`` says what may follow."""
+    """The phase of a node; the table in ``core.machine`` says which phases may follow."""
 
     STARTING = auto()  # its predicate is being evaluated
     RUNNING = auto()  # an attempt is in flight, or its children are
     PAUSED = auto()  # it waits before the next attempt
     FALLING_BACK = auto()  # its handler, or the step that the handler returned, is at work
     UNDOING = auto()  # its rollbacks run
-    SEARCHING = auto()  # what of its record is to be undone is looked for in the code
+    SEARCHING = auto()  # the rollbacks of its recorded steps are looked up in the code
     ENDING = auto()  # its end is on the way to the journal
-    HALTED = auto()  # its record is of another step, and the drive ends here
+    HALTED = auto()  # its record is of another step: the drive ends here
 
 
 class Node:
-    """What every live element has; one is made for each live path. Mutable.
+    """The state of a live element; there is one node for each live path. Mutable.
 
-    A member that waits should cost less than a KiB in all. So what only some nodes can have is a
-    default of the class here, and a slot of those that can.
+    A waiting member should cost less than a KiB in all. So an attribute that only some nodes need
+    is a class default here, and a slot of the classes that need it.
     """
 
     __slots__ = (
@@ -56,11 +56,11 @@ class Node:
     failure: AttemptFailure | None = None
     generator: Generator[Any, Any, Any] | None = None
     late: bool = False
-    """Its deadline had passed when this drive began."""
+    """True if its deadline had passed when this drive began."""
     live: dict[str, Node] | None = None
     """Its unfinished members by path, where it is a group."""
     unwinding: bool = False
-    """RunCancelled was thrown into its generator; children opened now are clean-up."""
+    """True once RunCancelled was thrown into its generator; children opened now are clean-up."""
 
     def __init__(self, path: str, parent: Node | None, inputs: Mapping[str, Any]) -> None:
         self.path = path
@@ -76,18 +76,18 @@ class Node:
         self.seen: dict[str, None] | None = None
         """Every child path so far, in order."""
         self.yields = 0
-        """How many steps its body yielded in this attempt and drive."""
+        """How many steps its body has yielded in this attempt and drive."""
         self.timer = 0
-        """Token of the pause or wait it is in."""
+        """The token of its pause or wait; 0 for none."""
         self.rollbacks: list[RollbackEntry] | None = None
         self.stop: str | None = None
         """Why it is being stopped, if it is."""
         self.hard = False
-        """Its generator is closed, not asked."""
+        """True if its generator is closed instead of unwound."""
 
     @property
     def base(self) -> str:
-        """What its children's paths begin with."""
+        """The prefix of its children's paths in this attempt."""
         return attempt_base(self.path, self.attempt)
 
     def children(self) -> list[Node]:
@@ -122,8 +122,9 @@ class MemberNode(Node):
 
 
 def is_late(node: Node | None) -> bool:
-    """True if the time of a node, or of one above it, was over when this drive began; not of what
-    a body does to clean up.
+    """True if the deadline of a node, or of one above it, had passed when this drive began.
+
+    A node that unwinds does not count, nor do those above it: its clean-up still runs.
     """
     while node is not None and not node.unwinding:
         if node.late:
@@ -133,7 +134,7 @@ def is_late(node: Node | None) -> bool:
 
 
 def cleans_up(node: Node | None) -> bool:
-    """True if this is, or stands in, what a body does while it is cancelled."""
+    """True if a node unwinds, or is below one that does: its steps are clean-up."""
     while node is not None and not node.unwinding:
         node = node.parent
     return node is not None

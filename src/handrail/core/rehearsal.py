@@ -1,8 +1,8 @@
-"""A run gone through by its record: the workflow's own code, as far as the record goes.
+"""Replays a run's record with the workflow's own code, before anything is written or performed.
 
-What happens meanwhile is kept, and what is asked for beyond the record is held back. Nothing is
-written and nothing performed: if all recorded steps are what they were, who drives the run writes
-the first and carries out the second; if not, nothing of it has happened.
+A rehearsal collects the events that happen meanwhile, and the commands that lie beyond the record.
+If no recorded step has changed, the driver writes the events and carries out the commands. If one
+has, nothing of it has happened.
 """
 
 from __future__ import annotations
@@ -22,12 +22,14 @@ from handrail.model import events as ev
 from handrail.record.run_record import Recorded
 
 RecordedQuestion: TypeAlias = cmd.AskFallback | cmd.FindStages
-"""What may lead back into the record by its answer."""
+"""A question whose answer may lead back into the record."""
 
 
 class Rehearsal:
-    """Collects what happens, and what is asked for. Mutable. ``stamp`` numbers an event, and gives
-    the time. Progress has that of the event before it; it is kept only if it is to be shown.
+    """Collects events and the commands beyond the record. Mutable.
+
+    ``stamp`` numbers an event, and returns its time; progress carries those of the event before it.
+    ``shows``: progress is collected, too.
     """
 
     def __init__(
@@ -40,11 +42,11 @@ class Rehearsal:
         shows: bool = True,
     ) -> None:
         self.happened: list[tuple[ev.Event | ev.Progress, bool | None]] = []
-        """What happened, in order, and whether it is to be on disk at once; None for progress."""
+        """Events, each with whether it must be on disk at once, and progress, with None."""
         self.beyond: list[cmd.Command] = []
-        """What is asked for now."""
+        """The commands beyond the record."""
         self.declared: dict[int, Callable[[], Types]] = {}
-        """The types by which the value of an end will be read, by its place."""
+        """For an event by its place in ``happened``: returns the types to read its value by."""
         self.known: deque[ev.Event] = deque()
         self._machine = machine
         self._stamp = stamp
@@ -58,9 +60,7 @@ class Rehearsal:
         self.receive = self._loop.begin
 
     def run(self, most: float = math.inf) -> bool:
-        """Until the record has been gone through, or ``most`` commands were asked for; True if it
-        has.
-        """
+        """Rehearse until the record is used up; False if ``most`` commands came first."""
         if not self._loop.run(most):
             return False
         self._write_known()
@@ -98,8 +98,9 @@ def rehearse(
     *,
     shows: bool = True,
 ) -> Rehearsal:
-    """What drives the machine from its first event, as far as ``run`` is let go; ``known`` events
-    are in its record already, and stand before the first new one.
+    """A rehearsal from the first event of a drive; its ``run`` does the work.
+
+    ``known`` events are in the machine's record already, and are written before the first new one.
     """
     rehearsal = Rehearsal(machine, stamp, stamp(first), first.seq, shows=shows)
     rehearsal.happened.append((first, False))
@@ -116,7 +117,7 @@ def rehearse_on(
     *,
     shows: bool = True,
 ) -> Rehearsal:
-    """The same, from what was asked for in a rehearsal, whose last event had this number."""
+    """A rehearsal that continues another with an answer; ``seq``: that one's last event number."""
     rehearsal = Rehearsal(machine, stamp, report.at, seq, shows=shows)
     rehearsal.receive(report)
     return rehearsal
@@ -128,8 +129,9 @@ def rehearse_on(
 def questions(
     commands: Sequence[cmd.Command], recorded: Recorded
 ) -> Generator[RecordedQuestion, Sequence[cmd.Command], list[cmd.Command]]:
-    """The questions that lead back into the record, one after the other. Each is sent what is held
-    back when that has been gone through, by its answer. Returns all that lies beyond.
+    """Yields the questions that lead back into the record; returns all commands beyond it.
+
+    The caller rehearses with the answer to each question, and sends the commands that this leaves.
     """
     left, beyond = deque(commands), list[cmd.Command]()
     while left:
@@ -142,8 +144,9 @@ def questions(
 
 
 def leads_back(command: cmd.Command, recorded: Recorded) -> TypeGuard[RecordedQuestion]:
-    """True for a question whose answer leads back into the record: what is recorded below a
-    fallback, or a validation.
+    """True for a question whose answer leads back into the record.
+
+    It then has steps below the fallback, or the validation, that asks.
     """
     match command:
         case cmd.FindStages():
@@ -157,8 +160,10 @@ def leads_back(command: cmd.Command, recorded: Recorded) -> TypeGuard[RecordedQu
 def to_carry_out(
     beyond: Sequence[cmd.Command], run: RunState, cancel: str | None
 ) -> tuple[list[cmd.Command], list[cmd.Perform | cmd.Queue]]:
-    """What is carried out of what lies beyond the record; and what is stopped before it begins: in
-    a run that only unwinds all but what cleans up. ``cancel`` says why it does.
+    """The commands to carry out beyond the record, and the attempts to stop before they begin.
+
+    Attempts are stopped only in a run that unwinds, unless they clean up; ``cancel`` says why it
+    does.
     """
     if cancel is None or run.finished:
         return list(beyond), []

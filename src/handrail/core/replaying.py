@@ -1,4 +1,4 @@
-"""Takes from the record what an earlier drive left there, by path."""
+"""Replays what earlier drives recorded, by path."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ _step_replayed = assembler(ev.StepReplayed)
 
 
 def replay_plain(run: RunState, parent: Node, step: Step[Any], path: str) -> StepResult[Any] | None:
-    """Take the recorded success of a leaf without modifiers, below a body: most of a replay.
+    """Replay and return the recorded success of a simple leaf below a body: most of a replay.
 
-    None if there is none or something speaks against it; then ``replay`` decides.
+    None if there is none, or if something needs a closer look; then ``replay`` decides.
     """
     setting = run.setting
     record = run.recorded.get(path)
@@ -62,7 +62,7 @@ def replay_plain(run: RunState, parent: Node, step: Step[Any], path: str) -> Ste
 
 
 def replay(run: RunState, node: StepNode) -> bool:
-    """Take from the record what it holds of this node; True if nothing is left to do."""
+    """Replay what is recorded of this step; True if nothing is left to do for it."""
     step, record = node.step, run.recorded.at(node.path)
     end = record.end
     counts = _is_answered(run, node) if end is None else end.success
@@ -90,14 +90,14 @@ def replay(run: RunState, node: StepNode) -> bool:
 
 
 def _is_answered(run: RunState, node: StepNode) -> bool:
-    """True for a question whose answer is recorded and its end is not."""
+    """True for a question whose answer is recorded and whose end is not."""
     return type(node.step.verb) is Question and node.path in run.answered
 
 
 def _find_compensations(
     run: RunState, node: StepNode, then: Callable[[], None], items: Items | None = None
 ) -> None:
-    """Have what can be undone of a step, from the attempts that are over, found in the code."""
+    """Have the rollbacks of a step's finished attempts found in the code, then call ``then``."""
     find_compensations(
         run,
         node,
@@ -112,7 +112,7 @@ def _take_end(run: RunState, node: StepNode, record: PathRecord, end: StepResult
     resolve(recorded, path, step, run.codec)
     if has_children:
         derive(recorded, path, run.setting.run_id)
-    result = replayed(record.end or end)  # resolved, and composed, by now
+    result = replayed(record.end or end)  # resolved and derived by now
     if record.index != node.index:
         run.record(ev.StepMoved(path, node.index))
     if has_children:
@@ -149,12 +149,12 @@ def keep_result(run: RunState, node: StepNode, result: StepResult[Any]) -> None:
 
 
 def _may_have_children(step: Step[Any], record: PathRecord) -> bool:
-    """True if something may be recorded below a step that has ended; it may have been another."""
+    """True if anything may be recorded below an ended step; its verb may have been another."""
     return not step.verb.leaf or step.modifiers.on_error is not None or bool(record.derived)
 
 
 def _restore_children(run: RunState, node: StepNode) -> None:
-    """What the attempts of this step left that are over; the next one comes to its own."""
+    """Restore what the step's finished attempts left; the next one reaches its own children."""
     recorded, path = run.recorded, node.path
     resolve(recorded, path, node.step, run.codec)
     derive(recorded, path, run.setting.run_id)
@@ -181,7 +181,7 @@ def _restored(run: RunState, node: StepNode, record: PathRecord) -> None:
 
 
 def _pick_up(run: RunState, node: StepNode, record: PathRecord) -> None:
-    """Go on from the last thing that is recorded of a step without an end."""
+    """Continue a step that has no end from the last event recorded of it."""
     if isinstance(node, LeafNode):
         node.interrupted = record.interrupted
     if isinstance(node, AgentNode):
@@ -213,8 +213,9 @@ def _pick_up(run: RunState, node: StepNode, record: PathRecord) -> None:
 
 
 def _went_on(run: RunState, node: StepNode, record: PathRecord) -> bool:
-    """True if something is recorded of the attempt behind those that are over: it is entered, also
-    to be stopped, for it may have left what can be undone.
+    """True if anything is recorded of the attempt after the finished ones.
+
+    That attempt is entered, even if only to be stopped: it may have left rollbacks.
     """
     below = run.recorded.children(node.path)
     return any(run.recorded.at(child).attempt > record.attempts for child in below)
@@ -226,7 +227,7 @@ def _went_on(run: RunState, node: StepNode, record: PathRecord) -> bool:
 def replay_member(
     run: RunState, member: MemberNode, verb: ForEachGroup | WorkGroup, item: Any, value: Any
 ) -> bool:
-    """Take a member's recorded end from the record; False if it has none."""
+    """Replay a member's recorded end; False if it has none."""
     recorded, path = run.recorded, member.path
     if item_changed(run, path, item):
         member.phase = Phase.HALTED

@@ -1,9 +1,8 @@
-"""The code of a run, gone through along its record: no step begins, and no end is decided again.
+"""Retraces the code of a run along its record: begins no step, and decides no end again.
 
-Bodies are given the recorded ends of the steps that they yield, and groups are gone through by
-their members; what the record does not lead to is left alone. Who retraces a run says what is
-looked at on the way: ``compensation`` what can be undone, ``comparison`` what is another than it
-was.
+Bodies receive the recorded ends of the steps that they yield, and groups are retraced by their
+members. Code that the record does not lead to is left alone. A subclass says what to look at on the
+way: ``compensation`` looks for rollbacks, ``comparison`` for what has changed.
 """
 
 from __future__ import annotations
@@ -49,15 +48,17 @@ from handrail.steps.verbs import (
 
 Inputs: TypeAlias = Mapping[str, Any]
 Traversal: TypeAlias = Generator[Any, Any, None]
-"""Yields a traversal to be taken first, or a question (``AskFallback``, ``FindStages``) that is
-answered by ``Evaluated``."""
+"""Yields a traversal to run first, or a question to answer with ``Evaluated``.
+
+Questions are ``AskFallback`` and ``FindStages``.
+"""
 Outcome: TypeAlias = Literal["succeeded", "failed", "stopped", "open"]
-"""How a body, or an attempt, ended. One that was stopped may have been left anywhere."""
+"""How a body, or an attempt, ended. A stopped one may have stopped anywhere."""
 _STOPPED_BY_TIME = qualified(StepTimeout)
 
 
 class Place:
-    """A body that is gone through, or an attempt of a step: where its children stand. Mutable."""
+    """A body, or an attempt of a step, that is retraced: where its children stand. Mutable."""
 
     __slots__ = ("attempt", "base", "line", "outcome", "path", "seen", "value")
 
@@ -69,80 +70,84 @@ class Place:
         self.attempt = attempt
         self.outcome: Outcome = outcome
         self.value = value
-        """What is recorded that the body returned, if it succeeded."""
+        """The recorded return value of the body, if it succeeded."""
         self.seen: set[str] = set()
         self.line = ""
-        """Where the function of the body begins."""
+        """``file:line`` where the function of the body begins."""
 
 
 class Retracing:
-    """Goes through the code of a run along its record. Mutable; its methods are hooks or walks."""
+    """Retraces the code of a run along its record. Mutable; its methods are hooks or traversals."""
 
     def __init__(self, run: RunState) -> None:
         self.run = run
         self.recorded = run.recorded
         self.line = ""
-        """Where the code stands that is gone through."""
+        """``file:line`` of the code that is retraced now."""
         self._traversals: list[Traversal] = []
         self._results: dict[str, StepResult[Any]] = {}
-        """Of the steps that have been reached: what a handler may have seen."""
+        """The results of the steps reached so far, which a handler may have seen."""
         self._concurrent = set[str]()
-        """The groups that are being gone through."""
+        """The groups that are being retraced."""
 
-    # -- what is looked at ----------------------------------------------------------------------
+    # -- hooks ----------------------------------------------------------------------------------
 
     def enters(self, path: str) -> bool:
-        """True if this step or member, and what is below it, is to be gone through."""
+        """True if this step or member is retraced, with what is below it."""
         raise NotImplementedError
 
     def enters_attempt(self, place: Place) -> bool:
-        """True if what an attempt of a step left is to be gone through."""
+        """True if what an attempt of a step left is retraced."""
         raise NotImplementedError
 
     def goes_on(self, place: Place, *, left: bool, beyond: bool) -> bool:
-        """True if more items of a group are to be looked at: members are ``left`` to be found, or
-        this is ``beyond`` the last one, of items that may have no end.
+        """True if another item of a group is looked at.
+
+        ``left``: recorded members are still to be found. ``beyond``: this item is past the last
+        recorded one, and the items may be endless.
         """
         del place
         return left and not beyond
 
     def met(self, path: str, step: Step[Any], *, yielded: bool) -> None:
-        """The code has this step where the record has one; a body ``yielded`` it, or it is held by
-        another step.
+        """Called for each step of the code that is recorded.
+
+        A body ``yielded`` it, or another step contains it as data.
         """
 
     def met_item(self, path: str, item: Any) -> None:
-        """The code has this item for a member that is recorded."""
+        """Called for each item of the code whose member is recorded."""
 
     def passed(self, path: str, step: Step[Any], inputs: Inputs) -> None:
-        """A step has been gone through."""
+        """Called after a step has been retraced."""
 
     def strayed(self, place: Place, path: str, step: Step[Any] | None, *, stopped: bool) -> None:
-        """The code comes to a step, or a member, that is not recorded; ``stopped``: the body was
-        told to end.
+        """Called for a step, or a member, of the code that is not recorded.
+
+        ``stopped``: its body was being stopped by then.
         """
 
     def body_ended(self, place: Place, what: int, given: Any, *, stopped: bool) -> None:
-        """A body was gone through to its end, by ``model.outcome``."""
+        """Called at the end of a body, with what ``model.outcome.resume`` returned."""
 
     def group_ended(self, place: Place) -> None:
-        """All members were gone through that the code has for an attempt."""
+        """Called when all members that the code has for an attempt are retraced."""
 
     def stages(self, place: Place, verb: Validation) -> Traversal:
-        """The stages of a validation."""
+        """Looks at the stages of a validation."""
         del place, verb
         yield from ()
 
-    # -- how ------------------------------------------------------------------------------------
+    # -- running --------------------------------------------------------------------------------
 
     def begin(self, traversal: Traversal) -> None:
-        """Have this gone through by ``next_question``."""
+        """Start a traversal, which ``next_question`` runs."""
         self._traversals.append(traversal)
 
     def next_question(
         self, report: cmd.Evaluated | None
     ) -> cmd.AskFallback | cmd.FindStages | None:
-        """Go on, with the answer to the last question, to the next one; None if all is done."""
+        """Continue with the answer to the last question, up to the next; None if all is done."""
         given = report
         while self._traversals:
             try:
@@ -158,18 +163,18 @@ class Retracing:
         return None
 
     def close(self) -> None:
-        """Close the bodies that it stands in."""
+        """Close the bodies that have been entered."""
         while self._traversals:
             self._traversals.pop().close()
 
-    # -- walks ----------------------------------------------------------------------------------
+    # -- traversals -----------------------------------------------------------------------------
 
     def below(
         self, path: str, step: Step[Any], inputs: Inputs, kept: Items | None = None
     ) -> Traversal:
-        """What the attempts of a step left; if it has ended, with that of its fallback.
+        """Retraces the attempts of a step, and its fallback if the step has ended.
 
-        ``kept``: the items of a group that is not over.
+        ``kept``: the items of a group that has not ended.
         """
         record, made = self.recorded.at(path), self._attempts_made(path)
         if kept is None and isinstance(step.verb, ForEachGroup):
@@ -183,19 +188,19 @@ class Retracing:
             yield self._fallback(path, made, step, inputs, record)
 
     def _attempts_made(self, path: str) -> int:
-        """How many attempts a step has made, with the one that it is at."""
+        """How many attempts a step has made; one without an end counts if ``counts_open``."""
         record = self.recorded.at(path)
         if record.end is not None:
             return max(record.attempts, record.end.attempts)
         return record.attempts + self.counts_open
 
     counts_open = 0
-    """1 if an attempt that has no end is to be gone through, too."""
+    """1 if an attempt without an end is retraced, too."""
 
     def member(
         self, path: str, verb: ForEachGroup | WorkGroup, value: Any, inputs: Inputs
     ) -> Traversal:
-        """What a member of a group left."""
+        """Retraces a member of a group."""
         try:
             made = function_of(verb)(value)
         except Exception:  # noqa: BLE001  # its record stands, whatever its body does now
@@ -210,7 +215,7 @@ class Retracing:
             yield self.body(place, made, inputs)
 
     def _only_step(self, place: Place, step: Step[Any], inputs: Inputs) -> Traversal:
-        """The only step of a member."""
+        """Retraces the only step of a member."""
         path = f"{place.path}/{step.name}"
         if self.recorded.knows(path):
             place.seen.add(path)
@@ -222,7 +227,7 @@ class Retracing:
         self.group_ended(place)
 
     def step(self, path: str, step: Step[Any], inputs: Inputs) -> Traversal:
-        """What stands below a step, then its own."""
+        """Retraces what is below a step, then calls ``passed`` for the step itself."""
         yield self.below(path, step, inputs)
         self.passed(path, step, inputs)
 
@@ -288,7 +293,7 @@ class Retracing:
         self.group_ended(place)
 
     def _tasks(self, place: Place, verb: WorkGroup, inputs: Inputs) -> Traversal:
-        """The tasks that began, in the order of their tree, as the record has that."""
+        """Retraces the tasks that began, in the tree order that the record has."""
         recorded = self.recorded
         derive(recorded, place.path, self.run.setting.run_id)
         tasks = RecordedTasks(recorded, place.path, place.attempt, verb.tasks)
@@ -321,7 +326,7 @@ class Retracing:
         yield self.body(place, generator, inputs)
 
     def _called_body(self, place: Place, verb: HeldBody | TreeBody, inputs: Inputs) -> Traversal:
-        """The steps of a function that is called with its arguments."""
+        """Retraces the steps of a function, which is called with its arguments."""
         try:
             made = verb.body(*verb.args)
         except Exception:  # noqa: BLE001  # its record stands, whatever the code does now
@@ -339,7 +344,7 @@ class Retracing:
             yield self.body(place, made, inputs)
 
     def _steps_around_body(self, place: Place, verb: TreeBody, inputs: Inputs) -> Traversal:
-        """The steps that stand around the body of a worktree."""
+        """Retraces the steps around the body of a worktree: git operations, and the set-up."""
         setup = verb.setup
         for path in self.in_place(place):
             name = path.rpartition("/")[2]
@@ -352,17 +357,17 @@ class Retracing:
                     yield self.step(path, setup, inputs)
 
     def _comes_to(self, place: Place, verb: HeldBody | TreeBody) -> bool:
-        """False for a body that was not begun, because what comes before it had failed."""
+        """False for a body that never began, because a step before it had failed."""
         if isinstance(verb, HeldBody):
             return True
         ends = {one.rpartition("/")[2]: self.recorded.at(one).end for one in self.in_place(place)}
         if MERGE in ends:
-            place.outcome = "open"  # it succeeded, with what is recorded nowhere
+            place.outcome = "open"  # it succeeded, and its value is recorded nowhere
         before = [MAKE] if verb.setup is None else [MAKE, verb.setup.name]
         return all((end := ends.get(name)) is not None and end.success for name in before)
 
     def in_place(self, place: Place) -> list[str]:
-        """What is recorded of a body, or just below an attempt, in order."""
+        """The recorded children of a body, or of an attempt, in order."""
         prefix = f"{place.base}/" if place.base else ""
         return [
             one
@@ -372,7 +377,7 @@ class Retracing:
         ]
 
     def body(self, place: Place, generator: Generator[Any, Any, Any], inputs: Inputs) -> Traversal:
-        """Run a body against the record, as far as that leads."""
+        """Run a body against the record, as far as the record leads."""
         last = self._last_step_before_cleanup(self.in_place(place))
         line, stopped = self.line, False
         place.line = line_of(generator) if place.path else ""
@@ -408,15 +413,13 @@ class Retracing:
             self.run.escaped = given
 
     def _last_step_before_cleanup(self, known: Iterable[str]) -> int:
-        """The place of the step at whose end the body was told to end: the last one that was not
-        yielded to clean up, if one was; else -1.
-        """
+        """The index of the last step before clean-up, when the body was stopped; else -1."""
         records = [self.recorded.at(one) for one in known]
         first = min((one.index for one in records if one.cleanup), default=-1)
         return max((one.index for one in records if one.index < first), default=-1)
 
     def _resolve_end(self, path: str, step: Step[Any]) -> StepResult[Any] | None:
-        """The recorded end of a step that the code comes to, with its output; None without one."""
+        """The recorded end of a step that the code reaches, with its output; None without one."""
         recorded = self.recorded
         resolve(recorded, path, step, self.run.codec)
         if recorded.at(path).end is not None:
@@ -427,7 +430,7 @@ class Retracing:
     def _fallback(  # one thing: a fallback
         self, path: str, made: int, step: Step[Any], inputs: Inputs, record: PathRecord
     ) -> Traversal:
-        """The step that its handler gave, if what that left is to be gone through."""
+        """Ask the handler for the fallback step, and retrace it if its record is to be entered."""
         handler, failure = step.modifiers.on_error, record.failure
         recorded, place = self.recorded, Place(path, path, record.attempts + 1, "open")
         taken = self.in_place(place) if record.attempts == made or record.end is None else []
@@ -449,7 +452,7 @@ class Retracing:
         self.group_ended(place)
 
     def _view(self, path: str, inputs: Inputs) -> cmd.View:
-        """What a handler could see when it was asked: nothing of what came later."""
+        """What a handler could see when it was asked: no result that came later."""
         results = ChainMap(self._results, self.run.results)
         concurrent = self.run.concurrent | self._concurrent
         return cmd.View(path, inputs, VisibleResults(results, concurrent, path), None)
@@ -460,7 +463,7 @@ def _is_step(given: object) -> TypeGuard[Step[Any]]:
 
 
 def _keyed(verb: ForEachGroup, items: Items) -> Iterator[tuple[Any, Any, str]]:
-    """The items with what the body gets and their keys, as far as the user's code gives them."""
+    """Each item, with its value for the body and its key, until the user's code raises."""
     try:
         for index, item in enumerate(items.from_first()):
             yield item, *keyed(verb, item, index)
@@ -473,7 +476,7 @@ def _is_new(body: Generator[Any, Any, Any]) -> bool:
 
 
 def _outcome(record: PathRecord, attempt: int) -> Outcome:
-    """How an attempt of a step ended, as far as that is known."""
+    """How an attempt of a step ended, as far as the record shows."""
     failure = record.failure
     if attempt <= record.attempts:
         last = failure is not None and failure.attempt == attempt
@@ -489,7 +492,7 @@ def _outcome_of_end(end: StepResult[Any]) -> Outcome:
 
 
 def _sent(generator: Generator[Any, Any, Any], end: StepResult[Any], *, stops: bool) -> Any:
-    """What the body does after a step of this end."""
+    """Resume the body with the end of its step; what it does next, as ``resume`` returns it."""
     if stops or end.status == "cancelled":
         return resume(generator, None, RunCancelled(end.error or "cancelled"))
     if end.success:

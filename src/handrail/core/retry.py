@@ -1,9 +1,8 @@
-"""Whether a failed attempt is followed by another, and after how long.
+"""Decides whether another attempt follows a failed one, and after how long.
 
-``attempt_failed`` decides, and ``core.attempts.attempt`` makes the next one: the action ``Attempt``
-leads there. Whether ``on=`` covers an exception was judged where it was alive: for a leaf in
-``core.attempt_ends``, for others in ``failing.fail``. What follows where there is no other attempt
-is ``core.failing``'s.
+``attempt_failed`` decides; the action ``Attempt`` has ``core.attempts.attempt`` begin the next one.
+``on=`` was applied before: to a leaf's exception in ``core.attempt_ends``, to other failures in
+``failing.fail``. If no attempt follows, ``core.failing`` takes over.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from handrail.record.outputs import members_results
 
 
 def attempt_failed(run: RunState, event: ev.AttemptFailed) -> None:
-    """Decide what follows a failure that is in the journal: another attempt, or none."""
+    """Decide what follows a journaled failure: another attempt, or none."""
     node = run.step_at(event.path)
     if node is None:
         return
@@ -49,7 +48,10 @@ def attempt_failed(run: RunState, event: ev.AttemptFailed) -> None:
 def retry_judged(
     run: RunState, node: StepNode, failure: AttemptFailure, report: cmd.Evaluated
 ) -> None:
-    """Record the failure as retryable or not; a predicate that raised ends the tries."""
+    """Record the failure as retryable or not, by the answer of the ``on=`` predicate.
+
+    If the predicate raised, its error is recorded instead, and no retry follows.
+    """
     if report.error is not None:
         record_failure(run, node, failure_of(report.error), retryable=False)
     else:
@@ -57,7 +59,7 @@ def retry_judged(
 
 
 def pause_s(attempt: int, *, retryable: bool, retry: Retry | None, seed: str) -> float | None:
-    """The pause after failed attempt number ``attempt`` (from 1); None: no other one follows.
+    """The pause in seconds after failed attempt ``attempt`` (from 1); None if no attempt follows.
 
     ``seed`` names run and path: the same seed and attempt give the same jitter.
     """
@@ -67,7 +69,7 @@ def pause_s(attempt: int, *, retryable: bool, retry: Retry | None, seed: str) ->
 
 
 def delay_s(backoff: Backoff, attempt: int, seed: str) -> float:
-    """The pause after failed attempt ``attempt``, jitter taken off, in seconds."""
+    """The backoff in seconds after failed attempt ``attempt``, shortened by the jitter."""
     try:
         pause = min(backoff.initial_s * backoff.factor ** (attempt - 1), backoff.max_s)
     except OverflowError:

@@ -1,8 +1,8 @@
 """The live state of one run, and the primitives that every part of the interpreter shares.
 
 All parts of the core are functions over a ``RunState`` (named ``run``). A part may call those below
-it. What it asks of one above it is an ``Action``, put on the agenda with ``RunState.push`` and
-carried out within the same ``receive``; ``core.machine`` has the table that says by whom.
+it. To have a part above it act, it puts an ``Action`` on the agenda with ``RunState.push``; the
+machine carries it out within the same ``receive``, by the table in ``core.machine``.
 """
 
 from __future__ import annotations
@@ -53,16 +53,16 @@ if TYPE_CHECKING:
 
 
 class StepNode(Node):
-    """A live step. Each verb has a class of its own, which says what the verb does."""
+    """A live step. A subclass for each kind of verb says what the verb does."""
 
     __slots__ = ("asking", "attempt", "failure", "step", "used")
 
     is_leaf: bool = False
     """True if the engine performs its attempts."""
     deadline: int = 0
-    """Token of its deadline."""
+    """The timer token of its deadline; 0 for none."""
     overdue: bool = False
-    """Its deadline has passed: it is being stopped in order to fail with ``failure``."""
+    """True while it is stopped to fail with ``failure``: its deadline passed, or claims failed."""
 
     def __init__(
         self, step: Step[Any], path: str, parent: Node | None, inputs: Mapping[str, Any]
@@ -72,33 +72,33 @@ class StepNode(Node):
         self.attempt = 0
         self.failure = None
         self.asking = False
-        """The engine evaluates something for it, and will answer."""
+        """True while the engine evaluates something for it, or acquires its claims."""
         self.used: Usage | None = None
-        """What its attempts that failed had used."""
+        """The usage of its earlier attempts."""
 
     def used_at_end(self, run: RunState, last: Usage | None, /) -> Usage | None:
-        """What it used in all; ``last`` is what is known of the attempt that it ends in."""
+        """Its total usage; ``last`` is the usage of its last attempt, as far as known."""
         del run
         return add_usage(self.used, last)
 
     def begin(self, run: RunState, /) -> None:
-        """Begin an attempt; ``attempt`` is its number already."""
+        """Begin an attempt; ``attempt`` is already its number."""
         raise NotImplementedError
 
     def child_ended(self, run: RunState, child: Node, result: StepResult[Any], /) -> None:
-        """Go on after a child that ended and is recorded."""
+        """React to the recorded end of a child."""
 
     def body_ended(self, run: RunState, value: Any, error: BaseException | None, /) -> None:
-        """Go on after its body's end, which nothing was stopping."""
+        """React to the end of its body, if nothing was stopping the step."""
 
     def evaluated(self, run: RunState, report: cmd.Evaluated, /) -> None:
-        """Go on with what it asked for with ``RunState.ask``."""
+        """Take the answer to what it asked with ``RunState.ask``."""
 
     def consume(self, run: RunState, number: int, payload: Any, /) -> None:
-        """Go on with the payload of a signal that it listened for."""
+        """Take the payload of a signal that it listened for; ``number`` is the signal's event."""
 
     def timer_fired(self, run: RunState, /) -> None:
-        """Go on after its timer."""
+        """React to its timer."""
 
     def pull(self, run: RunState, /) -> None:
         """Start its next member."""
@@ -110,13 +110,13 @@ class StepNode(Node):
         """Stop its members, if it is still at this attempt."""
 
     def put_in_order(self, run: RunState, /) -> None:
-        """List its children in their order, where that is another than that of their starts."""
+        """List its children in their proper order, if they started in another one."""
 
     def stopped(self, run: RunState, /) -> None:
-        """Close what it holds open: it was stopped, and has no child left."""
+        """Close its gate, timer, listener or group: it was stopped, and has no child left."""
 
     def undoes_itself(self) -> bool:
-        """True if what its children registered is undone at its own end when it is stopped."""
+        """True if its own end runs the rollbacks of the steps below it when it is stopped."""
         return False
 
     def kept_items(self) -> Items | None:
@@ -124,12 +124,12 @@ class StepNode(Node):
         return None
 
     def validation_so_far(self) -> Any:
-        """What a fix below it is shown; None if it validates nothing."""
+        """The rounds so far, for a fix step below it; None for verbs other than ``validate``."""
         return None
 
     @property
     def consumed_signal(self) -> int:
-        """The number of the signal that its attempt took; 0 for none."""
+        """The event number of the signal that its attempt consumed; 0 for none."""
         return 0
 
 
@@ -145,7 +145,7 @@ class LeafNode(StepNode):
     ) -> None:
         super().__init__(step, path, parent, inputs)
         self.interrupted = False
-        """Its next attempt follows one that was at work when its process ended."""
+        """True if its last attempt was in flight when the process ended."""
 
 
 class CompositeNode(StepNode):
@@ -155,7 +155,7 @@ class CompositeNode(StepNode):
 
     @property
     def begins_again(self) -> bool:
-        """True if the steps that it holds may have begun before."""
+        """True if the steps it contains as data may have begun before."""
         return self.attempt > 1
 
     def __init__(
@@ -167,7 +167,7 @@ class CompositeNode(StepNode):
 
 
 class AgentNode(LeafNode):
-    """A step that an agent is launched for, once or several times an attempt."""
+    """A step that launches an agent, once or several times in an attempt."""
 
     __slots__ = (
         "at_work",
@@ -188,34 +188,34 @@ class AgentNode(LeafNode):
     ) -> None:
         super().__init__(step, path, parent, inputs)
         self.ladder: tuple[ev.LadderStep | ev.AgentGuided, ...] = ()
-        """How its attempt went on after launches that failed, and what its agent was told."""
+        """The ladder steps and the guidance of its attempt so far."""
         self.at_work: Launch | None = None
-        """The launch that the engine was asked for, and that has not ended."""
+        """The launch whose ``Perform`` was emitted and which has not ended."""
         self.guided = False
-        """That launch is being broken off, to be made again with what somebody said."""
+        """True while that launch is broken off, to be replaced by one with a person's guidance."""
         self.said: tuple[str, ...] = ()
-        """What people said to its agent."""
+        """The guidance that its agent has been given."""
         self.pending: Launch | None = None
-        """What is launched when its pause is over."""
+        """The launch to make when its pause is over."""
         self.launched = 0
         """The number of its last launch."""
         self.reasks = 0
         self.spent_s = 0.0
-        """How long the launches of its attempt were at work."""
+        """How many seconds the launches of its attempt ran."""
         self.reserved = 0
-        """The number of the launch that something is reserved for."""
+        """The number of the launch that has an open budget reservation; 0 for none."""
         self.launch_spent: Usage | None = None
-        """What the launches before that one used."""
+        """The usage of the attempt's launches before the ``reserved`` one."""
         self.budget_gate = ""
-        """Where it is asked whether its launch may be made."""
+        """The path of the gate that asks whether its launch may exceed a budget; empty for none."""
 
     @property
     def rungs(self) -> list[ev.LadderStep]:
-        """How its attempt went on after launches that failed."""
+        """The ladder steps of its attempt, without guidance."""
         return [one for one in self.ladder if isinstance(one, ev.LadderStep)]
 
     def used_at_end(self, run: RunState, last: Usage | None) -> Usage | None:
-        """With the launches of an attempt that was stopped before the next of them."""
+        """Its total usage, with the launches of an attempt that was stopped between two."""
         if last is None and self.failure is None and self.ladder:
             rung = self.ladder[-1]
             last = rung.next.spent if rung.attempt == self.attempt else None
@@ -237,7 +237,7 @@ class BodyStepNode(CompositeNode):
 
 
 BodyNode: TypeAlias = RunNode | MemberNode | BodyStepNode
-"""A node whose generator is run: the run, a member, a child workflow."""
+"""A node that can have a generator: the run, a member, a step with a body."""
 
 
 # -- the agenda ------------------------------------------------------------------------------------
@@ -250,7 +250,7 @@ class Open(msgspec.Struct, gc=False):
 
 
 class Attempt(msgspec.Struct, gc=False):
-    """Make the next attempt of a step."""
+    """Begin the next attempt of a step."""
 
     node: StepNode
 
@@ -270,7 +270,7 @@ class Advance(msgspec.Struct, gc=False):
 
 
 class EndBody(msgspec.Struct, gc=False):
-    """Tell whoever waits for a body that it returned or raised."""
+    """Report that a body returned or raised, to the run, member or step it belongs to."""
 
     node: Node
     value: Any
@@ -278,14 +278,14 @@ class EndBody(msgspec.Struct, gc=False):
 
 
 class TellParent(msgspec.Struct, gc=False):
-    """Let the parent of a node that ended go on."""
+    """Report the end of a node to its parent."""
 
     node: Node
     result: StepResult[Any]
 
 
 class Pull(msgspec.Struct, gc=False):
-    """Start the next member of a group, or end it."""
+    """Start the next member of a group; if there is none, end the group."""
 
     node: StepNode
 
@@ -299,7 +299,7 @@ class Stop(msgspec.Struct, gc=False):
 
 
 class StopMember(msgspec.Struct, gc=False):
-    """Stop one member of a group that is decided."""
+    """Stop one member of a group whose outcome is decided."""
 
     node: StepNode
     path: str
@@ -338,13 +338,13 @@ Action: TypeAlias = (
 
 
 class Search(Protocol):
-    """What looks for rollbacks in the code, and has asked for a fallback on its way."""
+    """A search for rollbacks in the code that waits for an answer."""
 
     def answer(self, report: cmd.Evaluated, /) -> None:
-        """Take it further, with the answer."""
+        """Continue the search with the answer."""
 
     def close(self) -> None:
-        """Close the bodies that it stands in."""
+        """Close the bodies that the search has entered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,11 +360,11 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What a machine is told once, before the first event.
+    """The configuration of a machine, fixed before its first event.
 
-    ``codec`` is None where nothing needs to be recorded so that another process could read it.
-    ``secrets`` are values, by name, that no description of a step may hold. ``unwinds``: a request
-    to cancel will follow the rehearsal, and what waits then is still waiting.
+    ``codec`` is None if no other process will read the record. ``secrets`` are values, by name,
+    that no description of a step may contain. ``unwinds``: a request to cancel follows the
+    rehearsal, and no wait may end before it.
     """
 
     run_id: str
@@ -377,12 +377,12 @@ class Setting:
     unwinds: bool = False
 
     def opened_before(self) -> int:
-        """How many steps earlier drives let in, if that is bounded."""
+        """How many steps began in earlier drives; 0 if ``max_steps`` is not set."""
         return 0 if self.limits.max_steps is None else self.recorded.steps_begun()
 
 
 class RunState:
-    """What is live in one drive of one run. Mutable."""
+    """The live state of one drive of one run. Mutable."""
 
     def __init__(  # noqa: PLR0915  # one attribute a line
         self,
@@ -395,7 +395,7 @@ class RunState:
         self.definition, self.setting, self.limits = definition, setting, setting.limits
         self.recorded, self.codec = recorded, setting.codec
         self.node_types = node_types
-        """The class of a step's node, by its verb."""
+        """The node class of each verb class."""
         self.secrets: SecretNames = secret_names(setting.secrets)
         # what is live
         self.root = RunNode("", None, inputs)
@@ -408,56 +408,53 @@ class RunState:
         self.started_at = 0.0
         self.run_deadline = 0
         self.drive_seq = 0
-        """The number of the event that the drive began with; nearly all is replayed behind it."""
+        """The number of the event that began the drive; most ``StepReplayed`` carry it, too."""
         self.timers_frozen = setting.unwinds
-        """No wait is over: it is to be cancelled as it was left, however much later."""
+        """True before a run that is resumed only to unwind is cancelled: no wait may end."""
         self.rehearses = not recorded.is_empty
-        """The record is being gone through, and nothing else has happened."""
+        """True while the record is replayed, before anything new happens."""
         self.after_rehearsal: list[Stop | StopMembers] = []
         self.paused: ev.RunSteered | None = recorded.paused
-        """Who paused the run, if it is: nothing begins but to clean up."""
+        """The event that paused the run, if it is paused: only clean-up begins meanwhile."""
         self.bounds_steps = setting.limits.bounds_steps
         self.asked: dict[str, ev.RunSteered] = dict(recorded.asked)
-        """What a person wants of steps that have not ended, by path."""
+        """What people requested of steps (complete, skip, retry) that have not ended, by path."""
         self.edits: dict[str, list[ev.WorkEdited]] = {
             path: list(edits) for path, edits in recorded.edits.items()
         }
-        """What was done to the queue of ``work``, by its path, in order."""
+        """The edits to the queue of each ``work`` step, by its path, in order."""
         self.last_edit = 0
-        """The number of the last message that was one of these."""
+        """The message number of the last edit to any of these queues."""
         self.more_ended = False
-        """Another end is on record, and comes next: no task begins before what it brings is known.
-        """
+        """True while events recorded together are received: the next ones may bring tasks."""
         self.deferred: dict[str, None] = {}
-        """The ``work`` that waits for that, by path."""
+        """The ``work`` steps that begin no task before the last of these events, by path."""
         self.roomy = set[str]()
-        """The ``work`` that would begin a task at once if somebody added one."""
+        """The ``work`` steps that would begin an added task at once, by path."""
         self.begins_at_once = False
-        """A plain leaf needs no look at the record, nor at how many steps there were."""
+        """True if a plain leaf may begin without a look at record, limits, pauses and claims."""
         self.guidance = recorded.guidance.copy()
-        """What people said to agents, and is not given to them yet."""
+        """Guidance that agents have not been given yet."""
         self.postponed: dict[str, Open | Attempt | MakeLaunch | Pull] = {}
-        """What is to begin once the run is not paused any more, or what it stands in holds what it
-        wants; by path.
-        """
+        """Actions that wait for the end of a pause, or for claims of an enclosing step, by path."""
         self.unclaimed: dict[str, StepNode] = {}
-        """Steps that wait for what they hold while what is below them runs, by path."""
+        """Composites whose claims are not granted yet, by path."""
         self.trees: dict[str, OwnTree] = {}
-        """The worktrees that steps work in, by the path of the step that they are of."""
+        """Open worktrees, by the path of the ``worktree`` step that owns each."""
         self.claimed: set[str] = set()
-        """Paths of those that have it, or ask for it now."""
+        """Paths of the composites whose claims are requested or granted."""
         self.look_at_each()
         self.over_limit: dict[str, dict[str, tuple[StepNode, str, float, str]]] = {}
-        """Steps that a limit has no room for, with the limit, by the question they wait for."""
+        """Steps that exceed a limit, with the limit, by the path of the question they wait for."""
         self.opened = setting.opened_before()
-        """How many steps were let in, if that is bounded."""
+        """How many steps were let in; counted only if ``max_steps`` is set."""
         self.visits: dict[tuple[str, str], int] = {}
-        """How often each line of a body yielded, if that is bounded."""
+        """How often each line of a body yielded; counted only if ``max_visits`` is set."""
         self.changes: list[StepChange] = []
-        """Recorded steps that the code describes otherwise now."""
-        # what is waited for
+        """Recorded steps that the code now describes differently, if nobody accepted that."""
+        # waits
         self.timers: dict[int, tuple[Node, float]] = {}
-        """Whose timers are set, by token, and when they are due."""
+        """The node and due time (unix seconds) of each timer that is set, by token."""
         self._tokens = 0
         self.gates: dict[str, OpenGate] = {}
         self.answered: dict[str, ev.GateAnswered] = {}
@@ -466,18 +463,18 @@ class RunState:
         self.listeners: dict[str, dict[str, StepNode]] = {}
         self.mailboxes: dict[str, list[tuple[int, Any]]] = {}
         self.last_message = 0
-        """The number of the last message that was a signal and has arrived."""
+        """The message number of the last signal that arrived."""
         # agents
         self.parked: dict[str, str] = {}
-        """What a person must do, by path of the step that waits for it."""
+        """The advice for a person, by the path of the step that waits for them to act."""
         self.incidents: list[Incident] = list(recorded.incidents)
-        """The failures that the run lived through, in all its drives."""
+        """The failed launches that the ladder handled, in all drives."""
         self.budgets = BudgetState(recorded.spending)
         # the end
         self.ending: Ending | None = None
         self.value: Any = None
         self.undoing: dict[str, tuple[Node, Callable[[], None]]] = {}
-        """What runs its rollbacks, by the path of the one at work, and what follows."""
+        """The node whose rollbacks run, and what to call then, by the current rollback's path."""
         self.searches: dict[str, Search] = {}
         """Searches for rollbacks that wait for an answer, by the path of their question."""
         self.undone: set[str] = set()
@@ -489,7 +486,7 @@ class RunState:
         self.agenda: list[Action] = []
 
     def look_at_each(self) -> None:
-        """Begin plain leaves at once only where nothing is to be looked up first."""
+        """Recompute ``begins_at_once``, after one of its conditions has changed."""
         known = not self.recorded.is_empty or bool(self.asked)
         may_wait = self.paused or self.unclaimed or self.trees
         self.begins_at_once = not (known or self.bounds_steps or may_wait)
@@ -510,11 +507,11 @@ class RunState:
         self.out.append(command)
 
     def push(self, action: Action) -> None:
-        """Do this within the same ``receive``; what is pushed last is done first."""
+        """Put an action on the agenda of this ``receive``; the last one pushed is done first."""
         self.agenda.append(action)
 
     def wait(self, node: Node, due: float) -> int:
-        """Ask for ``TimerFired`` at ``due``; the token of the timer."""
+        """Ask for ``TimerFired`` at ``due``; returns the timer's token."""
         self._tokens += 1
         self.timers[self._tokens] = node, due
         self.out.append(cmd.Wait(node.path, due, self._tokens))
@@ -526,7 +523,7 @@ class RunState:
             self.timers.pop(token, None)
 
     def drop_timers(self, node: StepNode) -> None:
-        """Forget the deadline of a node, and what it waits for; give back what it holds."""
+        """Forget a node's deadline, timer and worktree, and give back its claims."""
         if self.claimed or self.unclaimed:
             self._unclaim(node.path)
         if self.trees and self.trees.pop(node.path, None) is not None:
@@ -557,14 +554,14 @@ class RunState:
     # -- nodes ----------------------------------------------------------------------------------
 
     def step_at(self, path: str) -> StepNode | None:
-        """The live step at this path whose end is not on its way, if there is one."""
+        """The live step at this path; None if there is none, or it is ending."""
         node = self.nodes.get(path)
         if isinstance(node, StepNode) and node.phase is not Phase.ENDING:
             return node
         return None
 
     def new_node(self, parent: Node, step: Step[Any], path: str) -> StepNode:
-        """A node for a step below ``parent``, of the class that its verb has."""
+        """A node for a step below ``parent``, of the class for its verb."""
         inner = parent.body_inputs
         inputs = parent.inputs if inner is None else inner
         return self.node_types[type(step.verb)](step, path, parent, inputs)
@@ -572,8 +569,9 @@ class RunState:
     def open_child(
         self, parent: Node, step: Step[Any], path: str, index: int | None = None
     ) -> StepNode:
-        """A node for a step below ``parent``, opened within this ``receive``; ``index``, its place,
-        is said where they are not opened in order, in a group.
+        """A node for a step below ``parent``, to be opened within this ``receive``.
+
+        ``index`` is its place among its siblings, by default in the order of opening.
         """
         if index is None:
             index = parent.yields
@@ -595,7 +593,7 @@ class RunState:
         self.agenda.append(Advance(node))
 
     def take_path(self, parent: Node, path: str, where: str, hint: str) -> bool:
-        """Make ``path`` a child of ``parent``; one that is taken is a mistake and ends the run."""
+        """Reserve ``path`` below ``parent``; end the run and return False if it is not allowed."""
         seen = parent.seen
         if seen is None:
             seen = parent.seen = self.tree[parent.path] = {}
@@ -608,7 +606,7 @@ class RunState:
         return True
 
     def names_a_secret(self, path: str, where: str) -> bool:
-        """End the run if a name or key has the value of a secret."""
+        """End the run, and return True, if the last name in the path contains a secret's value."""
         mistake = names_a_secret(self.secrets, path, where)
         if mistake is not None:
             self.mistake(mistake)
@@ -624,8 +622,9 @@ class RunState:
         return self.definition.name
 
     def was_let_in(self, path: str) -> bool:
-        """True for what began in an earlier drive, whose limits were others: it counts, but none is
-        hit by it, or a success on record would end a second time.
+        """True if an earlier drive let the step begin: it counts towards limits, but hits none now.
+
+        That drive's limits may have been others, and a recorded success must not end the run now.
         """
         recorded = self.recorded
         if not recorded.knows(path):
@@ -642,24 +641,25 @@ class RunState:
         return self.view_of(node.path, node.inputs, validation)
 
     def view_of(self, path: str, inputs: Mapping[str, Any], validation: Any = None) -> cmd.View:
-        """The same, of a step that need not be live."""
+        """``view`` of a step that need not be live."""
         results = VisibleResults(self.results, self.concurrent, path)
         return cmd.View(path, inputs, results, validation)
 
     def fingerprint(self, step: Step[Any]) -> str:
-        """What the step is, for the record; empty where nothing is to be durable."""
+        """The step's fingerprint; empty if nothing needs to be durable."""
         return "" if self.codec is None else fingerprint(step, self.codec, self.setting.secrets)
 
     def matches(self, recorded: str, step: Step[Any]) -> bool:
-        """True if the step is the one that has this recorded fingerprint."""
+        """True if the step has this recorded fingerprint, or nothing needs to be durable."""
         codec = self.codec
         return codec is None or matches(recorded, step, codec, self.setting.secrets)
 
     def unrecordable(
         self, value: Any, where: str, declared: Callable[[], tuple[Any, ...]] | None = None
     ) -> OutputNotSerializable | None:
-        """Why a value cannot be recorded, or None if it can or need not; ``declared`` gives the
-        types by which it will be read, if it will be.
+        """Why a value cannot be recorded; None if it can, or need not be.
+
+        ``declared`` returns the types by which later drives read it.
         """
         if self.codec is None:
             return None
@@ -679,8 +679,9 @@ class RunState:
         *,
         began: bool = True,
     ) -> ev.StepStarted:
-        """The event of a step's start in this drive, with what a replay needs to know of it; not
-        ``began``: it is ended at once, and may begin another time.
+        """The event of a step's start in this drive, with what a replay needs to know of the step.
+
+        Not ``began``: the step ends at once without having begun, and may begin another time.
         """
         step = node.step
         verb = step.verb
@@ -698,7 +699,7 @@ class RunState:
         )
 
     def _accepted_by(self, verb: SignalWait) -> Any:
-        """The type of the payload, for those who send one; None if it tells them nothing."""
+        """The payload type for senders of the signal; None if the type tells them nothing."""
         if verb.type is Any or self.unrecordable(verb.type, "the type of a signal") is not None:
             return None
         return verb.type
@@ -713,17 +714,17 @@ class RunState:
         self.end_step(node, "skipped", output=Skipped("its predicate was false"))
 
     def succeed(self, node: StepNode, output: Any, *, derived: str = "") -> None:
-        """End a node that is no leaf with its output; ``derived``: see ``record.outputs``."""
+        """End a composite with its output; ``derived``: see ``record.outputs``."""
         self.end_step(node, "succeeded", output=output, derived=derived)
 
     def end_cancelled(
         self, node: StepNode, *, usage: Usage | None = None, abandoned: bool = False
     ) -> None:
-        """End a step that was stopped: as cancelled, or as the person wants who had it stopped."""
+        """End a stopped step: as cancelled, or as requested by the person who stopped it."""
         asked = self.asked.pop(node.path, None) if self.asked else None
         above = node.parent
         if asked is not None and asked.action == "retry" and above is not None and above.stop:
-            asked = None  # all of it is being stopped
+            asked = None  # the enclosing step is being stopped, too
         if asked is None:
             error = node.stop or "cancelled"
             self.end_step(node, "cancelled", error=error, usage=usage, abandoned=abandoned)
@@ -731,7 +732,7 @@ class RunState:
             self.drop_timers(node)
             node.stop, node.hard, node.phase = None, False, Phase.PAUSED
             node.used = add_usage(node.used, usage)
-            node.attempt -= 1  # it is not counted
+            node.attempt -= 1  # the stopped attempt does not count
             self.push(Attempt(node))
         else:
             self.end_given(node, asked, usage=usage, abandoned=abandoned)
@@ -744,7 +745,7 @@ class RunState:
         usage: Usage | None = None,
         abandoned: bool = False,
     ) -> None:
-        """End a step with what a person gave for its output, or with its own ``default``."""
+        """End a step with the output that a person gave, or skip it; ``default`` then applies."""
         who = asked.by or A_PERSON
         modifiers = node.step.modifiers
         status: StepStatus = "succeeded"
@@ -769,7 +770,7 @@ class RunState:
         derived: str = "",
         given_by: str | None = None,
     ) -> None:
-        """Send the step's end on its way to the journal; the parent hears of it after that."""
+        """Record the step's end; the parent learns of it once it is in the journal."""
         step = node.step
         self.drop_timers(node)
         if node.phase is Phase.STARTING:
@@ -809,7 +810,7 @@ class RunState:
         derived: str = "",
         found: tuple[tuple[str, float], ...] = (),
     ) -> None:
-        """Record the end of a member that is no step itself; ``found``: what it brings."""
+        """Record the end of a member that is no step; ``found``: the tasks that it brings."""
         self.drop_timer(node.timer)
         node.timer = 0
         node.phase = Phase.ENDING
@@ -827,7 +828,7 @@ class RunState:
         self.out.append(cmd.Record(ended))
 
     def unreached_children(self, node: Node) -> tuple[str, ...]:
-        """What is recorded just below a node, in its attempts, and this drive did not reach."""
+        """The node's recorded children, of its attempts so far, that this drive did not reach."""
         recorded, path = self.recorded, node.path
         known = recorded.children(path)
         if not known:
@@ -843,19 +844,17 @@ class RunState:
         )
 
     def mistake(self, error: HandrailError) -> None:
-        """End the run as failed: generators are closed, not asked."""
+        """End the run as failed by a mistake of the author; bodies are closed, not unwound."""
         self.decide_mistake(error)
         self.stop_root(str(error), hard=True)
 
     def decide_mistake(self, error: HandrailError) -> None:
-        """Have the run end as failed by a mistake, unless it fails already."""
+        """Decide that the run fails by a mistake, unless it fails already."""
         if self.ending is None or self.ending.status == "cancelled":
             self.ending = Ending("failed", str(error), qualified(type(error)), None, None)
 
     def stop_root(self, reason: str, *, hard: bool) -> None:
-        """Stop the run, but not before all that is on record has been gone through: what can be
-        undone must be known.
-        """
+        """Stop the run; a rehearsal is finished first, because it must find the rollbacks."""
         stop = Stop(self.root, reason, hard)
         if self.rehearses:
             self.after_rehearsal.append(stop)
@@ -864,9 +863,10 @@ class RunState:
 
 
 def declared_for(node: Node) -> tuple[Any, ...]:
-    """The types by which the end of a node, or the value of its child workflow, may be read.
+    """The types by which later drives read a node's end, or the value of its child workflow.
 
-    Each must do: what a member's step gave is read with the member's type once the group has ended.
+    Each must fit: the output of a member's step is read with the member's type once the group has
+    ended.
     """
     declared: list[Any] = []
     member: Node | None = node

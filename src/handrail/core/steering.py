@@ -33,12 +33,12 @@ _DUE: Mapping[type, Phase] = {
     MakeLaunch: Phase.PAUSED,
     Pull: Phase.RUNNING,
 }  # fmt: skip
-"""Where the node of what was held back must still be."""
+"""The phase that a node must still be in when its postponed action is pushed."""
 _MOST = 5
 
 
 def run_steered(run: RunState, event: ev.RunSteered) -> None:
-    """Pause the run, let it go on, end its drive; or do to a step what somebody asked for."""
+    """Pause or unpause the run, end its drive, or steer a step or its agents."""
     match event.action:
         case "pause":
             pause(run, event)
@@ -53,14 +53,14 @@ def run_steered(run: RunState, event: ev.RunSteered) -> None:
 
 
 def pause(run: RunState, by: ev.RunSteered) -> None:
-    """Begin nothing any more; what is at work goes on to its end, and so do timers."""
+    """Begin nothing more, except clean-up; attempts in flight and timers run to their ends."""
     run.paused = by
     run.look_at_each()
     run.emit(cmd.PauseAdmission(on=True))
 
 
 def unpause(run: RunState) -> None:
-    """Begin what was held back meanwhile, in the order in which it came."""
+    """End a pause, and begin the actions that it postponed, in the order in which they came."""
     if run.paused is None:
         return
     run.paused = None
@@ -70,7 +70,7 @@ def unpause(run: RunState) -> None:
 
 
 def begin_postponed(run: RunState) -> None:
-    """Begin what was held back, and is not to be any more, in the order in which it came."""
+    """Push the postponed actions that are no longer blocked, in the order in which they came."""
     free = {path: it for path, it in run.postponed.items() if not _is_blocked(run, it.node)}
     for path, action in reversed(free.items()):
         del run.postponed[path]
@@ -79,8 +79,9 @@ def begin_postponed(run: RunState) -> None:
 
 
 def postpone_blocked(run: RunState, action: Open | Attempt | MakeLaunch | Pull) -> bool:
-    """True if this is to begin only when the run is not paused any more, and all that it stands in
-    has what it holds; not what is entered again because an earlier drive was in it.
+    """Postpone the action, and return True, if the run is paused or an enclosing step lacks claims.
+
+    A rehearsal does not postpone an attempt of a composite: an earlier drive may have been in it.
     """
     node = action.node
     if not _is_blocked(run, node):
@@ -94,16 +95,14 @@ def postpone_blocked(run: RunState, action: Open | Attempt | MakeLaunch | Pull) 
 
 
 def _is_blocked(run: RunState, node: StepNode) -> bool:
-    """True for what is paused, unless it cleans up, and for what stands in a step that waits for
-    what it is to hold.
-    """
+    """True if the run is paused (clean-up excepted), or an enclosing step waits for its claims."""
     if run.unclaimed and waits_for_claim_above(run, node):
         return True
     return run.paused is not None and not cleans_up(node.parent)
 
 
 def waits_for_claim_above(run: RunState, node: Node) -> bool:
-    """True if something that a node stands in has not what it holds yet."""
+    """True if an enclosing step does not have its claims yet."""
     above = node.parent
     while above is not None:
         if above.path in run.unclaimed:
@@ -116,12 +115,14 @@ def waits_for_claim_above(run: RunState, node: Node) -> bool:
 
 
 def check_steering(run: RunState, event: ev.RunSteered) -> ev.RunSteered:
-    """The same, with an output of the type that the step declares. ``run`` is live, or gone through
-    by its record. What has not begun yet is not looked at here.
+    """Check that the step accepts the event; returns it, its output converted to the step's type.
+
+    ``run`` is live, or rehearsed from its record. A step that has not begun is checked when it
+    begins; only ``retry`` is refused for it.
 
     Raises:
-        CannotSteer: the step does not take it; it says what does. InvalidInput: the output is not
-            of its type.
+        CannotSteer: the step does not accept it; the message says what it does accept.
+        InvalidInput: the output is not of the step's type.
     """
     path, run_id = event.path, run.setting.run_id
     if event.action == "guide":
@@ -171,7 +172,7 @@ def _at_work(run: RunState) -> str:
 
 
 def _guide(run: RunState, event: ev.RunSteered) -> None:
-    """Break off the launches of the agents that it is for, so that they are made again with it."""
+    """Break off the launches that the guidance is for; their replacements pass it to the agents."""
     at_work = {node.path: node for node in _agents_at_work(run)}
     run.guidance.on_steered(event, at_work)
     for path, node in at_work.items():
@@ -193,10 +194,11 @@ def _agents_at_work(run: RunState) -> list[AgentNode]:
 
 
 def guidance_event(run_id: str, text: str, path: str | None, by: str | None) -> ev.RunSteered:
-    """What somebody says to the agents at and below a path, or to any.
+    """The event of a person's guidance for the agents at and below a path; None: for any agent.
 
     Raises:
-        WrongUse: the text is none. CannotSteer: it is empty.
+        WrongUse: the text or path is no string, or the path is empty.
+        CannotSteer: the text is empty.
     """
     if not isinstance(text, str):
         raise WrongUse(f"guide() takes the text that is said to the agent, got {text!r}")
@@ -207,10 +209,10 @@ def guidance_event(run_id: str, text: str, path: str | None, by: str | None) -> 
 
 
 def check_path(path: object) -> str:
-    """The path itself.
+    """The path, unchanged.
 
     Raises:
-        WrongUse: it is no text, or an empty one.
+        WrongUse: it is no string, or empty.
     """
     if not isinstance(path, str) or not path:
         raise WrongUse(f"path= takes the path of a step, such as 'review/lint', got {path!r}")
@@ -242,7 +244,7 @@ def _guide_otherwise(run: RunState) -> str:
 
 
 def _steer_step(run: RunState, event: ev.RunSteered) -> None:
-    """End the step, or its attempt; one that has not begun ends when it is its turn."""
+    """Stop the step to complete, skip or retry it; if it has not begun, keep the request."""
     node, path = run.nodes.get(event.path), event.path
     if path in run.results or (node is not None and node.phase is Phase.ENDING):
         return  # it has ended meanwhile
@@ -262,8 +264,10 @@ def _steer_step(run: RunState, event: ev.RunSteered) -> None:
 
 
 def end_as_asked(run: RunState, node: StepNode) -> bool:
-    """True if the step ends as a person wants who spoke before it began in this drive. What it left
-    in an earlier one is entered first, and then stopped: something of it may be undone later.
+    """End a step that a person completed or skipped before it began in this drive; True if so.
+
+    If an earlier drive recorded steps below it, they are replayed first, and then the step is
+    stopped: they may have rollbacks that run later.
     """
     asked, recorded = run.asked.get(node.path), run.recorded
     if asked is None or asked.action == "retry" or recorded.at(node.path).ended():
@@ -287,7 +291,7 @@ def end_as_asked(run: RunState, node: StepNode) -> bool:
 
 
 def _is_possible(node: StepNode, asked: ev.RunSteered) -> bool:
-    """True if the step takes it; an output that is not of its type is none."""
+    """True if the step accepts this; the output of ``complete`` must be of its type."""
     if asked.action == "skip":
         return _may_be_skipped(node)
     if asked.action == "retry":

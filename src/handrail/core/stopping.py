@@ -1,4 +1,4 @@
-"""Stops subtrees: cancels what is in flight, ends what waits, unwinds what has a body."""
+"""Stops subtrees: cancels attempts in flight, ends waits, unwinds bodies."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from handrail.model.results import StepResult
 
 
 def stop(run: RunState, node: Node, reason: str, *, hard: bool = False) -> None:
-    """Stop a subtree; its ends follow, innermost first. Hard: close what still unwinds."""
+    """Stop a subtree; nodes end innermost first. ``hard`` closes bodies, even those that unwind."""
     if node.phase in {Phase.ENDING, Phase.HALTED}:
         return
     if node.phase is Phase.SEARCHING:
-        node.stop, node.hard = node.stop or reason, node.hard or hard  # it goes on by itself
+        node.stop, node.hard = node.stop or reason, node.hard or hard  # the search ends by itself
         return
     if node.phase is Phase.UNDOING:
         if node is not run.root:
             node.stop = node.stop or reason  # its rollbacks run on, then it ends as cancelled
         return
     first = node.stop is None
-    again = reason == node.stop  # its clean-up takes too long: that is still its own failure
+    again = reason == node.stop  # its clean-up is overdue: still its own failure
     if not first and isinstance(node, CompositeNode) and node.overdue and not again:
-        node.overdue, node.stop = False, reason  # from above: it is no failure of its own now
+        node.overdue, node.stop = False, reason  # from above: no longer its own failure
     if not first and not (hard and not node.hard):
         return
     node.stop, node.hard = node.stop or reason, hard
@@ -53,7 +53,7 @@ def _stop_childless(run: RunState, node: Node, reason: str) -> None:
 
 
 def end_rehearsal(run: RunState) -> None:
-    """Go on beyond the record: what was to be stopped is stopped now."""
+    """Continue beyond the record, and carry out the stops that the rehearsal deferred."""
     run.rehearses = False
     error = None if run.recorded.cancel is not None else partially_compensated(run, run.root)
     if error is not None and run.ending is None and run.root.stop is None:
@@ -65,7 +65,7 @@ def end_rehearsal(run: RunState) -> None:
 
 
 def note_stopped_before(run: RunState, node: Node, reason: str | None) -> None:
-    """Note what the record of its only child shows: an earlier drive was stopping the node."""
+    """Mark a node as stopped: its recorded child shows that an earlier drive was stopping it."""
     node.stop = reason or "cancelled"
     node.hard = was_hard(run, node)
     if not isinstance(node, CompositeNode):
@@ -76,7 +76,7 @@ def note_stopped_before(run: RunState, node: Node, reason: str | None) -> None:
 
 
 def attempt_stopped(run: RunState, report: cmd.Stopped) -> None:
-    """End a leaf whose attempt was stopped."""
+    """End a leaf whose attempt was stopped, or replace a launch that guidance broke off."""
     node = run.step_at(report.path)
     if node is None:
         return
@@ -111,7 +111,7 @@ def end_stopped(run: RunState, node: Node) -> None:
 
 
 def end_unbegun(run: RunState, node: StepNode) -> None:
-    """End a stopped composite of whose attempt nothing has begun, or all that did has ended."""
+    """End a stopped composite with nothing live below it, after its own rollbacks if it has any."""
     if node.undoes_itself():
         undo(run, node, lambda: _end_step(run, node))
     else:
@@ -131,7 +131,7 @@ def _end_step(run: RunState, node: StepNode) -> None:
 
 
 def deadline_passed(run: RunState, node: CompositeNode) -> None:
-    """Stop a composite or waiting step in order to fail it."""
+    """Stop a composite whose deadline passed; it fails once all below it has ended."""
     if node.stop is not None or node.phase in {Phase.ENDING, Phase.UNDOING}:
         return
     error = StepTimeout(node.path, node.step.modifiers.timeout_s or 0.0)
@@ -155,6 +155,6 @@ def stopped_child_ended(
 
 
 def _is_timeout_of(path: str, reason: str) -> bool:
-    """True if this says that the step's own time was over, whatever it was then."""
+    """True if the reason is this step's own timeout, of whatever length."""
     text = str(StepTimeout(path, 0.0))
     return reason.startswith(text.rpartition(" of ")[0])

@@ -1,4 +1,4 @@
-"""What a drive is to do at a time: one heap, for the core's waits and for its driver's own."""
+"""The timers of a drive: one heap for the core's waits and the driver's own timers."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
 Own = TypeVar("Own")
-"""What is due of who drives the run; it is no number."""
+"""The type of the driver's own timers; not an ``int``."""
 
 
 class Timers(Generic[Own]):
-    """The earliest first; of one time, the driver's own before the core's, in the core's order.
-    What is due is a driver's own, or the token of a wait of the core.
+    """Timers, the earliest first; at one time the driver's own, then the core's in their order.
 
-    A wait costs a tuple: its token is its order, too.
+    An entry is a timer of the driver's own, or the token of a wait of the core. A wait costs a
+    tuple: its token is also its order.
     """
 
     def __init__(self) -> None:
@@ -22,28 +22,28 @@ class Timers(Generic[Own]):
         self._order = 0
 
     def wait(self, due: float, token: int) -> None:
-        """Set a wait of the core."""
+        """Add a wait of the core."""
         heapq.heappush(self._heap, (due, token, token))
 
     def at(self, due: float, what: Own) -> None:
-        """Set one of the driver's own."""
+        """Add a timer of the driver's own."""
         self._order -= 1
         heapq.heappush(self._heap, (due, self._order, what))
 
     def pop(self, now: float) -> int | Own | None:
-        """The next that is due by now, if any is."""
+        """Remove and return the next timer that is due by ``now``; None if none is."""
         if self._heap and self._heap[0][0] <= now:
             return heapq.heappop(self._heap)[2]
         return None
 
     def next_due(self, stale: Callable[[int | Own], bool]) -> float | None:
-        """When the next is due, once those in front that nobody waits for are dropped."""
+        """When the next timer is due, after stale ones in front are dropped; None if none is."""
         while self._heap and stale(self._heap[0][2]):
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
     def shift(self, jump_s: float, counts_running_time: Callable[[int | Own], bool]) -> None:
-        """Put off what counts running time, for the clock was set by so much."""
+        """Delay the timers that count running time by the seconds that the clock was set by."""
         self._heap = [
             (due + jump_s if counts_running_time(what) else due, order, what)
             for due, order, what in self._heap
@@ -51,5 +51,5 @@ class Timers(Generic[Own]):
         heapq.heapify(self._heap)
 
     def waits(self) -> Iterator[tuple[float, int]]:
-        """The waits of the core, with their times, in no order."""
+        """Due time and token of each wait of the core, in no order."""
         return ((due, what) for due, _, what in self._heap if isinstance(what, int))

@@ -1,4 +1,4 @@
-"""The verb ``validate``: rounds of stages, with a fix after each round that found something."""
+"""The verb ``validate``: rounds of stages, with a fix after each round that failed."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ class ValidationNode(CompositeNode):
         self._stages: tuple[Stage, ...] = ()
         self._rounds: list[ValidationRoundResult] = []
         self._done: list[StageResult] = []
-        """The stages of this round that have ended."""
+        """The results of the stages of this round that have ended."""
         self._fixing = False
 
     @property
     def verb(self) -> Validation:
-        """What the step is."""
+        """The step's verb."""
         return cast("Validation", self.step.verb)
 
     def validation_so_far(self) -> ValidationResult:
-        """What the fix of this round is shown."""
+        """The rounds so far, as the fix of this round sees them."""
         passed = bool(self._rounds) and self._rounds[-1].passed
         return ValidationResult(passed, tuple(self._rounds))
 
@@ -56,7 +56,7 @@ class ValidationNode(CompositeNode):
         return super().begins_again or len(self._rounds) > 1
 
     def begin(self, run: RunState) -> None:
-        """Ask for the stages: those of names are known to the engine alone."""
+        """Ask the engine for the stages: only it knows those that are named."""
         self._reset()
         run.ask(self, cmd.FindStages(self.path, self.verb.stages))
 
@@ -80,7 +80,7 @@ class ValidationNode(CompositeNode):
             run.open_child(self, step, path)
 
     def child_ended(self, run: RunState, child: Node, result: StepResult[Any]) -> None:
-        """Go on after a stage, passed or not, or after the fix of a round."""
+        """Continue after a stage, whether it passed or not, or after the fix of a round."""
         del child
         if self._fixing:
             self._fix_ended(run, result)
@@ -124,7 +124,7 @@ class ValidationNode(CompositeNode):
 
 
 def stage_result(result: StepResult[Any]) -> StageResult:
-    """What a stage found, from the result of the step that ran it."""
+    """The result of a stage, from the result of the step that ran it."""
     found = result.output
     output = found.output if isinstance(found, StageResult) else ""
     error = None if result.success else result.error

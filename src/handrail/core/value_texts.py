@@ -1,7 +1,7 @@
-"""Values whose classes are found by what the code declares, and not by their names alone; and the
-failure of those that cannot be recorded at all.
+"""Records values that only a declared type can read back, and failures of those no type can.
 
-A record is refused where it is not known what is declared. Then it is given their text.
+A journal refuses an event whose value cannot be read back by the names of its classes. The event is
+then recorded with the value as text, which is read by the types that the code declares.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ T = TypeVar("T")
 Types: TypeAlias = tuple[Any, ...]
 _OF_STEPS = (ev.StepCompleted, ev.MemberCompleted, ev.SubworkflowEnded)
 WITH_VALUE = (*_OF_STEPS, ev.WorkflowCompleted)
-"""The events that may have a value which is read by a type, in the middle of a drive."""
+"""The events, except the run's start, whose value may be read by a declared type."""
 
 
 def declared_in(machine: Machine, event: ev.Event) -> Callable[[], Types]:
-    """What gives the types by which the value of an event will be read, in the drives to come."""
+    """A function that returns the types by which later drives will read the value of an event."""
     if isinstance(event, _OF_STEPS):
         node = machine.run.nodes.get(event.path)
         return tuple if node is None else lambda: declared_for(node)
@@ -44,10 +44,10 @@ def declared_in(machine: Machine, event: ev.Event) -> Callable[[], Types]:
 def with_text(
     event: ev.Event, machine: Machine, types: Callable[[], Types], error: OutputNotSerializable
 ) -> ev.Event:
-    """The event that was refused with this ``error``, with the text of its value.
+    """The event that was refused with this ``error``, with its value as text.
 
     Raises:
-        OutputNotSerializable: it cannot be recorded.
+        OutputNotSerializable: the value cannot be recorded as text, either.
     """
     codec, where = machine.run.codec, error.where
     assert codec is not None
@@ -71,11 +71,13 @@ def event_in_its_place(
     error: OutputNotSerializable,
     keep: Callable[[ev.Event], T],
 ) -> tuple[ev.Event, T]:
-    """What is on record in the place of an event that was refused with this ``error``, and what
-    ``keep`` gave for it: the event, with the text of its value, or else a failure.
+    """Record something in the place of an event that was refused with this ``error``.
+
+    That is the event with its value as text, or else a failure. Returns it, and what ``keep``
+    returned.
 
     Raises:
-        OutputNotSerializable: nobody can go on without the value.
+        OutputNotSerializable: the run cannot continue without the value.
     """
     try:
         return event, keep(with_text(event, machine, types, error))
@@ -105,11 +107,12 @@ def _inputs(
 def failure_for_unserializable(
     event: ev.Event, error: OutputNotSerializable, *, attempts_over: bool
 ) -> ev.Event:
-    """The failure to record instead of this end; ``attempts_over``: it is no longer an attempt
-    that ends, but the step, with the output of a fallback, say.
+    """The failure to record instead of this end.
+
+    ``attempts_over``: not an attempt ends, but the step, with the output of a fallback, say.
 
     Raises:
-        OutputNotSerializable: the event is no end of a step; nobody can go on from it.
+        OutputNotSerializable: the event is no end of a step, and the run cannot continue from it.
     """
     kind, bases, said = qualified(type(error)), bases_of(error), str(error)
     match event:

@@ -1,9 +1,9 @@
 """Which results a step may see: those of its own generator and of the enclosing ones.
 
-The rule is a rule of paths, so it does not depend on who finished first. Let ``a`` be the longest
-common part of the viewer's path and a result's path. If ``a`` is a group whose members run side by
-side, the result belongs to a sibling and is not shown; else everything recorded below ``a`` came
-before the viewer's own yield.
+The rule depends on paths alone, so it does not depend on which step finished first. Let ``a`` be
+the longest common part of the viewer's path and a result's path. If ``a`` is a group whose members
+run side by side, the result belongs to a sibling and is not shown; else everything recorded below
+``a`` came before the viewer's own yield.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The verbs that wait, ``ask``, ``wait_for`` and ``sleep``, and what ends a wait.
 
-Timers, gates and signals are entries of the run, not tasks. A timer is a token and its node, no
-more: there may be many. What it is for follows from the node.
+Timers, gates and signals are entries of the run, not tasks. A timer is only a token and its node,
+because there may be many; the state of the node says what the timer is for.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class TimerNode(CompositeNode):
 
     @property
     def verb(self) -> Pause:
-        """What the step is."""
+        """The step's verb."""
         return cast("Pause", self.step.verb)
 
     def begin(self, run: RunState) -> None:
-        """Wait until the recorded time, if an earlier drive had set one."""
+        """Wait until the due time that an earlier drive recorded, or a new one."""
         if run.timers_frozen:
             return
         due = run.recorded.due(self.path, "sleep", self.attempt)
@@ -54,11 +54,11 @@ class TimerNode(CompositeNode):
         return run.now + (seconds or 0.0) if until is None else until.timestamp()
 
     def timer_fired(self, run: RunState) -> None:
-        """End: a pause gives nothing."""
+        """End the sleep; its output is None."""
         run.succeed(self, None)
 
     def stopped(self, run: RunState) -> None:
-        """Take its timer back."""
+        """Drop its timer."""
         run.drop_timer(self.timer)
 
 
@@ -69,11 +69,11 @@ class GateNode(CompositeNode):
 
     @property
     def verb(self) -> Question:
-        """What the step is."""
+        """The step's verb."""
         return cast("Question", self.step.verb)
 
     def begin(self, run: RunState) -> None:
-        """Open the gate, unless an earlier drive has its answer."""
+        """Open the gate, or end with the answer that an earlier drive recorded."""
         answered = run.answered.get(self.path)
         if answered is not None:
             run.succeed(self, answered.answer)
@@ -94,7 +94,7 @@ class GateNode(CompositeNode):
         verb = self.verb
         known = run.recorded.gate(self.path, self.attempt)
         if known is not None and self._asks_another(run):
-            known = None  # who answers the old question does not answer this one
+            known = None  # an answer to the old question does not answer this one
         since = run.now if known is None else known.since
         deadline = None if verb.timeout_s is None else since + verb.timeout_s
         revision = run.revisions.get(self.path, 0) + 1 if known is None else known.opening
@@ -112,7 +112,7 @@ class GateNode(CompositeNode):
         )
 
     def _asks_another(self, run: RunState) -> bool:
-        """True if the recorded gate was opened for a step that the code describes otherwise now."""
+        """True if the code now describes the step differently than when its gate opened."""
         was = run.recorded.fingerprint_of(self.path)
         return bool(was) and not run.matches(was, self.step)
 
@@ -145,16 +145,16 @@ class SignalNode(CompositeNode):
 
     @property
     def verb(self) -> SignalWait:
-        """What the step is."""
+        """The step's verb."""
         return cast("SignalWait", self.step.verb)
 
     @property
     def consumed_signal(self) -> int:
-        """The number of the signal that its attempt took; 0 for none."""
+        """The event number of the signal that its attempt consumed; 0 for none."""
         return self._consumed
 
     def begin(self, run: RunState) -> None:
-        """Take the oldest signal that is kept, or listen for the next."""
+        """Consume the oldest signal in the mailbox, or listen for the next."""
         self._consumed = 0
         if run.timers_frozen:
             return
@@ -166,7 +166,7 @@ class SignalNode(CompositeNode):
             run.listeners.setdefault(signal, {})[self.path] = self
 
     def consume(self, run: RunState, number: int, payload: Any) -> None:
-        """Take this payload as the output, converted; ``number`` is its event's."""
+        """End with the payload, converted to the declared type; ``number`` is its event's."""
         self._consumed = number
         try:
             value = payload_for(self.verb.signal, payload, self.verb.type)
@@ -188,7 +188,7 @@ class SignalNode(CompositeNode):
 
 
 def timer_fired(run: RunState, report: cmd.TimerFired) -> None:
-    """Go on from where the node waited."""
+    """Carry out what a timer was set for: a limit of the run, a deadline, or the end of a wait."""
     node, _ = run.timers.pop(report.token, (None, 0.0))
     if node is None:
         return
@@ -215,8 +215,9 @@ def _wait_ended(run: RunState, node: Node) -> None:
 
 
 def ends_by_itself(run: RunState, token: int) -> bool:
-    """True if this timer is one the process waits for: a pause, a retry, clean-up; not the
-    deadline of something that waits for a person.
+    """True for a timer that the process waits for: a sleep, a pause before a retry, clean-up.
+
+    False for the deadline of a step, of the run, or of a question to a person.
     """
     node, _ = run.timers.get(token, (None, 0.0))
     if node is None or token == run.run_deadline:
@@ -227,8 +228,9 @@ def ends_by_itself(run: RunState, token: int) -> bool:
 
 
 def counts_running_time(run: RunState, token: int) -> bool:
-    """True if this timer bounds something, or is a pause before another try; what waits for a time
-    (``sleep``, a question, a cap) waits for the wall's.
+    """True for timers on elapsed running time: timeouts, retry and ladder backoff, clean-up.
+
+    False for wall-clock ones: ``sleep``, the deadline of a question, a usage cap.
     """
     node, _ = run.timers.get(token, (None, 0.0))
     if node is None:
@@ -242,7 +244,10 @@ def counts_running_time(run: RunState, token: int) -> bool:
 
 
 def clock_was_set(run: RunState, jump_s: float) -> None:
-    """Count what is at work as if it had begun by the clock of now: durations are running time."""
+    """Shift start times and running-time timers by the seconds that the clock was set by.
+
+    Durations are running time, so they must not include the jump.
+    """
     run.started_at += jump_s
     for node in {run.root, *run.nodes.values()}:
         node.started_at += jump_s
@@ -252,12 +257,12 @@ def clock_was_set(run: RunState, jump_s: float) -> None:
 
 
 def accept_no_other_answer(run: RunState, event: ev.GateAnswered) -> None:
-    """Close the gate to other answers: a driver has this one, and is about to record it."""
+    """Refuse other answers to the gate: a driver has this one, and is about to record it."""
     run.answered[event.path] = event
 
 
 def gate_answered(run: RunState, event: ev.GateAnswered) -> None:
-    """End the step that asked."""
+    """End the step that asked, or pass the answer to the budget or limit that did."""
     run.answered[event.path] = event
     if budget_answered(run, event) or limit_answered(run, event):
         return
@@ -268,7 +273,7 @@ def gate_answered(run: RunState, event: ev.GateAnswered) -> None:
 
 
 def gate_refused(run: RunState, report: cmd.GateRefused) -> None:
-    """Fail the step that asked."""
+    """Fail the step that asked; if a budget did, fail the attempt, if a limit did, the run."""
     if budget_refused(run, report) or limit_refused(run, report):
         return
     node = run.nodes.get(report.path)
@@ -277,7 +282,7 @@ def gate_refused(run: RunState, report: cmd.GateRefused) -> None:
 
 
 def signal_received(run: RunState, event: ev.SignalReceived) -> None:
-    """Give the payload to who waits longest, or keep it."""
+    """Give the payload to the step that listens longest, or keep it in the mailbox."""
     run.last_message = max(run.last_message, event.letter)
     waiting = run.listeners.get(event.name)
     if not waiting:

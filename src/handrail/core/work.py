@@ -1,13 +1,13 @@
 """``work``: a group whose members are tasks, and whose tasks bring further tasks.
 
-A task is *known* from when it was brought until the end; a second one of its id is refused. It
-*waits* until the window has room and nothing more urgent waits. What an earlier drive began is
-taken before anything begins: first what has ended, in the order of those ends, so that what was
-brought then is brought in the same order now; then what was at work. Edits to the queue take their
-place among the ends by their numbers.
+A task is *known* from when it arrives until the work ends; another one with its id is refused. It
+*waits* until the window has room and no more urgent task waits. A resume takes up the tasks of
+earlier drives before it begins any other: first those that have ended, in the order of their ends,
+so that the tasks they brought arrive in the same order again; then those that were at work. Edits
+to the queue take effect between these ends, by their event numbers.
 
-What the step gives, the order of its tasks and that of its rollbacks follow from the tree of what
-was brought (``model.work.in_tree_order``), so they do not depend on who was faster.
+The output, the order of the tasks and that of their rollbacks follow from the tree of tasks
+(``model.work.in_tree_order``), so they do not depend on which task was faster.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ _task_done: Callable[[Task, Any, str | None], TaskDone[Any]] = assembler(TaskDon
 class Queue:
     """The tasks of one attempt: which are known, and which of them begins next. Mutable.
 
-    Tasks are by key, the part of the path that stands for their id. It is the iterator that the
-    group pulls its members from; it stops whenever none may begin now.
+    Tasks are by key, the part of the path that encodes their id. The group pulls its members from
+    the queue, as an iterator that stops whenever no task may begin now.
     """
 
     __slots__ = (
@@ -65,56 +65,56 @@ class Queue:
         self.known: dict[str, tuple[Task, str | None]] = {}
         """Every task, with the id of the one that brought it."""
         self.urgency: dict[str, tuple[float, int]] = {}
-        """Of the tasks that wait: the lowest is next."""
+        """Priority and arrival of each task that waits: the lowest pair begins next."""
         self.stopped: str | None = None
-        """Why no task begins any more."""
+        """Why no further task begins; None if tasks may begin."""
         self.only_begun = False
-        """Nor any that an earlier drive had not begun."""
+        """True if no task may begin but those that an earlier drive began."""
         self.taken = 0
-        """How many have begun, in this drive and before."""
+        """How many tasks of this attempt have begun, in all drives."""
         self._arrivals = 0
-        self._waiting: list[tuple[float, int, str]] = []  # a heap, with places that are given up
+        self._waiting: list[tuple[float, int, str]] = []  # a heap; it may have stale entries
         self.ended: list[tuple[int, str]] = []
-        """Tasks whose recorded end is to be taken, by its number: a heap."""
+        """A heap of the tasks whose recorded ends are still to be replayed, by event number."""
         self._begun: list[tuple[int, str]] = []
 
     def wait(self, key: str, priority: float) -> None:
-        """Let a task wait for its turn."""
+        """Add a task that waits."""
         self._arrivals += 1
         self.urgency[key] = priority, self._arrivals
         heappush(self._waiting, (priority, self._arrivals, key))
 
     def take_up(self, key: str, *, ended: int | None, index: int) -> None:
-        """Take a task that an earlier drive began, and perhaps ended, before any other."""
+        """Add a task that an earlier drive began, and perhaps ended; it comes before the others."""
         if ended is None:
             heappush(self._begun, (index, key))
         else:
             heappush(self.ended, (ended, key))
 
     def move(self, key: str, priority: float) -> None:
-        """Give a task that waits another priority; it keeps its place among equal ones."""
+        """Change the priority of a waiting task; among equal ones it keeps its place."""
         known = self.urgency.get(key)
         if known is not None:
             self.urgency[key] = priority, known[1]
             heappush(self._waiting, (priority, known[1], key))
 
     def drop(self, key: str) -> bool:
-        """Let a task wait no more; False if it does not."""
+        """Remove a waiting task; False if it does not wait."""
         return self.urgency.pop(key, None) is not None
 
     @property
     def next_end(self) -> float:
-        """The number of the next recorded end that is to be taken; infinite if there is none."""
+        """The event number of the next recorded end to replay; infinite if there is none."""
         return self.ended[0][0] if self.ended else math.inf
 
     @property
     def takes_up(self) -> bool:
-        """True if the next one is a task that an earlier drive began."""
+        """True if the next task is one that an earlier drive began."""
         return bool(self.ended or self._begun)
 
     @property
     def may_begin(self) -> bool:
-        """True if a task waits, and nothing but the window speaks against it."""
+        """True if a task waits that only the window may keep from beginning."""
         within = self.stopped is None and self.taken < self.at_most
         return bool(self.urgency) and within and not self.only_begun
 
@@ -140,14 +140,14 @@ class Queue:
             priority, arrival, key = heappop(waiting)
             if urgency.get(key) == (priority, arrival):
                 del urgency[key]
-                if len(waiting) > 2 * len(urgency) + 64:  # places that were given up
+                if len(waiting) > 2 * len(urgency) + 64:  # too many stale entries
                     waiting[:] = [(*place, one) for one, place in urgency.items()]
                     heapify(waiting)
                 return key
 
 
 class TaskMembers(Members):
-    """How far the tasks have come: those that failed, and how many ended otherwise. Mutable."""
+    """The progress of one attempt of ``work``: failed tasks, and counts of all. Mutable."""
 
     __slots__ = ("queue", "undo_at")
 
@@ -155,10 +155,10 @@ class TaskMembers(Members):
         super().__init__(verb.on_error, verb.max_concurrency, queue)
         self.queue = queue
         self.undo_at: dict[int, int] = {}
-        """The place of a task in the order of the tree, by its place in that of the starts."""
+        """The place of each task in tree order, by its index, which is the order of starts."""
 
     def count(self, child: Node, result: StepResult[Any]) -> None:
-        """Count a task that ended; what is done is kept by the node, in short."""
+        """Count a task that ended; the node's ``tally`` keeps the output if it succeeded."""
         if result.status == "succeeded" and child.rollbacks is None:  # most of them
             self.succeeded += 1
             return
@@ -167,7 +167,7 @@ class TaskMembers(Members):
             del self.results[child.index]
 
     def may_pull(self, node: Node) -> bool:
-        """True if a task may be taken; one that has ended before needs no room."""
+        """True if a task may be taken; one with a recorded end needs no room."""
         if self.closed or node.stop is not None:
             return False
         if self.queue.ended:
@@ -175,7 +175,7 @@ class TaskMembers(Members):
         return self.has_room(node) and (not self.decided or bool(self.left))
 
     def has_room(self, node: Node) -> bool:
-        """True if the window is open."""
+        """True if the window has room."""
         window = self.window
         return window is None or node.live is None or len(node.live) < window
 
@@ -185,11 +185,11 @@ class TaskMembers(Members):
         return [entry for index in in_order for entry in self.rollbacks[index]]
 
     def close_items(self) -> None:
-        """Nothing: a queue holds nothing open."""
+        """Does nothing: a queue has nothing to close."""
 
 
 class WorkNode(GroupNode):
-    """Carries out ``work``."""
+    """The node of ``work``."""
 
     __slots__ = (
         "_asks",
@@ -224,46 +224,46 @@ class WorkNode(GroupNode):
         self._stop = verb.stop
         self.tally: Tally[Any] = Tally()
         self._roots: list[Task] = []
-        """The tasks that nobody brought: those of the start, and those that were added."""
+        """The tasks that no other task brought: the initial ones, and those that people added."""
         self._in_order: Sequence[tuple[Task, str | None, bool]] = ()
         """All tasks in the order of their tree, once the work has ended."""
         self._children: dict[str, Sequence[Task]] = {}
-        """What the tasks brought that are done, by id."""
+        """The tasks that each finished task brought, by its id."""
         self._dropped: dict[str, str] = {}
         """Why a task was dropped, by id."""
         self._unwelcome: dict[str, str] = {}
-        """Why a task is to be dropped as soon as it is brought, by id."""
+        """Why a task is to be dropped as soon as it arrives, by id."""
         self._moved: dict[str, float] = {}
-        """The priorities that tasks were given, by id."""
+        """The priorities that people gave to tasks, by id."""
         self._refused = 0
         self._indices: dict[str, int] = {}
-        """The place of each task that has begun, by path, if an earlier drive began any."""
+        """The index of each task that has begun, by path; kept only if the run has a record."""
         self._next_index = 0
         self._searching = set[str]()
-        """Tasks whose recorded end waits for what can be undone below it."""
+        """Replayed tasks whose end waits for the search for rollbacks below them, by path."""
         self._edits: deque[ev.WorkEdited] = deque()
-        """What was done to the queue, and is not taken yet."""
+        """The edits to the queue that have not taken effect yet."""
         self._verdict: ev.WorkStopped | None = None
-        """What ``stop`` said in an earlier drive."""
+        """The reason to stop that ``stop`` gave in an earlier drive."""
         self._asks = False
-        """``stop`` is to be asked once all recorded ends are taken."""
+        """True if ``stop`` is to be called once all recorded ends are replayed."""
         self._is_roomy = False
-        """No task waits, and one that is added would begin at once."""
+        """True if no task waits and an added one would begin at once."""
         self._is_behind = False
-        """There are recorded ends, or edits, that are not taken yet."""
+        """True if recorded ends, or edits, have not taken effect yet."""
 
     @property
     def verb(self) -> WorkGroup:
-        """What the step is."""
+        """The step's verb."""
         return cast("WorkGroup", self.step.verb)
 
     # -- the start ------------------------------------------------------------------------------
 
     def begin(self, run: RunState) -> None:
-        """Queue the tasks of the start; payloads that cannot be recorded fail the attempt."""
+        """Queue the initial tasks; payloads that cannot be recorded fail the attempt."""
         tasks, where = self.verb.tasks, f"step {self.path!r}"
         if run.unrecordable(tasks, where) is not None:
-            for task in tasks:  # which of them it is
+            for task in tasks:  # find the one to name
                 error = run.unrecordable(task.payload, f"{where}: the payload of {task.id!r}")
                 if error is not None:
                     fail_with(run, self, error, retryable=False)
@@ -276,7 +276,7 @@ class WorkNode(GroupNode):
         return TaskMembers(self.verb, self.queue)
 
     def record_start(self, run: RunState) -> None:
-        """Record the tasks of the start, unless the record has just these."""
+        """Record the initial tasks, unless the record has just these."""
         recorded, tasks = run.recorded, self.verb.tasks
         if not _same(run, recorded.tasks.get(self.path), tasks):
             run.record(ev.TasksQueued(self.path, tasks))
@@ -301,14 +301,14 @@ class WorkNode(GroupNode):
 
     @property
     def is_open(self) -> bool:
-        """True if a task that is brought now would begin, sooner or later."""
+        """True if a task that arrives now can begin, sooner or later."""
         at_work = self.phase is Phase.RUNNING and self.live is not None and self.stop is None
         decided = self.members.closed or self.members.decided or self.failure is not None
         return at_work and not decided and self.queue.stopped is None
 
     @property
     def _not_taken(self) -> int:
-        """How many tasks were refused: of an id that was there, or dropped."""
+        """How many tasks were refused, because their id was known, or dropped."""
         return self._refused + len(self._dropped)
 
     def dropped(self, task_id: str) -> str | None:
@@ -316,7 +316,7 @@ class WorkNode(GroupNode):
         return self._dropped.get(task_id)
 
     def _bring(self, run: RunState, tasks: Iterable[Task], parent: str | None) -> None:
-        """Let tasks join the queue. ``parent`` is the id of the one that brought them."""
+        """Add tasks to the queue; ``parent`` is the id of the task that brought them, if any."""
         queue, known = self.queue, self.queue.known
         is_new = run.recorded.is_empty and not self._unwelcome and not self._moved
         for task in tasks:
@@ -334,7 +334,7 @@ class WorkNode(GroupNode):
                 self._bring_known(run, key, task)
 
     def _bring_known(self, run: RunState, key: str, task: Task) -> None:
-        """Let a task join of which something may be recorded already."""
+        """Add a task that may be recorded, dropped or moved already."""
         queue, record = self.queue, run.recorded.get(f"{self.base}/{key}")
         if record is None and task.id in self._unwelcome:
             self._dropped[task.id] = self._unwelcome[task.id]
@@ -349,7 +349,7 @@ class WorkNode(GroupNode):
         run.emit(cmd.Tell(ev.WorkGrew(self.path, total, self._not_taken)))
 
     def edited(self, run: RunState, event: ev.WorkEdited) -> None:
-        """Take what somebody did to the queue, in its turn."""
+        """Take an edit of the queue, which takes effect in its turn."""
         self._edits.append(event)
         self._is_behind = True
         run.push(Pull(self))
@@ -359,7 +359,7 @@ class WorkNode(GroupNode):
         self._bring(run, event.add, None)
         for one in event.drop:
             key = encode_key(one)
-            if key not in queue.known:  # the end that brings it is on its way
+            if key not in queue.known:  # it has not arrived yet
                 self._unwelcome.setdefault(one, dropped_by(event))
             elif queue.drop(key):
                 self._dropped[one] = dropped_by(event)
@@ -371,15 +371,15 @@ class WorkNode(GroupNode):
     # -- members --------------------------------------------------------------------------------
 
     def pull(self, run: RunState) -> None:
-        """Take up, or begin, the next task; end the work if there is none, and none is at work."""
+        """Take up, or begin, the next task; end the work if no task is left or at work."""
         if (self._is_behind or run.more_ended or run.paused is not None) and not self._goes_on(run):
             return
         if self._is_roomy and self.live and not self.queue.urgency:
-            return  # as it was before
+            return  # nothing has changed
         super().pull(run)
 
     def _goes_on(self, run: RunState) -> bool:
-        """True if a task may be taken now: nothing is on its way that comes before that."""
+        """True if a task may be taken now: no recorded end, edit or pause comes first."""
         members, queue = self.members, self.queue
         if self.phase is not Phase.RUNNING or members.closed:
             return True
@@ -398,14 +398,12 @@ class WorkNode(GroupNode):
         members = cast("TaskMembers", self.members)
         self._is_roomy = not members.closed and members.has_room(self) and not self.queue.takes_up
         if self._is_roomy:
-            run.roomy.add(self.path)  # what is added would begin at once
+            run.roomy.add(self.path)  # an added task would begin at once
         else:
             run.roomy.discard(self.path)
 
     def _catch_up(self, run: RunState) -> None:
-        """Take the edits that stand before the next recorded end; behind the last one, know whether
-        the work is to stop.
-        """
+        """Apply the edits before the next recorded end; after the last, decide whether to stop."""
         edits, following = self._edits, self.queue.next_end
         while edits and edits[0].seq < following:
             self._take_edit(run, edits.popleft())
@@ -422,7 +420,7 @@ class WorkNode(GroupNode):
             self._ask(run)
 
     def index_of(self, run: RunState, item: Task) -> int:
-        """The place that is recorded, or the next one."""
+        """The recorded index of the task, or else the next one."""
         if run.recorded.is_empty:
             self._next_index += 1
             return self._next_index - 1
@@ -443,7 +441,7 @@ class WorkNode(GroupNode):
             self._searching.add(path)
 
     def unfit(self, member: Node, value: Any) -> AttemptFailure:
-        """Why a task's body cannot give this."""
+        """The failure of a task whose body returned this instead of ``Found``."""
         place = defined_at(function_of(self.verb)) or f"step {self.path!r}"
         task = self.queue.known[_key(member.path)][0]
         return failure_of(
@@ -454,7 +452,7 @@ class WorkNode(GroupNode):
         )
 
     def child_ended(self, run: RunState, child: Node, result: StepResult[Any]) -> None:
-        """Let what the task brought join the queue; ask whether the work is to stop."""
+        """Queue the tasks that the task brought; ask whether the work is to stop."""
         recorded = run.recorded
         new = recorded.is_empty or recorded.at(child.path).member_end is None
         self._searching.discard(child.path)
@@ -481,7 +479,7 @@ class WorkNode(GroupNode):
             self._tell(run)
 
     def _ask(self, run: RunState) -> None:
-        """Ask ``stop``; what it says is recorded before anything follows from it."""
+        """Call ``stop``, and record the reason that it gives before anything follows from it."""
         stop, queue, tally = self._stop, self.queue, self.tally
         if stop is None or queue.stopped is not None:
             return
@@ -507,7 +505,7 @@ class WorkNode(GroupNode):
     # -- the end --------------------------------------------------------------------------------
 
     def _why_stopped(self) -> str | None:
-        """Why tasks were left that could have begun."""
+        """Why tasks were left that could have begun; None if none was."""
         queue = self.queue
         if queue.stopped is not None:
             return queue.stopped
@@ -516,12 +514,12 @@ class WorkNode(GroupNode):
         return None
 
     def output(self) -> tuple[Any, str]:
-        """What became of all tasks."""
+        """What became of all tasks, as ``Work``."""
         ends: dict[str, TaskDone[Any] | TaskFailed] = {end.task.id: end for end in self.tally.ends}
         return work_of(self._in_order, ends, self._dropped, self._why_stopped()), WORK
 
     def results(self) -> tuple[Any, str]:
-        """The same, of work that failed."""
+        """The output of work that failed: ``output``, too."""
         return self.output()
 
     def not_begun(self) -> int:
@@ -529,18 +527,19 @@ class WorkNode(GroupNode):
         return len(self.queue.urgency)
 
     def stopped(self, run: RunState) -> None:
-        """Take no more edits."""
+        """Close the work: no edit takes effect any more."""
         super().stopped(run)
         run.roomy.discard(self.path)
 
     def order(self, run: RunState) -> tuple[tuple[str, ...], str | None]:
-        """The keys in the order of the tree, if tasks began in another one, and why some were left;
-        the steps of the run are listed in that order, too.
+        """The keys in tree order, if tasks began in another one, and why some were left.
+
+        The run then lists its steps in tree order, too.
         """
         before = list(self.seen or ())
         self.put_in_order(run)
         paths = list(self.seen or ())
-        if paths == before and not self._indices:  # nothing was more urgent than what came earlier
+        if paths == before and not self._indices:  # tasks began in tree order
             return (), self._why_stopped()
         mine = filter(self._is_mine, before)
         indices = self._indices or {path: index for index, path in enumerate(mine)}
@@ -551,7 +550,7 @@ class WorkNode(GroupNode):
         return keys, self._why_stopped()
 
     def put_in_order(self, run: RunState) -> None:
-        """List what has begun in the order of the tree."""
+        """List the tasks that have begun in tree order."""
         self._in_order = in_tree_order(self._roots, self._children)
         seen, base = self.seen, self.base
         if not seen:

@@ -18,7 +18,7 @@ _PLAIN = frozenset({type(None), bool, int, float, str, list, dict, tuple})
 
 
 def work_edited(run: RunState, event: ev.WorkEdited) -> None:
-    """Change the queue of work that has begun; keep it for work that has not."""
+    """Apply an edit to work that is open; keep it for work that has not begun."""
     run.last_edit = max(run.last_edit, event.letter)
     run.edits.setdefault(event.path, []).append(event)
     node = run.nodes.get(event.path)
@@ -33,10 +33,10 @@ def edit_of(
     priority: Mapping[str, float] | None,
     by: str | None,
 ) -> ev.WorkEdited:
-    """What somebody wants done to a queue.
+    """The event of a person's edit to a queue.
 
     Raises:
-        WrongUse, DefinitionError: it is nothing that can be done.
+        WrongUse, DefinitionError: an argument is wrong, or there is nothing to do.
     """
     if path is not None and not isinstance(path, str):
         raise WrongUse(f"edit_work(path=) takes the path of a step, got {path!r}")
@@ -55,15 +55,15 @@ def edit_of(
 def check_edit(
     run: RunState, event: ev.WorkEdited, coming: Sequence[ev.WorkEdited] = (), *, driven: bool
 ) -> ev.WorkEdited:
-    """The same, of a step that takes it, with payloads of the type that its other tasks have.
+    """Check that a queue takes this edit; returns it with path and converted payloads.
 
-    ``run`` is live (``driven``; ``coming``: edits that have been posted, and have not come to it),
-    or gone through by its record. A payload that a person typed is taken for the class of the first
-    task's payload, if that is no plain data.
+    ``run`` is live (``driven``; ``coming``: edits that are posted and have not reached it), or
+    rehearsed from its record. A payload that a person typed is converted to the class of the first
+    task's payload, unless that is plain data.
 
     Raises:
-        CannotSteer: there is no such work, or it does not take this. InvalidInput: a payload does
-            not fit.
+        CannotSteer: there is no such work, or it does not take the edit.
+        InvalidInput: a payload does not fit.
     """
     node = _open_work(run, event.path)
     run_id, path = run.setting.run_id, node.path
@@ -84,10 +84,10 @@ def check_edit(
 
 
 def _open_work(run: RunState, path: str) -> WorkNode:
-    """The work at a path; without one, the only one there is.
+    """The open work at a path; without a path, the only work that there is.
 
     Raises:
-        CannotSteer: there is none, or it takes nothing any more.
+        CannotSteer: there is none, or it begins no more tasks.
     """
     run_id = run.setting.run_id
     works = [node for node in run.nodes.values() if isinstance(node, WorkNode)]
@@ -112,10 +112,10 @@ def _open_work(run: RunState, path: str) -> WorkNode:
 
 
 def _check_waits(run: RunState, node: WorkNode, task_id: str, *, driven: bool) -> None:
-    """Do nothing if the task waits.
+    """Check that the task waits.
 
     Raises:
-        CannotSteer: it does not, or there is none.
+        CannotSteer: it does not wait, or does not exist.
     """
     run_id, key = run.setting.run_id, encode_key(task_id)
     if key not in node.queue.known:
@@ -141,7 +141,7 @@ def _ids(node: WorkNode) -> Iterator[str]:
 
 
 def _as_the_others(node: WorkNode, task: Task) -> Task:
-    """The task with a payload of the class that the first task's has."""
+    """The task, its payload converted to the class of the first task's payload."""
     from handrail.typed.convert import convert
 
     tasks = node.verb.tasks

@@ -1,6 +1,6 @@
 """The verb ``worktree``: a body whose steps work in a git worktree of their own.
 
-What git does for it are steps below it like any others, so that each is on record and none is done
+Its git operations are steps below it like any others, so that each is recorded and none is done
 twice: ``(worktree)`` makes it, ``(merge)`` merges it, ``(remove)`` removes it. After a body that
 failed, ``(leave)`` removes it only if nothing was done in it.
 """
@@ -39,20 +39,20 @@ class WorktreeNode(BodyStepNode):
         super().__init__(step, path, parent, inputs)
         self.tree: OwnTree | None = None
         self.ended: tuple[Any, AttemptFailure | None] = None, None
-        """What the body gave, or why the attempt fails."""
+        """What the body returned, or why the attempt fails."""
 
     @property
     def verb(self) -> TreeBody:
-        """What the step is."""
+        """The step's verb."""
         return cast("TreeBody", self.step.verb)
 
     def begin(self, run: RunState) -> None:
-        """Have the worktree made."""
+        """Make the worktree."""
         self.tree, self.ended = None, (None, None)
         self._git(run, MAKE)
 
     def child_ended(self, run: RunState, child: Node, result: StepResult[Any]) -> None:
-        """Go on to the set-up, the body, or the end."""
+        """Continue with the set-up, the body, the next git operation, or the end."""
         del child
         name = result.name
         if name == REMOVE:
@@ -70,7 +70,7 @@ class WorktreeNode(BodyStepNode):
             self._enter(run)
 
     def body_ended(self, run: RunState, value: Any, error: BaseException | None) -> None:
-        """Merge what was done, or leave it."""
+        """Merge the worktree, unless the step keeps it; after an error leave it."""
         if error is None:
             where = f"the body of step {self.path!r}"
             error = run.unrecordable(value, where, lambda: declared_for(self))
@@ -96,7 +96,7 @@ class WorktreeNode(BodyStepNode):
     def _enter(self, run: RunState) -> None:
         before = self.yields
         enter_called(run, self, self.verb.body, self.verb.args)
-        self.yields = before  # the steps of the body come behind those before it
+        self.yields = before  # the body's steps are indexed behind those before it
 
     def _child_failed(self, run: RunState, result: StepResult[Any]) -> None:
         what = {MAKE: "its worktree was not made: ", MERGE: "its worktree was not merged: "}
