@@ -66,7 +66,7 @@ class Attempts:
         self._in_place = performer.in_place
         self._surrounded = bool(performer.around) or performer.crossing is not None
         self.claiming: Claiming | None = None
-        """The claims of the drive; the driver sets it, once it has made both."""
+        """The claims of the drive; set by the driver."""
         contexts = performer.contexts
         self._services, self._config = contexts.services, contexts.config
 

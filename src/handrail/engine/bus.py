@@ -53,7 +53,7 @@ _ENDS = frozenset({
 
 @dataclass(frozen=True, slots=True)
 class _HeldPiece:
-    """What the bus keeps back of a stream: the end of its last piece. ``before`` was shown."""
+    """The text of a stream that the bus keeps back, and the end of the text shown before it."""
 
     piece: Piece
     before: str

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Evaluator:
-    """Calls these functions for one run: sync ones on the event loop, sync rollbacks in threads."""
+    """Calls the user's functions of one run: on the event loop, sync rollbacks in threads."""
 
     contexts: Contexts
     stages: Callable[[], Mapping[str, Any]]

@@ -90,7 +90,7 @@ CURRENT: ContextVar[Current] = ContextVar("handrail_current")
 
 
 def current() -> Current:
-    """The attempt that this code runs in; from an action, in whatever thread or task.
+    """The attempt that this code runs in; for actions, in whichever thread or task they run.
 
     Raises:
         OutsideStep: no step is running here.

@@ -123,9 +123,9 @@ class _Written(msgspec.Struct):
 TOGETHER = 64
 """How many records one transaction writes, at most."""
 FEW = 8
-"""With at most this many flights, ends are not gathered: each one's consequences come first."""
+"""With at most this many flights, the driver acts on each end before it records the next."""
 LOOK_EVERY_S = 0.1
-"""How often messages from other processes are looked for."""
+"""How often the driver looks for messages from other processes."""
 UNREADABLE = 50
 """How many looks may fail in a row before the drive ends. A journal that cannot be read can hardly
 be written: work would be done in vain, and no message could cancel the run any more."""

@@ -126,8 +126,8 @@ class Engine:
         """The same executor, whose next run has this id and these labels.
 
         ``existing`` says what ``run`` and ``stream`` do where the journal has a run of this id:
-        ``"refuse"`` raises ``RunIdTaken``. ``"go_on"`` resumes a run that has not ended, and gives
-        the recorded result of one that has; other inputs than the recorded ones are
+        ``"refuse"`` raises ``RunIdTaken``. ``"go_on"`` resumes a run that has not ended, and
+        returns the recorded result of one that has; inputs other than the recorded ones raise
         ``InputsDiffer``.
 
         Raises:
@@ -148,7 +148,7 @@ class Engine:
 
         Raises:
             TypeError: the arguments do not fit the workflow's signature.
-            InvalidInput: one is not of the type that its parameter declares.
+            InvalidInput: an argument is not of the type that its parameter declares.
             RunIdTaken, InputsDiffer: see ``options``.
             WrongUse: another workflow of its name is among ``workflows``.
             DefinitionError: a backend cannot honour a step's options; nothing was run.
@@ -220,7 +220,7 @@ class Engine:
         """Hold the run's lease: while it lasts, only this engine drives the run.
 
         Raises:
-            RunLocked: another driver holds it.
+            RunLocked: another driver has it.
         """
         leased = Leased(self._secrets(), self._parts.clock.now())
         with self._users.using():

@@ -140,7 +140,7 @@ def find_unsound(history: Sequence[ev.Event]) -> tuple[int, str] | None:
         for path in recorded.children(""):
             derive(recorded, path, history[0].run_id)
         tree_order(recorded.tree_below("", whole=True), dict(recorded.ends()))
-    except Exception as error:  # noqa: BLE001  # a missing event may be missed anywhere
+    except Exception as error:  # noqa: BLE001  # a missing event may raise anywhere
         return len(history) - 1, f"what it says of its steps does not go together ({error!r})"
     return None
 

@@ -82,7 +82,7 @@ class Inbox:
         return sum(is_signal(letter.event, name) for letter in letters)
 
     def close(self, gate: OpenGate, at: float) -> bool:
-        """Close a gate whose time is up to later answers; False if an answer came first."""
+        """Close a gate, whose time is up, to later answers; False if an answer came first."""
         event = ev.GateAnswered(gate.path, gate.default, TIMEOUT)
         mine = Letter(ev.stamp(event, self._run_id, 0, at), gate_key(gate))
         first = self._journal.post(mine).event

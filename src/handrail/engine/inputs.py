@@ -59,7 +59,7 @@ def refuse_other_inputs(
     recorded: Mapping[str, Any],
     codec: Codec,
 ) -> None:
-    """Raise if a given input differs from the one that the run was begun with; others may be any.
+    """Raise if a given input differs from the recorded one; inputs not given are not compared.
 
     Raises:
         InputsDiffer: one differs.

@@ -134,7 +134,7 @@ class Start:
 
 
 def check_parts(parts: Parts) -> None:
-    """Do nothing, or raise what is wrong with an executor's arguments."""
+    """Raise if an executor's arguments are wrong."""
     gates = parts.gates
     if gates is not None and not callable(gates) and gates not in GATE_POLICIES:
         raise DefinitionError(
@@ -156,7 +156,7 @@ def check_parts(parts: Parts) -> None:
 
 
 def check_options(existing: str, run_id: object, labels: object) -> None:
-    """Do nothing, or raise what is wrong with the arguments of ``options``."""
+    """Raise if the arguments of ``options`` are wrong."""
     is_id = isinstance(run_id, str) and run_id.strip() and run_id.isprintable()
     if run_id is not None and not is_id:
         raise WrongUse(f"run_id= takes printable text, such as 'ship-7', got {short_repr(run_id)}")
@@ -170,7 +170,7 @@ def check_options(existing: str, run_id: object, labels: object) -> None:
 
 
 def check_paths(**given: object) -> None:
-    """Do nothing, or raise that a path was given where a list of paths was meant."""
+    """Raise if a path was given where a list of paths is expected."""
     for name, value in given.items():
         if isinstance(value, str):
             raise WrongUse(f"{name}= takes a list of paths, such as [{value!r}], got {value!r}")
@@ -284,7 +284,7 @@ def check_arguments(given: Mapping[str, Any]) -> None:
         elif name in _LISTS:
             _check_list(name, value)
         elif name == "linger_s" and value == math.inf:
-            continue  # until it is answered
+            continue  # until an answer comes
         elif name in _SECONDS:
             seconds_of(value, f"{name} of an Executor")
         elif name == "on_change":

@@ -105,7 +105,7 @@ class Performer:
     recorded: Callable[[], Recorded] = lambda: Recorded(())
     """Gives the record of earlier drives."""
     crossing: Crossing | None = None
-    """Writes and reads each attempt, as if another process performed it; None: it does not."""
+    """Writes and reads each attempt, as if another process performed it; None: it runs as is."""
     session_totals: dict[str, Usage] = field(default_factory=dict[str, Usage], init=False)
     """The latest total usage of each session in this drive, whichever step continued it."""
     broken_off: dict[str, BrokenOff] = field(default_factory=dict[str, BrokenOff], init=False)
@@ -161,7 +161,7 @@ class Performer:
     def _failed(
         self, command: Perform, error: BaseException, took_s: float
     ) -> AttemptFailed | LaunchFailed:
-        """The attempt's end; of a launch that failed in a known way, for the core to decide."""
+        """The end of a failed attempt; the core decides first about a known failure of a launch."""
         ended = raised_event(command, error)
         if not isinstance(error, AgentError):
             return ended
@@ -173,7 +173,7 @@ class Performer:
     async def _run_in_contexts(
         self, command: Perform, current: Current, claims_of: ClaimsOf | None
     ) -> tuple[Any, Usage | None]:
-        """The output, with the executor's context managers round the attempt."""
+        """The output, with the executor's context managers around the attempt."""
         from contextlib import AsyncExitStack
 
         raised: BaseException | None = None

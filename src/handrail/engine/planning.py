@@ -160,7 +160,7 @@ def _was_interrupted(machine: Machine, path: str) -> bool:
 
 
 def _left(machine: Machine, *, over: bool) -> Iterator[PlannedStep]:
-    """Recorded steps that the code did not reach: it may later, or, if the run is over, never."""
+    """Recorded steps that the code did not reach; it may later, unless the run is over."""
     recorded = machine.run.recorded
     for path in recorded.ended_paths():
         if path not in machine.run.results:

@@ -91,7 +91,7 @@ class Crossing:
         """A rollback as JSON text.
 
         Raises:
-            NotPortable: it has no name.
+            NotPortable: its function has no name, or a value in its view is no data.
         """
         path, rollback = command.path, command.rollback
         parts: Parts = {

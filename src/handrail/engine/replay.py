@@ -26,8 +26,8 @@ async def resolve_recorded_callbacks(
 ) -> list[cmd.Command]:
     """The commands beyond the record, after the questions that lead back into it are answered.
 
-    A fallback handler, or the stages of a validation, may have recorded steps below them: these are
-    evaluated, and rehearsed with ``go_on``, first.
+    Such a question asks for a fallback, or the stages of a validation, with recorded steps below.
+    ``evaluated`` asks the user's code, and ``go_on`` rehearses these steps with the answer.
     """
     asked = questions(commands, recorded)
     try:

@@ -197,8 +197,8 @@ class ServingEngine(SteeredEngine):
             )
 
     async def result(self, run_id: str) -> WorkflowResult[Any]:
-        """Wait until a run has ended, whichever process drives it; its result. For a suspended run
-        it waits, too: see ``serve``.
+        """Wait until a run has ended, whichever process drives it; returns its result. It waits for
+        a suspended run, too: see ``serve``.
 
         Raises:
             RunNotFound: there is no such run. WorkflowNotFound: its workflow is not known.
@@ -212,9 +212,10 @@ class ServingEngine(SteeredEngine):
 
     async def follow(self, run_id: str, after: int = 0) -> AsyncGenerator[Event, None]:
         """The events of a run behind number ``after``: first the recorded ones, then new ones as
-        they come, until the run has ended. Any process drives it; any number of readers may follow.
+        they come, until the run has ended. Any process may drive it, and any number of readers may
+        follow.
 
-        A run may be resumed after its end; the iteration stops at an end that is the last event.
+        A run may be resumed after its end; the iteration stops at an end that no event follows.
 
         Raises:
             RunNotFound: there is no such run.
@@ -313,7 +314,7 @@ class AsyncioBackground:
         """Do nothing: tasks need no group."""
 
     def start(self, work: Work) -> None:
-        """Do it in the background; it raises nothing."""
+        """Run ``work`` in the background; it must not raise."""
         import asyncio
 
         task = asyncio.get_running_loop().create_task(_awaited(work))
@@ -321,7 +322,7 @@ class AsyncioBackground:
         task.add_done_callback(self._tasks.discard)
 
     async def end(self) -> None:
-        """Cancel what is at work, and wait for it."""
+        """Cancel all tasks, and wait for their ends."""
         import asyncio
 
         for task in self._tasks:
@@ -342,11 +343,11 @@ class GroupBackground:
         await self._group.__aenter__()
 
     def start(self, work: Work) -> None:
-        """Do it in the background; it raises nothing."""
+        """Run ``work`` in the background; it must not raise."""
         self._group.start_soon(_awaited, work)
 
     async def end(self) -> None:
-        """Cancel what is at work, and wait for it."""
+        """Cancel all tasks, and wait for their ends."""
         self._group.cancel_scope.cancel()
         await self._group.__aexit__(None, None, None)
 

@@ -138,7 +138,7 @@ class SharedAdmission:
 
 
 class Seat:
-    """Where one run waits; ``granted`` is called in its own event loop."""
+    """One of the runs that share the limits; its event loop calls ``granted``."""
 
     def __init__(self, soon: Soon, granted: Callable[[str], None]) -> None:
         self.soon = soon

@@ -97,7 +97,7 @@ class Steering:
         what it used counts.
 
         Raises:
-            RunNotFound: there is no such run. WrongUse: the text is none. CannotSteer: it is empty,
+            RunNotFound: there is no such run. WrongUse: it is no text. CannotSteer: it is empty,
                 the run has ended, there is no such step, it has ended, or it launches no agent.
                 WorkflowNotFound: with a path, as ``complete``.
         """

@@ -85,7 +85,7 @@ class Run(Generic[R_co]):
 
     def cancel(self, reason: str = "cancelled by its caller") -> None:
         """Ask for the run to be cancelled: running steps are stopped, the workflow unwinds, and
-        rollbacks run. Returns at once; the events tell how it goes.
+        rollbacks run. Returns at once; the events show the progress.
         """
         self._cancel_reason = reason
         if self.driver is not None:

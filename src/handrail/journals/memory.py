@@ -144,7 +144,7 @@ class MemoryJournal:
             return lease
 
     def post(self, letter: Letter, /, *, secrets: Mapping[str, str] | None = None) -> Letter:
-        """Keep a message for its run; returns the first message of its key."""
+        """Keep a message for its run; returns the one that counts, the first of its key."""
         del secrets
         with self._lock:
             kept = self._letters.setdefault(letter.event.run_id, [])

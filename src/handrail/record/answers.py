@@ -70,7 +70,7 @@ def given_output(path: str, step: Step[Any], value: Any) -> Any:
 
 @contextlib.contextmanager
 def _given_as(what: str) -> Generator[None]:
-    """Have the errors of a conversion name ``what``, which is no input."""
+    """Have the errors of a conversion name ``what`` in place of an input."""
     try:
         yield
     except InvalidInput as error:

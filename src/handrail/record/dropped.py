@@ -51,8 +51,8 @@ class HistoryIndex:
         self.undone: dict[str, int] = {}
         """The steps whose rollback ran, and that did not run again since, with its position."""
         self.said: dict[str, list[str]] = {}
-        """The error texts of each path. If a body passed a failure on, the text begins with the
-        name of the failed step.
+        """The error texts of each path. If a body passed a failure on, its text names the failed
+        step first.
         """
         self._unwinding = False
         begin, begun_at, ends, ended_at = self.known.add, self.begun_at, self.ends, self.ended_at

@@ -45,7 +45,7 @@ class _BegunDrive:
     in_vain: int = 0
     """How many drives in a row before it recorded nothing."""
     died: int = 0
-    """How many drives in a row before it soon lost their process."""
+    """How many drives in a row before it lost their process soon."""
 
     def may_go_on(self, info: RunInfo, now: float) -> bool:
         """True if another drive may follow by now, without a new message to the run."""

@@ -164,8 +164,8 @@ def fork_events(  # noqa: PLR0917  # the arguments of one fork
     in both runs keeps the other run's id.
 
     ``outputs``: results of steps to add, by path. ``inputs`` replaces the inputs, if it is given.
-    The steps in ``rerun`` run again, and so does the failure that the other run ``died`` by. The
-    fork has used as much of its time as the other run had by then.
+    The steps in ``rerun`` run again, and so does the failed step that the other run ``died`` by.
+    The fork has used as much of its time as the other run had by then.
 
     Raises:
         NotRecorded: ``rerun`` names a path that is not kept.

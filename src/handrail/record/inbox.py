@@ -23,7 +23,7 @@ from handrail.record.reading import ended
 from handrail.record.run_record import Recorded
 
 TIMEOUT = "timeout"
-"""Stands for the author of the answer by which a deadline closes a gate."""
+"""The ``by`` of the answer with which a deadline closes a gate."""
 
 WITH_LETTER = (
     ev.GateAnswered,

@@ -76,7 +76,7 @@ class LiveStep:
     """The answer to its question, if it asked one."""
     wait: WaitsFor | None = None
     note: ev.Event | None = None
-    """The event that says what the step waits for; of the run, the latest one to tell people."""
+    """The event that says what the step waits for; of the run, the latest for people to see."""
     latest: str | AnyEvent | None = None
     """The last line that it printed, or the last notice."""
     verdict: StepState | None = None

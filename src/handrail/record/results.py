@@ -38,7 +38,7 @@ def tree_order(
 
 
 def children_of(tree: Mapping[str, dict[str, None] | str], path: str) -> tuple[str, ...]:
-    """The child paths of a path, in order; ``tree`` has a lone one without a dict."""
+    """The child paths of a path, in order; ``tree`` may have a lone one as plain text."""
     children = tree.get(path, ())
     return (children,) if isinstance(children, str) else tuple(children)
 

@@ -138,7 +138,7 @@ class _Drive:
         except BaseException:  # cancelled
             self._checkpoint(*self._board.lists(), "interrupted")
             raise
-        if refused:  # another process runs it, or it cannot be resumed
+        if refused:  # no drive: another process runs it, or nothing of it can be run
             raise refused[0]
         done = stream.result.success
         queued, running = self._board.lists()

@@ -16,8 +16,8 @@ it; so no row can have changed, moved, or be missing from the middle unnoticed. 
 shows whether its last rows are missing: it says where the run ended when its lease was released. A
 run that was killed has no such end; rows vanish there only if the tree of pages changed, and
 SQLite's integrity check finds that. It runs when the file is opened (3.5 ms for each MiB), on the
-whole file up to 32 MiB, and on the small tables beyond. The log has checksums of SQLite's own;
-``notices``, and the log, say what SQLite cuts off its end.
+whole file up to 32 MiB, and on the small tables beyond. The write-ahead log has checksums of
+SQLite's own; ``notices``, and a logged warning, say what SQLite cuts off its end.
 
 *One process writes a run*: see ``leases``. The statement that stores a row checks that the lease
 still has its epoch. A write without a lease first reads the run's end, in the same transaction.
@@ -232,7 +232,7 @@ class SqliteJournal:
         return SqliteLease(self._store, run_id, epoch, token)
 
     def post(self, letter: Letter, /, *, secrets: Mapping[str, str] | None = None) -> Letter:
-        """Keep a message for its run; returns the first message of its key. See the port."""
+        """Keep a message for its run; returns the one that counts, the first of its key."""
         run_id = letter.event.run_id
         with self._store.connection(
             f"storing a message to run {run_id}", to_write=True

@@ -308,9 +308,9 @@ def describe_cut(found: WalScan, believed: int) -> str:
     """What SQLite cut off the end of a log, when it ``believed`` so many frames; empty if nothing.
 
     An unfinished transaction at the end does not count: no caller was told that it was stored. If
-    the last transaction has its end, but not its content as written, the cause is not known. It may
-    be damage; or a killed process wrote the header of a frame, and behind it stands an old page, as
-    the log was written from its beginning again.
+    one transaction with its last frame was cut, the cause is not known. It may be damage; or a
+    killed process wrote the header of that frame, and the page behind it is an old one, from before
+    SQLite began the log from its start again.
     """
     if found.commits > believed:
         lost = found.commits - believed

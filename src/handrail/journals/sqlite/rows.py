@@ -241,7 +241,7 @@ def load_head(connection: sqlite3.Connection, head: RunHead) -> None:
 
 
 def store_head(connection: sqlite3.Connection, head: RunHead) -> None:
-    """Write a run's head into its own row, so that its last events cannot vanish."""
+    """Write a run's head into its own row, so that its last events cannot vanish unnoticed."""
     row = connection.execute(f"{RUN} WHERE run_id = ?", (head.run_id,)).fetchone()
     if row is not None:
         marked = (*row[:5], head.seq, head.crc)

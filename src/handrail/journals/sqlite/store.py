@@ -361,7 +361,7 @@ class Store:
     # -- forks ---------------------------------------------------------------------------------
 
     def before_fork(self) -> None:
-        """Lock and close all of SQLite; no other code takes these locks in the reverse order."""
+        """Take all locks, close all connections; no code takes these locks in reverse order."""
         self.checkpoint_thread.lock.acquire()
         self._connection_lock.acquire()
         self.lock.acquire()
@@ -381,7 +381,7 @@ class Store:
         self.checkpoint_thread.lock.release()
 
     def after_fork_in_child(self) -> None:
-        """Start from the beginning, with new locks, no thread and no lease."""
+        """Reset the store: new locks, no connection, no thread and no lease."""
         self._begin()
         for head in self.heads.values():
             head.epoch = None
