@@ -104,7 +104,7 @@ def preflight(
 ) -> None:
     """Raise now if the workflow has an agent step that would be refused when the run reaches it.
 
-    ``ended`` gives the paths of recorded steps: they need not run, so they are not refused.
+    ``ended`` gives the paths of steps that have ended: they need not run, so none is refused.
 
     Raises:
         DefinitionError: a backend cannot honour a step's options; the text names backends that

@@ -81,7 +81,7 @@ class Steering:
         wait before the next attempt, or for an agent's usage cap, at once.
 
         Raises:
-            CannotSteer: there is no such step at work, it holds other steps, or it is one of
+            CannotSteer: there is no such step at work, it has steps below it, or it is one of
                 ``.once()``. RunNotFound, WorkflowNotFound: as ``complete``.
         """
         await self._steer_step(run_id, ev.RunSteered("retry", path, None, by))

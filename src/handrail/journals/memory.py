@@ -160,7 +160,7 @@ class MemoryJournal:
         return self._letters.get(run_id, [])[max(0, after) :]
 
     def close(self) -> None:
-        """Give back the leases; the events stay, so that a run can be resumed."""
+        """Release all leases; the events stay, so that a run can be resumed."""
         self._leases.clear()
 
 

@@ -8,7 +8,7 @@ recorded                                    failed       cancelled    its own ro
 a step that succeeded, skipped, defaulted   kept         kept         again
 a failure that the workflow handled         kept (it is raised again)
 the failure that ended the run              again, and the failures below it that it passed on;
-                                            not the failure that a step must not run again
+                                            not the failure of a step that must not run again
 a validation that ended the run             again, all its rounds
 a step that was cancelled                   again        again
 a step yielded after what ended it          again        again        again

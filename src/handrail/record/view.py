@@ -653,7 +653,7 @@ class _Account:
         self._attempt_over()
 
     def _completed(self, event: ev.StepCompleted) -> None:
-        # An attempt that failed has said it before; see ``AttemptFailed``.
+        # A failed attempt has reported its usage before; see ``AttemptFailed``.
         status, is_own = event.result.status, not event.result.handled
         if (status == "succeeded" and is_own) or (status == "cancelled" and event.used is not None):
             self._ended(self._next, event.used)
