@@ -1,4 +1,4 @@
-"""Attempts of steps: made in the driver's own task or in one of their own, and what they end in."""
+"""Starts attempts, in the driver's own task or in a task each, and records their ends."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from handrail.model import events as ev
 from handrail.steps.verbs import PythonCall
 
 TURN_STEPS = 64
-"""How many steps in a row may end without the loop having had a turn."""
+"""How many steps in a row the driver's own task performs before the event loop gets a turn."""
 
 ATTEMPT = "attempt"
 _NOTHING: Mapping[str, Any] = {}
 
 
 class _Ended(msgspec.Struct):
-    """Marks that an attempt ended in this event, and not in an output."""
+    """Wraps the event that an attempt ended in, to tell it from an action's output."""
 
     event: Any
 
@@ -40,8 +40,8 @@ class _Ended(msgspec.Struct):
 class Attempts:
     """The attempts of one drive. Mutable.
 
-    ``interrupt`` ends the drive, for an action that raised KeyboardInterrupt or SystemExit. Where
-    the record is not ``durable``, an attempt that is interrupted is stopped.
+    ``interrupt`` ends the drive after an action raised KeyboardInterrupt or SystemExit. With a
+    ``durable`` journal an interrupted attempt is recorded as interrupted, else it is stopped.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Attempts:
         durable: bool,
     ) -> None:
         self.inline: InFlight | None = None
-        """The one that the driver performs in its own task."""
+        """The attempt that the driver performs in its own task now, if any."""
         self._loop = loop
         self._performer = performer
         self._skew = skew
@@ -66,15 +66,15 @@ class Attempts:
         self._in_place = performer.in_place
         self._surrounded = bool(performer.around) or performer.crossing is not None
         self.claiming: Claiming | None = None
-        """What the steps hold; set by who has them both."""
+        """The claims of the drive; set by the driver."""
         contexts = performer.contexts
         self._services, self._config = contexts.services, contexts.config
 
     # -- in the driver's own task ---------------------------------------------------------------
 
     async def perform_here(self, command: cmd.Perform) -> ev.Event | None:  # noqa: C901, PLR0912  # runs for each step, and a call costs as much as most of its lines
-        """The event that an attempt ends in, the fast road: see ``engine.driver``. None: it was
-        stopped, and has no end yet.
+        """Perform an attempt on the fast road (see ``engine.driver``); the event of its end.
+        None: it was stopped or interrupted, or the core decides about a failed launch.
         """
         self._ticks += 1
         if self._ticks >= TURN_STEPS:
@@ -161,17 +161,17 @@ class Attempts:
             self._loop.look_at_clock()
 
     def _stopped_here(self, flight: InFlight, *, abandoned: bool) -> None:
-        """Urgent messages first: they say why it was stopped."""
+        """Report the stop behind urgent messages: they say why the attempt was stopped."""
         path, attempt = flight.path, flight.command.attempt
         self._loop.next(lambda: self.report_stop(path, attempt, abandoned=abandoned))
 
     def stopped_before(self, command: cmd.Perform | cmd.Queue) -> None:
-        """End an attempt that is not to begin any more as one that was stopped."""
+        """Report an attempt that must not begin any more as stopped."""
         path, attempt = command.path, command.attempt
         self._loop.next(lambda: self.report_stop(path, attempt, abandoned=False))
 
     def report_stop(self, path: str, attempt: int, *, abandoned: bool) -> None:
-        """Have an attempt that was stopped end, or count as interrupted if the drive ends."""
+        """Report a stopped attempt to the core; if the drive is closing, as interrupted."""
         if self._loop.closing:
             self._note_interruption(path, self._loop.interrupted or "interrupted")
         else:
@@ -187,7 +187,7 @@ class Attempts:
     # -- in a task of its own -------------------------------------------------------------------
 
     def start(self, command: cmd.Perform) -> None:
-        """Begin an attempt beside whatever else is at work."""
+        """Start an attempt in a task of its own."""
         current = Current(
             self._run_id,
             command.path,
@@ -217,7 +217,7 @@ class Attempts:
         )
 
     def finished(self, flight: InFlight, outcome: Any) -> None:
-        """Record what an attempt came to."""
+        """Record the end of an attempt that had a task of its own."""
         command: cmd.Perform = flight.command
         if isinstance(outcome, (KeyboardInterrupt, SystemExit)):
             self.interrupted(flight.path, outcome)
@@ -238,7 +238,7 @@ class Attempts:
             self._loop.record(outcome, sync=on_disk)
 
     def interrupted(self, path: str, error: BaseException) -> None:
-        """End the drive: an action asked for it."""
+        """End the drive, because an action raised KeyboardInterrupt or SystemExit."""
         self._note_interruption(path, interruption(error))
         self._interrupt(error)
 
@@ -253,7 +253,7 @@ class Attempts:
 
 
 def cancelled_itself() -> bool:
-    """True if a cancellation came out of the action, and nobody asked this task to stop."""
+    """True if the action raised a cancellation by itself: this asyncio task was not cancelled."""
     with contextlib.suppress(RuntimeError):
         import asyncio
 
@@ -274,13 +274,11 @@ def interruption(error: BaseException) -> str:
 
 
 PAUSED_S = 5.0
-"""How long a drive with nothing at work stays, at least, for somebody to unpause its run."""
+"""How long, at least, an idle drive of a paused run waits for ``unpause`` before it suspends."""
 
 
 def stays_s(linger_s: float, run: RunState) -> float:
-    """How long a drive in which nothing is at work stays before it suspends its run: for somebody
-    who answers it, sends it something, or lets it go on.
-    """
+    """How long an idle drive waits for an answer, a signal or ``unpause`` before it suspends."""
     if run.paused is not None:
         return max(linger_s, PAUSED_S)
     return linger_s if run.gates or run.listeners else 0.0

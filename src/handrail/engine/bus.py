@@ -1,8 +1,8 @@
-"""Shows events to sinks, without secrets; drops a sink that raises.
+"""Shows events to sinks, with secrets masked; drops a sink that raises.
 
-What comes in pieces (output of programs, text of agents) may have a secret across two of them. So
-the end of a piece that may be the beginning of a secret is kept back and put before the next one,
-or shown when there will be no next one.
+Output of programs and text of agents come in pieces, and a secret may span two of them. So the bus
+keeps back the end of a piece where a secret may begin. It shows that text with the stream's next
+piece, or when the stream ends.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ T = TypeVar("T")
 
 Piece: TypeAlias = StepOutput | AgentMessage | AgentReasoning
 Stream: TypeAlias = tuple[str, str]
-"""A step's path, and which of its texts."""
+"""A step's path, and which of its texts: stdout, stderr, messages or reasoning."""
 
 _PIECES: Mapping[type, str] = {AgentMessage: "message", AgentReasoning: "reasoning", StepOutput: ""}
 _ENDS = frozenset({
     AttemptFailed, StepCompleted, StepInterrupted, AgentFinished, AgentToolStarted,
     AgentTurnCompleted,
 })  # fmt: skip
-"""After these no more of an agent's or program's text follows that goes on from the last piece."""
+"""Events of a step after which its next piece of text does not continue the last one."""
 
 
 @dataclass(frozen=True, slots=True)
 class _HeldPiece:
-    """The end of a stream's last piece, and of what was shown before it."""
+    """The text of a stream that the bus keeps back, and the end of the text shown before it."""
 
     piece: Piece
     before: str
@@ -61,7 +61,7 @@ class _HeldPiece:
 
 @dataclass(slots=True)
 class Bus:
-    """The sinks of one run. Mutable: it forgets the ones that raised, and keeps text back."""
+    """The sinks of one run. Mutable: it drops sinks that raise, and keeps back text."""
 
     run_id: str
     sinks: list[Sink]
@@ -73,7 +73,7 @@ class Bus:
         sinks = self.sinks
         if not sinks:
             return
-        # What each step tells is asked here, not in a function: that costs half of it.
+        # Inline on purpose: every step has these events, and a call would be half of the cost.
         if type(event) is StepStarted and not event.signal:
             quick = len(event.path) < NAME_LEAST or event.path == self.mask.clean
         elif (type(event) is StepCompleted or type(event) is StepReplayed) and not self.kept:
@@ -92,16 +92,16 @@ class Bus:
             sinks = self.sinks
             for sink in sinks:
                 if self.sinks is not sinks and not any(sink is kept for kept in self.sinks):
-                    continue  # it raised at the notice that another one was dropped
+                    continue  # dropped meanwhile: it raised at the notice about another sink
                 try:
                     sink.emit(shown)
                 except Exception as error:  # noqa: BLE001  # a sink must not be able to stop a run
                     self._drop(sink, error, shown)
 
-    # -- what comes in pieces --------------------------------------------------------------------
+    # -- text in pieces --------------------------------------------------------------------------
 
     def _in_order(self, event: Event | Progress) -> list[Event | Progress]:
-        """What is to be shown now: the event, or as much of it as can be, and what was kept."""
+        """What to show now: kept text of streams that ended, and the event, or its safe part."""
         if isinstance(event, (StepOutput, AgentMessage, AgentReasoning)):
             piece = self._piece(event)
             return [] if piece is None else [piece]
@@ -120,7 +120,7 @@ class Bus:
         )
 
     def _piece(self, piece: Piece) -> Piece | None:
-        """The piece up to where a secret may begin, after what was kept of the one before."""
+        """The kept text and this piece, up to where a secret may begin; None if nothing is safe."""
         which = piece.stream if isinstance(piece, StepOutput) else _PIECES[type(piece)]
         stream = (piece.path, which)
         kept = self.kept.pop(stream, None)
@@ -135,7 +135,7 @@ class Bus:
     # -- sinks that raise ------------------------------------------------------------------------
 
     def _drop(self, sink: Sink, error: Exception, event: Event | Progress) -> None:
-        """Forget the sink and tell the others; those that raise at the notice go the same way."""
+        """Drop the sink and notify the others; drop those, too, that raise at the notice."""
         broken = [(sink, error)]
         while broken:
             gone, why = broken.pop(0)
@@ -147,13 +147,13 @@ class Bus:
             for kept in self.sinks:
                 try:
                     kept.emit(notice)
-                except Exception as again:  # noqa: BLE001  # its turn comes
+                except Exception as again:  # noqa: BLE001  # it is dropped in its turn
                     if all(kept is not other for other, _ in broken):
                         broken.append((kept, again))
 
 
 def warn(said: str, *, run_id: str, **parts: Any) -> None:
-    """Log a warning; never raises an ``Exception``: what cannot be logged must not end a run."""
+    """Log a warning; never raises an ``Exception``: a logger that fails must not end a run."""
     import structlog
 
     logger: Any = structlog.get_logger("handrail")
@@ -162,7 +162,7 @@ def warn(said: str, *, run_id: str, **parts: Any) -> None:
 
 
 def bus_for(run_id: str, sinks: Iterable[Sink], secrets: SecretValues) -> Bus:
-    """A bus of these sinks, which are shown nothing of ``secrets``."""
+    """A bus of these sinks, which masks the values of ``secrets``."""
     bus = Bus(run_id, list(sinks), Mask(secrets))
     for sink in bus.sinks:
         take = getattr(sink, "mask_with", None)
@@ -173,7 +173,7 @@ def bus_for(run_id: str, sinks: Iterable[Sink], secrets: SecretValues) -> Bus:
 
 
 def masked_event(mask: Mask, event: T) -> T:
-    """An event, or another of handrail's records, as it may be shown."""
+    """An event, or another record of handrail, with its secrets masked."""
     kind = type(event)
     if kind is StepStarted:
         started = cast("StepStarted", event)

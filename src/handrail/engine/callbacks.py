@@ -1,4 +1,4 @@
-"""What the core asks for beside attempts: evaluations, the answers of gate handlers, rollbacks."""
+"""Calls of the user's functions outside of attempts: evaluations, gate handlers, rollbacks."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Evaluator:
-    """Evaluates for one run; sync functions run on the event loop, rollbacks in threads."""
+    """Calls the user's functions of one run: on the event loop, sync rollbacks in threads."""
 
     contexts: Contexts
     stages: Callable[[], Mapping[str, Any]]
     gates: Any
     crossing: Crossing | None = None
-    """What a rollback must get through, as if another process ran it."""
+    """Writes and reads each rollback, as if another process ran it; None: rollbacks run as is."""
 
     def begin(self, command: AskPredicate | AskFallback | FindStages) -> Any:
         """The value, or an awaitable of it.
@@ -62,7 +62,7 @@ class Evaluator:
                 return self.find_stages(command)
 
     async def evaluated(self, command: AskFallback | FindStages, at: float) -> Evaluated:
-        """The value, waited for, or what the user's function raised."""
+        """The outcome, awaited: a value, or the exception that the user's function raised."""
         try:
             value = self.begin(command)
             if hasattr(value, "__await__"):
@@ -75,7 +75,7 @@ class Evaluator:
         """The stages of a ``validate`` step, in order.
 
         Raises:
-            StagesMissing: there is none, or a name is not configured.
+            StagesMissing: there are no stages, or a name is not configured.
         """
         wanted = command.stages
         if wanted is not None and all(isinstance(item, Stage) for item in wanted) and wanted:
@@ -89,10 +89,10 @@ class Evaluator:
         return tuple(_stage(item, known) for item in wanted)
 
     async def answer(self, gate: OpenGate) -> tuple[Any, str]:
-        """What the gate handler or the policy answers, and who that is.
+        """The answer of the gate handler or policy, and by which name it is recorded.
 
         Raises:
-            Exception: it has no answer; the step fails.
+            Exception: there is no answer; the step fails.
         """
         if self.gates == "ask":
             return await ask_on_stdin(gate), "console"
@@ -104,10 +104,10 @@ class Evaluator:
         return value, getattr(self.gates, "__name__", type(self.gates).__name__)
 
     async def undo(self, command: Undo, current: Current) -> None:
-        """Run a rollback; sync ones in a thread.
+        """Run a rollback; a sync one in a thread.
 
         Raises:
-            BaseException: what it raised.
+            BaseException: what the rollback raised.
         """
         if self.crossing is not None:
             command = self.crossing.read_rollback(self.crossing.write_rollback(command))
@@ -129,10 +129,10 @@ EVALUATION, GATE, ROLLBACK = "evaluation", "gate", "rollback"
 
 
 class Callbacks:
-    """Begins them, and tells the core what they came to. Mutable.
+    """Starts evaluations, gate handlers and rollbacks; reports their outcomes to the core. Mutable.
 
-    ``answer`` takes a handler's answer; ``interrupted`` is told of a handler that raised
-    KeyboardInterrupt or SystemExit.
+    ``answer`` answers a gate for its handler; ``interrupted`` gets the KeyboardInterrupt or
+    SystemExit that a gate handler raised.
     """
 
     def __init__(
@@ -150,7 +150,7 @@ class Callbacks:
         self._asked: dict[str, InFlight] = {}
 
     def finished_flight(self, flight: InFlight, outcome: Any) -> None:
-        """Tell the core what one came to."""
+        """Report the outcome of a flight to the core."""
         match flight.kind:
             case "evaluation":
                 self._evaluated(flight, outcome)
@@ -176,7 +176,7 @@ class Callbacks:
             loop.receive(cmd.Evaluated(command.path, value, at=loop.now()))
 
     async def evaluated(self, command: cmd.AskFallback | cmd.FindStages) -> cmd.Evaluated:
-        """The same, waited for."""
+        """Evaluate, and wait for the outcome."""
         return await self._evaluator.evaluated(command, self._loop.now())
 
     def _evaluated(self, flight: InFlight, outcome: Any) -> None:
@@ -193,14 +193,14 @@ class Callbacks:
     # -- gate handlers --------------------------------------------------------------------------
 
     def ask(self, command: cmd.Ask) -> None:
-        """Have the handler of gates answer one."""
+        """Start the gate handler for a gate."""
         flight = InFlight(command.path, GATE, command, None)
         evaluator = self._evaluator
         self._asked[command.path] = flight
         self._loop.start(flight, lambda: evaluator.answer(command.gate), self._loop.context())
 
     def dismiss(self) -> None:
-        """Stop the handlers of gates that are closed; nobody waits for their answer."""
+        """Stop the handlers of closed gates: their answers no longer count."""
         loop = self._loop
         for path in [path for path in self._asked if path not in loop.machine.run.gates]:
             flight = self._asked.pop(path)
@@ -223,7 +223,7 @@ class Callbacks:
             answer, by = outcome
             try:
                 self._answer(path, answer, by)
-            except (JournalFailed, LeaseLost):  # it is no fault of the answer
+            except (JournalFailed, LeaseLost):  # not the answer's fault
                 raise
             except HandrailError as error:
                 loop.receive(cmd.GateRefused(path, error, at=loop.now()))
@@ -231,7 +231,7 @@ class Callbacks:
     # -- rollbacks ------------------------------------------------------------------------------
 
     def undo(self, command: cmd.Undo) -> None:
-        """Begin a rollback, within its time; the next drive does, if this one is to end."""
+        """Start a rollback with its timeout; if this drive is closing, the next one starts it."""
         loop = self._loop
         if loop.closing:
             return
@@ -249,7 +249,7 @@ class Callbacks:
 
     def _undone(self, flight: InFlight, outcome: Any) -> None:
         if self._loop.closing and _is_broken_off(outcome):
-            return  # it was broken off, and the next drive runs it again
+            return  # interrupted: the next drive runs it again
         if flight.timed_out:
             outcome = StepTimeout(flight.path, flight.command.rollback.timeout_s)
         elif outcome is STOPPED or outcome is ABANDONED:
@@ -263,7 +263,7 @@ def _is_broken_off(outcome: Any) -> bool:
 
 
 _AT_THE_TERMINAL = threading.Lock()
-"""One question at a time, also of runs in several threads."""
+"""Held while a question is on the terminal: runs in several threads take turns."""
 _POLL_S = 0.05
 _ENDED = (
     "gates='ask', and stdin has ended. Type the answer there, or leave gates= out: then the run is "
@@ -272,10 +272,10 @@ _ENDED = (
 
 
 async def ask_on_stdin(gate: OpenGate) -> Any:
-    """The answer to a gate, read from stdin; one that does not fit is asked for again.
+    """The answer to a gate, read from stdin; an invalid answer repeats the question.
 
-    The question is on stderr, so that it never gets among data. A wait that is cancelled leaves its
-    thread behind, which takes the next line.
+    The question goes to stderr, so that it never mixes with data on stdout. A cancelled wait leaves
+    its thread behind, and that thread consumes the next line.
 
     Raises:
         GateRefusal: stdin has ended.

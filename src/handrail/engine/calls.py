@@ -2,8 +2,8 @@
 
 Each action runs in a copy of the context that the run was started in, so context variables reach
 it, and those it sets reach no other step. Two hazards are handled here and nowhere else:
-``StopIteration`` and ``GeneratorExit`` must not pass through a coroutine, and a thread that is told
-to stop can only be waited for.
+``StopIteration`` and ``GeneratorExit`` must not pass through a coroutine, and a thread cannot be
+stopped: it can be asked to stop, and waited for.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import anyio.to_thread
 from handrail.engine.current import Current
 
 ABANDON_AFTER_S = 1.0
-"""How long a cancelled sync action is waited for before its thread is left behind."""
+"""How long to wait for the thread of a cancelled sync action before it is abandoned."""
 
 _POLL_S = 0.005
 
@@ -90,7 +90,7 @@ def _boxed(
 
 
 class _Thread:
-    """Whether the function in the thread has ended."""
+    """A function for a worker thread, which notes when it has ended."""
 
     __slots__ = ("ended", "function")
 
@@ -108,11 +108,11 @@ class _Thread:
 async def in_thread(function: Callable[[], Any], current: Current) -> Any:
     """Run a sync function in a worker thread.
 
-    When this is cancelled, ``current.cancelled`` turns true and the thread is waited for up to
-    ``ABANDON_AFTER_S``.
+    On cancellation it sets ``current.cancelled``, and waits up to ``ABANDON_AFTER_S`` for the
+    thread to end.
 
     Raises:
-        Abandoned: it was cancelled and did not end in that time.
+        Abandoned: the thread did not end in that time.
     """
     thread = _Thread(function)
     try:
@@ -133,9 +133,9 @@ UNBEGUN: Any = object()
 
 
 class InContext:
-    """Awaits a coroutine with every one of its steps run in a context of its own.
+    """Awaits a coroutine, and runs each of its steps in the given context.
 
-    ``first`` is what the coroutine yielded already, if it was begun by hand; else ``UNBEGUN``.
+    ``first`` is what the coroutine yielded first, if the caller has started it; else ``UNBEGUN``.
     """
 
     __slots__ = ("_context", "_coroutine", "_first", "abandon")
@@ -144,7 +144,7 @@ class InContext:
         self._coroutine = coroutine
         self._context = context
         self._first = first
-        self.abandon = False  # at its next turn the coroutine is closed, whatever it does
+        self.abandon = False  # True: the next exception thrown in closes the coroutine
 
     def __await__(self) -> Generator[Any, Any, Any]:
         run, send, throw = self._context.run, self._coroutine.send, self._coroutine.throw
@@ -176,7 +176,7 @@ class InContext:
 
 
 async def await_value(value: Any) -> Any:
-    """What an awaitable gives.
+    """The result of an awaitable.
 
     Raises:
         ActionRaised: it raised StopIteration. BaseException: whatever else it raised.

@@ -1,4 +1,4 @@
-"""Journals that stand before another one: one that refuses what could not be written to disk."""
+"""Wrappers of a journal: ``CheckingJournal`` refuses values that could not be written to disk."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from handrail.record.rows import to_record
 
 
 class JournalBefore:
-    """Has what the journal behind it has; what is written is for its subclasses to see."""
+    """Passes reads and leases on to the journal behind it; subclasses define the writes."""
 
     def __init__(self, journal: Journal) -> None:
         self._behind = journal
 
     @property
     def durable(self) -> bool:
-        """What the journal behind it is."""
+        """As the journal behind it."""
         return self._behind.durable
 
     @property
@@ -50,13 +50,13 @@ class JournalBefore:
 
 
 class CheckingJournal(JournalBefore):
-    """Encodes each event before it is kept, and throws the text away."""
+    """Encodes each event before the journal behind it gets it, and discards the text."""
 
     def append(self, event: Event, /, *, sync: bool = False) -> Awaitable[None] | None:
-        """Keep an event that could be written.
+        """Append an event that can be encoded.
 
         Raises:
-            OutputNotSerializable: it could not; nothing is kept.
+            OutputNotSerializable: it cannot be encoded; nothing is appended.
         """
         to_record(event, self.codec)
         return self._behind.append(event, sync=sync)
@@ -69,20 +69,20 @@ class CheckingJournal(JournalBefore):
         letters: Sequence[Letter] = (),
         secrets: Mapping[str, str] | None = None,
     ) -> None:
-        """As the journal behind it, for events that could be written.
+        """As the journal behind it, for events that can be encoded.
 
         Raises:
-            OutputNotSerializable: one could not; nothing is kept.
+            OutputNotSerializable: one cannot be encoded; nothing is appended.
         """
         for event in (*events, *(one.event for one in letters)):
             to_record(event, self.codec)
         self._behind.append_run(events, letters=letters, secrets=secrets)
 
     def post(self, letter: Letter, /, *, secrets: Mapping[str, str] | None = None) -> Letter:
-        """Keep a message that could be written.
+        """Post a message that can be encoded.
 
         Raises:
-            OutputNotSerializable: it could not; nothing is kept.
+            OutputNotSerializable: it cannot be encoded; nothing is posted.
         """
         to_record(letter.event, self.codec)
         return self._behind.post(letter, secrets=secrets)

@@ -1,15 +1,15 @@
-"""What the steps of a drive hold: asked for before they begin, and given back when they end.
+"""Acquires the claims of a drive's steps before they begin, and releases them at their end.
 
-Theory of operation. A leaf step that holds something is a flight of its own first, ``CLAIM``: it
-stands in the line of claims, and in no other. Once it has what it wants it asks for a place of the
-run's limits, and then it is performed. So who waits for a claim keeps nobody else from a place, and
-who has a place waits for no claim; only a merge of an agent's worktree does, and gives its place
-back before.
+Theory of operation. A leaf step that wants claims is a flight of kind ``CLAIM`` first: it waits in
+the line for claims, and in no other. Once it has its claims it asks for a place within the run's
+limits, and then it is performed. So a step that waits for a claim keeps no place from others, and
+a step that has a place does not wait for a claim. The one exception, the merge of an agent's
+worktree, frees its place before it waits.
 
-A composite holds what it wants over all steps below it: the core asks for it with ``Claim``, and
-lets nothing begin meanwhile. A step below it is looked after like one that holds something itself:
-before it begins, and when it has ended, it is asked whether all that it needs is held still. If it
-is not, the step fails, whatever it gave: others may have worked on the same.
+A composite holds its claims for all steps below it: the core asks for them with ``Claim``, and
+begins none of those steps meanwhile. The engine checks such a step like one with claims of its own:
+before it begins, and after it has ended, all claims that it depends on must still be held. If one
+was lost, the step fails, whatever it returned: others may have worked on the same.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ if TYPE_CHECKING:
 
 CLAIM = "claim"
 CLOSING_S = 30.0
-"""So long it may take to give everything back when the drive ends."""
+"""How long releasing claims may take at the end of an attempt, or of the drive."""
 Waiting: TypeAlias = cmd.Perform | cmd.Queue | cmd.Claim
 
 
 class Claiming:
     """The claims of one drive. Mutable.
 
-    ``begin`` takes a launch or attempt that has what it wants; ``leave_place`` gives back the place
-    at a path; ``stopped`` ends one that was stopped before it began.
+    ``begin`` takes each attempt or launch that has its claims; ``leave_place`` frees the place of
+    the step at a path; ``stopped`` ends an attempt or launch that was stopped before it began.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Claiming:
         stopped: Callable[[cmd.Perform | cmd.Queue], None],
     ) -> None:
         self.held: dict[str, list[Claim]] = {}
-        """What is held, by the path of the step that holds it."""
+        """The claims that are held, by the path of the step that holds them."""
         self._loop = loop
         self._given = claims
         self._folder_of = folder_of
@@ -76,13 +76,14 @@ class Claiming:
         self._own: Claims | None = None
         self._behind: dict[str, str] = {}
         self._renewed: dict[str, InFlight] = {}
-        """Those whose launch is made again; each keeps its place in line."""
+        """Flights that wait for claims, by path, whose launch another one will replace: that one
+        takes over the place in line."""
         self._granted: dict[str, cmd.Perform | cmd.Queue] = {}
-        """What has what it wants, and is to begin next."""
+        """Attempts and launches that have their claims and begin with the next job, by path."""
         self._leaving: dict[int, Claim] = {}
-        """What is being given back, by epoch."""
+        """The claims that are being released, by epoch."""
         self._left = anyio.Event()
-        """Set when some of it is, and then another one."""
+        """Set when one of them has been released, and then replaced by a new event."""
         self._journal = loop.mark.removeprefix(loop.run_id).removeprefix("@")
         self._repositories: dict[Path, Repository | None] = {}
 
@@ -104,7 +105,7 @@ class Claiming:
     # -- asking ---------------------------------------------------------------------------------
 
     def launch(self, command: cmd.Perform | cmd.Queue) -> None:
-        """Have an attempt or launch begin, once it has what it wants."""
+        """Begin an attempt or launch, once it has the claims that it wants."""
         flight = self._renewed.pop(command.path, None)
         if flight is not None and not flight.over:
             flight.command = command
@@ -114,8 +115,10 @@ class Claiming:
             self._ask(command, command.wanted)
 
     def withdraw(self, path: str, *, again: bool) -> cmd.Perform | cmd.Queue | None:
-        """What has its claims and is not to begin; or with ``again``, since another launch is made
-        of it, what waits for them, whose place in line is kept. None if nothing is.
+        """Take back an attempt or launch that has its claims and has not begun; None if none has.
+
+        ``again``: another launch replaces it, so it keeps its claims. One that still waits for
+        claims is taken back, too, and keeps its place in line.
         """
         command = self._granted.pop(path, None)
         flight = self._loop.flights.get((path, CLAIM))
@@ -127,7 +130,7 @@ class Claiming:
         return command
 
     def claim(self, command: cmd.Claim) -> None:
-        """Ask for what a composite wants."""
+        """Ask for the claims of a composite."""
         self._ask(command, command.wanted)
 
     def _ask(self, command: Waiting, wanted: Wanted) -> None:
@@ -150,18 +153,18 @@ class Claiming:
         from handrail.ports.claims import ClaimRequest
         from handrail.workspace.claims.holding import acquire_claim
 
-        while self._leaving and wanted.wait_s == 0:  # it is not refused for what has just ended
+        while self._leaving and wanted.wait_s == 0:  # no refusal for a claim that is being released
             await self._left.wait()
         for resources in await self._resources(flight.command, wanted):
             request = ClaimRequest(claimant, resources, None if wanted.wait_s != 0 else 0)
             claim = await acquire_claim(self._claims, request, path, tell)
-            if flight.over:  # nobody waits for it any more
+            if flight.over:  # the request was withdrawn meanwhile
                 await self._release(claim)
                 return
             self.held.setdefault(path, []).append(claim)
 
     async def _resources(self, command: Waiting, wanted: Wanted) -> list[tuple[Resource, ...]]:
-        """What is wanted, for each repository, in an order that is the same for all."""
+        """The wanted resources, one tuple for each repository, in the same order for all steps."""
         from handrail.ports.claims import Resource
         from handrail.workspace.claims.resources import files_of
         from handrail.workspace.places import branch_of, tree_name
@@ -204,13 +207,13 @@ class Claiming:
         if folder not in self._repositories:
             try:
                 found = await repository_of(folder, f"{self._loop.mark}/{path}/claims")
-            except CommandNotFound:  # no git, or no folder: who works there will tell
+            except CommandNotFound:  # no git, or no folder: the step that works there reports it
                 found = None
             self._repositories[folder] = found
         return self._repositories[folder]
 
     def finished(self, flight: InFlight, outcome: Any) -> None:
-        """Go on with what has what it wants now, or say why it has not."""
+        """Begin the step or composite that has its claims now, or report why it has none."""
         loop, command, path = self._loop, flight.command, flight.path
         behind = self._behind.pop(path, "")
         if flight.timed_out:
@@ -244,17 +247,17 @@ class Claiming:
             self._begin(command)
 
     def clock_was_set(self, jump_s: float) -> None:
-        """Count the time that attempts wait here by the clock of now."""
+        """Shift the start of the attempts that wait here, for the clock jumped by ``jump_s``."""
         for flight in self._loop.flights.values():
             command = flight.command
             if flight.kind == CLAIM and type(command) is cmd.Perform:
                 since = command.started_at + jump_s
                 flight.command = msgspec.structs.replace(command, started_at=since)
 
-    # -- while it is held -----------------------------------------------------------------------
+    # -- while claims are held ------------------------------------------------------------------
 
     def looks_after(self, path: str) -> bool:
-        """True if something is held by the step at this path, or above it."""
+        """True if the step at this path, or one above it, holds claims."""
         return bool(self.held) and any(True for _ in self._needed_by(path))
 
     def _needed_by(self, path: str) -> Iterator[Claim]:
@@ -266,7 +269,7 @@ class Claiming:
             above = above.parent
 
     async def guarded(self, command: cmd.Perform, work: Callable[[], Any]) -> Any:
-        """What an attempt comes to; a failure, if what it needs was lost meanwhile."""
+        """The end of an attempt; a failure, if a claim that it depends on was lost meanwhile."""
         path, needed = command.path, list(self._needed_by(command.path))
         keeps = False
         try:
@@ -278,7 +281,7 @@ class Claiming:
                 return ended
             gone = await self._lost(path, needed)
         except Abandoned:
-            keeps = True  # its thread is at work still
+            keeps = True  # its thread still runs
             raise
         finally:
             if not keeps:
@@ -288,7 +291,7 @@ class Claiming:
                             await self._release(claim)
                         self.held.pop(path, None)
                 finally:
-                    self.give_back(path)  # what is left: it was stopped while it gave back
+                    self.give_back(path)  # the rest, if it was stopped while it released
         if gone is not None:
             gone.usage = ended.result.usage
             return failure_event(command, gone)
@@ -305,7 +308,7 @@ class Claiming:
         return None
 
     def of_launch(self, path: str) -> LaunchClaims:
-        """What a launch of the agent at this path has to do with claims."""
+        """The claims for a launch of the agent at this path: its files, and how to claim more."""
         from handrail.ports.claims import LaunchClaims
 
         own = self.held.get(path, ())
@@ -315,7 +318,7 @@ class Claiming:
     def _take(
         self, path: str, resources: tuple[Resource, ...]
     ) -> AbstractAsyncContextManager[Claim]:
-        """Hold more; the place of the attempt is given back if that has to wait."""
+        """Claim more for an attempt at work; its place is freed if the claim has to wait."""
         from handrail.ports.claims import ClaimRequest
         from handrail.workspace.claims.holding import hold_claim
 
@@ -327,10 +330,10 @@ class Claiming:
         claimant = self._claimant(path)
         return hold_claim(self._claims, ClaimRequest(claimant, resources), path, tell)
 
-    # -- giving back ----------------------------------------------------------------------------
+    # -- releasing ------------------------------------------------------------------------------
 
     def give_back(self, path: str) -> None:
-        """Let others have what the step at this path holds, or ask for it no longer."""
+        """Release the claims of the step at this path, and withdraw its request for any."""
         loop = self._loop
         flight = loop.flights.get((path, CLAIM))
         if flight is not None and not flight.over:
@@ -344,20 +347,20 @@ class Claiming:
             loop.tasks.start(flight, partial(self._release, claim), loop.context())
 
     async def _release(self, claim: Claim) -> None:
-        with suppress(ClaimsFailed):  # it ends with the process
+        with suppress(ClaimsFailed):  # the claim ends with the process
             await self._claims.release(claim)
         if self._leaving.pop(claim.epoch, None) is not None:
             self._left.set()
             self._left = anyio.Event()
-            self._loop.post(_nothing)  # the driver counts again who is at work
+            self._loop.post(_nothing)  # the driver counts again how many are at work
 
     @property
     def at_work(self) -> int:
-        """So many claims are being given back, and others may wait for them."""
+        """How many claims are being released: other steps may wait for them."""
         return len(self._leaving)
 
     async def close(self) -> None:
-        """Give back everything: no claim outlives the drive."""
+        """Release all claims: none outlives the drive."""
         if self._given is None and self._own is None:
             return
         with anyio.move_on_after(CLOSING_S, shield=True):
@@ -370,7 +373,7 @@ class Claiming:
 
 
 def _nothing() -> None:
-    """What is done about a claim that was given back."""
+    """A job that only wakes the loop."""
 
 
 def _text_of(wanted: Wanted) -> str:

@@ -1,4 +1,4 @@
-"""What an action can learn about the step it runs in."""
+"""What an action can learn about the step that it runs in, and what contexts are made of."""
 
 from __future__ import annotations
 
@@ -34,11 +34,12 @@ _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class Current(msgspec.Struct):
-    """The running attempt: ``run_id``, ``path``, ``attempt`` (from 1), ``interrupted`` (an earlier
-    process died, or was stopped, while this step ran), and ``cancelled``, which turns true when the
-    step is asked to stop: a thread cannot be killed, it can look. ``services`` and ``config`` are
-    those of the executor. ``mask`` keeps secrets out of
-    its log. ``tree`` is the worktree that the step works in, if it is not where the process does.
+    """The running attempt: ``run_id``, ``path``, ``attempt`` (from 1), and more.
+
+    ``interrupted``: an earlier process died, or was stopped, while this step ran. ``cancelled``
+    turns true when the step is asked to stop: a thread cannot be killed, so it has to look.
+    ``services`` and ``config`` are those of the executor. ``mask`` keeps secrets out of the log.
+    ``tree`` is the step's worktree, if it has one.
     """
 
     run_id: str
@@ -54,7 +55,7 @@ class Current(msgspec.Struct):
 
     @property
     def cwd(self) -> str:
-        """The folder that the step is to work in: of its ``.worktree()``, or the process's own."""
+        """The folder that the step works in: in its ``.worktree()``, or the process's own."""
         here = os.getcwd()  # noqa: PTH109  # as it is
         return here if self.tree is None else self.tree.inside(here)
 
@@ -89,7 +90,7 @@ CURRENT: ContextVar[Current] = ContextVar("handrail_current")
 
 
 def current() -> Current:
-    """The attempt that this code runs in; from an action, in whatever thread or task.
+    """The attempt that this code runs in; for actions, in whichever thread or task they run.
 
     Raises:
         OutsideStep: no step is running here.
@@ -131,9 +132,9 @@ class Contexts:
     services: Mapping[str, Any]
     config: Mapping[str, Any]
     mark: str = ""
-    """What the processes of the run are found by: its id, and of which journal it is."""
+    """The mark by which the run's processes are found: run id and identity of the journal."""
     check_name: Callable[[str, str], None] | None = None
-    """Raises if no step has the name that the step at a path asks for."""
+    """Called with a step's path and the name that it asks for; raises if no step has that name."""
 
     def of(self, view: View) -> WorkflowContext:
         """The context of a step."""
@@ -150,10 +151,10 @@ class Contexts:
 
 
 async def built_context(given: Any, context: WorkflowContext) -> Mapping[str, Any]:
-    """The mapping for an agent: as given, or as its builder makes it.
+    """The context mapping of an agent: ``given`` itself, or what ``given`` builds.
 
     Raises:
-        ContextNotAMapping: the builder returned something else.
+        ContextNotAMapping: it is no mapping of names.
     """
     made = given
     if callable(given) and not isinstance(given, Mapping):

@@ -5,32 +5,32 @@ Theory of operation
 
 The driver is one task with one loop. It carries out commands in order, in ``_carry_out``; when
 there are none it waits for the next job or timer, in ``_wait``. Everything that comes from
-elsewhere (ends of attempts, answers, signals, a request to cancel) becomes a job, a function that
-that loop calls, so the core is never entered twice.
+elsewhere (ends of attempts, answers, signals, a request to cancel) becomes a job: a function that
+the loop calls. So the core is never entered twice.
 
 An event goes one way: numbered, then ``journal.append``, then sinks, then ``machine.receive``.
-Where a journal can, the records that are next in line are written as one (``append_all``). A drive
-that resumes a run begins with a rehearsal (``core.rehearsal``). What other processes send to the
-run is read by a task (``engine.inbox``).
+Where a journal can, consecutive records are written in one transaction (``append_all``). A drive
+that resumes a run begins with a rehearsal (``core.rehearsal``). A task reads the messages that
+other processes send to the run (``engine.inbox``).
 
 A flight is something at work outside the loop: an attempt, an evaluation, a rollback, a gate's
 handler. Its states:
 
     in flight   started; the core waits for its end          -> ended | cancelling
-    cancelling  told to stop; its late result does not count  -> ended | abandoned
+    cancelling  asked to stop; a late result does not count   -> ended | abandoned
     abandoned   did not stop within ``ABANDON_AFTER_S``; its end is recorded as cancelled, and
                 whatever it still delivers is dropped          -> ended
-                (on trio async code cannot be left behind: its task is waited for)
+                (trio cannot abandon async code: the driver waits for the task)
     ended       its outcome was handed to the core, once
 
-The fast road: when an attempt is the only thing that can happen next (nothing in flight, nothing
-waited for), it is performed in the driver's own task, in a context of its own (see
+The fast road: when an attempt is the only thing that can happen next (nothing in flight, no wait
+open), it is performed in the driver's own task, in a context of its own (see
 ``engine.attempt_tasks``). No task, no scope, no queue. A request to cancel that arrives meanwhile
 stops it as it would stop a task.
 
 Timers of the core and of attempts are entries of one heap (``core.timers``). Gates and signals
-cost no task. Who must wait for a place stands in ``core.line``; what is no attempt (evaluations,
-gate handlers, rollbacks) is begun and told to the core by ``engine.callbacks``.
+cost no task. Attempts that wait for a place within the limits stand in ``core.line``.
+``engine.callbacks`` starts evaluations, gate handlers and rollbacks, and reports their outcomes.
 """
 
 from __future__ import annotations
@@ -95,11 +95,11 @@ from handrail.steps.verbs import PLAIN
 from handrail.system.running_loop import running_loop
 
 ABANDON_AFTER_S = 10.0
-"""How long a cancelled flight may take to end before it is left behind."""
+"""How long a cancelled flight may take to end before it is abandoned."""
 
 
 class FlightFinished:
-    """The message that a flight has finished, with its outcome."""
+    """The job that hands a finished flight, with its outcome, to the driver."""
 
     __slots__ = ("_driver", "_flight", "_outcome")
 
@@ -109,26 +109,26 @@ class FlightFinished:
         self._outcome = outcome
 
     def __call__(self) -> None:
-        """Tell the driver."""
+        """Hand them over."""
         self._driver.finished_flight(self._flight, self._outcome)
 
 
 class _Written(msgspec.Struct):
-    """An event that is being written; the next thing to do is to wait for that."""
+    """An event that the journal is writing; to carry it out is to wait for the write."""
 
     event: ev.Event
     pending: Awaitable[None]
 
 
 TOGETHER = 64
-"""So many records at most are written as one."""
+"""How many records one transaction writes, at most."""
 FEW = 8
-"""Where no more is at work, what follows from each end is done before the next end is recorded."""
+"""With at most this many flights, the driver acts on each end before it records the next."""
 LOOK_EVERY_S = 0.1
-"""How often messages from other processes are looked for."""
+"""How often the driver looks for messages from other processes."""
 UNREADABLE = 50
-"""So many looks in a row may fail. Then the drive ends, before what is at work is done in vain: a
-journal that cannot be read will hardly be written, and nobody could cancel the run any more."""
+"""How many looks may fail in a row before the drive ends. A journal that cannot be read can hardly
+be written: work would be done in vain, and no message could cancel the run any more."""
 
 _set = object.__setattr__  # numbers an event as model.events.stamp does, without a call
 
@@ -172,9 +172,10 @@ class Driver:
         append_all = group_append(journal)
         self._append_all: GroupAppend = append_all or _cannot_append_several
         self._gathers = TOGETHER if append_all is not None else 0
-        """So many ends that have come are recorded as one."""
+        """How many finished flights, beside the first, are handled before their ends are recorded
+        in one transaction; 0 for a journal without such transactions."""
         self._alone = 0
-        """So many records are written one by one, since one of them cannot be written."""
+        """How many of the next records are written one by one: one of them cannot be written."""
         self._syncing = False
         self.mask = bus.mask
         self.mark = performer.contexts.mark
@@ -209,7 +210,7 @@ class Driver:
     # -- from outside, in any thread ------------------------------------------------------------
 
     def post(self, job: Job, *, urgent: bool = False) -> None:
-        """Have the loop do this next. ``urgent`` stops what it performs in its own task."""
+        """Queue a job and wake the loop. ``urgent`` stops the attempt in the driver's own task."""
         if threading.get_ident() != self._thread:
             self._home.soon_from_anywhere(partial(self.post, job, urgent=urgent))
             return
@@ -243,18 +244,18 @@ class Driver:
         """Deliver a signal; returns at once.
 
         Raises:
-            InvalidSignal: somebody waits for it, and would fail by this payload.
+            InvalidSignal: an open ``wait_for`` would fail with this payload.
         """
         self._inbox.signal(name, payload, by, self.now())
         self._look_for_messages()
 
     def steer(self, event: ev.RunSteered | ev.WorkEdited) -> None:
-        """Do to the run, or to a step of it, what somebody asked for; returns at once."""
+        """Post a person's request to steer the run or one of its steps; returns at once."""
         self._inbox.steer(event, self.now())
         self._look_for_messages()
 
     def _look_for_messages(self) -> None:
-        """Read it now, or have the drive's own thread do so."""
+        """Read new messages now, or have the driver's own thread read them."""
         if threading.get_ident() == self._thread:
             self.read_messages()
         else:
@@ -265,8 +266,8 @@ class Driver:
             self.read_messages()
 
     def read_messages(self) -> None:
-        """Have the messages that came recorded, before the jobs that are left; once the run's end
-        is on its way, they are left for another drive.
+        """Have new messages recorded, ahead of the jobs that wait. Once the run is ending, they are
+        left for another drive.
         """
         if self.machine.run.root.phase is Phase.ENDING or self.result is not None:
             return
@@ -293,11 +294,12 @@ class Driver:
     async def drive(
         self, first: ev.Event, known: Sequence[ev.Event] = (), cancel: str | None = None
     ) -> WorkflowResult[Any]:
-        """Run to the end of the drive, from its first event; ``known`` ones are to be written next.
-        ``cancel`` says why the run only unwinds.
+        """Drive the run, from the drive's ``first`` event to its end or suspension.
+
+        ``known`` events are written behind the first. ``cancel`` says why the run only unwinds.
 
         Raises:
-            ReplayMismatch: recorded steps are others now; the run can be resumed as before.
+            ReplayMismatch: recorded steps have changed; the run can be resumed as before.
             BaseException: cancellation of this task, after the run was interrupted or cancelled and
                 its end recorded; KeyboardInterrupt and SystemExit of an action, likewise; errors of
                 the journal.
@@ -329,8 +331,8 @@ class Driver:
         return self.result
 
     async def _replay(self, first: ev.Event, known: Sequence[ev.Event], cancel: str | None) -> None:
-        """Rehearse what is recorded, and write and show it if it is as it was. A run that is to be
-        cancelled makes no attempt any more, but to clean up.
+        """Rehearse the record; if the code still matches it, write and show the outcome. A run that
+        is being cancelled makes no more attempts, except to clean up.
         """
         rehearsal = rehearse(self.machine, first, known, self._stamp)
         held = await self._written_out(rehearsal)
@@ -361,7 +363,7 @@ class Driver:
         return ev.stamp(event, self.run_id, self._seq, self.now()).at
 
     def _watch_for_messages_meanwhile(self) -> None:
-        """Look for messages while the drive lasts; what is in memory alone cannot get any."""
+        """Look for messages while the drive lasts; no process can send any to a run in memory."""
         if self._journal.durable:
             flight = InFlight("", "messages", None, None)
             flight.over = True
@@ -396,7 +398,7 @@ class Driver:
                 self.look_at_clock()
 
     async def _until_written(self) -> None:
-        """Wait for what was numbered while an attempt was at work, before its end is."""
+        """Wait for the events that were numbered during an attempt: they precede its end."""
         while self._todo and isinstance(written := self._todo[0], _Written):
             self._todo.popleft()
             await self._on_disk(written.event, written.pending)
@@ -434,20 +436,20 @@ class Driver:
                     or machine.run.gates
                     or machine.run.listeners
                     or machine.run.roomy
-                ):  # it is not all that can happen next
+                ):  # something else can happen meanwhile
                     self._claiming.launch(command)
                     continue
                 event = await self.attempts.perform_here(command)
                 if holders:
                     self._line.release(command.path)
-                if self._jobs:  # what its own thread sent before its end
+                if self._jobs:  # messages that its own thread sent before it ended
                     self._read_messages_if_it_can()
                 if todo:
                     await self._until_written()
                 if event is None:
                     continue
                 sync = modifiers.checkpoint or modifiers.once
-                if todo:  # what came in meanwhile is first: no step begins behind a pause
+                if todo:  # what came in meanwhile is recorded first: after a pause no step begins
                     todo.append(cmd.Record(event, sync))
                     continue
             elif kind is cmd.Pull:
@@ -482,15 +484,16 @@ class Driver:
                     todo.extend(more)
 
     async def _on_disk(self, event: ev.Event, pending: Awaitable[None]) -> None:
-        """Wait for an event that is being written, then go on from it."""
+        """Wait until the event is written, then show it and give it to the core."""
         await self._written(pending)
         self._bus.emit(event)
         self.receive(event)
 
     async def _recorded_together(self, first: cmd.Record) -> bool:
-        """True if the records that are next were written as one; attempts between them begin once
-        they are. False, and nothing is done, where there is but this one.
+        """Write this record and those queued next in one transaction; False if nothing was written.
 
+        Attempts queued between them begin afterwards. It writes nothing where this record is the
+        only one, or where one cannot be serialized: then the caller writes them one by one.
         A transaction costs four times what a record in it does, and a sync a hundred times.
         """
         if self._alone:
@@ -516,7 +519,7 @@ class Driver:
         events = [one.event for one in records]
         try:
             pending = self._append_all(events, sync=any(one.sync for one in records))
-        except OutputNotSerializable:  # of one, which is told when they are written one by one
+        except OutputNotSerializable:  # writing one by one shows which
             self._seq, self._alone = before, len(records) - 1
             todo.extendleft(reversed(attempts))
             todo.extendleft(reversed(records[1:]))
@@ -536,7 +539,7 @@ class Driver:
         return True
 
     async def _written(self, pending: Awaitable[None]) -> None:
-        """Wait for what is being written; what comes meanwhile is recorded behind it."""
+        """Wait for a write; notices that come meanwhile are recorded behind it."""
         self._syncing = True
         try:
             await pending
@@ -586,24 +589,24 @@ class Driver:
                 self._line.carry_out(command)
 
     def receive(self, event: ev.Event | cmd.Report) -> None:
-        """Tell the core, and carry out what it answers behind what is to be done already."""
+        """Give an event or report to the core, and queue the commands that it returns."""
         self._todo.extend(self.machine.receive(event))
 
     def _pull_on(self, path: str) -> None:
-        """Behind whatever came in meanwhile: a request to cancel, above all."""
+        """Report ``Pulled`` behind jobs that came in meanwhile: a request to cancel, above all."""
         self._jobs.append(lambda: self.receive(cmd.Pulled(path, at=self.now())))
 
     def next(self, job: Job) -> None:
-        """Do this behind what came in meanwhile."""
+        """Queue a job behind those that came in meanwhile."""
         self._jobs.append(job)
 
     def record(self, event: ev.Event, *, sync: bool = False) -> None:
-        """Have an event recorded behind what is to be done already; ``sync``: on disk at once."""
+        """Queue an event to be recorded; ``sync``: on disk at once."""
         self._todo.append(cmd.Record(event, sync))
 
     def tell(self, notice: ev.Notice) -> None:
-        """Show progress to the sinks. What others are to see is journaled first, at once: a wait,
-        and the start of an agent's session, in which an interrupted step goes on.
+        """Show progress to the sinks. Some notices are journaled first, at once: those of claims,
+        for other processes, and the start of an agent's session, which a resume may continue.
         """
         if not isinstance(
             notice, (ev.AgentSessionStarted, ev.ClaimWaiting, ev.ClaimGranted, ev.ClaimLost)
@@ -611,15 +614,15 @@ class Driver:
             ev.stamp(notice, self.run_id, self._seq, self.now())
             self._bus.emit(notice)
         elif notice.path not in self.machine.run.nodes:
-            return  # of an agent that was stopped, and does not know it yet
-        elif self._syncing:  # sinks are to see what is being written first
+            return  # from an agent that was stopped, and does not know it yet
+        elif self._syncing:  # sinks must see the events that are being written first
             self.record(notice)
             self._wake.set()
         else:
             self._stamp(notice)
             try:
                 pending = self._journal.append(notice)
-            except HandrailError as error:  # it is no fault of the agent, which is told nothing
+            except HandrailError as error:  # not the agent's fault: the driver raises it later
                 self._seq -= 1
                 pending = FailedWrite(error)
             if pending is None:
@@ -631,7 +634,7 @@ class Driver:
     # -- attempts -------------------------------------------------------------------------------
 
     def start(self, flight: InFlight, work: Callable[[], Any], context: Context) -> None:
-        """Begin something in a task of its own."""
+        """Start a flight in a task of its own."""
         self.flights[flight.path, flight.kind] = flight
         self.tasks.start(flight, work, context)
 
@@ -655,8 +658,8 @@ class Driver:
             self._callbacks.finished_flight(flight, outcome)
 
     def _stop(self, path: str, *, again: bool) -> None:
-        """Stop what is at work, or waits for its place; ``again``: another launch takes the place.
-        What is in the driver's own task has been stopped: that was urgent.
+        """Stop the step at a path: at work, or waiting for claims or a place. ``again``: another
+        launch takes its place. An attempt in the driver's own task was stopped before, as urgent.
         """
         asks = self._claiming.withdraw(path, again=again)
         if asks is not None:
@@ -674,7 +677,7 @@ class Driver:
                 self._halt(flight)
 
     def _halt(self, flight: InFlight) -> None:
-        """Stop what is at work, and leave it behind if it does not end in time."""
+        """Cancel a flight, and abandon it if it does not end within ``ABANDON_AFTER_S``."""
         if not flight.stopping:
             if flight.current is not None:
                 flight.current.cancelled = True
@@ -689,7 +692,7 @@ class Driver:
     # -- time -----------------------------------------------------------------------------------
 
     def look_at_clock(self) -> None:
-        """If it was set, put off what counts running time; what waits for a time does not."""
+        """If the clock was set, shift the timers on elapsed running time; not wall-clock ones."""
         jump_s = self._skew.grown_s()
         if not jump_s:
             return
@@ -704,7 +707,7 @@ class Driver:
         return not isinstance(what, int) or counts_running_time(self.machine.run, what)
 
     def _fire_timers(self) -> bool:
-        """Do what is due; True if anything was."""
+        """Fire the timers that are due; True if any was."""
         self.look_at_clock()
         fired = False
         while (what := self.timers.pop(self.now())) is not None:
@@ -712,7 +715,7 @@ class Driver:
         return fired
 
     def _is_stale(self, what: Due) -> bool:
-        """True for what nobody waits for any more."""
+        """True for a timer that no longer matters: its wait or its flight is over."""
         if isinstance(what, int):
             return what not in self.machine.run.timers
         return isinstance(what, InFlight) and (what.over or what.stopping)
@@ -736,7 +739,7 @@ class Driver:
         return True
 
     def _answered_in_time(self, path: str) -> bool:
-        """True if somebody answered the gate whose time is up before it could be closed."""
+        """True if an answer came before the gate's timeout could close it; reads that answer."""
         gate = self.machine.run.gates.get(path)
         if gate is None or self._inbox.close(gate, self.now()):
             return False
@@ -768,13 +771,13 @@ class Driver:
         await self._parts.clock.wait(self._wake, due, busy=busy + self._claiming.at_work)
 
     def _nothing_is_at_work(self) -> bool:
-        """True if nothing is under way but what waits for a place and gets none: it is paused."""
+        """True if no flight is at work, and none waits for a place in a run that is not paused."""
         if self._line.waiting and self.machine.run.paused is None:
             return False
         return not self.flights
 
     def _goes_on_by_itself(self) -> bool:
-        """True if a timer is set that the process is to wait for."""
+        """True if a timer is set that the drive waits for, rather than suspend."""
         longest = self._parts.suspend_timers_after_s
         now = self.now()
         return any(
@@ -793,7 +796,7 @@ class Driver:
         self._interrupt(interruption(error))
 
     def _interrupt(self, reason: str) -> None:
-        """End the drive: with a durable journal so that it can be resumed, else by cancelling."""
+        """End the drive: with a durable journal suspend the run, without one cancel it."""
         if self.interrupted is not None or self.result is not None:
             return
         self.interrupted = reason
@@ -803,13 +806,13 @@ class Driver:
         self._end_drive(reason)
 
     def _end_drive(self, reason: str) -> None:
-        """Stop what is in flight, and close the drive when all has ended."""
+        """Stop all flights, and close the drive when they have ended."""
         self.interrupted = self.interrupted or reason
         self.closing = True
         self._close_when_idle()
 
     def _close_when_idle(self) -> None:
-        """Stop what is at work, what began meanwhile too; once there is nothing, close."""
+        """Stop all flights, also those begun meanwhile; close the drive once there are none."""
         for path in list(self._line.waiting):
             self._line.leave(path)
         for path, kind in list(self.flights):

@@ -76,7 +76,7 @@ R = TypeVar("R")
 
 
 class Engine:
-    """Runs, resumes and reaches runs."""
+    """Begins and resumes runs, and sends them messages."""
 
     def __init__(self, parts: Parts) -> None:
         check_parts(parts)
@@ -91,7 +91,7 @@ class Engine:
 
     @property
     def parts(self) -> Parts:
-        """All that it was given."""
+        """The ports and settings that it was made with."""
         return self._parts
 
     @property
@@ -101,7 +101,7 @@ class Engine:
 
     @property
     def workflows(self) -> tuple[WorkflowLike[..., Any], ...]:
-        """Those that it finds by name."""
+        """The workflows that it finds by name."""
         return self._parts.workflows
 
     async def __aenter__(self) -> Self:
@@ -126,8 +126,8 @@ class Engine:
         """The same executor, whose next run has this id and these labels.
 
         ``existing`` says what ``run`` and ``stream`` do where the journal has a run of this id:
-        ``"refuse"`` raises ``RunIdTaken``. ``"go_on"`` resumes a run that has not ended, and gives
-        the recorded result of one that has; other inputs than the recorded ones are
+        ``"refuse"`` raises ``RunIdTaken``. ``"go_on"`` resumes a run that has not ended, and
+        returns the recorded result of one that has; inputs other than the recorded ones raise
         ``InputsDiffer``.
 
         Raises:
@@ -144,14 +144,14 @@ class Engine:
     async def run(
         self, workflow: WorkflowLike[P, R], /, *args: P.args, **kwargs: P.kwargs
     ) -> WorkflowResult[R]:
-        """Run a workflow to its end, or until it waits for somebody.
+        """Run a workflow until it ends or is suspended.
 
         Raises:
             TypeError: the arguments do not fit the workflow's signature.
-            InvalidInput: one is not of the type that its parameter declares.
+            InvalidInput: an argument is not of the type that its parameter declares.
             RunIdTaken, InputsDiffer: see ``options``.
             WrongUse: another workflow of its name is among ``workflows``.
-            DefinitionError: a backend cannot honour what a step tells it; nothing was run.
+            DefinitionError: a backend cannot honour a step's options; nothing was run.
         """
         return await self._begin(self._prepare(workflow, args, kwargs), None)
 
@@ -197,7 +197,7 @@ class Engine:
         with self._leased(run_id) as leased:
             if options.run_id is not None and self._journal.events(run_id):
                 if options.existing == "refuse":
-                    raise RunIdTaken(run_id)  # since the call: by another process
+                    raise RunIdTaken(run_id)  # taken since the call, by another process
                 return await self._go_on(begin, leased, run)
             first = ev.WorkflowStarted(definition.name, begin.inputs, options.labels)
             return await self._drive_from(Start(definition, run_id, begin.inputs, first), run)
@@ -205,7 +205,7 @@ class Engine:
     async def _go_on(
         self, begin: Begin, leased: Leased, run: Run[Any] | None
     ) -> WorkflowResult[Any]:
-        """The recorded result of a run that has ended; of another, what resuming it comes to."""
+        """The recorded result of a run that has ended; else the result of resuming it."""
         definition, run_id, codec = begin.definition, begin.run_id, self._journal.codec
         history = history_of(self._journal, run_id, leased.secrets)
         refuse_other_workflow(history, definition)
@@ -217,10 +217,10 @@ class Engine:
 
     @contextlib.contextmanager
     def _leased(self, run_id: str) -> Generator[Leased]:
-        """While this engine, and nobody else, drives the run.
+        """Hold the run's lease: while it lasts, only this engine drives the run.
 
         Raises:
-            RunLocked: somebody else does.
+            RunLocked: another driver has it.
         """
         leased = Leased(self._secrets(), self._parts.clock.now())
         with self._users.using():
@@ -321,22 +321,23 @@ class Engine:
         reuse: Sequence[str] = (),
         rerun: Sequence[str] = (),
     ) -> WorkflowResult[Any]:
-        """Go on with a run that was killed, interrupted, suspended, that failed or was cancelled.
+        """Continue a run that was killed, interrupted or suspended, that failed or was cancelled.
 
-        What is recorded is not performed again, but for what the end of the last drive superseded
-        (see the explanation of resuming). ``rerun`` names paths that are run again, ``reuse``
-        recorded ones that count although their code has changed. A run that succeeded gives its
-        recorded result.
+        Recorded steps are not performed again, except those that the end of the last drive
+        superseded (see the explanation of resuming). ``rerun`` names paths to run again, ``reuse``
+        recorded steps that count although their code has changed. A run that has succeeded returns
+        its recorded result, unless ``rerun`` names a path.
 
         Raises:
-            ReplayMismatch: recorded steps changed, and nobody said what counts; nothing was run.
+            ReplayMismatch: recorded steps changed, and nothing says whether they still count;
+                nothing was run.
             RunLocked: another process drives the run. RunNotFound: the journal has no such run.
-            NotRecorded: it has no such step. WorkflowNotFound: nobody knows its workflow. WrongUse:
-                ``rerun`` names what is being undone, or ``workflows`` has one of the same name from
-                another module.
+            NotRecorded: the run has no such step. WorkflowNotFound: its workflow is not known.
+            WrongUse: ``rerun`` names a step in something that is being rolled back, or
+                ``workflows`` has one of the same name from another module.
             Unresolvable: the class of a recorded value is not known here.
-            DefinitionError: a backend cannot honour what a step tells it, or the run was begun
-                without an input that the workflow requires now; nothing was run.
+            DefinitionError: a backend cannot honour a step's options, or the run was begun without
+                an input that the workflow requires now; nothing was run.
         """
         given = self._resolve_workflow(workflow)
         return await self._resume(run_id, given, reuse, rerun, None)
@@ -383,7 +384,7 @@ class Engine:
                 return recorded_result(run_id, definition, history, self._journal.codec)
             return await self._resume_from(history, definition, reuse, rerun, leased, run)
 
-    async def _resume_from(  # noqa: PLR0917  # what one resume is told
+    async def _resume_from(  # noqa: PLR0917  # the arguments of one resume
         self,
         history: Sequence[ev.Event],
         definition: WorkflowDefinition,
@@ -405,14 +406,14 @@ class Engine:
                 mismatch.unchanged = unchanged_since(definition, mismatch, history[0].at)
                 changed = [one.path for one in mismatch.changes]
                 known = {*reuse, *rerun}
-                if _is_fork(history) and known.isdisjoint(changed):  # that is what a fork is for
+                if _is_fork(history) and known.isdisjoint(changed):  # it runs changed steps again
                     history = history_of(self._journal, run_id, leased.secrets)
                     since = (one for path in changed for one in began_since(history, path))
                     rerun = list(dict.fromkeys((*rerun, *since)))
                     continue
                 if mismatch.late or on_change == "refuse" or not known.isdisjoint(changed):
                     raise
-            if on_change == "reuse":  # nothing was run or written: begin again, and say so
+            if on_change == "reuse":  # nothing was run or written: try again
                 reuse = [*reuse, *changed]
             else:
                 rerun = [*rerun, *changed]
@@ -422,21 +423,21 @@ class Engine:
             self._missing(run_id, sorted(secrets.missing))
 
     def _missing(self, run_id: str, variables: Sequence[str]) -> None:
-        """Say which variables a record needs that are not there; the command has its own words."""
+        """Warn of unset variables that a record refers to; the command prints a text of its own."""
         warn_of_missing(run_id, variables)
 
     def _mark(self, run_id: str) -> str:
-        """What a run's processes carry: two journals on one machine may have runs of one id."""
+        """The mark of a run's processes. Two journals on one machine may have runs of one id."""
         return f"{run_id}@{getattr(self._journal, 'identity', self._parts.identity)}"
 
     def _sweep(self, run_id: str) -> None:
-        """End what a killed driver left running: it would work beside what is resumed."""
+        """Kill processes that a killed driver left: they would work beside the resumed steps."""
         if self._journal.durable:
             from handrail.system.marker import kill_marked
 
             kill_marked(self._mark(run_id))
 
-    def _start_again(  # noqa: PLR0917  # what one resume is told
+    def _start_again(  # noqa: PLR0917  # the arguments of one resume
         self,
         history: Sequence[ev.Event],
         definition: WorkflowDefinition,
@@ -445,7 +446,7 @@ class Engine:
         rerun: Sequence[str] = (),
         cancel: str | None = None,
     ) -> Start:
-        """Where a drive goes on from."""
+        """Where a drive of this history begins."""
         run_id = history[0].run_id
         letters, late = sort_messages(self._journal, run_id, history, since)
         return start_after(
@@ -471,19 +472,19 @@ class Engine:
         rerun: Sequence[str] = (),
         fork_id: str | None = None,
     ) -> str:
-        """A new run made from the record of another, which stays as it is; the new run's id.
+        """Make a new run from the record of another, which does not change; the new run's id.
 
-        ``resume`` drives it. It keeps what had ended when the step ``at`` began, without ``at`` all
-        of it. ``outputs`` are other ones of steps, by path, ``inputs`` other ones of the run, by
-        name: what began after such a step had ended is not kept, and what differs for the new
-        inputs runs again with all that followed it. So does a step whose code has changed since.
-        ``rerun`` names paths that run again.
+        ``resume`` drives it. It keeps the steps that had ended when the step ``at`` began; without
+        ``at``, all of them. ``outputs`` replaces outputs of steps, by path: what began after such a
+        step had ended is not kept. ``inputs`` replaces inputs of the run, by name: a step that
+        differs for them runs again, with all that followed it. So does a step whose code has
+        changed since. ``rerun`` names paths that run again.
 
         Raises:
             RunNotFound, NotRecorded: there is no such run, or step of it. WrongUse: an output
-                cannot be given, or an input is none of the workflow's. InvalidInput: a value is not
-                of its type. WorkflowNotFound: of ``outputs`` and ``inputs``, if nobody knows its
-                workflow. RunIdTaken: ``fork_id`` is. Nothing was made.
+                cannot be given, or the workflow has no such input. InvalidInput: a value is not of
+                its type. WorkflowNotFound: with ``outputs`` or ``inputs``, if its workflow is not
+                known. RunIdTaken: ``fork_id`` is taken. In each case no run is made.
         """
         from handrail.record.forking import cut_of, died_by, fork_events
 
@@ -494,7 +495,7 @@ class Engine:
             kept = cut_of(history, at, tuple(outputs or ()))
             refuse_unknown(kept, rerun)
             if inputs and not any(getattr(one, "fingerprint", "") for one in kept):
-                kept = kept[:1]  # nothing says what followed from the old ones
+                kept = kept[:1]  # without fingerprints nothing shows what used the old inputs
             name = fork_id or new_run_id(workflow_named(history), now, journal.events)
             changed: dict[str, Any] | None = None
             given: dict[str, StepResult[Any]] = {}
@@ -518,9 +519,8 @@ class Engine:
     def _history_as_written(
         self, run_id: str, at: str | None
     ) -> tuple[Sequence[ev.Event], SecretValues]:
-        """A history, and secrets by which it is written again as it was: a variable that is not
-        there has a value of its own that nothing else has. Of one that is damaged the beginning, if
-        that is all that is wanted.
+        """A history, and the secrets to write it again with, see ``exporting.with_unset``. Of a
+        damaged history it gives the readable beginning, if that has the step ``at``.
         """
         from handrail.engine.exporting import with_unset
 
@@ -540,14 +540,14 @@ class Engine:
     async def _steps_in(
         self, history: Sequence[ev.Event], definition: WorkflowDefinition, now: float
     ) -> dict[str, Step[Any]]:
-        """The steps without an end that the code comes to, by path."""
+        """The steps without an end that the code reaches, by path."""
         nodes = (await self._retrace(history, definition, now)).nodes.items()
         return {path: node.step for path, node in nodes if isinstance(node, StepNode)}
 
     async def _retrace(
         self, history: Sequence[ev.Event], definition: WorkflowDefinition, now: float
     ) -> RunState:
-        """A run as far as its record goes, by the code of now; nothing is performed."""
+        """A run's state after today's code has replayed its record; nothing is performed."""
         from handrail.engine.planning import plan_of
 
         start = self._start_again(history, definition, now)
@@ -556,7 +556,7 @@ class Engine:
         await plan_of(machine, start.first, history, now, evaluator=evaluator)
         return machine.run
 
-    # -- beside one another, and in files -------------------------------------------------------
+    # -- comparing, exporting and importing -----------------------------------------------------
 
     async def diff(self, a: str, b: str) -> RunDiff:
         """Two recorded runs, step by step: what differs between them.
@@ -574,7 +574,7 @@ class Engine:
         """Write a run to a file of JSON lines, masked as in the journal.
 
         Raises:
-            RunNotFound: there is no such run. OSError: the file cannot be written; there is none.
+            RunNotFound: there is no such run. OSError: the file cannot be written; none is left.
         """
         from handrail.engine.exporting import export_to
 
@@ -583,7 +583,7 @@ class Engine:
             export_to(Path(file), self._journal, history, secrets)
 
     async def import_run(self, file: str | os.PathLike[str], *, run_id: str | None = None) -> str:
-        """Put an exported run into the journal, under its own id or another one; the id.
+        """Put an exported run into the journal, under its own id or ``run_id``; returns the id.
 
         Raises:
             DamagedExport: the file is not as it was written. RunIdTaken: there is such a run.
@@ -608,8 +608,10 @@ class Engine:
         reuse: Sequence[str] = (),
         rerun: Sequence[str] = (),
     ) -> Plan:
-        """What ``resume`` with the same arguments would do: the workflow's own code is run against
-        the record, up to the first step of each branch that has none; never an action.
+        """What ``resume`` with the same arguments would do.
+
+        The workflow's own code runs against the record, as far as each branch is recorded. No
+        action runs.
 
         Raises:
             RunNotFound, NotRecorded, WorkflowNotFound, WrongUse, Unresolvable, DefinitionError: as
@@ -651,7 +653,7 @@ class Engine:
     def as_recorded(
         self, history: Sequence[ev.Event], definition: WorkflowDefinition
     ) -> tuple[RunState, Evaluator]:
-        """A run as its history left it, with what evaluates its small functions; not to be driven.
+        """A run's state with its history to replay, and its evaluator; not for a driver.
 
         Raises:
             DefinitionError: the run was begun without an input that the workflow requires now.
@@ -670,12 +672,12 @@ class Engine:
     async def answer(self, run_id: str, gate: str, answer: Any, *, by: str | None = None) -> Any:
         """Answer an open gate, named by its path; the answer as converted.
 
-        The run may be live here or in another process, suspended, or dead: one that is not live
-        goes on from the answer when it is resumed.
+        The run may be live here or in another process, suspended, or dead. A run that is not live
+        reads the answer when it is resumed.
 
         Raises:
-            GateClosed: it was answered before, by whom and how. InvalidAnswer: it is no answer,
-                the gate stays open. GateNotFound, RunNotFound: see those.
+            GateClosed: it was answered before; the error has who, when and what. InvalidAnswer: it
+                is no answer to this gate, which stays open. GateNotFound, RunNotFound: see those.
         """
         driver = self._users.drivers.get(run_id)
         if driver is not None:
@@ -692,11 +694,11 @@ class Engine:
     async def signal(
         self, run_id: str, name: str, payload: Any = None, *, by: str | None = None
     ) -> None:
-        """Deliver a signal to a run, wherever it is driven, or whether; it is kept until taken.
+        """Deliver a signal to a run, driven or not; it is kept until a ``wait_for`` takes it.
 
         Raises:
             RunNotFound: there is no such run.
-            InvalidSignal: a ``wait_for`` is open that would fail by this payload; it is not sent.
+            InvalidSignal: an open ``wait_for`` would fail with this payload; it is not sent.
             OutputNotSerializable: the payload cannot be recorded.
         """
         driver = self._users.drivers.get(run_id)
@@ -714,11 +716,11 @@ class Engine:
         reason: str = "cancelled",
         workflow: WorkflowLike[..., Any] | None = None,
     ) -> WorkflowResult[Any] | None:
-        """Cancel a run. One that is driven, here or elsewhere, is asked to unwind (None comes back
-        at once); one that is not is resumed only to unwind, and its result comes back.
+        """Cancel a run. A run that is driven, here or elsewhere, is asked to unwind; returns None
+        at once. Any other run is resumed only to unwind; returns its result.
 
         Raises:
-            RunNotFound: there is no such run. WorkflowNotFound: nobody knows its workflow.
+            RunNotFound: there is no such run. WorkflowNotFound: its workflow is not known.
             DefinitionError: as ``resume``. ReplayMismatch: a recorded step is of another kind now.
         """
         driver = self._users.drivers.get(run_id)

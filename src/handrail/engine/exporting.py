@@ -1,4 +1,4 @@
-"""Runs as files: out of a journal, and into one."""
+"""Exports runs from a journal to files, and imports them."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from handrail.typed.schema import hints_of
 
 
 def with_unset(secrets: SecretValues, missing: Sequence[str]) -> SecretValues:
-    """Secrets by which a history is written again as it was: a variable that is not there has a
-    value that nothing else has.
+    """The secrets, with a unique value for each missing variable: so a history that is written
+    again has the same references to secrets.
     """
     unset = {name: f"{name} is not set: {os.urandom(8).hex()}" for name in missing}
     return SecretValues({**secrets, **unset}) if unset else secrets
@@ -37,7 +37,7 @@ def with_unset(secrets: SecretValues, missing: Sequence[str]) -> SecretValues:
 def export_to(
     file: Path, journal: Journal, history: Sequence[ev.Event], secrets: Mapping[str, str]
 ) -> None:
-    """Write a run to a file, which is there when it is whole."""
+    """Write a run to a file, which appears only once it is complete."""
     name = workflow_named(history)
     beside = file.with_name(f".{file.name}.{os.getpid()}")
     try:
@@ -61,7 +61,7 @@ def _lines(
 
 
 def import_from(file: Path, journal: Journal, run_id: str | None, secrets: SecretValues) -> str:
-    """Put the run of a file into a journal, or nothing; its id.
+    """Put the run of a file into a journal, all or nothing; returns its id.
 
     Raises:
         DamagedExport: the file is not as it was written. RunIdTaken: the journal has such a run.
@@ -119,13 +119,13 @@ def _unrecordable_text(error: OutputNotSerializable) -> str:
 
 
 _OF_THE_RUN = (ev.LimitReached, ev.RunSteered)
-"""What may have no path, for it is of the run itself."""
+"""Events that may have an empty path: they concern the run itself."""
 
 
 def find_unsound(history: Sequence[ev.Event]) -> tuple[int, str] | None:
-    """The place, from 0, of an event that cannot be one of a run, and why; None if all may be.
+    """The index of an event that no run can have recorded, and why; None if all are sound.
 
-    A journal trusts what it wrote, by its checksums. Those of a file anybody can compute.
+    A journal trusts its own records by their checksums. For a file anybody can compute checksums.
     """
     for place, event in enumerate(history):
         wrong = _misfit(event) or _uncounted(event, len(history))
@@ -140,7 +140,7 @@ def find_unsound(history: Sequence[ev.Event]) -> tuple[int, str] | None:
         for path in recorded.children(""):
             derive(recorded, path, history[0].run_id)
         tree_order(recorded.tree_below("", whole=True), dict(recorded.ends()))
-    except Exception as error:  # noqa: BLE001  # what is missing may be missed anywhere
+    except Exception as error:  # noqa: BLE001  # a missing event may raise anywhere
         return len(history) - 1, f"what it says of its steps does not go together ({error!r})"
     return None
 
@@ -155,7 +155,7 @@ def _misfit(event: Any) -> str | None:
 
 
 def _uncounted(event: Any, count: int) -> str | None:
-    """Each attempt but the last is an event of its own."""
+    """Why an attempt number is impossible, or None: each attempt but the last has an event."""
     of = getattr(event, "result", event)
     attempts = max(getattr(of, "attempts", 0), getattr(of, "attempt", 0))
     return f"{attempts} attempts are more than the run has events" if attempts > count else None
@@ -163,14 +163,14 @@ def _uncounted(event: Any, count: int) -> str | None:
 
 @cache
 def _plain_fields(kind: Any, /) -> tuple[tuple[str, tuple[type, ...]], ...]:
-    """The fields of an event, or a result, that hold plain data, and of what classes."""
+    """The plain-data fields of an event or result class, each with the classes of its values."""
     hints = hints_of(kind)
     found = ((one.name, tuple(_classes(hints.get(one.name)))) for one in fields(kind))
     return tuple((name, classes) for name, classes in found if classes)
 
 
 def _classes(hint: Any) -> Iterator[type]:
-    """The classes of values of this type, if it is of plain data; else none."""
+    """The classes that values of a plain-data type have; none for any other type."""
     if hint in {str, int, bool, type(None)}:
         yield hint
     elif hint is float:

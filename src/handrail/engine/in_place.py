@@ -1,9 +1,9 @@
-"""Whether an action changed in place what an earlier step returned.
+"""Detects that an action changed an earlier step's output in place.
 
-Such a change is in no record, so a resume would go on from another value. What an action is given
-is compared before and after it: its arguments, and the outputs that its function holds: encloses,
-is bound to, or has as arguments of a partial. What was changed is made what the record says again,
-so that whoever goes on from the failure sees what a resume would.
+No record has such a change, so a resume would continue from another value. The engine compares what
+an action can reach before and after it runs: its arguments, and the outputs in its function's
+closure, defaults, bound object or partial arguments. It restores a changed output to the recorded
+value, so that code which handles the failure sees what a resume would see.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ if TYPE_CHECKING:
 
 
 _FIXED = frozenset({str, int, float, bool, bytes, complex, type(None), FunctionType, MethodType})
-"""Classes whose values cannot change in place, or are none."""
+"""Classes whose values cannot change in place, or are functions."""
 
 _HOLDERS = frozenset({list, tuple, set, frozenset})
 _LOOKED_AT = 1_000
-"""So many parts of what a function holds are looked at: it may be a client's whole cache."""
+"""How many parts of each object that a function holds are examined: it may be a client's cache."""
 
 Given = list[tuple[Any, str]]
 
 
 class InPlace:
-    """What the outputs of one run's steps are made of, by identity. Mutable."""
+    """Knows the outputs of one run's steps, and their parts, by identity. Mutable."""
 
     def __init__(self, run: RunState, journal: Journal, codec: Codec) -> None:
         self._run = run
@@ -51,13 +51,13 @@ class InPlace:
         self._whole = _OutputIndex(run)
 
     def may_change(self, verb: PythonCall) -> bool:
-        """True if the action is given anything that can change."""
+        """True if the action can reach anything that can change in place."""
         if any(type(one) not in _FIXED for one in verb.args):
             return True
         return bool(verb.kwargs) or bool(self._outputs_in(verb))
 
     def before(self, verb: PythonCall) -> Given:
-        """What the action may change, and what each is now."""
+        """The objects that the action may change, each with its content now, as identity text."""
         given = [
             one for one in (*verb.args, *(verb.kwargs or {}).values()) if type(one) not in _FIXED
         ]
@@ -65,7 +65,7 @@ class InPlace:
         return [(one, self._codec.identity(one)) for one in given]
 
     def _outputs_in(self, verb: PythonCall) -> list[Any]:
-        """The outputs that the action's function holds, or a part of them."""
+        """The outputs that the action's function holds, whole or in part."""
         action = verb.action
         if type(action) is FunctionType and not (
             action.__closure__ or action.__defaults__ or action.__kwdefaults__
@@ -84,7 +84,7 @@ class InPlace:
         return [result.output for result in ended if result is not None]
 
     def changed(self, path: str, before: Given) -> OutputChanged | None:
-        """What the step at this path did to an output, if it did."""
+        """The error of the step at this path, if it changed an output; restores that output."""
         for value, then in before:
             now = self._codec.identity(value)
             if now != then:
@@ -103,7 +103,7 @@ class InPlace:
         self._whole.know(owner, ended.output)
 
     def _owner(self, path: str, value: Any, place: str) -> OutputChanged | None:
-        """The error of a value that changed at this place, if it is, or holds, an output."""
+        """The error for a value that changed at ``place``, if it is, or contains, an output."""
         whole = self._whole.up_to_now()
         for part, inside in _parts(value):
             owner = whole.get(id(part))
@@ -111,7 +111,7 @@ class InPlace:
             if owner is None or ended_as is None:
                 continue
             at = next((at for one, at in _parts(ended_as.output) if one is part), None)
-            if at is None:  # another object, in the place of one that is gone
+            if at is None:  # another object, with the id of one that is gone
                 continue
             if place.startswith(inside) and (place != inside or not inside):
                 return OutputChanged(path, owner, at + place.removeprefix(inside))
@@ -122,7 +122,7 @@ class InPlace:
         return None
 
     def _recorded(self, path: str) -> StepResult[Any] | None:
-        """The result of a step in the journal; None where it is there no more."""
+        """The recorded result of a step; None if the journal has none any more."""
         for event in reversed(self._journal.events(self._run.setting.run_id)):
             if isinstance(event, (ev.StepCompleted, ev.MemberCompleted)) and event.path == path:
                 return event.result
@@ -130,8 +130,9 @@ class InPlace:
 
 
 class _OutputIndex:
-    """The paths of steps by the identities of what their outputs are made of, each of at most so
-    many parts: to look at all of 1 MiB takes 35 ms. Mutable.
+    """The paths of steps by the ids of their outputs' parts. Mutable.
+
+    It takes at most ``most`` parts of each output: to look at all of 1 MiB takes 35 ms.
     """
 
     def __init__(self, run: RunState, most: int | None = None) -> None:
@@ -141,7 +142,7 @@ class _OutputIndex:
         self._last = ""
 
     def up_to_now(self) -> dict[int, str]:
-        """What is known, with what ended since the last time."""
+        """The index, with the steps that ended since the last call added."""
         results = self._run.results
         new = itertools.takewhile(lambda item: item[0] != self._last, reversed(results.items()))
         for ended, result in new:
@@ -151,13 +152,13 @@ class _OutputIndex:
         return self._paths
 
     def know(self, path: str, output: Any) -> None:
-        """The output of this step is made of other objects now."""
+        """Index a step's output again: it is made of other objects now."""
         for part, _ in itertools.islice(_parts(output), self._most):
             self._paths[id(part)] = path
 
 
 def _held_by(action: Any) -> Iterator[Any]:
-    """What a callable has in itself, by however many functions, that can change in place."""
+    """The objects inside a callable, through any depth of functions, that can change in place."""
     stack, seen = [action], set[int]()
     while stack:
         one = stack.pop()
@@ -186,9 +187,7 @@ def _content(cell: Any) -> Any:
 
 
 def _parts(value: Any) -> Iterator[tuple[Any, str]]:
-    """A value and all in it that can change in place, each with its place in it; not looked at
-    further than it is asked for.
-    """
+    """A value and all parts of it that can change in place, each with its place; lazily."""
     stack, seen = [iter([(value, "")])], set[int]()
     while stack:
         for one, at in stack[-1]:
@@ -235,8 +234,9 @@ _MISSING: Any = object()
 
 
 def put_back(live: Any, recorded: Any) -> Any:
-    """What stands for the recorded value from now on: ``live``, made equal to it, where that can be
-    done; so whoever holds it, or a part of it, sees the recorded value, too.
+    """``live``, made equal to ``recorded`` in place; ``recorded`` itself where that cannot be done.
+
+    So code that holds ``live``, or a part of it, sees the recorded value, too.
     """
     kind: type[Any] = live.__class__
     if kind is not type(recorded):
@@ -280,5 +280,5 @@ def _is_same(one: Any, other: Any) -> bool:
 
 
 def _set_attribute(value: Any, name: str, made: Any) -> None:
-    with contextlib.suppress(AttributeError, TypeError):  # it is frozen, so nobody has set it
+    with contextlib.suppress(AttributeError, TypeError):  # it is frozen, so it was not set
         setattr(value, name, made)

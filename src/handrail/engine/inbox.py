@@ -1,7 +1,7 @@
 """Messages posted to a live run: answers, signals and cancellations from anywhere.
 
-They all go through the journal, those of this process too: so of many answers to one gate exactly
-one counts, whichever process it comes from, and a signal that was accepted is not lost by a crash.
+All of them go through the journal, also those of this process. So exactly one of many answers to a
+gate counts, whichever process it comes from, and a crash loses no accepted signal.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Inbox:
         """Post an answer.
 
         Raises:
-            GateClosed: somebody else's came first.
+            GateClosed: another answer came first.
         """
         event = ev.stamp(ev.GateAnswered(gate.path, value, by), self._run_id, 0, at)
         post_answer(self._journal, gate, event)
@@ -45,7 +45,7 @@ class Inbox:
         """Post a signal.
 
         Raises:
-            InvalidSignal: somebody waits for it, and would fail by this payload.
+            InvalidSignal: an open ``wait_for`` would fail with this payload.
         """
         waiting = list(self._machine.run.listeners.get(name, {}).values())
         verbs = [node.step.verb for node in waiting]
@@ -56,10 +56,10 @@ class Inbox:
         self._journal.post(Letter(event))
 
     def steer(self, event: ev.RunSteered | ev.WorkEdited, at: float) -> None:
-        """Post what somebody wants done to the run.
+        """Post a request to steer the run, or to edit a queue of ``work``.
 
         Raises:
-            CannotSteer, InvalidInput: the step does not take it.
+            CannotSteer, InvalidInput: the step does not accept it.
         """
         if isinstance(event, ev.WorkEdited):
             event = check_edit(self._machine.run, event, self._edits_coming(), driven=True)
@@ -68,28 +68,28 @@ class Inbox:
         self._journal.post(Letter(ev.stamp(event, self._run_id, 0, at)))
 
     def _edits_coming(self) -> list[ev.WorkEdited]:
-        """The edits to queues that are posted, and have not come to the machine."""
+        """The edits of queues that are posted, and have not reached the machine."""
         run = self._machine.run
         arrived = max(run.recorded.last_message, run.last_edit)
         posted = (letter.event for letter in self._journal.letters(self._run_id, arrived))
         return [event for event in posted if isinstance(event, ev.WorkEdited)]
 
     def _on_the_way(self, name: str) -> int:
-        """How many signals of a name are posted, and have not come to the machine."""
+        """How many signals of a name are posted, and have not reached the machine."""
         run = self._machine.run
         arrived = max(run.recorded.last_message, run.last_message)
         letters = self._journal.letters(self._run_id, arrived)
         return sum(is_signal(letter.event, name) for letter in letters)
 
     def close(self, gate: OpenGate, at: float) -> bool:
-        """Close a gate whose time is up, to all who answer from now on; False: it was answered."""
+        """Close a gate, whose time is up, to later answers; False if an answer came first."""
         event = ev.GateAnswered(gate.path, gate.default, TIMEOUT)
         mine = Letter(ev.stamp(event, self._run_id, 0, at), gate_key(gate))
         first = self._journal.post(mine).event
         return isinstance(first, ev.GateAnswered) and first.by == TIMEOUT
 
     def new(self) -> list[ev.Event]:
-        """What came since the last look and means something to the run as it is now."""
+        """The events of messages that came since the last look and still apply to the run."""
         found: list[ev.Event] = []
         for letter in self._journal.letters(self._run_id, self._read):
             self._read = letter.number
@@ -106,7 +106,7 @@ class Inbox:
 
 
 def is_urgent(event: ev.Event, at_work: InFlight | None) -> bool:
-    """True for what stops the attempt that the drive performs in its own task, if there is one."""
+    """True for a message that stops the attempt in the driver's own task, if there is one."""
     if not isinstance(event, ev.RunSteered):
         return isinstance(event, ev.CancelRequested)
     if at_work is None or not is_within(at_work.path, event.path):
@@ -125,7 +125,7 @@ def post_answer(
     """Post an answer to an open gate.
 
     Raises:
-        GateClosed: somebody else's came first. OutputNotSerializable: it cannot be recorded.
+        GateClosed: another answer came first. OutputNotSerializable: it cannot be recorded.
     """
     first = journal.post(Letter(mine, gate_key(gate)), secrets=secrets).event
     if first is not mine and isinstance(first, ev.GateAnswered):

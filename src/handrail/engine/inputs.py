@@ -1,4 +1,4 @@
-"""The inputs of a run, and outputs that a person gives, compared with what is recorded."""
+"""Checks inputs of a run, and outputs that a person gives, against the record and the types."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def with_inputs(
     definition: WorkflowDefinition, recorded: Mapping[str, Any], given: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The recorded inputs with others in the place of some.
+    """The recorded inputs, some of them replaced by the given ones.
 
     Raises:
         WrongUse: the workflow has no such input. InvalidInput: a value is not of its type.
@@ -38,10 +38,10 @@ def with_inputs(
 
 
 def result_given(path: str, step: Step[Any] | None, value: Any) -> StepResult[Any]:
-    """The result of a step whose output a person gave: of its declared type, or a text of that.
+    """The result of a step whose output a person gave: ``value``, of its type or a text of that.
 
     Raises:
-        WrongUse: the code does not come to the step. InvalidInput: it is not of the type.
+        WrongUse: the code does not reach the step. InvalidInput: the value is not of the type.
     """
     if step is None:
         raise WrongUse(
@@ -59,10 +59,10 @@ def refuse_other_inputs(
     recorded: Mapping[str, Any],
     codec: Codec,
 ) -> None:
-    """Do nothing if what is given is what the run was begun with; what is not given may be any.
+    """Raise if a given input differs from the recorded one; inputs not given are not compared.
 
     Raises:
-        InputsDiffer: it is not.
+        InputsDiffer: one differs.
     """
     kinds = {parameter.name: parameter.kind for parameter in definition.parameters}
     rest = next((name for name, kind in kinds.items() if kind is Parameter.VAR_KEYWORD), None)

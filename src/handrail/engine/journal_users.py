@@ -1,5 +1,5 @@
-"""Who uses a journal in this process: it is closed when the last of them has gone, and what one
-executor drives can be reached by the others.
+"""Counts the users of a journal in this process, and closes it when the last one has gone. Through
+it an executor also finds the drivers of the others.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ class JournalUsers:
         self.forget_all()
 
     def forget_all(self) -> None:
-        """Count anew: in a child process nobody uses it yet."""
+        """Start again at zero: a forked child process has no users yet."""
         self._lock = threading.Lock()
         self._count = 0
         self.drivers: dict[str, Driver] = {}
-        """Of the runs that are driven here, by run id; each takes calls from any thread."""
+        """The drivers of this process, by run id; each takes calls from any thread."""
 
     @contextlib.contextmanager
     def using(self) -> Generator[None]:
-        """Keep the journal open for as long as this lasts."""
+        """Keep the journal open while the block lasts."""
         self.register()
         try:
             yield
@@ -61,7 +61,7 @@ _lock = threading.Lock()
 
 
 def users_of(journal: Journal) -> JournalUsers:
-    """The users of this journal; the same for all executors that have it."""
+    """The users of this journal; one object for all executors on it."""
     with _lock:
         found = _users.get(journal)
         if found is None:
@@ -70,7 +70,7 @@ def users_of(journal: Journal) -> JournalUsers:
 
 
 def _forget_all() -> None:
-    global _lock  # noqa: PLW0603  # a thread that is not in the child may have held it
+    global _lock  # noqa: PLW0603  # a thread that the child lacks may have locked it
     _lock = threading.Lock()
     for users in list(_users.values()):
         users.forget_all()

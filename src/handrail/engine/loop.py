@@ -1,4 +1,4 @@
-"""What the parts of a driver know of its loop."""
+"""The interface of the driver's loop, as its parts see it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from handrail.ports.clock import SET_S, Clock
 from handrail.secrets.masking import Mask
 
 Job: TypeAlias = Callable[[], None]
-"""What the loop is to do next."""
+"""A function that the loop calls in its turn."""
 Due: TypeAlias = int | InFlight | Job
-"""The token of a wait of the core; a flight that has had its time; or anything else to do."""
+"""What a timer is for: a wait of the core (its token), a flight's timeout, or a job."""
 
 
 class Loop(LineDriver, Protocol):
@@ -28,40 +28,40 @@ class Loop(LineDriver, Protocol):
     run_id: str
     machine: Machine
     flights: dict[tuple[str, str], InFlight]
-    """What is under way outside the loop, by path and kind."""
+    """Flights: what is at work outside the loop, by path and kind."""
     tasks: Tasks
     timers: Timers[InFlight | Job]
     mask: Mask
     mark: str
-    """What the processes of the run carry."""
+    """The mark that the run's processes carry, by which they are found."""
 
     closing: bool
-    """The drive is to end before its run does: what is under way has no end in the record."""
+    """The drive ends before its run does: flights get no end in the record."""
 
     interrupted: str | None
-    """Why the process is to end, if it is."""
+    """Why the drive was interrupted, if it was."""
 
     def receive(self, event: ev.Event | cmd.Report) -> None:
-        """Tell the core, and carry out what it answers behind what is to be done already."""
+        """Give an event or report to the core, and queue the commands that it returns."""
 
     def record(self, event: ev.Event, *, sync: bool = False) -> None:
-        """Have an event recorded behind what is to be done already; ``sync``: on disk at once."""
+        """Queue an event to be recorded; ``sync``: on disk at once."""
 
     def tell(self, notice: ev.Notice) -> None:
-        """Show progress; what others are to see is journaled first."""
+        """Show progress to the sinks; some notices are journaled first."""
 
     def post(self, job: Job, *, urgent: bool = False) -> None:
-        """The same as ``next``, and wake the loop."""
+        """Queue a job as ``next`` does, from any thread, and wake the loop."""
 
     def look_at_clock(self) -> None:
-        """If it was set, put off what counts running time."""
+        """If the clock was set, shift the timers on elapsed running time."""
 
     def context(self) -> Context:
         """A copy of the context that the drive was begun in."""
         ...
 
     def start(self, flight: InFlight, work: Callable[[], Any], context: Context) -> None:
-        """Begin something in a task of its own; the loop is told of its end."""
+        """Start a flight in a task of its own; the loop gets its outcome as a job."""
 
 
 class FailedWrite:
@@ -75,7 +75,7 @@ class FailedWrite:
 
 
 class Skew:
-    """By how much the wall clock was set since the drive began. Mutable."""
+    """Measures by how much the wall clock was set since the drive began. Mutable."""
 
     __slots__ = ("_elapsed", "_now", "_then", "total_s")
 
@@ -86,7 +86,7 @@ class Skew:
         self._then = 0.0 if self._elapsed is None else self._now() - self._elapsed()
 
     def grown_s(self) -> float:
-        """What came on since the last call; 0 unless it was set, or the machine slept."""
+        """Seconds added since the last call; 0 unless the clock was set or the machine slept."""
         if self._elapsed is None:
             return 0.0
         jump_s = self._now() - self._elapsed() - self._then

@@ -1,4 +1,4 @@
-"""For callers without an event loop: one is started for a call, and refused where one runs."""
+"""Runs async functions for callers without an event loop; refuses callers inside one."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ def sync_twin(
 
 
 def run_outside(name: str, instead: str, function: Callable[..., Awaitable[T]], *args: Any) -> T:
-    """What an async function gives, called from where no loop runs.
+    """The result of an async function, run in an event loop of its own.
 
     Raises:
-        InsideEventLoop: one does; the text says to write ``instead``.
+        InsideEventLoop: a loop runs in this thread; the text says to write ``instead``.
     """
     refuse_inside_loop(name, f"Write: {instead}.")
     kept: list[T] = []
 
-    async def keep() -> None:  # asyncio describes the task by its result: that one may be large
+    async def keep() -> None:  # asyncio's repr of a task has its result, which may be large
         kept.append(await function(*args))
 
     try:
         anyio.run(keep)
-    except KeyboardInterrupt as pressed:  # of Ctrl-C only the caller's own line is of interest
+    except KeyboardInterrupt as pressed:  # after Ctrl-C only the caller's own line is of interest
         raise pressed.with_traceback(None) from None
     return kept[0]
 
@@ -57,7 +57,7 @@ def refuse_inside_loop(name: str, instead: str) -> None:
     """Raise ``InsideEventLoop`` if an event loop runs in this thread.
 
     Raises:
-        InsideEventLoop: as said; from a workflow's body it names ``.subworkflow``.
+        InsideEventLoop: a loop runs; in a workflow's body the text names ``.subworkflow``.
     """
     if not _loop_runs_here():
         return
@@ -69,7 +69,7 @@ def refuse_inside_loop(name: str, instead: str) -> None:
 
 
 def _loop_runs_here() -> bool:
-    # Another thread may be importing one of them just now: what it has not got yet runs nowhere.
+    # Another thread may be importing asyncio or trio: without these names no loop runs yet.
     running = getattr(sys.modules.get("asyncio"), "_get_running_loop", None)
     if running is not None and running() is not None:
         return True

@@ -1,4 +1,4 @@
-"""What an engine is made of, and where a drive begins."""
+"""The parts of an engine, checks of an executor's arguments, and where a drive begins."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ if TYPE_CHECKING:
 GATE_POLICIES = ("approve", "default", "fail", "ask")
 
 AgentCheck: TypeAlias = Callable[[Any, AgentSettings, Callable[[], AgentSettings] | None], None]
-"""Raises what an agent would be refused for with a step's settings and those of the run; without
-the latter, only what the step itself says counts."""
+"""Raises if an agent would be refused with a step's settings and the run's defaults. The third
+argument gives those defaults; None: judge by the step's own settings alone."""
 
 
 OnChange: TypeAlias = Literal["refuse", "reuse", "rerun"]
-"""What becomes of recorded steps that the code describes otherwise now."""
+"""What a resume does with recorded steps that the code describes differently now."""
 
 Existing: TypeAlias = Literal["refuse", "go_on"]
-"""What becomes of a run whose id the journal knows: an error, or it goes on."""
+"""What ``run`` does if the journal has a run of this id: raise, or continue that run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,18 +77,18 @@ class Parts:
     durable: bool = False
     portable: bool = False
     identity: str = field(default_factory=lambda: os.urandom(4).hex())
-    """Tells its runs from others of the same id, where the journal cannot."""
+    """Distinguishes its runs from others of the same id, if the journal has no identity."""
     agent_defaults: Callable[[], AgentSettings] = lambda: NO_SETTINGS
-    """What holds for agents; found out when it is first needed."""
+    """The default settings of agents; computed when first needed."""
     check_agent: AgentCheck | None = None
     folder_of_agent: FolderOf | None = None
     claims: Claims | None = None
-    """What keeps runs out of one another's way; None: the claims of this machine."""
+    """The port that grants claims; None: the claims of this machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What ``executor.options`` sets for the runs that follow."""
+    """What ``executor.options`` sets for the next run."""
 
     run_id: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -97,7 +97,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Leased:
-    """A run that is driven here: the secrets of its record, and since when it is."""
+    """A run leased to this engine: the secrets of its record, and since when (unix seconds)."""
 
     secrets: SecretValues
     since: float
@@ -105,7 +105,7 @@ class Leased:
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """A run as it was asked for; ``given`` are its inputs without defaults."""
+    """A run as its caller asked for it; ``given``: the inputs that the caller passed."""
 
     definition: WorkflowDefinition
     run_id: str
@@ -116,10 +116,10 @@ class Begin:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where a drive begins: with nothing, or after what is recorded (``seq`` events).
+    """Where a drive begins: with an empty record, or behind one of ``seq`` events.
 
-    ``letters`` came since, ``cancel`` says why the run is to be cancelled at once. ``last_at``:
-    when something was last recorded.
+    ``letters``: messages that came since. ``cancel``: why the run is to be cancelled at once.
+    ``last_at``: when the last event was recorded.
     """
 
     definition: WorkflowDefinition
@@ -134,7 +134,7 @@ class Start:
 
 
 def check_parts(parts: Parts) -> None:
-    """Do nothing, or raise what is wrong with an executor's arguments."""
+    """Raise if an executor's arguments are wrong."""
     gates = parts.gates
     if gates is not None and not callable(gates) and gates not in GATE_POLICIES:
         raise DefinitionError(
@@ -156,7 +156,7 @@ def check_parts(parts: Parts) -> None:
 
 
 def check_options(existing: str, run_id: object, labels: object) -> None:
-    """Do nothing, or raise what is wrong with the arguments of ``options``."""
+    """Raise if the arguments of ``options`` are wrong."""
     is_id = isinstance(run_id, str) and run_id.strip() and run_id.isprintable()
     if run_id is not None and not is_id:
         raise WrongUse(f"run_id= takes printable text, such as 'ship-7', got {short_repr(run_id)}")
@@ -170,7 +170,7 @@ def check_options(existing: str, run_id: object, labels: object) -> None:
 
 
 def check_paths(**given: object) -> None:
-    """Do nothing, or raise that a path was given where a list of paths was meant."""
+    """Raise if a path was given where a list of paths is expected."""
     for name, value in given.items():
         if isinstance(value, str):
             raise WrongUse(f"{name}= takes a list of paths, such as [{value!r}], got {value!r}")
@@ -185,7 +185,7 @@ def _of_one_name(one: WorkflowDefinition, other: WorkflowDefinition) -> WrongUse
 
 
 def _written_in(definition: WorkflowDefinition) -> set[str]:
-    """Its module and its file: a command may load the same file under another name."""
+    """The workflow's module and file: a command may load the same file under another name."""
     code = getattr(definition.function, "__code__", None)
     return {definition.function.__module__, getattr(code, "co_filename", "")}
 
@@ -195,11 +195,12 @@ def definition_of(
 ) -> WorkflowDefinition:
     """The definition of a workflow.
 
-    Of a known one's name only its own later version is another: of the same module, and, where a
-    run of it ``begins``, which is resumed by that name alone, the same function of it.
+    It may have the name of a ``known`` workflow only as a later version of that: from the same
+    module or file. Where a run ``begins``, which a resume will find by that name alone, it must
+    also be the same function.
 
     Raises:
-        WrongUse: it is none, or not the one that is known by its name; the text says what to write.
+        WrongUse: it is no workflow, or another has its name; the text says what to write.
     """
     definition = getattr(workflow, "definition", None)
     if isinstance(definition, WorkflowDefinition):
@@ -223,11 +224,11 @@ def definition_of(
 
 
 def new_run_id(name: str, now: float, is_taken: Callable[[str], object]) -> str:
-    """A run id for people, sorted by time: the workflow's name, the UTC date and time to the
-    second, and eight random hex digits; another one if that is taken.
+    """A readable run id that sorts by time: the workflow's name, the UTC date and time to the
+    second, and eight random hex digits. If the id is taken, it draws other digits.
 
     Raises:
-        RunIdTaken: so are a hundred.
+        RunIdTaken: a hundred ids were taken.
     """
     at, run_id = datetime.fromtimestamp(now, UTC).strftime("%y%m%d-%H%M%S"), ""
     for _ in range(100):
@@ -269,7 +270,7 @@ _SECONDS = ("linger_s", "suspend_timers_after_s", "cleanup_timeout_s")
 
 
 def check_arguments(given: Mapping[str, Any]) -> None:
-    """Do nothing for arguments of ``Executor`` of the right kinds; None is none given.
+    """Check that the arguments of ``Executor`` are of the right kinds; None: not given.
 
     Raises:
         WrongUse: one is of another kind; the text says what to pass.
@@ -283,7 +284,7 @@ def check_arguments(given: Mapping[str, Any]) -> None:
         elif name in _LISTS:
             _check_list(name, value)
         elif name == "linger_s" and value == math.inf:
-            continue  # until it is answered
+            continue  # until an answer comes
         elif name in _SECONDS:
             seconds_of(value, f"{name} of an Executor")
         elif name == "on_change":
@@ -351,9 +352,9 @@ def start_after(
     cancel: str | None = None,
     recorded: Recorded | None = None,
 ) -> Start:
-    """Where a drive goes on from. ``letters`` are messages that came since, numbered ``late`` that
-    which came too late for the last drive; ``cancel`` says why the run is only to unwind;
-    ``recorded`` has read the history already, and is closed here.
+    """Where the next drive of this history begins. ``letters``: messages that came since. ``late``:
+    the number of the last that came too late for the last drive. ``cancel``: why the run only
+    unwinds. ``recorded`` has taken the history already; this function closes it.
 
     Raises:
         NotRecorded, WrongUse, Unresolvable, DefinitionError: as ``Executor.resume``.

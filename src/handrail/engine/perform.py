@@ -1,6 +1,6 @@
 """Performs leaf steps: one attempt at a call, a command, an agent, a stage.
 
-An attempt ends in an event: ``StepCompleted`` or ``AttemptFailed``. Cancellation passes through.
+An attempt ends in an event, ``StepCompleted`` or ``AttemptFailed``. Cancellation is raised on.
 """
 
 from __future__ import annotations
@@ -74,11 +74,11 @@ if TYPE_CHECKING:
 _STAGE_OUTPUT = 20_000
 
 Around: TypeAlias = Callable[[Current], AbstractAsyncContextManager[Any]]
-"""Makes what is entered before an attempt and left behind it, in its context."""
+"""Makes the async context manager that surrounds an attempt, in the attempt's context."""
 
 
 ClaimsOf: TypeAlias = "Callable[[str], LaunchClaims]"
-"""What the launch of an agent at a path has to do with claims."""
+"""Gives the claims for a launch of the agent at a path."""
 FolderOf: TypeAlias = Callable[[Any, AgentSettings, AgentSettings, Launch], Path | None]
 """The folder that a launch of an agent works in; None for an agent that heeds no ``writes=``."""
 _SIGNS_OF_LIFE = (
@@ -87,7 +87,7 @@ _SIGNS_OF_LIFE = (
     AgentToolStarted,
     AgentUsage,
 )
-"""What an agent tells only when it has read its prompt."""
+"""Notices that show that an agent has read its prompt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,22 +103,21 @@ class Performer:
     around: tuple[Around, ...] = ()
     folder_of_agent: FolderOf | None = None
     recorded: Callable[[], Recorded] = lambda: Recorded(())
-    """What earlier drives recorded."""
+    """Gives the record of earlier drives."""
     crossing: Crossing | None = None
-    """What a step must get through, as if another process performed it."""
+    """Writes and reads each attempt, as if another process performed it; None: it runs as is."""
     session_totals: dict[str, Usage] = field(default_factory=dict[str, Usage], init=False)
-    """What each session had used when it was last told in this drive, whichever step went on in it.
-    """
+    """The latest total usage of each session in this drive, whichever step continued it."""
     broken_off: dict[str, BrokenOff] = field(default_factory=dict[str, BrokenOff], init=False)
-    """What is known of launches that were stopped, by path, until it is taken."""
+    """What is known of launches that were stopped, by path; the reader removes it."""
 
     async def perform(
         self, command: Perform, current: Current, claims_of: ClaimsOf | None = None
     ) -> StepCompleted | AttemptFailed | LaunchFailed:
-        """The end of one attempt, or of a launch of its agent, which may claim more meanwhile.
+        """Perform an attempt, or one launch of its agent, which may claim more; how it ended.
 
         Raises:
-            BaseException: cancellation, KeyboardInterrupt and SystemExit, as they come.
+            BaseException: cancellation, KeyboardInterrupt and SystemExit.
         """
         import anyio
 
@@ -137,14 +136,14 @@ class Performer:
         return success_event(command, output, usage, began + self._elapsed() - since)
 
     def _elapsed(self) -> float:
-        """The clock's time, as far as that is never set."""
+        """Elapsed running time, which no setting of the clock changes, if the clock has that."""
         return float(getattr(self.clock, "elapsed", self.clock.now)())
 
     async def _as_portable(self, command: Perform, crossing: Crossing) -> Perform:
-        """The attempt as another process would have it: all of it that is no data, by its name.
+        """The attempt written and read again, as another process would get it.
 
         Raises:
-            NotPortable: a part of it has none.
+            NotPortable: a part of it is neither data nor has a name.
         """
         context: Mapping[str, Any] | None = None
         from handrail.engine.portable import builds_context
@@ -162,7 +161,7 @@ class Performer:
     def _failed(
         self, command: Perform, error: BaseException, took_s: float
     ) -> AttemptFailed | LaunchFailed:
-        """The attempt's end; for a launch that failed in a known way, the core has a say first."""
+        """The end of a failed attempt; the core decides first about a known failure of a launch."""
         ended = raised_event(command, error)
         if not isinstance(error, AgentError):
             return ended
@@ -174,7 +173,7 @@ class Performer:
     async def _run_in_contexts(
         self, command: Perform, current: Current, claims_of: ClaimsOf | None
     ) -> tuple[Any, Usage | None]:
-        """The output, with the executor's context managers round the attempt."""
+        """The output, with the executor's context managers around the attempt."""
         from contextlib import AsyncExitStack
 
         raised: BaseException | None = None
@@ -212,7 +211,7 @@ class Performer:
                 assert_never(verb)
 
     async def _call(self, verb: PythonCall, command: Perform, current: Current) -> Any:
-        """What the action returns.
+        """The return value of the action.
 
         Raises:
             OutputChanged: it changed an earlier output in place. BaseException: what it raised.
@@ -365,8 +364,8 @@ class Performer:
         return self.session_totals.get(session) or self.recorded().session_totals.get(session)
 
     def _with_total(self, settings: AgentSettings) -> AgentSettings:
-        """Of a session that others went on in since the step's own result of it was made; and
-        whether it is that of another run.
+        """The settings with the latest total usage of their session, which other steps may have
+        continued since; and marked as ``lent`` if the session belongs to another run.
         """
         session, total = settings.session, self._total_of(settings.session)
         if session and session in self.recorded().lent_sessions:
@@ -374,7 +373,7 @@ class Performer:
         return settings if total is None else attrs.evolve(settings, session_usage=total)
 
     def _launch(self, launch: Launch) -> Launch:
-        """The same of the session that a launch goes on in, where nothing is known of it."""
+        """The launch with the total usage of the session that it continues, if it lacks that."""
         if launch.session is None or launch.session_usage is not None:
             return launch
         return replace(launch, session_usage=self._total_of(launch.session))
@@ -433,7 +432,7 @@ class Performer:
 
 
 class _LaunchReport:
-    """What an agent tells of itself in one launch. Mutable."""
+    """Collects what an agent's notices say of one launch. Mutable."""
 
     def __init__(self, launch: Launch, since: float) -> None:
         self._launch = launch
@@ -443,7 +442,7 @@ class _LaunchReport:
         self._answered = False
 
     def take(self, notice: Notice) -> None:
-        """Take note of it."""
+        """Take the usage, the session or a sign of life from a notice."""
         match notice:
             case AgentFinished():
                 self._used = notice.usage or self._used
@@ -453,7 +452,7 @@ class _LaunchReport:
                 self._answered = self._answered or isinstance(notice, _SIGNS_OF_LIFE)
 
     def broken_off(self, now: float) -> BrokenOff:
-        """What is known of the launch, which was stopped now."""
+        """What is known of the launch, which was stopped at ``now``."""
         own, session = self._used, self._session
         return BrokenOff(
             own,
@@ -466,7 +465,7 @@ class _LaunchReport:
 
 
 def _folder(cwd: str | os.PathLike[str] | None, command: Perform) -> str | os.PathLike[str] | None:
-    """Where a program is to work: in the step's worktree, if it has one."""
+    """The folder for a program: inside the step's worktree, if it has one."""
     tree = command.tree
     if tree is None:
         return cwd
@@ -498,7 +497,7 @@ def _format_argv(argv: str | tuple[str, ...]) -> str:
 
 
 class _NotParsed(Exception):
-    """A command's output is not what was asked for. ``result`` is the command's."""
+    """A command's stdout does not fit ``parse=``. ``result`` is the command's."""
 
     def __init__(self, error: Exception, result: UnparsedCommandResult) -> None:
         super().__init__(error, result)

@@ -1,4 +1,4 @@
-"""What a resume would do: a rehearsal, read and not carried out."""
+"""Plans a resume: reads the outcome of a rehearsal, and carries nothing out."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from handrail.record.dropped import stuck_step
 from handrail.record.results import children_of
 
 _KINDS = {"call": "python", "run_workflow": "subworkflow"}
-"""What results call a verb, where it is typed otherwise."""
+"""The name of a verb in results, where it differs from the method that people type."""
 
 
 async def plan_of(
@@ -34,7 +34,7 @@ async def plan_of(
     evaluator: Evaluator,
     cancel: str | None = None,
 ) -> Plan:
-    """The plan of a machine that stands at the beginning of a resume, and is used up.
+    """The plan of a resume, by a machine at its beginning, which cannot be used afterwards.
 
     ``cancel`` says why the resume only unwinds.
     """
@@ -87,7 +87,7 @@ async def plan_of(
 
 
 def _waits(machine: Machine, history: Sequence[ev.Event], now: float) -> Iterator[WaitsFor]:
-    """What a person must do before a resume, and what the run would wait for then."""
+    """What a person must do before the resume, and what the resumed run would wait for."""
     yield from (wait for wait in waits_of(history, now) if wait.kind == "person")
     for wait in open_waits(machine.run):
         if wait.kind != "person" and (wait.until is None or wait.until > now):
@@ -95,8 +95,9 @@ def _waits(machine: Machine, history: Sequence[ev.Event], now: float) -> Iterato
 
 
 def _undoes(machine: Machine, held: Sequence[cmd.Command]) -> tuple[str, ...]:
-    """The rollbacks that are due because the run, or something in it, has come to a bad end; one of
-    each is asked for.
+    """The rollbacks that are due: those that the machine asked for, then those behind them.
+
+    For each node that failed, the machine asks for one rollback at a time.
     """
     first = tuple(one.path for one in held if isinstance(one, cmd.Undo))
     undoing = [node for node in _innermost_first(machine) if node.phase is Phase.UNDOING]
@@ -108,9 +109,7 @@ def _innermost_first(machine: Machine) -> list[Node]:
 
 
 def _registered(machine: Machine, nodes: Iterable[Node], known: Collection[str]) -> tuple[str, ...]:
-    """The rollbacks that the nodes hold, but for the known ones, in the order in which they would
-    run.
-    """
+    """The rollbacks of the nodes that are still due, except known ones, in the order they run."""
     recorded = machine.run.recorded
     paths = [path for node in nodes for path, _, _ in reversed(node.rollbacks or ())]
     due = (path for path in paths if recorded.at(path).undone is None)
@@ -118,7 +117,7 @@ def _registered(machine: Machine, nodes: Iterable[Node], known: Collection[str])
 
 
 def _visited(machine: Machine) -> Iterator[PlannedStep]:
-    """The steps that the code came to, in tree order."""
+    """The steps that the code reached, in tree order."""
     changes = {change.path: change for change in machine.run.changes}
     stack = list(reversed(children_of(machine.run.tree, "")))
     while stack:
@@ -129,14 +128,14 @@ def _visited(machine: Machine) -> Iterator[PlannedStep]:
         elif path in machine.run.results and _ended(machine, path):
             result = machine.run.results[path]
             yield PlannedStep(path, "recorded", result.step_type, result.status)
-        elif path in machine.run.results:  # it ends by what came since: an answer, a time
+        elif path in machine.run.results:  # an answer or a time that came since ends it
             result = machine.run.results[path]
             interrupted = node is None and _was_interrupted(machine, path)
             yield PlannedStep(
                 path, "will run", result.step_type, result.status, interrupted=interrupted
             )
         elif isinstance(node, StepNode) and _ended(machine, path):
-            yield _recorded_step(machine, path)  # what it can undo is being asked for
+            yield _recorded_step(machine, path)  # recorded; its rollback is being looked for
         elif isinstance(node, StepNode):
             interrupted = _was_interrupted(machine, path)
             yield PlannedStep(path, "will run", node.step.verb.kind, interrupted=interrupted)
@@ -144,7 +143,7 @@ def _visited(machine: Machine) -> Iterator[PlannedStep]:
 
 
 def _changed(machine: Machine, node: Node | None, change: StepChange) -> PlannedStep:
-    """A recorded step that the code describes otherwise, or a member whose item is another."""
+    """A recorded step that the code describes differently, or a member with another item."""
     result = machine.run.results.get(change.path)
     status = None if result is None else result.status
     kind = node.step.verb.kind if isinstance(node, StepNode) else "member"
@@ -161,7 +160,7 @@ def _was_interrupted(machine: Machine, path: str) -> bool:
 
 
 def _left(machine: Machine, *, over: bool) -> Iterator[PlannedStep]:
-    """Recorded steps that the code did not come to: it comes later, or never."""
+    """Recorded steps that the code did not reach; it may later, unless the run is over."""
     recorded = machine.run.recorded
     for path in recorded.ended_paths():
         if path not in machine.run.results:
@@ -177,7 +176,7 @@ def _recorded_step(
 
 
 def _possible(definition: WorkflowDefinition, known: set[str]) -> Iterator[PlannedStep]:
-    """The steps that the source names behind the frontier."""
+    """The further steps that the source names, which may run."""
     from handrail.static.may_run import may_run
     from handrail.static.source import SourceUnavailable, source_of
 

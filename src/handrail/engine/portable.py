@@ -1,11 +1,11 @@
-"""Attempts and rollbacks as data: what another process needs to make them.
+"""Attempts and rollbacks as data: what another process needs to perform them.
 
 An attempt is written as one JSON object: the path and number of the attempt, the time that it has
 left, and its verb part by part. Functions, agents and classes are in it by their names, values as
-the codec writes them (``codec.portable``). What the workflow's code must say itself, the context of
-an agent, is said before.
+the codec writes them (``codec.portable``). An agent's context, which only the workflow's code can
+build, is built before.
 
-A part that has neither a name nor is data is ``NotPortable``.
+A part that is neither data nor has a name is ``NotPortable``.
 """
 
 from __future__ import annotations
@@ -46,10 +46,9 @@ _EXPLICIT = "explicit"
 
 
 class Crossing:
-    """Writes what crosses to another process, and reads it there. Mutable: it learns names.
+    """Writes attempts and rollbacks for another process, and reads them. Mutable: learns names.
 
-    ``home`` is the module of the workflow: where the objects that its steps name are looked for
-    first.
+    ``home`` is the workflow's module: it looks there first for the objects that steps name.
     """
 
     def __init__(self, codec: Codec, home: str = "") -> None:
@@ -60,7 +59,7 @@ class Crossing:
     def write_attempt(
         self, command: cmd.Perform, now: float, context: Mapping[str, Any] | None = None
     ) -> str:
-        """An attempt as JSON text; of an agent with ``context``, which its builder has made.
+        """An attempt as JSON text; ``context``: what the builder of an agent's context returned.
 
         Raises:
             NotPortable: a part of the step is neither data nor has a name.
@@ -92,7 +91,7 @@ class Crossing:
         """A rollback as JSON text.
 
         Raises:
-            NotPortable: it has no name.
+            NotPortable: its function has no name, or a value in its view is no data.
         """
         path, rollback = command.path, command.rollback
         parts: Parts = {
@@ -121,7 +120,7 @@ class Crossing:
                 raise NotPortable(path, f"verb {verb.kind!r}", "no attempt is made at it")
 
     def _of(self, path: str, verb: Any, **fields: str) -> Parts:
-        """The fields of a verb that are set, each by its name in the text."""
+        """The fields of a verb that are set, by their names in the text."""
         found = {name: (field, getattr(verb, field)) for name, field in fields.items()}
         return {
             name: self._part(value, path, field)
@@ -171,10 +170,10 @@ class Crossing:
     # -- reading --------------------------------------------------------------------------------
 
     def read_attempt(self, text: str | bytes, started_at: float) -> cmd.Perform:
-        """The attempt of a text, begun at this time.
+        """The attempt that a text describes, begun at this time.
 
         Raises:
-            CodeNotFound: something that it names is not here.
+            CodeNotFound: an object that it names is not here.
         """
         parts: Mapping[str, msgspec.Raw] = _decode(text)
         path, name, attempt = (_plain(parts[one]) for one in ("path", "step", "attempt"))
@@ -197,10 +196,10 @@ class Crossing:
         )
 
     def read_rollback(self, text: str | bytes) -> cmd.Undo:
-        """The rollback of a text.
+        """The rollback that a text describes.
 
         Raises:
-            CodeNotFound: something that it names is not here.
+            CodeNotFound: an object that it names is not here.
         """
         parts: Mapping[str, msgspec.Raw] = _decode(text)
         path = _plain(parts["path"])
@@ -252,13 +251,13 @@ def _plain(raw: msgspec.Raw) -> Any:
 
 
 def left_s(text: str | bytes) -> float | None:
-    """How many seconds the attempt, or rollback, of a text has left; None for no end."""
+    """The seconds that the attempt or rollback in a text has left; None for no bound."""
     raw = _decode(text).get("left_s")
     return None if raw is None else _plain(raw)
 
 
 def _needs_view(verb: Any) -> bool:
-    """True if what performs a step is shown the results before it."""
+    """True if a stage's check, or an agent, may read the results of earlier steps."""
     match verb:
         case StageCheck(stage=stage):
             return callable(stage.check) and takes_one(stage.check)
@@ -269,14 +268,14 @@ def _needs_view(verb: Any) -> bool:
 
 
 def _is_shown_results(agent: Any) -> bool:
-    """False for an agent whose prompt is a text that takes all from the context."""
+    """False for an agent whose prompt is a text that uses its explicit context alone."""
     prompt = getattr(agent, "prompt", None)
     mode = getattr(agent, "context_mode", None)
     return not (isinstance(prompt, str) and mode == _EXPLICIT and "ctx" not in prompt)
 
 
 def builds_context(command: cmd.Perform) -> bool:
-    """True for a step whose context is made by a function, before it is performed."""
+    """True for a step whose context a function builds before the step is performed."""
     verb = command.step.verb
     if not isinstance(verb, (AgentCall, Generation)):
         return False

@@ -1,9 +1,8 @@
-"""What cannot work of what a run's agents are told, or on another machine, found before it starts.
+"""Finds agent options that no backend can honour, and code that is not portable, before a run.
 
-An agent step is refused when it is reached, and so is code that no other process finds, which may
-be days into a run. Most of them can be told from the source: the agent is a name of the module, the
-options are literals, a function is a lambda. What is not found here is refused there, so in doubt
-this finds nothing.
+Otherwise such a step is refused when the run reaches it, which may be days later. The source shows
+most of them: the agent is a name of the module, the options are literals, a function is a lambda. A
+mistake that is missed here is refused there, so in doubt this module refuses nothing.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ if TYPE_CHECKING:
 
 
 UNKNOWN: Any = object()
-"""Stands for a value that is not known before the run."""
+"""Stands for a value that cannot be known before the run."""
 _CALLED = (AgentOptions, timedelta, Path, PurePath)
-"""What an expression may call: these only make a value of what they are given."""
+"""The classes that an evaluated expression may call: they only make a value of their arguments."""
 
 
 def is_literal(node: ast.AST) -> bool:
-    """True if an expression has no names but those of what it calls."""
+    """True if an expression has no names except those of the functions that it calls."""
     parts = [node for node in ast.iter_child_nodes(node) if not isinstance(node, ast.expr_context)]
     if isinstance(node, ast.Call):
         parts.remove(node.func)
@@ -42,14 +41,14 @@ def is_literal(node: ast.AST) -> bool:
 
 
 class _Unknown(Exception):
-    """An expression of which the value is not known before the run."""
+    """The value of an expression cannot be known before the run."""
 
 
 def evaluate_expression(node: ast.expr, function: FunctionType) -> Any:
     """The value of an expression in a function, or ``UNKNOWN``."""
     try:
         return _value(node, function)
-    except Exception:  # noqa: BLE001  # what the step would raise is the step's to raise
+    except Exception:  # noqa: BLE001  # the step itself will raise it
         return UNKNOWN
 
 
@@ -83,7 +82,7 @@ def _value(node: ast.expr | None, function: FunctionType) -> Any:
 
 
 def look_up_name(function: FunctionType, name: str) -> Any:
-    """What a name of a function's surroundings stands for; ``UNKNOWN`` if nothing (yet)."""
+    """The value of a name in a function's closure or module; ``UNKNOWN`` if it has none (yet)."""
     free = function.__code__.co_freevars
     if name not in free:
         return function.__globals__.get(name, UNKNOWN)
@@ -103,13 +102,13 @@ _KEPT = 256
 def preflight(
     definition: WorkflowDefinition, parts: Parts, ended: Callable[[], Sequence[str]] = list
 ) -> None:
-    """Do nothing, or raise what a step of the workflow would be refused for when it is reached.
+    """Raise now if the workflow has an agent step that would be refused when the run reaches it.
 
-    ``ended`` gives the paths that need not be run: whoever has got past a step may go on.
+    ``ended`` gives the paths of steps that have ended: they need not run, so none is refused.
 
     Raises:
-        DefinitionError: a backend cannot honour what it is told; the text names those that can,
-            and the place of the step.
+        DefinitionError: a backend cannot honour a step's options; the text names backends that
+            can, and the place of the step.
     """
     if parts.check_agent is None or not _may_launch(definition.function):
         return
@@ -126,7 +125,7 @@ def preflight(
 def _refuse(
     function: FunctionType, link: Link, parts: Parts, check: AgentCheck, *, certain: bool
 ) -> None:
-    """Do nothing, or raise what the step would be refused for."""
+    """Raise if the step would be refused."""
     found = _resolve_link(function, link)
     if found is None:
         return
@@ -141,7 +140,7 @@ def _refuse(
 def _reached(
     function: Any, seen: set[CodeType], *, certain: bool
 ) -> Iterator[tuple[FunctionType, Link, bool]]:
-    """The agents' links of a function, and of the workflows that are its children."""
+    """The agent links of a function, and of its sub-workflows, and whether each is sure to run."""
     if not _may_launch(function) or function.__code__ in seen:
         return
     seen.add(function.__code__)
@@ -159,7 +158,7 @@ def _reached(
 
 
 def _may_launch(function: Any) -> bool:
-    """True if the code of a function, or some that it names, speaks of agents; reads no source."""
+    """True if a function, or one that it names, mentions agents; reads code objects, no source."""
     if not isinstance(function, FunctionType) or hasattr(function, "__wrapped__"):
         return False
     known = _has_agents.get(function)
@@ -198,7 +197,7 @@ def _names_in(code: CodeType) -> Iterator[str]:
 
 
 def function_of(workflow: object) -> FunctionType | None:
-    """The function of a workflow; None for anything else, which is not asked for anything."""
+    """The function of a workflow; None for anything else. It reads attributes of workflows only."""
     if not hasattr(type(workflow), "definition"):
         return None
     definition: object = getattr(workflow, "definition", None)
@@ -210,7 +209,7 @@ def function_of(workflow: object) -> FunctionType | None:
 
 
 def _links_of(function: FunctionType) -> tuple[Link, ...]:
-    """The links of a function; none, if its source is not to be had. Read once for each code."""
+    """The links of a function; none if its source is not available. Read once for each code."""
     code = function.__code__
     key = (code, code.co_filename)
     if key not in _links:
@@ -231,7 +230,7 @@ def _read(function: FunctionType) -> tuple[Link, ...]:
 
 
 def _resolve_link(function: FunctionType, link: Link) -> tuple[Any, AgentSettings] | None:
-    """The agent of a step and what it is told there; None if that is not known, or not sound."""
+    """The agent of a step and its settings there; None if they are not known, or not valid."""
     agent = evaluate_expression(link.given, function)
     said = {name: evaluate_expression(node, function) for name, node in link.settings.items()}
     match agent, said.get("backend"), said.get("model"), said.get("options", NO_OPTIONS):
@@ -247,9 +246,9 @@ def _resolve_link(function: FunctionType, link: Link) -> tuple[Any, AgentSetting
 
 
 def _names_all_options(link: Link) -> bool:
-    """True if the step itself names its backend, and says the rest, in literals.
+    """True if the step names its backend, and its other settings, in literals.
 
-    Then it cannot work in any run, so no condition can be what makes it right.
+    Then a mistake in them fails in every run, whatever the conditions around the step are.
     """
     said = link.settings
     backend = said.get("backend")
@@ -257,8 +256,7 @@ def _names_all_options(link: Link) -> bool:
 
 
 def refuse_unportable(definition: WorkflowDefinition) -> None:
-    """Do nothing, or raise for the first step of a workflow, or of its sub-workflows, that is given
-    code which no module holds.
+    """Raise for the first step, also of sub-workflows, with code that no module has by name.
 
     Raises:
         NotPortable: with the step, the part, and the place.
@@ -295,7 +293,7 @@ def _given_in(function: FunctionType) -> tuple[GivenCode, ...]:
 
 
 def _why_not(given: GivenCode, function: FunctionType, names: CodeNames) -> str:
-    """Why other processes do not find the code; empty if they do, or if it is not known here."""
+    """Why other processes cannot find the code; empty if they can, or if that is not known."""
     if isinstance(given.given, ast.Lambda):
         return "a lambda has no name by which another process finds it"
     if given.local:

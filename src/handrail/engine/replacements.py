@@ -1,4 +1,4 @@
-"""Agents put in the place of others by name, and names that are no agent's."""
+"""Agents that replace others by name, and a warning of names that no agent has."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from handrail.engine.bus import warn
 
 
 class Replacements:
-    """The agents of ``Executor(agents=)`` in one drive of a run. Mutable: it notes what is used."""
+    """The agents of ``Executor(agents=)`` in one drive. Mutable: it notes which are used."""
 
     def __init__(self, agents: Mapping[str, Any]) -> None:
         self._agents = agents
@@ -17,17 +17,17 @@ class Replacements:
         self._launched: set[str] = set()
 
     def replacement_for(self, agent: Any) -> Any:
-        """The agent to launch: the one that is to replace this one, else itself."""
+        """The agent to launch: the replacement of that name, else the agent itself."""
         name: str = agent.name
         replaced = name in self._agents
         (self._used if replaced else self._launched).add(name)
         return self._agents[name] if replaced else agent
 
     def warning_text(self) -> str:
-        """What may be wrong with the names, or nothing.
+        """A warning of names that no step used, or nothing.
 
-        A name that no step used is nothing to speak of while all that was launched was replaced:
-        a run need not come to every step.
+        Unused names alone are no reason to warn, for a run need not reach every step. It warns only
+        if an agent was launched without a replacement, too.
         """
         unused = [name for name in self._agents if name not in self._used]
         if not unused or not self._launched:
@@ -46,7 +46,7 @@ class Replacements:
         )
 
     def warn_of_unused(self, run_id: str) -> None:
-        """Log what may be wrong with the names, if anything."""
+        """Log that warning, if there is one."""
         notice = self.warning_text()
         if notice:
             warn("agents not replaced", run_id=run_id, notice=notice)

@@ -1,4 +1,4 @@
-"""What a resume does with a rehearsal (``core.rehearsal``): its questions, and its writing out."""
+"""A resume's I/O for its rehearsal (``core.rehearsal``): asks the user's code, writes events."""
 
 from __future__ import annotations
 
@@ -24,8 +24,10 @@ async def resolve_recorded_callbacks(
     evaluated: Callable[[cmd.AskFallback | cmd.FindStages], Awaitable[cmd.Evaluated]],
     go_on: Callable[[cmd.Report], Awaitable[Sequence[cmd.Command]]],
 ) -> list[cmd.Command]:
-    """The commands that lie beyond the record, once every question among these that leads back into
-    it is answered: what is recorded below a fallback, or a validation, is gone through first.
+    """The commands beyond the record, after the questions that lead back into it are answered.
+
+    Such a question asks for a fallback, or the stages of a validation, with recorded steps below.
+    ``evaluated`` asks the user's code, and ``go_on`` rehearses these steps with the answer.
     """
     asked = questions(commands, recorded)
     try:
@@ -42,7 +44,7 @@ EVENTS_A_TURN = 64
 
 
 async def write_out(rehearsal: Rehearsal, machine: Machine, journal: Journal, bus: Bus) -> None:
-    """Journal what happened, and show it, in order."""
+    """Journal the events that the rehearsal found, and show them, in order."""
     for count, (event, sync) in enumerate(rehearsal.happened):
         if sync is not None:
             known = cast("ev.Event", event)
@@ -59,7 +61,7 @@ async def write_out(rehearsal: Rehearsal, machine: Machine, journal: Journal, bu
 
 
 def warn_of_masked(run_id: str, rehearsal: Rehearsal) -> None:
-    """Log which outputs are not what they were: a token was cut from them before they were kept."""
+    """Log which replayed outputs differ from the originals: a secret was cut before recording."""
     paths = [
         event.path
         for event, _ in rehearsal.happened
@@ -70,5 +72,5 @@ def warn_of_masked(run_id: str, rehearsal: Rehearsal) -> None:
 
 
 def warn_of_missing(run_id: str, variables: Sequence[str]) -> None:
-    """Log whose values a record needs, and that are not there: ``${NAME}`` is in their place."""
+    """Log the variables that a record needs and that are not set: ``${NAME}`` stands for them."""
     warn("secrets are not set here: ${NAME} stands for them", run_id=run_id, variables=variables)

@@ -1,5 +1,5 @@
-"""A handle on a run: begun in the background, looked at, followed and waited for from anywhere; and
-the runs of a journal that are due are driven.
+"""Runs in the background: begins them, follows them and waits for them, of any process; and drives
+the runs of a journal that are due.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ if TYPE_CHECKING:
 R_co = TypeVar("R_co", covariant=True)
 
 EVERY_S = 0.1
-"""How often a run, or the list of runs, is looked at; less often where a look takes long."""
+"""How often to look at a run, or at the list of runs; less often where a look takes long."""
 _SECRET: Mapping[str, str] = {}
-"""What is shown of a run has no secrets in it: they stay what the journal has in their place."""
+"""No secrets: events that are shown keep the placeholders that the journal has for secrets."""
 _SPARE = 150
-"""A look at the list of runs takes at most this share of a core: one part in so many."""
+"""Looking at the list of runs takes at most one part in so many of a core's time."""
 
 
 class RunHandle(Generic[R_co]):
     """A run that was begun in the background of the executor's block.
 
-    To await the handle itself waits until the run is recorded. Then any process finds it.
+    Awaiting the handle waits until the run is recorded: from then on any process finds it.
     """
 
     def __init__(self, engine: ServingEngine, run_id: str) -> None:
@@ -54,32 +54,32 @@ class RunHandle(Generic[R_co]):
         return self._recorded().__await__()
 
     async def state(self) -> RunState:
-        """How it stands; see ``Executor.get``."""
+        """The state of the run; see ``Executor.get``."""
         await self._recorded()
         return await self._engine.get(self.run_id)
 
     async def result(self) -> WorkflowResult[R_co]:
-        """Its result, once it has ended; see ``Executor.result``.
+        """The run's result, once it has ended; see ``Executor.result``.
 
         Raises:
-            BaseException: what its drive raised: of the journal, of changed code.
+            BaseException: what its drive raised: an error of the journal, or of changed code.
         """
         await self._recorded()
         return await self._engine.result(self.run_id)
 
     async def follow(self, after: int = 0) -> AsyncGenerator[Event, None]:
-        """Its events as they come; see ``Executor.follow``."""
+        """The run's events as they come; see ``Executor.follow``."""
         await self._recorded()
         async for event in self._engine.follow(self.run_id, after):
             yield event
 
     @property
     def went_well(self) -> bool:
-        """True if its drive has raised nothing here."""
+        """True if the run's drive has raised nothing here."""
         return self._error is None
 
     def raise_error(self) -> None:
-        """Raise what its drive raised here, if it did."""
+        """Raise the exception of the run's drive here, if there was one."""
         if self._error is not None:
             raise self._error
 
@@ -90,7 +90,7 @@ class RunHandle(Generic[R_co]):
         return self
 
     async def drive(self, work: Any) -> None:
-        """Drive the run; what that raises is kept for who asks."""
+        """Drive the run; keep its exception for whoever asks for the run."""
         try:
             await work
         except RunLocked:
@@ -102,12 +102,12 @@ class RunHandle(Generic[R_co]):
 
 
 class ServingEngine(SteeredEngine):
-    """Drives runs in the background, and tells how they stand."""
+    """An engine that also drives runs in the background, and reports their state."""
 
     def __init__(self, parts: Parts) -> None:
         super().__init__(parts)
         self._blocks: list[tuple[int, Background]] = []
-        """Those that are open, with the task that opened each."""
+        """The open blocks, each with the id of the task that opened it."""
         self._handles: dict[str, RunHandle[Any]] = {}
 
     async def __aenter__(self) -> Self:
@@ -154,7 +154,7 @@ class ServingEngine(SteeredEngine):
         that comes twice begins one run.
 
         Raises:
-            WrongUse: the executor is not in such a block. TypeError, InvalidInput, RunIdTaken: as
+            WrongUse: the executor has no open block. TypeError, InvalidInput, RunIdTaken: as
                 ``run``.
         """
         if not self._blocks:
@@ -184,7 +184,7 @@ class ServingEngine(SteeredEngine):
         return handle
 
     async def get(self, run_id: str) -> RunState:
-        """How a run stands, of any process: it is only read.
+        """The state of a run, whichever process drives it; read-only.
 
         Raises:
             RunNotFound: there is no such run.
@@ -197,11 +197,11 @@ class ServingEngine(SteeredEngine):
             )
 
     async def result(self, run_id: str) -> WorkflowResult[Any]:
-        """The result of a run, once it has ended, whoever drives it. One that is suspended is
-        waited for, too: see ``serve``.
+        """Wait until a run has ended, whichever process drives it; returns its result. It waits for
+        a suspended run, too: see ``serve``.
 
         Raises:
-            RunNotFound: there is no such run. WorkflowNotFound: nobody knows its workflow.
+            RunNotFound: there is no such run. WorkflowNotFound: its workflow is not known.
         """
         journal = self._journal
         with self._users.using():
@@ -211,10 +211,11 @@ class ServingEngine(SteeredEngine):
             return recorded_result(run_id, definition, journal.events(run_id), journal.codec)
 
     async def follow(self, run_id: str, after: int = 0) -> AsyncGenerator[Event, None]:
-        """The events of a run behind number ``after``, those on record first, then as they come,
-        until the run has ended; of any process. Any number of readers may follow.
+        """The events of a run behind number ``after``: first the recorded ones, then new ones as
+        they come, until the run has ended. Any process may drive it, and any number of readers may
+        follow.
 
-        The run may be resumed after its end: an end is the last event while it stays so.
+        A run may be resumed after its end; the iteration stops at an end that no event follows.
 
         Raises:
             RunNotFound: there is no such run.
@@ -225,7 +226,7 @@ class ServingEngine(SteeredEngine):
             while True:
                 began = time.monotonic()
                 new = read(run_id, known, secrets=_SECRET) if known else None
-                if new is None:  # the first time, or the run is not there any more
+                if new is None:  # the first time, or the run is gone
                     known, new = 0, history_of(journal, run_id, _SECRET)
                 known += len(new)
                 for event in new:
@@ -240,12 +241,13 @@ class ServingEngine(SteeredEngine):
 
     @contextlib.asynccontextmanager
     async def serve(self, *, max_runs: int | None = None) -> AsyncGenerator[None, None]:
-        """Drive what is due in the journal, for as long as the block lasts: runs whose process is
-        gone, and suspended ones whose time has come, or for which an answer, a signal or something
-        else that was sent has come. Only runs of workflows that this executor knows. Leaving the
-        block suspends them. Several processes may serve one journal.
+        """Drive the runs of the journal that are due, while the block lasts.
 
-        ``max_runs``: at most so many at once, those begun by ``start`` not counted.
+        Due are runs whose process is gone, and suspended runs whose time has come, or that have a
+        new answer, signal or other message. It drives only workflows that this executor knows.
+        Leaving the block suspends the runs. Several processes may serve one journal.
+
+        ``max_runs``: how many at once, at most; runs begun by ``start`` do not count.
 
         Raises:
             WrongUse: ``max_runs`` is no positive number.
@@ -303,16 +305,16 @@ Work: TypeAlias = Callable[[], Awaitable[object]]
 
 
 class AsyncioBackground:
-    """Tasks of asyncio. The block may end in another task than it began in, as in a fixture."""
+    """Asyncio tasks. The block may end in another task than it began in, as in a test fixture."""
 
     def __init__(self) -> None:
         self._tasks: set[Any] = set()
 
     async def begin(self) -> None:
-        """Nothing is to be done."""
+        """Do nothing: tasks need no group."""
 
     def start(self, work: Work) -> None:
-        """Do it in the background; it raises nothing."""
+        """Run ``work`` in the background; it must not raise."""
         import asyncio
 
         task = asyncio.get_running_loop().create_task(_awaited(work))
@@ -320,7 +322,7 @@ class AsyncioBackground:
         task.add_done_callback(self._tasks.discard)
 
     async def end(self) -> None:
-        """Cancel what is at work, and wait for it."""
+        """Cancel all tasks, and wait for their ends."""
         import asyncio
 
         for task in self._tasks:
@@ -331,7 +333,7 @@ class AsyncioBackground:
 
 
 class GroupBackground:
-    """Tasks of any loop; the block ends in the task that it began in."""
+    """A task group of any loop. The block must end in the task that it began in."""
 
     def __init__(self) -> None:
         self._group = anyio.create_task_group()
@@ -341,11 +343,11 @@ class GroupBackground:
         await self._group.__aenter__()
 
     def start(self, work: Work) -> None:
-        """Do it in the background; it raises nothing."""
+        """Run ``work`` in the background; it must not raise."""
         self._group.start_soon(_awaited, work)
 
     async def end(self) -> None:
-        """Cancel what is at work, and wait for it."""
+        """Cancel all tasks, and wait for their ends."""
         self._group.cancel_scope.cancel()
         await self._group.__aexit__(None, None, None)
 
@@ -354,7 +356,7 @@ Background: TypeAlias = AsyncioBackground | GroupBackground
 
 
 def background() -> Background:
-    """The background of a block that begins here."""
+    """A background for a block that begins in this task."""
     return AsyncioBackground() if isinstance(running_loop(), AsyncioLoop) else GroupBackground()
 
 

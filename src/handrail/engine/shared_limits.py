@@ -1,4 +1,4 @@
-"""Who waits for a place where an executor's limits are for all of its runs together."""
+"""Limits that all runs of an executor share: which attempts of which run may begin."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class SharedLine(Line):
-    """A line whose places are places of all runs, too. Mutable."""
+    """A line whose attempts also need a place within the shared limits. Mutable."""
 
     def __init__(
         self,
@@ -36,10 +36,10 @@ class SharedLine(Line):
         self._seat: Seat | None = None
         self._look_at_shared = 0.0
         self._postponed: list[str] = []
-        """Who was let in by what all runs share, and may not begin now."""
+        """Paths that the shared limits granted a place while the run was paused."""
 
     def pause(self, *, on: bool) -> None:
-        """Let nobody begin, or again those whose turn has come."""
+        """Pause admission; with ``on`` false, begin the attempts whose turn has come."""
         self._is_paused = on
         if not on:
             held, self._postponed = self._postponed, []
@@ -48,13 +48,13 @@ class SharedLine(Line):
             self.admit()
 
     def admit(self) -> None:
-        """Let those begin whose turn has come."""
+        """Begin the attempts whose turn has come."""
         super().admit()
         if not self._is_paused:
             self._look()
 
     def _admitted(self, path: str) -> None:
-        """Ask for a place of all runs, too."""
+        """Ask for a place within the shared limits, too."""
         if self._seat is None:
             self._seat = Seat(running_loop().soon_from_anywhere, self._granted_by_all)
         command = self.waiting[path]
@@ -65,7 +65,7 @@ class SharedLine(Line):
             self._loop.record(failure_event(command, error))
 
     def _granted_by_all(self, path: str) -> None:
-        """Begin what is still there, in the turn of the run's own loop."""
+        """Begin the attempt, if it still waits, in a job of the run's own loop."""
         if path in self.waiting and path in self.holders:
             self._post(partial(self._begin_granted, path))
 
@@ -76,7 +76,7 @@ class SharedLine(Line):
             self._begin(path)
 
     def _look(self) -> None:
-        """Let those begin whose turn has come, of all runs; look again when a rate opens."""
+        """Begin attempts of all runs whose turn has come; look again when a rate allows more."""
         now = self._loop.now()
         following = self._shared.look(now)
         if following is not None and not now < self._look_at_shared <= following:
@@ -89,7 +89,7 @@ class SharedLine(Line):
             self._shared.leave(self._seat, path)
 
     def close(self) -> None:
-        """Give back what the drive holds of what all runs share."""
+        """Give back the drive's places within the shared limits."""
         if self._seat is not None:
             for path in self.holders:
                 self._shared.leave(self._seat, path)
@@ -98,7 +98,7 @@ class SharedLine(Line):
 
 
 Soon = Callable[[Callable[[], object]], None]
-"""Has a function called by an event loop, from any thread."""
+"""Makes an event loop call a function soon; may be called from any thread."""
 
 
 class SharedAdmission:
@@ -113,14 +113,14 @@ class SharedAdmission:
         """Queue an attempt of the run that has this seat.
 
         Raises:
-            DefinitionError: it uses more units of a tag than there are.
+            DefinitionError: the attempt uses more units of a tag than there are.
         """
         with self._lock:
             self._admission.request(seat.key(path), uses)
             self._waiting[seat.key(path)] = (seat, path)
 
     def look(self, now: float) -> float | None:
-        """Let those begin whose turn has come, in their own loops; when the next one may."""
+        """Grant places to attempts whose turn has come, in their own loops; when to look again."""
         with self._lock:
             begun = [self._waiting.pop(key) for key in self._admission.grants(now)]
             following = self._admission.next_time(now)
@@ -129,7 +129,7 @@ class SharedAdmission:
         return following
 
     def leave(self, seat: Seat, path: str) -> None:
-        """End what was granted, or take back the request; nothing, if there is neither."""
+        """Give back a granted place, or withdraw the request for one, if there is either."""
         key = seat.key(path)
         with self._lock:
             self._waiting.pop(key, None)
@@ -138,22 +138,22 @@ class SharedAdmission:
 
 
 class Seat:
-    """Where one run waits; ``granted`` is called in its own event loop."""
+    """One of the runs that share the limits; its event loop calls ``granted``."""
 
     def __init__(self, soon: Soon, granted: Callable[[str], None]) -> None:
         self.soon = soon
         self.granted = granted
 
     def key(self, path: str) -> str:
-        """What a path of this run is known by among those of all."""
+        """The key of this run's path among the paths of all runs."""
         return f"{id(self)}:{path}"
 
 
 def shared_admission(limits: Limits | None) -> SharedAdmission | None:
-    """What holds over all runs; None for nothing.
+    """The shared admission for these limits; None without limits.
 
     Raises:
-        WrongUse: it bounds what only one run has.
+        WrongUse: they bound something that only a single run has.
     """
     if limits is None:
         return None

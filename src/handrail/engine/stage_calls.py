@@ -1,4 +1,4 @@
-"""What a stage of a validation said, whether a command or a callable."""
+"""Turns the outcome of a validation's stage, a command or a callable, into a result."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _EXIT_OUTPUT = 2_000
 
 
 def stage_result(name: str, value: Any) -> StageResult:
-    """What a callable stage said: False fails it; a ``StageResult`` or ``CommandResult`` speaks."""
+    """The result of a callable stage by its return value: only False, or a failed result, fails."""
     match value:
         case StageResult():
             return value
@@ -45,6 +45,6 @@ def takes_one(check: Callable[..., Any]) -> bool:
 
 
 def exit_text(exit_code: int, printed: str) -> str:
-    """Why a command that ended with this exit code did not pass, with the end of what it said."""
+    """Why a command with this exit code did not pass, with the end of its output."""
     said = shortened(printed, _EXIT_OUTPUT, keep="tail")
     return f"exit code {exit_code}: {said}" if said else f"exit code {exit_code}"

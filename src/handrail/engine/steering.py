@@ -1,8 +1,8 @@
 """Steering of a run from outside: pause, stop, give a step's output, retry it, guide its agents,
 edit the queue of ``work``.
 
-All of it is a message through the journal. So it reaches a run that another process drives, and one
-that nobody drives now; it counts once, also over a crash, and the record says who it was.
+Each request is a message through the journal. So it reaches a run that another process drives, or
+that no process drives now. It counts once, also across a crash, and the record says who sent it.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from handrail.record.reading import ended, history_of, workflow_for
 
 
 class Steering:
-    """The words by which a run is steered; whoever has them says how a message reaches the run."""
+    """The methods that steer a run; a subclass defines how a message reaches the run."""
 
     async def pause(self, run_id: str, *, by: str | None = None) -> None:
-        """Let no step of a run begin any more. What is at work goes on to its end, timers go on.
+        """Let no more steps of a run begin. Steps at work run to their end, and timers continue.
 
-        It lasts until ``unpause``, also over the end of the process. A drive in which nothing is at
-        work any more suspends a little later.
+        The pause lasts until ``unpause``, also across the end of the process. A drive with no step
+        at work any more suspends a little later.
 
         Raises:
             RunNotFound: there is no such run. CannotSteer: it has ended.
@@ -37,7 +37,7 @@ class Steering:
         await self._steer(run_id, ev.RunSteered("pause", by=by))
 
     async def unpause(self, run_id: str, *, by: str | None = None) -> None:
-        """Let a paused run go on; one that is suspended meanwhile goes on when it is resumed.
+        """End the pause of a run; if the run was suspended meanwhile, it continues on resume.
 
         Raises:
             RunNotFound: there is no such run. CannotSteer: it has ended.
@@ -45,8 +45,8 @@ class Steering:
         await self._steer(run_id, ev.RunSteered("unpause", by=by))
 
     async def stop(self, run_id: str, *, by: str | None = None) -> None:
-        """End the drive of a run, as Ctrl-C does in its process: what is at work is interrupted,
-        the run is suspended, and a resume goes on. One that nobody drives stays as it is.
+        """End the drive of a run, as Ctrl-C does in its process: steps at work are interrupted, the
+        run is suspended, and a resume continues it. A run without a driver stays as it is.
 
         Raises:
             RunNotFound: there is no such run. CannotSteer: it has ended.
@@ -54,8 +54,8 @@ class Steering:
         await self._steer(run_id, ev.RunSteered("stop", by=by))
 
     async def complete(self, run_id: str, path: str, output: Any, *, by: str | None = None) -> None:
-        """End a step as succeeded, with this output: one that is at work, waits, has failed, or has
-        not begun. An attempt at work is stopped first; what it still does changes nothing.
+        """End a step as succeeded, with this output. The step may be at work, wait, have failed, or
+        not have begun. An attempt at work is stopped first; its own outcome no longer counts.
 
         ``output`` is of the step's declared type, or a text or JSON value of it. The result's
         ``given_by`` says who gave it.
@@ -63,12 +63,12 @@ class Steering:
         Raises:
             RunNotFound: there is no such run. InvalidInput: the output is not of the step's type.
             CannotSteer: there is no such step, or it has ended. WorkflowNotFound: the run is not
-                driven here, and nobody knows its workflow.
+                driven here, and its workflow is not known.
         """
         await self._steer_step(run_id, ev.RunSteered("complete", path, output, by))
 
     async def skip(self, run_id: str, path: str, *, by: str | None = None) -> None:
-        """End a step with its ``.default()``, or as ``.skip_on_error()`` says, without its failing.
+        """End a step with its ``.default()``, or as ``.skip_on_error()`` says, without a failure.
 
         Raises:
             CannotSteer: it has neither, or there is no such step, or it has ended.
@@ -77,11 +77,11 @@ class Steering:
         await self._steer_step(run_id, ev.RunSteered("skip", path, None, by))
 
     async def retry(self, run_id: str, path: str, *, by: str | None = None) -> None:
-        """Stop the attempt of a step, and begin it again; it is not counted. A wait before the next
-        attempt, or for a limit of an agent, is over.
+        """Stop the attempt of a step, and begin it again; the stopped one is not counted. Ends a
+        wait before the next attempt, or for an agent's usage cap, at once.
 
         Raises:
-            CannotSteer: there is no such step at work, it holds other steps, or it is one of
+            CannotSteer: there is no such step at work, it has steps below it, or it is one of
                 ``.once()``. RunNotFound, WorkflowNotFound: as ``complete``.
         """
         await self._steer_step(run_id, ev.RunSteered("retry", path, None, by))
@@ -89,16 +89,15 @@ class Steering:
     async def guide(
         self, run_id: str, text: str, *, path: str | None = None, by: str | None = None
     ) -> None:
-        """Say something to the agents that are at work in a run, or to the one at ``path``: its
-        turn is interrupted, and its session goes on with the text. Where the backend has no
-        sessions, the agent begins again with the text. ``path`` may also be that of a group, or of
-        another step that holds agents. If no agent is at work there, it is said to the next one
-        that is launched.
+        """Send a text to the agents at work in a run, or to those at or below ``path``.
 
-        An agent that is interrupted so has not failed, and what it used counts.
+        Each agent's turn is interrupted, and its session continues with the text. Where the backend
+        has no sessions, the agent begins again with the text. If no agent is at work there, the
+        next one that is launched there gets the text. An agent interrupted so has not failed, and
+        what it used counts.
 
         Raises:
-            RunNotFound: there is no such run. WrongUse: the text is none. CannotSteer: it is empty,
+            RunNotFound: there is no such run. WrongUse: it is no text. CannotSteer: it is empty,
                 the run has ended, there is no such step, it has ended, or it launches no agent.
                 WorkflowNotFound: with a path, as ``complete``.
         """
@@ -109,11 +108,11 @@ class Steering:
             await self._steer(run_id, event)
 
     async def _steer(self, run_id: str, event: ev.RunSteered) -> None:
-        """Send what is meant for the whole run."""
+        """Send a request that concerns the whole run."""
         raise NotImplementedError
 
     async def _steer_step(self, run_id: str, event: ev.RunSteered) -> None:
-        """Send what is meant for the step at its path."""
+        """Send a request that concerns the step at its path."""
         raise NotImplementedError
 
     pause_sync = sync_twin(pause)
@@ -126,7 +125,7 @@ class Steering:
 
 
 class SteeredEngine(Steering, Engine):
-    """Drives runs, and steers them."""
+    """An engine that also steers runs."""
 
     async def edit_work(
         self,
@@ -141,14 +140,14 @@ class SteeredEngine(Steering, Engine):
         """Change the queue of a ``work`` step: tasks to add, ids of tasks to drop, new priorities
         by id. ``path`` may be left out where only one has begun.
 
-        Only what waits can be dropped or be given another priority. A payload of plain data is
-        taken for the class that the first task's payload has.
+        Only tasks that have not begun can be dropped or get another priority. A payload of plain
+        data is converted to the class of the first task's payload.
 
         Raises:
-            RunNotFound: there is no such run. CannotSteer: it has succeeded, there is no such step
-                or task, it has begun, or there is one of this id already. InvalidInput: a payload
-                does not fit. WorkflowNotFound: the run is not driven here, and nobody knows its
-                workflow.
+            RunNotFound: there is no such run. CannotSteer: the run has succeeded, it has no such
+                step or task, the task has begun, or one of this id exists. InvalidInput: a payload
+                does not fit. WorkflowNotFound: the run is not driven here, and its workflow is not
+                known.
         """
         event = edit_of(path, add, drop, priority, by)
         driver = self._users.drivers.get(run_id)
@@ -200,7 +199,7 @@ class SteeredEngine(Steering, Engine):
 
 
 def ended_run_hint(last: ev.WorkflowCompleted) -> tuple[str, str]:
-    """The reason why a run that has ended takes nothing, and what can be done."""
+    """Why an ended run accepts no steering, and what can be done instead."""
     if last.status == "succeeded":
         return "it has succeeded, nothing of it is at work", "fork() tries something else from it."
     what = "was cancelled" if last.status == "cancelled" else "has failed"
@@ -208,7 +207,7 @@ def ended_run_hint(last: ev.WorkflowCompleted) -> tuple[str, str]:
 
 
 def refuse_unknown(run_id: str, definition: WorkflowDefinition, path: str) -> None:
-    """Raise if no step of the workflow has this path, as far as its source tells."""
+    """Raise ``CannotSteer`` if the workflow's source shows that no step has this path."""
     instead = no_step_at(definition, path)
     if instead is not None:
         raise CannotSteer(run_id, f"its workflow has no step {path!r}", instead)

@@ -1,4 +1,4 @@
-"""Names of steps that no step of a workflow has, as far as its source tells."""
+"""Finds names and paths that no step of a workflow can have, by the workflow's source."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 _MOST = 8
-"""So many steps are listed, for who names one that is not there."""
+"""How many steps a message lists for a name that no step has."""
 
 
 @attrs.define
@@ -27,13 +27,13 @@ class StepNames:
     _steps: Sequence[Any] | None = None
 
     def check(self, viewer: str, asked: str) -> None:
-        """Do nothing if a step may have this name, or that cannot be known.
+        """Raise if no step can have this name; do nothing where that cannot be known.
 
-        ``viewer`` is the path of the step that asks. One of a sub-workflow sees that one's steps
-        too, and one in a ``validate`` its stages: of these nothing is known here.
+        ``viewer`` is the path of the step that asks. A step in a sub-workflow also sees the steps
+        of that, and one in a ``validate`` its stages: those are not known here.
 
         Raises:
-            WrongUse: none has; with the nearest name.
+            WrongUse: no step has the name; the text has the nearest one.
         """
         if self._steps is None:
             self._steps = _steps_of(self._definition)
@@ -51,23 +51,25 @@ class StepNames:
 
 
 def no_step_at(definition: WorkflowDefinition, path: str) -> str | None:
-    """The nearest name, or else the first of all, if no step of the workflow can have this path;
-    None if one can, or that cannot be known.
+    """A hint if no step of the workflow can have this path: the nearest path, or a list of paths.
+
+    None if a step can have it, or that cannot be known.
     """
     steps = _steps_of(definition)
     top, _, rest = path.partition("/")
     if not steps or any(one.matches(path) for one in steps):
         return None
     if rest and any(one.matches(top) for one in steps):
-        return None  # in a sub-workflow or a group: its steps are not all seen
+        return None  # in a sub-workflow or a group: not all of its steps are known
     paths = [one.path for one in steps if one.literal]
     near = did_you_mean([path], paths).strip()
     return near or f"Its steps: {', '.join(map(repr, paths[:_MOST]))}."
 
 
 def unchanged_since(definition: WorkflowDefinition, mismatch: ReplayMismatch, at: float) -> str:
-    """``file:line`` of the first step that changed, if its file is older than the run, which began
-    ``at`` (unix seconds); else, and if that is not known, empty.
+    """``file:line`` of the first changed step if its file is older than the run; else empty.
+
+    The run began ``at`` (unix seconds). Empty, too, if the file's age is not known.
     """
     try:
         if Path(definition.function.__code__.co_filename).stat().st_mtime >= at:
@@ -78,9 +80,7 @@ def unchanged_since(definition: WorkflowDefinition, mismatch: ReplayMismatch, at
 
 
 def yielded_at(definition: WorkflowDefinition, path: str) -> str:
-    """``file:line`` where the code yields a step; of one that its source does not show, where the
-    function begins.
-    """
+    """``file:line`` where the code yields a step; the function's first line if not known."""
     code = definition.function.__code__
     lines = (one.line for one in _steps_of(definition) if one.matches(path))
     return f"{code.co_filename}:{next(lines, code.co_firstlineno)}"

@@ -1,4 +1,4 @@
-"""A run as its caller holds it while it is driven."""
+"""The handle by which a caller follows and steers a run while it is driven."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 class EventQueue:
-    """A sink that keeps events until somebody takes them. Mutable."""
+    """A sink that queues events for the task that iterates over the run. Mutable."""
 
     def __init__(self) -> None:
         self.events: deque[Event | Progress] = deque()
@@ -37,7 +37,7 @@ class EventQueue:
         self.wake.set()
 
     def close(self) -> None:
-        """Say that no more will come."""
+        """Mark the end: no more events will come."""
         self.closed = True
         self.wake.set()
 
@@ -45,10 +45,10 @@ class EventQueue:
 class Run(Generic[R_co]):
     """One run, streamed: ``async with executor.stream(ship, "task") as run``.
 
-    Iterate over it for events and progress, as they come. ``result`` is there once the iteration
-    has ended, or the block was left. Leaving the block early cancels the run and waits for its end.
-    Being cancelled in it, as by Ctrl-C or a server that shuts down, is none of that: the drive is
-    interrupted, and with a durable journal the run can be resumed.
+    Iterate over it for events and progress, as they come. ``result`` is set once the iteration has
+    ended, or the block was left. Leaving the block early cancels the run and waits for its end. A
+    cancellation of the task in the block, as by Ctrl-C or a server that shuts down, does not cancel
+    the run: it interrupts the drive, and with a durable journal the run can be resumed.
     """
 
     def __init__(
@@ -57,14 +57,14 @@ class Run(Generic[R_co]):
         self.run_id = run_id
         self.queue = EventQueue()
         self.mark = run_id
-        """What its processes are found by."""
+        """The mark by which the run's processes are found."""
         self.driver: Driver | None = None
         self._drive = drive
         self._result: WorkflowResult[R_co] | None = None
         self._error: BaseException | None = None
         self._group: anyio.abc.TaskGroup | None = None
         self._awaited = False
-        """Somebody waits for the next event."""
+        """A task waits for the next event."""
         self._stopped = False
         """Its drive was cancelled with the task that began it."""
         self._cancel_reason: str | None = None
@@ -85,7 +85,7 @@ class Run(Generic[R_co]):
 
     def cancel(self, reason: str = "cancelled by its caller") -> None:
         """Ask for the run to be cancelled: running steps are stopped, the workflow unwinds, and
-        rollbacks run. Returns at once; the events tell how it goes.
+        rollbacks run. Returns at once; the events show the progress.
         """
         self._cancel_reason = reason
         if self.driver is not None:
@@ -100,15 +100,15 @@ class Run(Generic[R_co]):
             self.driver.interrupt(reason)
 
     def pause(self, *, by: str | None = None) -> None:
-        """Let no step begin any more, until ``unpause``; see ``Executor.pause``."""
+        """Let no more steps begin until ``unpause``; see ``Executor.pause``."""
         self._steer(RunSteered("pause", by=by))
 
     def unpause(self, *, by: str | None = None) -> None:
-        """Let the run go on."""
+        """End the pause; see ``Executor.unpause``."""
         self._steer(RunSteered("unpause", by=by))
 
     def stop(self, *, by: str | None = None) -> None:
-        """End the drive, so that a resume goes on; see ``Executor.stop``."""
+        """End the drive; a resume continues the run. See ``Executor.stop``."""
         self._steer(RunSteered("stop", by=by))
 
     def complete(self, path: str, output: Any, *, by: str | None = None) -> None:
@@ -124,7 +124,7 @@ class Run(Generic[R_co]):
         self._steer(RunSteered("retry", check_path(path), None, by))
 
     def guide(self, text: str, *, path: str | None = None, by: str | None = None) -> None:
-        """Say something to the agents at work, or that at ``path``; see ``Executor.guide``."""
+        """Send a text to the agents at work, or those at ``path``; see ``Executor.guide``."""
         self._steer(guidance_event(self.run_id, text, path, by))
 
     def edit_work(
@@ -148,7 +148,7 @@ class Run(Generic[R_co]):
         """Deliver a signal to a ``wait_for``.
 
         Raises:
-            InvalidSignal: a ``wait_for`` is open that would fail by this payload.
+            InvalidSignal: an open ``wait_for`` would fail with this payload.
         """
         if self.driver is not None:
             self.driver.signal(name, payload)
@@ -181,7 +181,7 @@ class Run(Generic[R_co]):
             if queue.closed:
                 if self._error is not None:
                     raise self._error
-                if self._stopped:  # whoever cancelled the drive meant this task, too
+                if self._stopped:  # the cancellation of the drive is meant for this task, too
                     await anyio.lowlevel.checkpoint()
                 raise StopAsyncIteration
             if self._awaited:

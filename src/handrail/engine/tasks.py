@@ -1,8 +1,8 @@
 """Tasks for attempts, on asyncio and on trio.
 
-An attempt must be cancellable alone, and cheaply: a task group's cancel scope for each would cost
-more than most steps. On asyncio a plain task can be cancelled by itself; on trio a cancel scope is
-light. So there is one small class for each.
+The driver must be able to cancel one attempt alone, and cheaply: an anyio task group for each would
+cost more than most steps. On asyncio a plain task can be cancelled by itself; on trio a cancel
+scope is light. So there is one small class for each.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from handrail.engine.current import Current
 
 
 class AttemptStopped(Exception):  # a signal within this package, never shown
-    """An attempt was stopped as it was told to; ``abandoned``: its thread was left behind."""
+    """An attempt was stopped on request; ``abandoned``: what it ran was left behind."""
 
     def __init__(self, *, abandoned: bool = False) -> None:
         super().__init__(abandoned)
@@ -51,7 +51,7 @@ class InFlight:
         self.timed_out = False
         self.over = False
         self.waits = False
-        """It stands in a line, and does nothing."""
+        """It waits for a claim, and does nothing meanwhile."""
         self.cancels = 0
         self.work: InContext | None = None
 
@@ -64,10 +64,10 @@ Deliver = Callable[[InFlight, Any], None]
 
 
 class Tasks(Protocol):
-    """Starts and stops flights. What a flight came to is given to ``deliver``: a result,
+    """Starts and stops flights. ``deliver`` is called with each flight's outcome: a result,
     ``STOPPED``, ``ABANDONED``, or a ``BaseException``.
 
-    ``by_hand``: a coroutine may be run to its first wait before it is given to ``inline``.
+    ``by_hand``: the caller may run a coroutine to its first wait before ``inline`` awaits it.
     """
 
     by_hand: bool
@@ -88,10 +88,9 @@ class Tasks(Protocol):
         """Cancel the flight, once."""
 
     def stop_inline(self, flight: InFlight, leave_after_s: float) -> None:
-        """Cancel a flight that is awaited in the caller's own task, and close it for good later.
+        """Cancel a flight that ``inline`` awaits; abandon it if it has not ended in that time.
 
-        It is closed if it has not ended by then. On trio nothing can be closed from outside: it is
-        waited for.
+        On trio nothing can be abandoned: ``inline`` waits until the flight ends.
         """
 
     async def inline(self, flight: InFlight, awaitable: InContext) -> Any:
@@ -131,7 +130,7 @@ class AsyncioTasks:
             await self._asyncio.wait(left, timeout=LEAVE_AFTER_S)
 
     def start(self, flight: InFlight, work: Work, context: Context) -> None:
-        """Make a task; one that is cancelled before its first step is delivered as ``STOPPED``."""
+        """Make a task; if it is cancelled before its first step, the outcome is ``STOPPED``."""
         task = self._loop.create_task(self._run(flight, work), context=context)
         flight.handle = task
         self._tasks.add(task)
@@ -161,7 +160,7 @@ class AsyncioTasks:
                 flight.handle.cancel()
 
     def stop_inline(self, flight: InFlight, leave_after_s: float) -> None:
-        """Cancel what the caller's task awaits, and leave it behind after that time."""
+        """Cancel what the caller's task awaits, and abandon it after ``leave_after_s``."""
         if not flight.stopping:
             flight.stopping = True
             self._cancel_inline(flight)
@@ -178,7 +177,7 @@ class AsyncioTasks:
             self._cancel_inline(flight)
 
     async def inline(self, flight: InFlight, awaitable: InContext) -> Any:
-        """Await it; a cancellation that somebody else asked for goes on."""
+        """Await it; a cancellation that did not come from ``stop`` is raised on."""
         task = self._asyncio.current_task()
         assert task is not None
         flight.handle, flight.work = task, awaitable
@@ -201,7 +200,7 @@ class AsyncioTasks:
 
 
 def _others_cancelled(task: Any, flight: InFlight) -> bool:
-    """True if somebody else cancelled the task; the flight's own cancellations are taken back."""
+    """True if others cancelled the task, too; takes back the flight's own cancellations."""
     left = task.cancelling()
     for _ in range(flight.cancels):
         left = task.uncancel()
@@ -209,8 +208,8 @@ def _others_cancelled(task: Any, flight: InFlight) -> bool:
 
 
 class TrioTasks:
-    """A nursery, and a cancel scope for each flight: it must be open before the flight opens one
-    of its own, so nothing is begun by hand.
+    """A nursery, and a cancel scope for each flight. The scope must be open before the flight's
+    code opens one, so no coroutine is started by hand.
     """
 
     by_hand = False
@@ -240,7 +239,7 @@ class TrioTasks:
         await self._manager.__aexit__(None, None, None)
 
     def start(self, flight: InFlight, work: Work, context: Context) -> None:
-        """Start in the nursery, in a scope that only ``stop`` reaches, and the end of all."""
+        """Start in the nursery, in a scope that only ``stop`` and the nursery's end cancel."""
         flight.handle = self._trio.CancelScope(shield=True)
         self._scopes.add(flight.handle)
         context.run(self._nursery.start_soon, self._run, flight, work)
@@ -269,7 +268,7 @@ class TrioTasks:
                 flight.handle.cancel()
 
     def stop_inline(self, flight: InFlight, leave_after_s: float) -> None:
-        """Cancel the scope; its end is waited for however long it takes."""
+        """Cancel the scope; ``inline`` waits for its end, however long that takes."""
         del leave_after_s
         self.stop(flight)
 
@@ -280,7 +279,7 @@ class TrioTasks:
             try:
                 result = await awaitable
             except Abandoned:
-                if not flight.stopping:  # the task that runs the drive was cancelled, and is now
+                if not flight.stopping:  # the drive's own task was cancelled: raise that
                     await self._trio.lowlevel.checkpoint()
                 raise AttemptStopped(abandoned=True) from None
             finally:
@@ -291,7 +290,7 @@ class TrioTasks:
 
 
 LEAVE_AFTER_S = 5.0
-"""How long tasks that ignore their cancellation are waited for when a drive is torn down."""
+"""How long the end of a drive waits for tasks that ignore their cancellation."""
 
 
 def tasks(deliver: Deliver) -> Tasks:

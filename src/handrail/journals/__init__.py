@@ -1,1 +1,1 @@
-"""Journals: where the events of runs are kept. One journal a file."""
+"""Journals: they keep the events of runs, in memory or in a file."""

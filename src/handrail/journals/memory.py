@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class OutOfSequence(HandrailError):
-    """An event was to be stored under a number that is not the next one of its run."""
+    """An event has a number that is not the next one of its run."""
 
     def __init__(self, run_id: str, seq: int, expected: int) -> None:
         super().__init__(run_id, seq, expected)
@@ -35,10 +35,10 @@ class OutOfSequence(HandrailError):
 
 
 class MemoryJournal:
-    """Keeps the very events that it is given, until the process ends.
+    """Keeps the event objects themselves, until the process ends.
 
-    A run can be suspended and resumed with it in one process, and nothing needs to be encoded:
-    ``codec`` is there for those who do it all the same.
+    A run can be suspended and resumed with it in one process. It encodes nothing; ``codec`` is for
+    callers that do.
     """
 
     durable = False
@@ -52,7 +52,7 @@ class MemoryJournal:
 
     @property
     def codec(self) -> Codec:
-        """The one that was given, or a plain one, which is loaded when it is asked for."""
+        """The codec that the caller passed, or a plain one, imported on first use."""
         if self._codec is None:
             from handrail.codec.codec import Codec
 
@@ -106,13 +106,13 @@ class MemoryJournal:
 
     def events(self, run_id: str, /, *, secrets: Mapping[str, str] | None = None) -> list[Event]:
         """All events of a run so far, in order; empty for a run that it does not know."""
-        del secrets  # none was replaced
+        del secrets  # no event has references to secrets
         return list(self._events.get(run_id, ()))
 
     def events_after(
         self, run_id: str, after: int, /, *, secrets: Mapping[str, str] | None = None
     ) -> list[Event] | None:
-        """Those behind a number; None if it has no event of that number."""
+        """The events of a run behind a number; None if it has no event of that number."""
         del secrets
         kept = self._events.get(run_id, ())
         return list(kept[after:]) if len(kept) >= after else None
@@ -127,10 +127,10 @@ class MemoryJournal:
         ]
 
     def acquire(self, run_id: str, /, *, secrets: Mapping[str, str] | None = None) -> MemoryLease:
-        """Become the one who drives a run in this process.
+        """Take the lease of a run, within this process.
 
         Raises:
-            RunLocked: another drive of it goes on.
+            RunLocked: another drive of it has the lease.
         """
         del secrets  # nothing is written
         with self._lock:
@@ -144,7 +144,7 @@ class MemoryJournal:
             return lease
 
     def post(self, letter: Letter, /, *, secrets: Mapping[str, str] | None = None) -> Letter:
-        """Keep a message for its run, and give the one that counts."""
+        """Keep a message for its run; returns the one that counts, the first of its key."""
         del secrets
         with self._lock:
             kept = self._letters.setdefault(letter.event.run_id, [])
@@ -160,7 +160,7 @@ class MemoryJournal:
         return self._letters.get(run_id, [])[max(0, after) :]
 
     def close(self) -> None:
-        """Give back the leases; the events stay, so that a run can be resumed."""
+        """Release all leases; the events stay, so that a run can be resumed."""
         self._leases.clear()
 
 
@@ -173,6 +173,6 @@ class MemoryLease:
         self._leases = leases
 
     def release(self) -> None:
-        """Let the next one drive the run; a second time it does nothing."""
+        """Let another drive take the run; a second call does nothing."""
         if self._leases.get(self.run_id) is self:
             del self._leases[self.run_id]

@@ -1,5 +1,5 @@
-"""A run's record: ``reading`` and ``run_record`` read it, by path; ``rows`` has it as text.
+"""A run's record: ``reading`` and ``run_record`` read it, by path; ``rows`` converts it to text.
 
-``dropped`` says what of it a resume does again, ``inbox`` which messages are new, ``view`` and
+``dropped`` says which steps a resume runs again, ``inbox`` which messages are new, ``view`` and
 ``live_view`` what people see.
 """

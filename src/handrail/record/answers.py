@@ -1,4 +1,4 @@
-"""Whether something is an answer to a gate, or a payload that a signal's receiver accepts."""
+"""Checks and converts answers to gates, outputs that people give, and payloads of signals."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from handrail.typed.jsonsafe import short_repr
 
 
 def accept_answer(gate: OpenGate, answer: Any) -> Any:
-    """The answer as the step will give it: one of the choices, or converted to the type, or the
+    """The answer as the step will return it: a choice, a value converted to the gate's type, or the
     default, which may be of another type.
 
     Raises:
-        InvalidAnswer: it is neither.
+        InvalidAnswer: it is none of these.
     """
     if gate.has_default and type(answer) is type(gate.default) and answer == gate.default:
         return gate.default
@@ -39,10 +39,10 @@ def accept_answer(gate: OpenGate, answer: Any) -> Any:
 
 
 def choice_of(name: str, choices: Sequence[Any], answer: Any) -> Any:
-    """The choice that is meant: the very value, or one that reads the same.
+    """The choice that an answer means: an equal value, else one with the same text.
 
     Raises:
-        InvalidInput: none is.
+        InvalidInput: there is none.
     """
     alike = (one for one in choices if type(one) is type(answer) and one == answer)
     for choice in (*alike, *(one for one in choices if str(one) == str(answer))):
@@ -51,11 +51,11 @@ def choice_of(name: str, choices: Sequence[Any], answer: Any) -> Any:
 
 
 def given_output(path: str, step: Step[Any], value: Any) -> Any:
-    """The output that a person gives for a step, of its declared type; ``value`` is that, or a text
-    of it.
+    """The output that a person gives for a step, converted to its declared type from ``value``, or
+    from a text of it.
 
     Raises:
-        InvalidInput: it is not of the type.
+        InvalidInput: the value is not of the type.
     """
     verb = step.verb
     with _given_as("the output of step"):
@@ -70,7 +70,7 @@ def given_output(path: str, step: Step[Any], value: Any) -> Any:
 
 @contextlib.contextmanager
 def _given_as(what: str) -> Generator[None]:
-    """Where what is converted is no input."""
+    """Have the errors of a conversion name ``what`` in place of an input."""
     try:
         yield
     except InvalidInput as error:
@@ -85,11 +85,11 @@ def _convert_answer(name: str, value: Any, declared: Any) -> Any:
 
 
 def policy_answer(policy: str, gate: OpenGate) -> Any:
-    """What a fixed policy answers.
+    """The answer of a fixed policy.
 
     ``approve``: the first choice; without choices True, or where that is no answer the default,
     else "yes".
-    ``default``: the default. ``fail``: nothing.
+    ``default``: the default. ``fail``: none.
 
     Raises:
         GateRefusal: the policy has no answer; the step fails.
@@ -108,7 +108,7 @@ def policy_answer(policy: str, gate: OpenGate) -> Any:
 
 
 def payload_for(signal: str, payload: Any, type_: Any) -> Any:
-    """The payload as a ``wait_for`` of this type gives it.
+    """The payload as a ``wait_for`` of this type returns it.
 
     Raises:
         InvalidInput: it does not fit. A type of the user's may raise anything.
@@ -120,12 +120,12 @@ def payload_for(signal: str, payload: Any, type_: Any) -> Any:
 
 
 def check_payload(signal: str, payload: Any, types: Sequence[Any], ahead: int) -> None:
-    """Do nothing, or raise if whoever is to take the signal would fail by it.
+    """Raise if every step that may take the signal would fail with its payload.
 
-    ``types`` are those of the steps that wait for it now (None: one that is not known), ``ahead``
-    how many signals of its name these are given before. One that nobody waits for yet is kept, for
-    steps that nobody knows yet. Which of several takes it is not known before: one that it fits
-    will do.
+    ``types``: the payload types of the steps that wait for it now (None: not known). ``ahead``: how
+    many earlier signals of its name these steps get first. A signal that no step waits for yet is
+    kept, for steps that are not known yet. Which of several steps takes it is not known before, so
+    it has to fit only one.
 
     Raises:
         InvalidSignal: it fits none of them.

@@ -1,4 +1,4 @@
-"""Frozen records, put together fast."""
+"""Makes instances of frozen dataclasses fast."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ T = TypeVar("T")
 
 
 def assembler(cls: type[T]) -> Callable[..., T]:
-    """What makes an instance of a frozen, slotted dataclass of all its fields, by position.
+    """A function that makes instances of a frozen, slotted dataclass from all fields, by position.
 
     ``__init__`` of a frozen class calls ``object.__setattr__`` for every field, which is most of
-    the time that it takes to read a journal. Here the slots are assigned to, in a twin that allows
-    it, and then the twin becomes an instance of the class: five times as fast for a ``StepResult``.
-    There are no defaults, and ``__post_init__`` is not called: it is for what was checked before.
+    the time that it takes to read a journal. The assembler assigns the slots of a twin class, which
+    allows that, and then turns the twin into an instance of the class: five times as fast for a
+    ``StepResult``. It has no defaults and does not call ``__post_init__``: the values must have
+    been checked before.
 
     Raises:
         TypeError: on a call, if the class is not of that sort.
@@ -25,7 +26,7 @@ def assembler(cls: type[T]) -> Callable[..., T]:
 
 
 def copier(cls: type[T], **fixed: Any) -> Callable[[T], T]:
-    """What copies an instance of such a class, with these values for some of the fields.
+    """A function that copies an instance of such a class, with these values for some fields.
 
     As fast as an ``assembler``, and ten times as fast as ``dataclasses.replace``.
     """

@@ -18,14 +18,14 @@ from handrail.record.run_record import Recorded
 def diff_of(
     a: Sequence[ev.Event], b: Sequence[ev.Event], identity: Callable[[Any], str]
 ) -> RunDiff:
-    """What differs; ``identity`` of a value is the same text for equal ones."""
+    """The differences between two runs; ``identity`` gives equal values the same text."""
     of_a, of_b = _results(a), _results(b)
     steps = [_step(path, of_a.get(path), of_b.get(path), identity) for path in _merged(of_a, of_b)]
     return RunDiff(a[0].run_id, b[0].run_id, tuple(steps), _run_fields(a, b, identity))
 
 
 def _results(history: Sequence[ev.Event]) -> dict[str, StepResult[Any]]:
-    """The steps that ended and count, in tree order."""
+    """The results of steps that count, in tree order, by path."""
     recorded = Recorded(history)
     for path in recorded.children(""):
         derive(recorded, path, history[0].run_id)
@@ -34,7 +34,7 @@ def _results(history: Sequence[ev.Event]) -> dict[str, StepResult[Any]]:
 
 
 def _merged(a: Iterable[str], b: Iterable[str]) -> list[str]:
-    """All of ``a`` in order; what is in ``b`` alone stands behind what it follows there."""
+    """All of ``a`` in order; each path of ``b`` alone comes behind the path it follows in ``b``."""
     merged = list(a)
     known, last = set(merged), -1
     for path in b:
@@ -61,7 +61,7 @@ def _step(
 
 
 def equal(a: Any, b: Any, identity: Callable[[Any], str]) -> bool:
-    """True if two values are the same, but for times and the like in results that they hold."""
+    """True if two values are equal, apart from times and the like in results inside of them."""
     return a is b or identity(a) == identity(b) or _timeless(a, identity) == _timeless(b, identity)
 
 
@@ -69,11 +69,11 @@ _OF_ITS_RUN = frozenset({
     "at", "duration_ms", "replayed", "run_id", "session", "session_usage", "since",
     "total_duration_ms",
 })  # fmt: skip
-"""Fields of handrail's own results that two runs of the same never share."""
+"""Fields of handrail's own results that two runs of the same workflow never share."""
 
 
 def _timeless(value: Any, identity: Callable[[Any], str]) -> Any:
-    """The value as text and lists, its results without times and names that are their run's own."""
+    """The value as texts and lists; its results without the fields that belong to one run."""
     if is_dataclass(value) and type(value).__module__.startswith("handrail."):
         names = (one.name for one in fields(value) if one.name not in _OF_ITS_RUN)
         return [type(value).__qualname__] + [

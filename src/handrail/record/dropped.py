@@ -1,21 +1,21 @@
 """Which records no longer count when a run that did not succeed is resumed.
 
-A run that was killed or suspended has no end, so nothing of it is superseded: what has an end is
-kept, what has none is entered again. A run that failed or was cancelled has ended, and resuming it
-is to try again what ended it:
+A run that was killed or suspended has no end, so nothing of it is superseded: steps with an end are
+kept, steps without one are entered again. A run that failed or was cancelled has ended, and a
+resume tries again what ended it:
 
 recorded                                    failed       cancelled    its own rollback ran
 a step that succeeded, skipped, defaulted   kept         kept         again
-a failure that the workflow went on from    kept (it is raised again)
+a failure that the workflow handled         kept (it is raised again)
 the failure that ended the run              again, and the failures below it that it passed on;
-                                            not that a step must not run again
+                                            not the failure of a step that must not run again
 a validation that ended the run             again, all its rounds
 a step that was cancelled                   again        again
 a step yielded after what ended it          again        again        again
 whatever encloses a step that runs again    entered again
 an answer                                   kept, unless its step is superseded
-a signal                                    kept; taken again if its step is superseded, but for one
-                                            that did not fit
+a signal                                    kept; taken again if its step is superseded, unless it
+                                            did not fit
 
 The whole table, for users and with all other records, begins docs/explanation/replay.md.
 """
@@ -30,27 +30,30 @@ from handrail.model import events as ev
 from handrail.model.paths import all_above, home_of
 from handrail.model.results import qualified
 
-# What a history says of its steps, as far as it still counts: when each began and ended, and how.
+# The parts of a history that still count: when each step began and ended, and how.
 #
-# What a later drive dropped does not count; of what comes more than once the last does.
+# Records that a later drive dropped do not count. Of several records of a path, the last one does.
 
 
 class HistoryIndex:
-    """What stands of a history; all but paths are places in it, from 0. Not to be changed."""
+    """The records of a history that count, by path. Positions are indexes in it. Read-only."""
 
     def __init__(self, history: Iterable[ev.Event]) -> None:
         self.known: set[str] = set()
         """The paths of all steps and members that ever began."""
         self.begun_at: dict[str, int] = {}
-        """When each step began, or a later drive entered it again."""
+        """The position where each step began, or where a later drive entered it again."""
         self.cleaning_up: dict[str, int] = {}
-        """The steps that bodies yielded while they were cancelled, and when they began."""
+        """The steps that bodies yielded while they were cancelled, with the position of each start.
+        """
         self.ends: dict[str, ev.StepCompleted | ev.MemberCompleted] = {}
         self.ended_at: dict[str, int] = {}
         self.undone: dict[str, int] = {}
-        """The steps whose rollback ran and that did not run again since; and when."""
+        """The steps whose rollback ran, and that did not run again since, with its position."""
         self.said: dict[str, list[str]] = {}
-        """What each path said of its failures: first which step's, if a body passed it on."""
+        """The error texts of each path. If a body passed a failure on, its text names the failed
+        step first.
+        """
         self._unwinding = False
         begin, begun_at, ends, ended_at = self.known.add, self.begun_at, self.ends, self.ended_at
         for index, event in enumerate(history):
@@ -84,7 +87,7 @@ class HistoryIndex:
                 pass
 
     def _drop(self, paths: Iterable[str]) -> None:
-        """Drop what a resume did. One that goes on cancelling the run drops no more than ends."""
+        """Drop what a resume superseded; while the run is being cancelled, keep the starts."""
         outcomes = (self.ends, self.ended_at, self.said, self.undone, self.cleaning_up)
         for path in paths:
             for found in outcomes:
@@ -93,14 +96,14 @@ class HistoryIndex:
                 self.begun_at.pop(path, None)
 
     def ended_as(self, status: str) -> dict[str, int]:
-        """What ended so, and when."""
+        """The paths that ended with this status, each with the position of its end."""
         return {
             path: self.ended_at[path] for path, end in self.ends.items() if end.status == status
         }
 
     def outcomes(self, but: Container[str] = ()) -> dict[str, int]:
-        """What has an end that the run went on from, and when it came to it: a success, or a
-        failure that was handled; ``but`` those.
+        """The paths with an end that the run continued from, each with the position of that end: a
+        success, or a failure that was handled. Without the paths in ``but``.
         """
         return {
             path: self.ended_at[path]
@@ -116,10 +119,10 @@ def begun(history: Iterable[ev.Event]) -> set[str]:
 
 
 def failing(history: Iterable[ev.Event], among: Iterable[str]) -> list[str]:
-    """Those of the cancelled that may have been failing by then: a failure in one of them that it
-    did not go on from is to be tried again, too.
+    """The cancelled paths, ``among`` these, of composites that may have been failing by then: a
+    failure below, which the composite did not handle, must be tried again, too.
 
-    A race, and a group that collects failures, goes on from each.
+    A race, and a group that collects failures, handles each failure.
     """
     composites = (ev.GroupStarted, ev.MemberStarted, ev.SubworkflowStarted)
     cancelled = set(among)
@@ -142,11 +145,11 @@ def _goes_on(event: ev.Event) -> bool:
 def causes_of(
     index: HistoryIndex, history: Iterable[ev.Event], paths: Sequence[str]
 ) -> tuple[set[str], set[str]]:
-    """The failed steps and, below them, the failures that they passed on, in each attempt; and what
-    the bodies of those yielded after them, to clean up.
+    """The failed steps and, below them, the failures that they passed on, in each attempt; and the
+    steps that a body yielded after such a failure, to clean up.
 
-    In a body that handled one failure and ended by another, the last one is the cause. So it is in
-    one that ended by an error of its own, unless it went on from there: it yielded something else.
+    If a body handled one failure and ended by another, the last one is the cause. If a body ended
+    by an error of its own, its last failure is the cause, unless it yielded another step after it.
     A failure that a group collected may be the cause, too; the body yielded it with its group.
     """
     if not paths:
@@ -183,7 +186,7 @@ def causes_of(
 
 
 def _bodies(history: Iterable[ev.Event]) -> dict[str, str]:
-    """Members and child workflows, and what the error of each begins with."""
+    """The paths of members and child workflows, each with the prefix of its error text."""
     bodies: dict[str, str] = {}
     for event in history:
         if isinstance(event, ev.MemberStarted):
@@ -194,7 +197,7 @@ def _bodies(history: Iterable[ev.Event]) -> dict[str, str]:
 
 
 def _yielded_in(body: str, path: str, known: set[str]) -> str | None:
-    """What a body yielded that is at this path, or that it stands in; None if it did not."""
+    """The step yielded by ``body`` that is at this path, or encloses it; None if there is none."""
     for above in all_above(path, known):
         if above == body:
             return path
@@ -207,23 +210,23 @@ def _names(texts: Iterable[str], path: str) -> bool:
 
 
 def _attempt(path: str) -> str:
-    """What the paths of one attempt of a body begin with."""
+    """The common beginning of the paths in one attempt of a body."""
     return path.rpartition("/")[0]
 
 
 _LETTERS = (ev.GateAnswered, ev.SignalReceived)
-"""What may come when the run has ended."""
+"""Messages that may follow the end of a run."""
 _LIMIT = qualified(LimitExceeded)
 _FINAL = frozenset({qualified(StepWasInterrupted), qualified(StepIsPoisonous)})
 
 
 def stuck_step(error_type: str | None, failed_step: str | None) -> str | None:
-    """The step by which a run ended that fails again unless somebody says that it is to run."""
+    """The step that ended the run and fails each resume, unless ``rerun`` names it; else None."""
     return failed_step if error_type in _FINAL else None
 
 
 def superseded(history: Sequence[ev.Event]) -> tuple[str, ...]:
-    """The paths whose own records a resume drops; children that go too are listed themselves."""
+    """The paths whose records a resume drops; children whose records it drops, too, are listed."""
     last = next((one for one in reversed(history) if not isinstance(one, _LETTERS)), None)
     if not isinstance(last, ev.WorkflowCompleted) or last.status == "succeeded":
         return ()
@@ -245,15 +248,16 @@ def superseded(history: Sequence[ev.Event]) -> tuple[str, ...]:
 
 
 def run_again(paths: Collection[str], history: Iterable[ev.Event]) -> tuple[str, ...]:
-    """What is dropped for these paths to run again, as a whole."""
+    """The paths to drop so that these paths run again, with all that is below them."""
     return _with_what_is_entered((), paths, HistoryIndex(history)) if paths else ()
 
 
 def _with_what_is_entered(
     own: Iterable[str], whole: Iterable[str], index: HistoryIndex
 ) -> tuple[str, ...]:
-    """What is dropped for paths to run again; and, in the composites that are entered for it, what
-    was cancelled, cleaned up or was undone: they may come to another end now.
+    """The paths to drop so that the ``own`` and ``whole`` ones run again. In the composites that
+    are entered for it, steps that were cancelled, cleaned up or undone are dropped, too: they may
+    end differently now.
     """
     dropped = _expanded(own, whole, index)
     ended = index.outcomes(but=dropped)
@@ -266,7 +270,7 @@ def _with_what_is_entered(
 def _inside(
     dropped: set[str], ended: Mapping[str, int], index: HistoryIndex, found: Mapping[str, int]
 ) -> set[str]:
-    """Those that stand in something that is dropped, and not in anything that is not and ended."""
+    """The ``found`` paths inside a dropped step, unless a kept step that ended encloses them."""
     return {
         path
         for path in _outside(found, ended, index)
@@ -275,14 +279,14 @@ def _inside(
 
 
 def _expanded(own: Iterable[str], whole: Iterable[str], index: HistoryIndex) -> set[str]:
-    """``own`` paths, ``whole`` ones with all that is below them, and whatever encloses any of them:
+    """The ``own`` paths, the ``whole`` ones with all below them, and all that enclose any of them:
     a composite whose child runs again has not ended either.
     """
     own, roots = set(own), set(whole)
     if not own and not roots:
         return set()
     known = index.known
-    # By the text first, which is quick; a member's key may look like a later attempt.
+    # By prefix first, which is quick; then by tree, as a member's key may look like an attempt.
     prefixes = tuple(prefix for root in roots for prefix in (f"{root}/", f"{root}~"))
     dropped = {*own, *roots}
     dropped.update(
@@ -296,7 +300,7 @@ def _expanded(own: Iterable[str], whole: Iterable[str], index: HistoryIndex) -> 
 
 
 def _validations(history: Iterable[ev.Event]) -> set[str]:
-    """Validations begin anew as a whole: their rounds count from one again."""
+    """The paths of validations. They run again as a whole: their rounds count from one again."""
     return {
         event.path
         for event in history
@@ -305,8 +309,8 @@ def _validations(history: Iterable[ev.Event]) -> set[str]:
 
 
 def cancelled_half_way(history: Sequence[ev.Event]) -> tuple[str, ...]:
-    """What was cancelled in a drive that died while it unwound: it is entered again as far as it
-    had come, and cancelled again; what the bodies did to clean up is kept.
+    """The paths of steps that were cancelled in a drive that died while it unwound. A resume enters
+    them again as far as they had come, and cancels them again; clean-up by bodies is kept.
     """
     for index in range(len(history) - 1, -1, -1):
         if isinstance(history[index], ev.WorkflowCompleted):
@@ -321,10 +325,9 @@ def cancelled_half_way(history: Sequence[ev.Event]) -> tuple[str, ...]:
 def _outside(
     paths: Mapping[str, int], outcomes: Mapping[str, int], index: HistoryIndex
 ) -> set[str]:
-    """Those that did not happen inside something that had an outcome, as the loser of a race that
-    was won did.
+    """The paths that are not inside a step with a later outcome, as the loser of a won race is.
 
-    What is undone because the run failed is undone after all that it stands in has ended.
+    A rollback that runs because the run failed comes after all enclosing steps have ended.
     """
     return {
         path
@@ -334,20 +337,20 @@ def _outside(
 
 
 def _is_final(end: ev.StepCompleted | ev.MemberCompleted | None) -> bool:
-    """True if it failed because it must not run again: only ``rerun`` may say otherwise."""
+    """True if a step failed because it must not run again; only ``rerun`` lets it."""
     return end is not None and end.result.error_type in _FINAL
 
 
 def _what_ended_it(
     index: HistoryIndex, history: Sequence[ev.Event], last: ev.WorkflowCompleted
 ) -> int:
-    """Where the end of the run began: what was yielded after it was clean-up.
+    """The position where the run's end began: steps that began later were clean-up.
 
-    A failure that a group collected ended the run after the group had ended. A limit, or a request,
-    is recorded by each drive that goes on unwinding: the first one counts.
+    A failure that a group collected ended the run after the group had ended. Each drive that
+    continues to unwind records the limit, or the request to cancel: the first record counts.
     """
     if last.status == "failed" and last.error_type != _LIMIT:
-        if last.failed_step is None:  # its own error, whatever it was asked, or had hit, before
+        if last.failed_step is None:  # the workflow's own error, whatever came before
             return len(history)
         outermost = (last.failed_step, *all_above(last.failed_step, index.known))[-1]
         return index.ended_at.get(outermost, len(history))
@@ -359,7 +362,7 @@ def _what_ended_it(
             ended_at = number
         elif isinstance(event, ev.WorkflowCompleted):
             ends += 1
-            if ends > 1:  # what ended the run before was done with when it was resumed
+            if ends > 1:  # an earlier end no longer matters: the run was resumed after it
                 break
         elif isinstance(event, ev.RunSuspended):
             break

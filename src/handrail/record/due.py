@@ -1,4 +1,4 @@
-"""Which runs can go on now, though no process drives them: what a worker drives."""
+"""Which runs without a driver are due now: a worker drives these."""
 
 from __future__ import annotations
 
@@ -11,51 +11,51 @@ from handrail.ports.journal import Journal, Letter, RunInfo
 from handrail.record.inbox import last_message, paused_by
 
 AGAIN_S, AT_MOST_S = 60.0, 3_600.0
-"""A drive that wrote nothing, for an error before it began, is tried again after so long, then
-after twice as long, up to an hour. One whose process is gone again and again waits, too.
-"""
+"""After a drive that recorded nothing, because of an error before it began, the next one comes
+``AGAIN_S`` later; then the wait doubles, up to ``AT_MOST_S``. A run whose process dies again and
+again waits, too."""
 PERSON_S = 600.0
-"""So often a run is tried that waits for a person to do something elsewhere: to sign in, say."""
+"""How often to try a run that waits for a person to do something elsewhere: to sign in, say."""
 _DOUBLINGS = 12
-"""After so many a wait has long been an hour."""
+"""A bound on the doublings: by then the wait has long reached an hour."""
 _OVER = frozenset({"succeeded", "failed", "cancelled"})
 _BY_ITSELF = frozenset({"waiting", "paused"})
-"""Why a drive was suspended that had nothing left to do."""
+"""The reasons of suspensions because nothing was left to do."""
 _FOR_LATER = frozenset({"pause", "stop", "guide"})
-"""What people send to a run for which it does not go on."""
+"""Steering for which no process resumes a run."""
 
 
 @attrs.frozen
 class _SuspendedRecord:
-    """What a suspended run's record says, as long as it has so many events."""
+    """What a suspended run's record says, as long as it has this many ``events``."""
 
     events: int
     broke_off: bool
-    """Its last drive ended before it had to, and no person had it stopped."""
+    """Its last drive ended with work left to do, and no person had stopped it."""
     letter: int
 
 
 @attrs.frozen
 class _BegunDrive:
-    """A drive that was begun: when, and how much was recorded and posted then."""
+    """The last drive begun of a run: when, and how much was recorded and posted then."""
 
     at: float
     events: int
     letter: int
     in_vain: int = 0
-    """So many before it wrote nothing."""
+    """How many drives in a row before it recorded nothing."""
     died: int = 0
-    """The processes of so many before it were gone soon."""
+    """How many drives in a row before it lost their process soon."""
 
     def may_go_on(self, info: RunInfo, now: float) -> bool:
-        """True if another drive may follow it, of which the state of the run is no news."""
+        """True if another drive may follow by now, without a new message to the run."""
         if info.events == self.events:
             return now >= self.at + _wait_s(AGAIN_S, self.in_vain)
         return info.status is not None or now >= self.at + _wait_s(1.0, self.died)
 
 
 class Due:
-    """Looks at the runs of one journal. Mutable: it keeps what it read of those that wait."""
+    """Finds the due runs of one journal. Mutable: it keeps what it read of suspended runs."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -63,11 +63,11 @@ class Due:
         self._begun: dict[str, _BegunDrive] = {}
 
     def select_due(self, infos: Iterable[RunInfo], now: float) -> list[RunInfo]:
-        """The runs that can go on, of these."""
+        """The runs among these that are due."""
         return [info for info in infos if self._is_due(info, now)]
 
     def note_begun(self, info: RunInfo, now: float) -> None:
-        """Note that a drive of this run is begun: what it was begun for is no reason again."""
+        """Note that a drive of this run begins: the reasons for it are no reasons for another."""
         letters = self._journal.letters(info.run_id, 0)
         number = max((one.number for one in letters), default=0)
         last = self._begun.get(info.run_id)
@@ -92,7 +92,7 @@ class Due:
             return True  # its process is gone
         seen = self._look(info)
         read = seen.letter
-        if begun is not None and begun.events != info.events:  # that drive has heard of these
+        if begun is not None and begun.events != info.events:  # that drive has read these
             read = max(read, begun.letter)
         if any(_goes_on_for(letter) for letter in letters if letter.number > read):
             return True

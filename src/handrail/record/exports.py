@@ -1,9 +1,9 @@
 """A run as a file of JSON lines, from which it can be put into any journal.
 
-The first line says what the file is. Then comes a line for each event, for each message that the
-run has not read, and, once each, for each large value, before the line that names it. Every line
-ends in a checksum over itself and the one before; the last one has the number of events and the
-SHA-256 of all that stands before it::
+The first line says what the file is. Then comes a line for each event, and for each message that
+the run has not read. A large value has a line of its own, once, before the first line that refers
+to it. Every line ends in a checksum over itself and the one before; the last line has the number of
+events and the SHA-256 of everything before it::
 
     {"handrail": "run", "version": 1, "run_id": "ship-1", "workflow": "ship", "crc": 1}
     {"blob": "9f86d081", "data": "...", "crc": 2}
@@ -25,15 +25,15 @@ from handrail.record.rows import Record
 
 VERSION = 1
 LARGE = 16 << 10
-"""Values of more characters stand on a line of their own, once each."""
+"""Values of more characters get a line of their own, once each."""
 _END = b',"crc":'
 _MAKE_ONE = "`handrail export RUN` writes one"
 
 
 class Line(NamedTuple):
-    """An event or a message: its number and time, its key if it is a message, and what it says.
+    """An event or a message: its number and time, its record, and ``letter``, a message's key.
 
-    ``line`` is where it stands in the file.
+    ``line`` is its line number in the file.
     """
 
     seq: int
@@ -44,7 +44,7 @@ class Line(NamedTuple):
 
 
 class Exported(NamedTuple):
-    """What a file holds."""
+    """The content of an export."""
 
     run_id: str
     workflow: str
@@ -93,7 +93,7 @@ def _closed(fields: dict[str, Any], crc: int) -> tuple[int, bytes]:
 
 
 class _Fields(msgspec.Struct):
-    """Whatever a line may say."""
+    """All fields that a line may have."""
 
     crc: int
     handrail: str = ""
@@ -118,10 +118,11 @@ _decoder = msgspec.json.Decoder(_Fields)
 
 
 def read_export(file: str, lines: Sequence[bytes]) -> Exported:
-    """What a file says, all of whose lines are as they were written.
+    """The content of a file, after its checksums are verified.
 
     Raises:
-        DamagedExport: they are not, or it is of a newer version; with the number of the line.
+        DamagedExport: a line is not as it was written, or the file is of a newer version; with the
+            number of the line.
     """
     crc, whole, blobs = 0, hashlib.sha256(), dict[str, str]()
     found: Exported | None = None

@@ -1,8 +1,8 @@
-"""A fork: a new run that begins with what was recorded of another, up to a place in it.
+"""A fork: a new run that begins with the record of another run, up to a place in it.
 
-What a fork keeps is the beginning of the other's history, as if its process had ended there: so all
-that holds for a run that is resumed holds for a fork. Only what nobody may go on with is left out:
-actions that were at work, for their sessions and places in line are the other run's.
+A fork keeps the beginning of the other's history, as if its process had ended there. So a fork is
+resumed like any other run. Only actions that were at work are left out, as no other run may
+continue them: their sessions and places in line belong to the other run.
 """
 
 from __future__ import annotations
@@ -27,12 +27,13 @@ _GIVEN_KINDS = LEAF_KINDS | {"ask", "wait_for", "sleep"}
 
 
 def cut_of(history: Sequence[ev.Event], at: str | None, given: Collection[str]) -> list[ev.Event]:
-    """The beginning of a history that a fork keeps: up to where the step ``at`` began, and to where
-    the first of the steps ended whose outputs are ``given``; of the latter no more than the start.
+    """The part of a history that a fork keeps: up to the start of the step ``at``, and up to the
+    first end among the steps whose outputs are ``given``. Of those it keeps only the start. Without
+    ``at``, other actions that were at work then and ended later keep their events.
 
     Raises:
-        NotRecorded: one of them never began. WrongUse: one began after another had ended, so that
-            nothing of it is kept; or it has no output of its own.
+        NotRecorded: one of the steps never began. WrongUse: a step began after another had ended,
+            so that its start is not kept; or it has no output of its own.
     """
     ends = [_unwinding_from(history)] if at is None else [_began(history, at)]
     ends += [_ended(history, path) for path in given]
@@ -51,7 +52,7 @@ def cut_of(history: Sequence[ev.Event], at: str | None, given: Collection[str]) 
 
 
 def _began(history: Sequence[ev.Event], path: str) -> int:
-    """Where a step or member began, for the first time since a resume dropped it."""
+    """The index where a step or member began: the first time since a resume dropped it."""
     found = None
     for index, event in enumerate(history):
         if isinstance(event, (ev.StepStarted, ev.MemberStarted)) and event.path == path:
@@ -65,7 +66,7 @@ def _began(history: Sequence[ev.Event], path: str) -> int:
 
 
 def _ended(history: Sequence[ev.Event], path: str) -> int:
-    """Where a step ended that performs something; the end of the history if it has not."""
+    """The index where a step with an output of its own ended; the history's length if not yet."""
     began = history[_began(history, path)]
     kind = began.step_type if isinstance(began, ev.StepStarted) else "member"
     if kind not in _GIVEN_KINDS:
@@ -82,7 +83,7 @@ def _ended(history: Sequence[ev.Event], path: str) -> int:
 
 
 def _unwinding_from(history: Sequence[ev.Event]) -> int:
-    """Where the end of a run begins that succeeded, or that is on its way to a bad end."""
+    """The index where a run succeeded, or, without an end, began to fail; else the length."""
     last = ended(history)
     if last is not None:
         return len(history) if last.status != "succeeded" else _place(history, last)
@@ -91,7 +92,7 @@ def _unwinding_from(history: Sequence[ev.Event]) -> int:
 
 
 def died_by(history: Sequence[ev.Event], kept: Sequence[ev.Event]) -> ev.WorkflowCompleted | None:
-    """The end that a run was on its way to whose first rollback is not kept; else None."""
+    """The failure that was ending a run, if the fork is cut at its first rollback; else None."""
     if len(kept) == len(history) or not isinstance(history[len(kept)], ev.RollbackStarted):
         return None
     last = next((one for one in reversed(kept) if isinstance(one, ev.StepCompleted)), None)
@@ -106,7 +107,7 @@ def _place(history: Sequence[ev.Event], wanted: ev.Event) -> int:
 def _ends_of_others(
     history: Sequence[ev.Event], end: int, given: Collection[str]
 ) -> Iterator[ev.Event]:
-    """What actions recorded that were at work at this place, and came to an end."""
+    """The later events of actions that were at work at this place and ended afterwards."""
     at_work = _at_work(history[:end]).difference(given)
     later = history[end:]
     finished = {
@@ -149,7 +150,7 @@ def _without(
             yield event
 
 
-def fork_events(  # noqa: PLR0917  # what one fork is told
+def fork_events(  # noqa: PLR0917  # the arguments of one fork
     kept: Sequence[ev.Event],
     fork_id: str,
     at: str | None,
@@ -159,14 +160,15 @@ def fork_events(  # noqa: PLR0917  # what one fork is told
     now: float,
     died: ev.WorkflowCompleted | None = None,
 ) -> list[ev.Event]:
-    """The events of a fork that begins with these, in its order: what is the same in both runs has
-    the other's id. With the ``outputs`` of steps, by path, and with
-    ``inputs`` if they are other ones; ``rerun`` runs again, and what the other run ``died`` by.
+    """The events of a fork that begins with the ``kept`` ones, in order. An event that is the same
+    in both runs keeps the other run's id.
 
-    Of its time it has used what the other run had by then.
+    ``outputs``: results of steps to add, by path. ``inputs`` replaces the inputs, if it is given.
+    The steps in ``rerun`` run again, and so does the failed step that the other run ``died`` by.
+    The fork has used as much of its time as the other run had by then.
 
     Raises:
-        NotRecorded: ``rerun`` names what is not kept.
+        NotRecorded: ``rerun`` names a path that is not kept.
     """
     first = kept[0]
     assert isinstance(first, ev.WorkflowStarted)
@@ -203,7 +205,7 @@ _NUMBERED = frozenset({*_TAKERS, *WITH_LETTER})
 
 
 def _names_a_number(event: Any) -> bool:
-    """True if it names a message, or a signal, by its number."""
+    """True if the event refers to a message, or a signal, by its number."""
     return bool(event.took if type(event) in _TAKERS else event.letter)
 
 

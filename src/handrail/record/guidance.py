@@ -1,4 +1,4 @@
-"""What people said to the agents of a run, and who is to be given it still."""
+"""Guidance: texts that people send to a run's agents, and which agents have yet to get them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from handrail.model.paths import is_within
 
 @dataclass(frozen=True, slots=True)
 class GivenGuidance:
-    """Guidance that an agent was given: its text, its author, when, and with which launch."""
+    """Guidance that an agent got: its text, its author, when, and with which launch."""
 
     text: str
     by: str
@@ -28,10 +28,10 @@ def given_guidance(event: AgentGuided) -> list[GivenGuidance]:
 
 @dataclass(slots=True)
 class PendingGuidance:
-    """Guidance that a person wrote, and that has not been given to all whom it is for. Mutable.
+    """Guidance that has not reached all agents that it is for. Mutable.
 
-    ``number`` counts what was said in the run, from 1. ``waiting`` are the steps whose agents were
-    at work then; without them it is for the next one that is launched.
+    ``number`` counts the guidance of the run, from 1. ``waiting``: the steps whose agents were at
+    work then and have not got it. If there is none, it is for the next agent that is launched.
     """
 
     number: int
@@ -40,7 +40,7 @@ class PendingGuidance:
     given: bool = False
 
     def is_for(self, path: str) -> bool:
-        """True if the agent at this path is to be given it, when it is launched next."""
+        """True if the next launch of the agent at this path gets it."""
         if self.waiting:
             return any(is_within(path, one) for one in self.waiting)
         return is_within(path, self.event.path)
@@ -48,27 +48,28 @@ class PendingGuidance:
 
 @dataclass(slots=True)
 class Guidance:
-    """What was said and is not given yet, oldest first. Mutable.
+    """The pending guidance of a run, oldest first. Mutable.
 
-    It is for each agent that was at work then. If none was, or all of those end without it, it is
-    for the next one that is launched. The live run and the record keep the same books.
+    Each text is for the agents that were at work when a person sent it. If none was, or if all of
+    them end without it, it is for the next agent that is launched. The live run and the record have
+    a ``Guidance`` each, and it works alike in both.
     """
 
     waiting: list[PendingGuidance] = field(default_factory=list[PendingGuidance])
     count: int = 0
 
     def on_steered(self, event: RunSteered, at_work: Iterable[str]) -> None:
-        """Keep what was said; of the agents ``at_work`` it is for those at and below its path."""
+        """Add a person's guidance, for the agents ``at_work`` that are at or below its path."""
         self.count += 1
         chosen = {path for path in at_work if is_within(path, event.path)}
         self.waiting.append(PendingGuidance(self.count, event, chosen))
 
     def for_launch(self, path: str) -> list[PendingGuidance]:
-        """What the agent at this path is to be given with its next launch."""
+        """The guidance for the next launch of the agent at this path."""
         return [one for one in self.waiting if one.is_for(path)]
 
     def on_guided(self, event: AgentGuided) -> None:
-        """Take note of what a launch gave to its agent."""
+        """Note which guidance a launch gave to its agent; drop guidance that all have got."""
         left: list[PendingGuidance] = []
         for one in self.waiting:
             if one.number in event.numbers:
@@ -79,12 +80,12 @@ class Guidance:
         self.waiting = left
 
     def ended(self, path: str) -> None:
-        """Take note of the end of a step: what it was not given is not for it any more."""
+        """Note the end of a step: guidance that it has not got is no longer for it."""
         for one in self.waiting:
             one.waiting.discard(path)
         self.waiting = [one for one in self.waiting if one.waiting or not one.given]
 
     def copy(self) -> Guidance:
-        """The same books, for somebody else to keep."""
+        """An independent copy."""
         copies = [PendingGuidance(o.number, o.event, set(o.waiting), o.given) for o in self.waiting]
         return Guidance(copies, self.count)

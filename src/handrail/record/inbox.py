@@ -1,7 +1,7 @@
-"""Messages to a run from outside its driver, an answer, a signal, a cancellation.
+"""Messages to a run from outside its driver: answers, signals, cancellations, steering.
 
-They all go through the journal. So of many answers to one gate exactly one counts, whichever
-process it comes from, and a signal that was accepted is not lost by a crash.
+They all go through the journal. So exactly one of many answers to a gate counts, whichever process
+it comes from, and a crash loses no accepted signal.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from handrail.record.reading import ended
 from handrail.record.run_record import Recorded
 
 TIMEOUT = "timeout"
-"""Who answered a gate that was closed by its deadline."""
+"""The ``by`` of the answer with which a deadline closes a gate."""
 
 WITH_LETTER = (
     ev.GateAnswered,
@@ -36,18 +36,18 @@ WITH_LETTER = (
 
 
 def unread(journal: Journal, run_id: str, history: Sequence[ev.Event]) -> list[ev.Event]:
-    """The messages that came since the run was last driven, and mean something to it."""
+    """The messages that the run has not read and that still apply to it."""
     return sort_messages(journal, run_id, history, math.inf)[0]
 
 
 def sort_messages(
     journal: Journal, run_id: str, history: Sequence[ev.Event], since: float
 ) -> tuple[list[ev.Event], int]:
-    """The messages that came since the run was last driven, and mean something to a drive that
-    holds the lease ``since`` then; and the number of the last one that came too late, or 0.
+    """The unread messages that apply to a drive which holds the lease ``since`` then; and the
+    number of the last message that came too late for an earlier drive, or 0.
 
-    A cancellation that came when the run had ended, and before anybody drove it again, was meant
-    for a drive that is over.
+    A cancellation that came after the run had ended, and before this drive's lease, was meant for a
+    drive that is over. So was an earlier request to stop.
     """
     waiting = journal.letters(run_id, last_message(history))
     if not waiting:
@@ -77,7 +77,7 @@ def sort_messages(
 def _was_for_a_drive_before(
     event: Message, over: ev.WorkflowCompleted | None, since: float
 ) -> bool:
-    """True for what was meant for a drive that is over: to stop, or to cancel what had ended."""
+    """True for a message meant for an earlier drive: to stop it, or to cancel an ended run."""
     if event.at >= since:
         return False
     if isinstance(event, ev.RunSteered):
@@ -86,18 +86,18 @@ def _was_for_a_drive_before(
 
 
 def unread_messages(journal: Journal, history: Sequence[ev.Event]) -> Sequence[Letter]:
-    """The messages that came since the run was last driven."""
+    """The messages that the run has not read."""
     return journal.letters(history[0].run_id, last_message(history))
 
 
 def runs_of(journal: Journal) -> list[RunInfo]:
-    """The runs of a journal, oldest first, as their messages say."""
+    """The runs of a journal, oldest first, updated by their messages."""
     return [with_messages(journal, info) for info in journal.runs()]
 
 
 def with_messages(journal: Journal, info: RunInfo) -> RunInfo:
-    """The same run as its messages say: it waits no more for what was sent to it since it was
-    suspended, and it waits for an unpause if it is paused, also while it is driven.
+    """A run's entry updated by its messages: answers and signals that came since its last event are
+    no longer among its waits; a paused run waits for an unpause, also while it is driven.
     """
     if info.damaged or info.status in {"succeeded", "failed", "cancelled"}:
         return info
@@ -122,7 +122,7 @@ def with_messages(journal: Journal, info: RunInfo) -> RunInfo:
 
 
 def paused_by(messages: Iterable[ev.Event]) -> ev.RunSteered | None:
-    """Who paused the run, if nobody let it go on since."""
+    """The message that paused the run; None if the run was unpaused or cancelled since."""
     paused: ev.RunSteered | None = None
     for event in messages:
         if isinstance(event, ev.CancelRequested):
@@ -133,13 +133,13 @@ def paused_by(messages: Iterable[ev.Event]) -> ev.RunSteered | None:
 
 
 def unpause_of(paused: ev.RunSteered) -> WaitsFor:
-    """What a paused run waits for."""
+    """The wait of a paused run: for an unpause."""
     return WaitsFor("unpause", "", paused.by or A_PERSON, A_PERSON)
 
 
 def guided_agents(history: Sequence[ev.Event], text: str, by: str) -> list[str]:
-    """The agents that were given what a person said last in these words, or that are just being
-    broken off for it; none if it waits for the next one.
+    """The agents that got a person's latest guidance of this text, or are being interrupted for it;
+    none if it waits for the next launch.
     """
     said = [one for one in history if isinstance(one, ev.RunSteered) and one.action == "guide"]
     numbers = (n for n, one in enumerate(said, 1) if (one.value, one.by) == (text, by))
@@ -158,9 +158,7 @@ def last_message(history: Sequence[ev.Event]) -> int:
 
 
 def event_of(letter: Letter) -> Message:
-    """The event of a message as the run is to record it, not numbered yet; its time is when it was
-    posted.
-    """
+    """The event of a message as the run will record it: not numbered yet, timed at the posting."""
     event = letter.event
     made: Message
     match event:
@@ -186,13 +184,13 @@ def is_signal(event: ev.Event, name: str) -> bool:
 
 
 def gate_key(gate: OpenGate) -> str:
-    """What one opening of a gate is known by: a step that runs again opens another one."""
+    """The key of one opening of a gate; a step that runs again opens its gate another time."""
     return f"{gate.path}#{gate.opening}"
 
 
 def asked_by(step: str, gates: Iterable[str], steps: Container[str]) -> list[str]:
-    """The gates that are a step's own question, or whether its agent may be launched; one that is
-    among the ``steps`` is its own.
+    """The gates of a step: its own question, and those whether its agent may be launched; not a
+    gate whose path is among ``steps``, which is a step of its own.
     """
     return [
         gate for gate in gates if gate == step or (is_budget_gate(step, gate) and gate not in steps)
@@ -203,7 +201,7 @@ def gate_in(run_id: str, history: Sequence[ev.Event], path: str) -> OpenGate:
     """The open gate at a path.
 
     Raises:
-        GateClosed: it was answered. GateNotFound: there is none.
+        GateClosed: it was answered. GateNotFound: no gate is open there.
     """
     opened: dict[str, OpenGate] = {}
     answered: dict[str, ev.GateAnswered] = {}
@@ -237,8 +235,8 @@ def gate_in(run_id: str, history: Sequence[ev.Event], path: str) -> OpenGate:
 
 
 def waited_for(history: Sequence[ev.Event], name: str) -> list[Any]:
-    """The types of payload that the open ``wait_for`` steps of a signal take; None for one that is
-    not known. Of a drive that has not come to its waits again there are none.
+    """The payload types of the open ``wait_for`` steps of a signal; None for one that is not known.
+    After a resume, a wait counts once the drive has reached it again.
     """
     found: dict[str, Any] = {}
     for event in history:
@@ -255,7 +253,7 @@ def waited_for(history: Sequence[ev.Event], name: str) -> list[Any]:
 
 
 def check_signal(journal: Journal, history: Sequence[ev.Event], name: str, payload: Any) -> None:
-    """Do nothing, or raise if a run would fail by this signal, as far as its record says.
+    """Raise if a run would fail with this signal, as far as its record shows.
 
     Raises:
         InvalidSignal: it would.

@@ -1,18 +1,18 @@
-"""A run that is under way, for people: a fold that takes its events, journaled ones and progress.
+"""A run that is under way, for people: a fold of its events, both journaled ones and progress.
 
-Theory of operation. The fold is pure: it reads no clock and knows no terminal. What it holds
-depends on the events alone (and on the time that ``advance`` is given). It holds data, not words:
-where a step waits, the event that says for what; where it works, the last line it printed or the
-last notice of its agent. The console draws it, and the log.
+Theory of operation. The fold is pure: it reads no clock and knows no terminal. Its state depends on
+the events alone (and on the time that ``advance`` gets). It keeps data, not texts: for a step that
+waits, the event that says for what; for a step at work, the last line that it printed or the last
+notice of its agent. The console and the log draw it.
 
-An event costs O(depth of its path), however many members a group has, and so does what is drawn:
-the children of a step are kept by state, those that ended are counted, and only some of them kept.
-``record.view`` reads the same from a history, and keeps all. It is not asked here: its record takes
-350 bytes for each step of a run, for as long as that goes on, and half as much time again for an
-event. What an event means both ask of one place, ``Cause`` and ``wait_after``.
+An event costs O(depth of its path), however many members a group has, and so does drawing: the
+children of a step are kept by state; ended ones are counted, and only some of them kept.
+``record.view`` reads the same from a history, and keeps all steps. The fold does not use it, as its
+record takes 350 bytes for each step while the run lasts, and half as much time again for an event.
+Both take the meaning of an event from one place, ``Cause`` and ``wait_after``.
 
-A step is found by its path while it is live. A path below which nothing is known yet makes its
-parents: ``verify/2`` (a round) and ``name~2`` (another attempt, which is the step ``name`` again)
+A step is found by its path while it is live. The first event below an unknown path makes the steps
+above it: ``verify/2`` (a round) and ``name~2`` (another attempt, which is the step ``name`` again)
 have no event of their own.
 """
 
@@ -73,21 +73,21 @@ class LiveStep:
     handled: tuple[Failure, ...] = ()
     exit_code: int = 0
     answer: ev.GateAnswered | None = None
-    """Of a question that is no step."""
+    """The answer to its question, if it asked one."""
     wait: WaitsFor | None = None
     note: ev.Event | None = None
-    """The event that says what it waits for; of the run, what is to be known of it."""
+    """The event that says what the step waits for; of the run, the latest for people to see."""
     latest: str | AnyEvent | None = None
     """The last line that it printed, or the last notice."""
     verdict: StepState | None = None
-    """Of a round, which ends before its fix does."""
+    """Of a round: whether it passed. It is known before the round's fix ends."""
     replayed: bool = False
     recorded: int = 0
-    """How many of its children that ended were taken from the record."""
+    """How many of its ended children were taken from the record."""
     aliases: list[str] | None = None
     size: int | None = None
     refused: int = 0
-    """Of work: how many tasks were not taken."""
+    """Of work: how many tasks were refused."""
     why_stopped: str = ""
     """Of work: why no further task begins."""
     tally: dict[str, int] | None = None
@@ -103,7 +103,7 @@ class LiveStep:
 
     @property
     def due(self) -> float | None:
-        """When it goes on by itself, if it waits for a time."""
+        """When its wait ends by itself, if it waits for a time."""
         return None if self.wait is None or self.wait.kind != "time" else self.wait.until
 
     @property
@@ -127,7 +127,7 @@ class LiveStep:
     # -- children, by state ------------------------------------------------------------------
 
     def join(self, child: LiveStep) -> None:
-        """Put a child where its state says."""
+        """File a child by its state."""
         match child.state:
             case "running":
                 self.running = self.running if self.running is not None else {}
@@ -152,7 +152,7 @@ class LiveStep:
         self.done.append(child)
 
     def leave(self, child: LiveStep, state: StepState) -> None:
-        """Take a child from where that state had put it."""
+        """Remove a child that was filed under ``state``."""
         if state == "running":
             (self.running or {}).pop(child.order, None)
         elif state == "waiting":
@@ -169,11 +169,11 @@ class LiveStep:
             self.done.remove(child)
 
     def forget_children(self) -> None:
-        """Be as if it had none; for another attempt, or to save memory."""
+        """Drop all children and their counts, for another attempt or to save memory."""
         self.running = self.waiting = self.tally = self.failed = self.done = None
 
     def live_children(self) -> list[LiveStep]:
-        """Those that have not ended."""
+        """The children that have not ended."""
         return [*(self.running or {}).values(), *(self.waiting or {}).values()]
 
     @property
@@ -185,7 +185,7 @@ class LiveStep:
         return next(iter((running or waiting).values()))
 
     def most_telling(self, most: int) -> list[LiveStep]:
-        """At most ``most`` children: first that failed, then waiting, running, the latest done.
+        """At most ``most`` children: the first failed ones, then waiting, running, the latest done.
 
         The work is bounded by ``most``, however many children there are.
         """
@@ -202,7 +202,7 @@ class LiveStep:
 
 
 def _shares(sizes: list[int], most: int) -> list[int]:
-    """How many rows each kind gets: a half and three quarters, then what is left, in that order."""
+    """How many rows each kind gets: up to a half, then a quarter each; then the rest in order."""
     if sum(sizes) <= most:
         return sizes
     wanted = (max(1, most // 2), *[max(1, most // 4)] * 3)
@@ -223,7 +223,7 @@ _ATTEMPT = re.compile(r"(.+)~(\d{1,9})\Z", re.DOTALL)
 
 
 class LiveRun:
-    """One drive of a run as far as it has come. Mutable; not thread-safe."""
+    """The state of one drive of a run, by its events so far. Mutable; not thread-safe."""
 
     def __init__(self, run_id: str, name: str = "") -> None:
         self.run_id = run_id
@@ -242,7 +242,7 @@ class LiveRun:
         self._count = 0
 
     def apply(self, event: AnyEvent) -> LiveStep | None:
-        """Take note of an event; the step that it is about, if one is live or has just ended."""
+        """Apply an event; the step that it concerns, if that is live or has just ended."""
         self.at = max(self.at, event.at)
         self.advance(self.at)
         of_run = self._OF_RUN.get(type(event))
@@ -255,7 +255,7 @@ class LiveRun:
         return step
 
     def advance(self, now: float) -> None:
-        """End the pauses whose time has come."""
+        """End the waits whose time has come."""
         while self._timers and self._timers[0][0] <= now:
             due, _, step = heappop(self._timers)
             if step.due == due:
@@ -263,7 +263,7 @@ class LiveRun:
                 self._reconsider(step)
 
     def at_work(self) -> Iterator[LiveStep]:
-        """The steps that run and have none below them that does, in order of their starts."""
+        """The innermost running steps, in order of their starts."""
         stack = [self.root]
         while stack:
             step = stack.pop()
@@ -275,7 +275,7 @@ class LiveRun:
     # -- steps -------------------------------------------------------------------------------
 
     def _open(self, path: str, kind: str, at: float, name: str = "") -> LiveStep:
-        """The step of something that starts now."""
+        """The step at a path that starts now; makes it if it is not live."""
         step = self._steps.get(path)
         if step is not None:
             step.kind = kind
@@ -294,7 +294,7 @@ class LiveRun:
         return step
 
     def _container(self, path: str, at: float) -> LiveStep:
-        """The step below whose path something starts; rounds and attempts have no other origin."""
+        """The step to put a child in; makes rounds and attempts, which have no start event."""
         if not path:
             return self.root
         step = self._steps.get(path)
@@ -306,7 +306,7 @@ class LiveRun:
                 return known
             step = self._open(path, "", at)
             self._name_round(step)
-        if not step.live:  # a round that waits for its fix, or what a late event is about
+        if not step.live:  # a round that waits for its fix, or the step of a late event
             self._move(step, "running")
         return step
 
@@ -345,13 +345,13 @@ class LiveRun:
             self._end(step, step.verdict, at)
 
     def _forget_paths(self, step: LiveStep) -> None:
-        """Rounds stay known by their path until the validation is over."""
+        """Forget the paths of its rounds: they stay known until the validation is over."""
         for child in (*(step.failed or ()), *(step.done or ())):
             if child.kind == "round":
                 self._steps.pop(child.path, None)
 
     def _move(self, step: LiveStep, state: StepState) -> None:
-        """Set a state, and those of the steps above that follow from it."""
+        """Set the state of a step, and update the steps above it accordingly."""
         here = step
         while here.state != state:
             old, here.state = here.state, state
@@ -399,7 +399,7 @@ class LiveRun:
         if not isinstance(event, ev.RunSteered) or (not event.path and event.action != "guide"):
             self.root.note = event
 
-    # -- events that steps begin with, or may -------------------------------------------------
+    # -- events that may start a step ---------------------------------------------------------
 
     def _step_started(self, event: ev.StepStarted) -> LiveStep:
         step = self._open(event.path, event.step_type, event.at)
@@ -414,7 +414,7 @@ class LiveRun:
         if step is None:
             step = self._open(event.path, event.result.step_type, event.at)
         if step.kind in LAUNCHED and status in {"succeeded", "cancelled"}:
-            self._used(event.used)  # else the attempt that failed has said it
+            self._used(event.used)  # else its failed attempt has reported it
         return self._take(step, event.result, event.at)
 
     def _step_replayed(self, event: ev.StepReplayed) -> LiveStep:
@@ -516,12 +516,12 @@ class LiveRun:
                 | ev.AgentCompaction(phase="completed" | "failed")
                 | ev.AgentLimit(status="allowed")
             ):
-                pass  # it goes on with what it was at
+                pass  # the agent continues what it was doing
             case _:
                 step.latest = event
 
     def _group_completed(self, step: LiveStep, event: ev.GroupCompleted) -> None:
-        """Its counts stand: members that were taken from the record came without an event."""
+        """Take the event's counts: members taken from the record had no events of their own."""
         step.size = max(step.size or 0, event.total)
         step.why_stopped = event.why_stopped or ""
         counts = {
@@ -556,7 +556,7 @@ class LiveRun:
 
     def _gate_answered(self, step: LiveStep, event: ev.GateAnswered) -> None:
         step.answer = event
-        if is_limit_gate(step.path) or _asks_for_budget(step):  # it has no end of its own
+        if is_limit_gate(step.path) or _asks_for_budget(step):  # it has no end event
             self._end(step, "succeeded", event.at)
         else:
             self._waits(step, event)
@@ -566,7 +566,7 @@ class LiveRun:
         self._waits(step, event)
 
     def _waits(self, step: LiveStep, event: ev.Event) -> None:
-        """It waits for what the event says, or has what it waited for."""
+        """Set the wait that the event begins, or clear the one that it ends."""
         self._wait(step, event, wait_after(event, step.wait))
 
     def _wait(self, step: LiveStep, event: ev.Event, wait: WaitsFor | None) -> None:
@@ -630,13 +630,13 @@ class LiveRun:
 def _failure(
     step: LiveStep, name: str, end: StepResult[Any] | ev.AttemptFailed | ev.WorkflowCompleted
 ) -> Cause:
-    """A step's failure, with the one below it that it comes from."""
+    """A step's failure, with the failure below it that caused it."""
     causes = (child.problem for child in _failed_below(step) if child.problem is not None)
     return Cause.of(step.path, name, end).with_inner(causes)
 
 
 def _failed_below(step: LiveStep) -> Iterator[LiveStep]:
-    """The steps just below that failed, the last first; those of rounds, which have no names."""
+    """The failed children, the last first; of a round, which has no name, its failed children."""
     for child in reversed(step.failed or ()):
         if child.kind == "round":
             yield from _failed_below(child)
@@ -645,7 +645,7 @@ def _failed_below(step: LiveStep) -> Iterator[LiveStep]:
 
 
 def _asks_for_budget(step: LiveStep) -> bool:
-    """True for the question whether an agent may be launched, which is no step."""
+    """True for the question whether an agent may be launched; it is no step."""
     above = step.parent
     if above is None or above.kind not in LAUNCHED:
         return False

@@ -49,10 +49,10 @@ if TYPE_CHECKING:
 
 
 def resolve(recorded: Recorded, path: str, step: Step[Any], codec: Codec | None) -> None:
-    """Rebuild what is unresolved in the end of a step, and in those below it that it describes.
+    """Rebuild the unresolved outputs of a step and of steps below it, by the types it declares.
 
     Raises:
-        Unresolvable: a class is not known here, neither by the step nor by what is imported.
+        Unresolvable: a class is not known here: the step does not declare it, no import has it.
     """
     if codec is None or not recorded.unresolved:
         return
@@ -84,19 +84,19 @@ def _rebuilt(end: StepResult[Any], declared: Any, codec: Codec) -> StepResult[An
 
 
 def _described(recorded: Recorded, path: str, step: Step[Any]) -> Iterator[tuple[str, Any]]:
-    """The path and those below it whose type the step says, with that type; first attempts only."""
+    """The paths at and below ``path`` with the types the step declares; first attempts only."""
     for here, one in steps_within(path, step):
         yield here, declared_output(one)
         if isinstance(one.verb, (ForEachGroup, WorkGroup)):
             declared = member_output(one.verb)
             for member in recorded.children(here):
                 yield member, declared
-                if recorded.at(member).member_derived:  # of the output of its only step
+                if recorded.at(member).member_derived:  # from the output of its only step
                     yield from ((child, declared) for child in recorded.children(member))
 
 
 def steps_within(path: str, step: Step[Any]) -> Iterator[tuple[str, Step[Any]]]:
-    """A step and those that it holds as data, with their paths; first attempts only."""
+    """A step and the steps that it contains as data, with their paths; first attempts only."""
     stack = [(path, step)]
     while stack:
         here, one = stack.pop()
@@ -111,7 +111,7 @@ def steps_within(path: str, step: Step[Any]) -> Iterator[tuple[str, Step[Any]]]:
 
 
 def declared_output(step: Step[Any]) -> Any:
-    """The type that a step's output has, as far as it says; ``Any`` where it does not."""
+    """The declared type of a step's output; ``Any`` where the step declares none."""
     verb = step.verb
     default = step.modifiers.default
     declared = _of_verb(verb)
@@ -156,12 +156,12 @@ def _of(generic: Any, argument: Any) -> Any:
 
 
 def member_output(group: ForEachGroup | WorkGroup) -> Any:
-    """What a member gives."""
+    """The declared output type of a group's members."""
     return body_output(group.body)
 
 
 def body_output(body: Any) -> Any:
-    """What a body gives, from its annotation: ``Step[T]`` or ``Steps[T]``."""
+    """The output type of a body, from its annotation: ``Step[T]`` or ``Steps[T]``."""
     definition = getattr(body, "definition", None)
     function = body if definition is None else definition.function
     while isinstance(function, functools.partial):
@@ -174,7 +174,7 @@ def body_output(body: Any) -> Any:
 
 
 def returned_by(definition: WorkflowDefinition) -> Any:
-    """What a workflow gives, from its annotation ``Steps[T]``."""
+    """The return type of a workflow, from its annotation ``Steps[T]``."""
     arguments = get_args(hints_of(definition.function).get("return", Any))
     return arguments[-1] if arguments else Any
 
@@ -186,11 +186,11 @@ def recordable(
     where: str,
     root: str = "output",
 ) -> str:
-    """The text of a value that comes back by the names of its classes, or else by each of the
-    ``declared`` types, which are looked for only then.
+    """The text of a value that can be read back by the names of its classes, or else by each of the
+    ``declared`` types, a function that is called only then.
 
     Raises:
-        OutputNotSerializable: it does not.
+        OutputNotSerializable: it cannot be read back.
     """
     try:
         return codec.dump(value, where=where, root=root, declared=Any)
@@ -203,9 +203,9 @@ def recordable(
     return text
 
 
-# Outputs that follow from what is recorded below a step, so that they need not be stored twice.
+# Outputs that follow from the records below a step, so that they need not be stored twice.
 #
-# The ``derived`` field of an end says how:
+# The ``composed`` field of an end event (``PathRecord.derived``) says how:
 #
 # outputs            the members' outputs, in the order of the group
 # results            the members' results, in the order of the group; of one that failed, too
@@ -216,8 +216,8 @@ def recordable(
 # workflow           the ``WorkflowResult`` of a child, which returned what ``SubworkflowEnded``
 # holds
 #
-# What an earlier drive recorded there, and this end's did not come to, is no part of it: the end's
-# ``left_out`` names that.
+# Children that an earlier drive recorded, and that the drive of this end did not reach, are no part
+# of the output: the end's ``left_out`` names them.
 
 Tree: TypeAlias = Mapping[str, dict[str, None] | str]
 
@@ -229,19 +229,19 @@ WORKFLOW = "workflow"
 
 
 def winner(path: str) -> str:
-    """How the output of a race is composed."""
+    """The ``composed`` text of a race that this path won."""
     return f"winner {path}"
 
 
 def arm(index: int, path: str) -> str:
-    """How the output of a branch is composed."""
+    """The ``composed`` text of a branch that took this arm."""
     return f"arm {index} {path}"
 
 
 def derive(recorded: Recorded, path: str, run_id: str) -> None:
-    """Fill in the composed outputs of a path and of all below it, the innermost first.
+    """Fill in the derived outputs of a path and of all below it, the innermost first.
 
-    Done once for each: a journal that keeps objects has them filled in already.
+    Outputs that are filled in already stay: a journal that keeps objects has them.
     """
     for known in reversed([path, *recorded.paths_below(path)] if path else ()):
         record = recorded.at(known)
@@ -282,14 +282,14 @@ def _members(recorded: Recorded, path: str, record: PathRecord) -> list[str]:
 
 
 def recorded_work(recorded: Recorded, path: str, attempt: int) -> Work[Any]:
-    """What became of the tasks of an attempt, as its record has it."""
+    """The ``Work`` of an attempt, from the record of its tasks."""
     return RecordedTasks(recorded, path, attempt, recorded.tasks.get(path, ())).work()
 
 
 def members_results(
     recorded: Recorded, path: str, attempt: int, step: Step[Any]
 ) -> list[StepResult[Any]] | tuple[StepResult[Any], ...] | Work[Any]:
-    """What a group's attempt that failed has of its members, as they are recorded."""
+    """The recorded results of the members in a group's failed attempt."""
     if isinstance(step.verb, WorkGroup):
         return recorded_work(recorded, path, attempt)
     base = attempt_base(path, attempt)
@@ -330,14 +330,14 @@ def _child_result(recorded: Recorded, path: str, record: PathRecord, run_id: str
 
 # What the result of a resumed run lists, and in which order.
 #
-# One that fails or is cancelled may stop short of steps that an earlier drive ended. They were
-# done, so they are listed, as they are when the result is read from the record.
+# A drive that fails or is cancelled may stop before it reaches steps that an earlier drive ended.
+# Those steps were done, so the result lists them, as it does when it is read from the record.
 
 Results: TypeAlias = Mapping[str, StepResult[Any]]
 
 
 def whole(recorded: Recorded, tree: Tree, results: Results) -> Tree:
-    """The tree of a drive with all that is recorded; what it did not come to stands behind."""
+    """The tree of a drive with all recorded steps added; those that it did not reach come last."""
     found = dict(tree)
     stack = [""]
     while stack:
@@ -352,8 +352,8 @@ def whole(recorded: Recorded, tree: Tree, results: Results) -> Tree:
 
 
 def as_listed(tree: Tree, results: Results, orphaned: Container[str]) -> Tree:
-    """The same, from the record alone: all that is recorded, but what the last drive did not come
-    to behind what it did.
+    """The same tree from the record alone: steps that the last drive did not reach, ``orphaned``
+    ones, come behind those that it reached.
     """
     above = {one: path for path in tree for one in children_of(tree, path)}
     reached_children = set[str]()
@@ -371,8 +371,8 @@ def as_listed(tree: Tree, results: Results, orphaned: Container[str]) -> Tree:
 
 
 def with_recorded(recorded: Recorded, tree: Tree, results: Results, run_id: str) -> Results:
-    """The results of a drive, and the recorded ones of what it did not come to; ``tree``: with all
-    that is recorded.
+    """The results of a drive, with the recorded results of steps that it did not reach; ``tree`` is
+    what ``whole`` returned.
     """
     stack = list(children_of(tree, ""))
     while stack:

@@ -1,4 +1,4 @@
-"""A run's history read for those who resume it or ask about it: its workflow, inputs and result."""
+"""Reads a run's history for a resume or a query: its workflow, its inputs and its result."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def history_of(
 
 
 def began_since(history: Sequence[ev.Event], path: str) -> list[str]:
-    """A recorded step, and all steps that began after it; of those inside of others the outer.
+    """A recorded step, and all steps that began after it, except steps inside one of these.
 
     Raises:
         NotRecorded: it is not recorded.
@@ -60,7 +60,7 @@ def began_since(history: Sequence[ev.Event], path: str) -> list[str]:
 
 
 def ended(history: Sequence[ev.Event]) -> ev.WorkflowCompleted | None:
-    """The end of the run, unless something was driven after it."""
+    """The end of the run; None if it has none, or a later drive followed it."""
     for event in reversed(history):
         if isinstance(event, ev.WorkflowCompleted):
             return event
@@ -84,7 +84,7 @@ def workflow_for(
     """The workflow of a run: the given one, else the known one of its name.
 
     Raises:
-        WorkflowNotFound: nobody knows it.
+        WorkflowNotFound: no known workflow has its name.
     """
     if given is not None:
         return given
@@ -96,10 +96,10 @@ def workflow_for(
 
 
 def refuse_other_workflow(history: Sequence[ev.Event], definition: WorkflowDefinition) -> None:
-    """Refuse to go on with a run of another workflow.
+    """Refuse to continue a run of another workflow.
 
     Raises:
-        WrongUse: it is one.
+        WrongUse: the run is one.
     """
     name = workflow_named(history)
     if name != definition.name:
@@ -122,10 +122,10 @@ def dropped(
 
 
 def refuse_unknown(history: Sequence[ev.Event], paths: Collection[str]) -> None:
-    """Do nothing if all of these are recorded.
+    """Refuse paths that the run has no record of.
 
     Raises:
-        NotRecorded: one is not.
+        NotRecorded: a path is not recorded.
     """
     known = begun(history) if paths else set[str]()
     for path in paths:
@@ -134,10 +134,10 @@ def refuse_unknown(history: Sequence[ev.Event], paths: Collection[str]) -> None:
 
 
 def refuse_partially_compensated(recorded: Recorded, run_id: str, rerun: Sequence[str]) -> None:
-    """Refuse to begin again what stands in something that is being undone.
+    """Refuse to run again a step inside a step, or a run, that is being rolled back.
 
     Raises:
-        WrongUse: it does.
+        WrongUse: ``rerun`` names one.
     """
     undoing = recorded.undoing_above(rerun) if rerun else None
     if undoing is not None:
@@ -149,7 +149,7 @@ def refuse_partially_compensated(recorded: Recorded, run_id: str, rerun: Sequenc
 
 
 def closest_paths(path: str, known: Iterable[str]) -> tuple[str, ...]:
-    """The known paths that look most like this one, or are it, as people read it."""
+    """The known paths that read the same as this one; without any, the ones most like it."""
     import difflib
 
     listed = sorted(known)
@@ -175,10 +175,10 @@ def inputs_of(recorded: Recorded, definition: WorkflowDefinition, codec: Codec) 
 def refuse_without_inputs(
     run_id: str, definition: WorkflowDefinition, inputs: Mapping[str, Any]
 ) -> None:
-    """Refuse a workflow that requires more than the run was begun with.
+    """Refuse a workflow that requires an input which the run was begun without.
 
     Raises:
-        DefinitionError: it does.
+        DefinitionError: it requires one.
     """
     known = (one.name for one in definition.parameters if one.required)
     if missing := [name for name in known if name not in inputs]:
@@ -220,7 +220,7 @@ def recorded_result(
     if last.orphaned and last.status == "succeeded":
         gone = set(last.orphaned)
         results = {path: end for path, end in results.items() if path not in gone}
-    elif last.orphaned:  # they may just not have been come to again
+    elif last.orphaned:  # the last drive may just have ended before it reached them
         tree = as_listed(tree, results, set(last.orphaned))
     return workflow_result(
         definition.name,

@@ -1,4 +1,4 @@
-"""The result of a run, from what the core holds at its end."""
+"""Builds the result of a run from its tree, its steps' results and its end."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def tree_order(
 
 
 def children_of(tree: Mapping[str, dict[str, None] | str], path: str) -> tuple[str, ...]:
-    """The child paths of a path, in order; a lone one may stand for itself."""
+    """The child paths of a path, in order; ``tree`` may have a lone one as plain text."""
     children = tree.get(path, ())
     return (children,) if isinstance(children, str) else tuple(children)
 
@@ -95,7 +95,7 @@ def _final_output(value: Any, ordered: tuple[StepResult[Any], ...], top: tuple[s
 
 
 def incident_of(event: LadderStep) -> Incident:
-    """What a ladder step tells the reader of a result."""
+    """The incident that a result lists for a ladder step."""
     return Incident(
         event.path,
         event.at,
@@ -109,7 +109,7 @@ def incident_of(event: LadderStep) -> Incident:
 
 
 def total_usage(results: Iterable[StepResult[Any]]) -> Usage | None:
-    """What all steps consumed, or None if none of them said; a sub-workflow's is of its steps."""
+    """What all steps consumed; None if none reported it. A sub-workflow counts by its steps."""
     total, silent = None, 0
     for result in results:
         if result.step_type != "subworkflow":

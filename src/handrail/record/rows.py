@@ -41,11 +41,11 @@ Row: TypeAlias = tuple[str, int, float]
 class Layout:
     """How one kind of event is written and read.
 
-    ``write`` gives the body, the user's value (None for none), and whether the body holds text that
-    may say anything (an error, a reason). ``read`` may change the body that it gets. ``value`` is
-    what the value is called, ``of`` whose it is; ``own``: it is an object of handrail's, or a dict
-    by name, with the user's values inside; ``each``: it is a tuple of such. ``strict``: it is not
-    written where its classes would not be found again by their names alone.
+    ``write`` returns the body, the user's value (None for none), and whether the body has free text
+    (an error, a reason). ``read`` may change the body that it gets. For errors, ``value`` names the
+    value, and ``of`` its owner. ``own``: the value is an object of handrail's, or a dict by name,
+    with the user's values inside; ``each``: it is a tuple of such. ``strict``: a value is refused
+    if its classes could not be found again by their names alone.
     """
 
     kind: str
@@ -79,7 +79,7 @@ _FIELDS = {
     kind: {field.name: _default(field) for field in fields(kind)}
     for kind in (Usage, Launch, RollbackError, Failure, WaitsFor)
 }
-"""Of handrail's own records that stand in a body: their fields, with their defaults."""
+"""The fields, with defaults, of handrail's own records that a body may have."""
 
 
 def _body_of(own: Any) -> Body:
@@ -97,7 +97,7 @@ def _bodies_of(own: Iterable[Any]) -> list[Body]:
 
 
 def _own(kind: type[T], body: Body) -> T:
-    """The record that an object says; fields that are not known are left out."""
+    """The record of such an object; unknown fields are left out."""
     known = {name: body[name] for name in _FIELDS[cast("Any", kind)] if name in body}
     for name in _RESTORED_WITHIN.keys() & known.keys():
         known[name] = _RESTORED_WITHIN[name](known[name])
@@ -120,7 +120,7 @@ def waits_from(bodies: Iterable[Body]) -> tuple[WaitsFor, ...]:
 
 
 def forked_from(body: Body) -> tuple[str, str | None] | None:
-    """What the record of a run's start says that it was forked from."""
+    """The run, and the place in it, that a run was forked from; from the body of its start."""
     return _forked_from(body.get("forked_from"))
 
 
@@ -393,7 +393,7 @@ _decode = msgspec.json.Decoder().decode
 
 
 def rebuilt(text: str, codec: Codec) -> Any:
-    """The object of handrail's own, the tuple of them, or the dict by name, that was written.
+    """The value of an ``own`` layout: an object of handrail's, a tuple of them, or a dict by name.
 
     A gate whose choices are of a class that is not imported is still a gate: its choices are
     ``Unresolved``, not the gate itself.
@@ -460,7 +460,7 @@ def to_record(event: Event, codec: Codec, secrets: Mapping[str, str] | None = No
     """The event as text, with the values of ``secrets`` written as references to their variables.
 
     Known token shapes are cut in any case; if that changed the value, the body says ``masked``, and
-    the result of a step or member comes back so.
+    the result of a step or member is read back as masked.
 
     An output, or another value that a later drive needs, must be of classes that are found by their
     names. Where the code declares them, the value can be given as ``Unresolved``, with its text.
@@ -532,7 +532,7 @@ def _dumped(event: Event, value: Any, layout: Layout, codec: Codec) -> str:
             if name == "inputs" and any(type(one) is Unresolved for one in value.values()):
                 return _by_name(value, name, codec)
             return codec.dump(value, root=name, declared=Any if layout.strict else UNKNOWN)
-        # One by one: what they hold may be of classes of one name, made anew for each of them.
+        # One by one: each of them may have a class of its own with the same name.
         texts = [codec.dump(item, root=f"{name}[{index}]") for index, item in enumerate(value)]
         return f"[{','.join(texts)}]"
     except OutputNotSerializable as error:
@@ -540,7 +540,7 @@ def _dumped(event: Event, value: Any, layout: Layout, codec: Codec) -> str:
 
 
 def _by_name(values: dict[str, Any], root: str, codec: Codec) -> str:
-    """An object some of whose items are there as text already."""
+    """A JSON object of values, some of which are ``Unresolved`` and have their text already."""
     texts = [
         f"{_encode(name).decode()}:{codec.dump(item, root=f'{root}[{name!r}]', declared=Any)}"
         for name, item in values.items()
@@ -549,7 +549,7 @@ def _by_name(values: dict[str, Any], root: str, codec: Codec) -> str:
 
 
 def _body_text(body: Body, codec: Codec, secrets: Mapping[str, str] | None, *, talks: bool) -> str:
-    """The body as JSON; what JSON cannot say (lone surrogates, NaN) is left to the codec."""
+    """The body as JSON; the codec writes what JSON cannot express (lone surrogates, NaN)."""
     try:
         text = _encode(body).decode()
     except (TypeError, ValueError):
@@ -561,7 +561,7 @@ def _body_text(body: Body, codec: Codec, secrets: Mapping[str, str] | None, *, t
 
 
 def _plain(item: Any) -> Any:
-    """The same of exact builtins, and with lists for tuples: that is how a body is read."""
+    """The item in exact builtins, with lists for tuples, as a body reads back."""
     if isinstance(item, str):
         return str.__str__(item)
     if isinstance(item, dict):
@@ -583,19 +583,19 @@ def _value(text: str, layout: Layout, codec: Codec, secrets: Mapping[str, str] |
     return rebuilt(text, codec) if layout.own else codec.load_or_keep(text)
 
 
-# Many records of one run, read one after the other: what ``from_record`` does, made for speed.
+# A faster ``from_record``, for many records of one run.
 #
 # Nearly all records of a long run say that a step started, or that it succeeded at the first
-# attempt. Their bodies are decoded by structs, and their events put together by hand. Whatever does
-# not fit in there goes to ``from_record``, which knows all kinds, and says what is wrong.
+# attempt. Structs decode their bodies, and their events are put together by hand. A record that
+# does not fit goes to ``from_record``, which knows all kinds, and says what is wrong.
 
 Read: TypeAlias = Callable[[int, float, bytes, bytes, bytes, bytes | None], ev.Event]
-"""Number, time, kind, path, body and value, as they are stored, to the event."""
+"""Makes an event from its number, time, kind, path, body and value, as they are stored."""
 
 _TAG_BYTES = b'"$"'
 
 
-# Something tagged in a body is an object where these have text or numbers, so it does not fit.
+# A tagged value in a body is an object where these have text or numbers, so it does not fit.
 
 
 class _Start(msgspec.Struct):
@@ -612,7 +612,7 @@ class _Start(msgspec.Struct):
 
 
 class _PlainEnd(msgspec.Struct, forbid_unknown_fields=True):
-    """The body of a ``StepCompleted`` that has nothing else to say."""
+    """The body of a ``StepCompleted`` with no other fields."""
 
     step_type: str
     status: Literal["succeeded"]
@@ -625,7 +625,7 @@ _any = msgspec.json.Decoder().decode
 
 
 def reader(run_id: str, codec: Codec, secrets: Mapping[str, str] | None) -> Read:
-    """What reads the records of a run.
+    """A function that reads the records of a run.
 
     Raises:
         UnreadableRecord: on a call, as ``from_record``.
@@ -656,7 +656,7 @@ def reader(run_id: str, codec: Codec, secrets: Mapping[str, str] | None) -> Read
                 )  # fmt: skip
                 return new_end(run_id, seq, at, where, result, "", 0, (), None)
         except msgspec.MsgspecError:
-            pass  # it has more to say, or it is damaged
+            pass  # it has other fields, or is damaged
         text = None if value is None else value.decode()
         record = Record(kind.decode(), path.decode(), body.decode(), text)
         return from_record(run_id, seq, at, record, codec, secrets)

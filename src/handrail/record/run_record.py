@@ -1,7 +1,7 @@
-"""What an earlier drive recorded, by path.
+"""An index of the events that earlier drives recorded, by path.
 
-A replay goes by path, never by position: the machine asks for each path as it comes to it, so steps
-that were added elsewhere, or that end in another order, change nothing.
+A replay goes by path, never by position: the machine asks for each path when it reaches it, so
+steps that were added elsewhere, or that end in another order, change nothing.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class PathRecord(msgspec.Struct, eq=False, gc=False):  # it is in no cycle
     member_end: StepResult[Any] | None = None
     attempts: int = 0
     consumed_signal: int = 0
-    """The number of the signal that it took, if it did."""
+    """The number of the signal that the step consumed; 0 for none."""
     failure: ev.AttemptFailed | None = None
     retry_due: float | None = None
     due: dict[tuple[str, int], float] | None = None
@@ -46,37 +46,37 @@ class PathRecord(msgspec.Struct, eq=False, gc=False):  # it is in no cycle
     signal: str = ""
     index: int = 0
     attempt: int = 1
-    """Of the step above, that it belongs to."""
+    """The attempt of the step above that this path belongs to."""
     leaf: bool = False
     fingerprint: str = ""
     asked: str = ""
-    """What the step was when its gate opened: a process may die between the two."""
+    """The step's fingerprint when its gate opened: a process may die between start and gate."""
     digest: str = ""
     member: bool = False
     ended_seq: int = 0
-    """Of a member: the number of its end, in the order in which ends came."""
+    """Of a member: the number of its end event, by which ends are ordered."""
     found: tuple[tuple[str, float], ...] = ()
     """Of a task: the tasks that it brought, by id, with their priorities."""
     derived: str = ""
     member_derived: str = ""
     unreached_children: tuple[str, ...] = ()
-    """By its end, or its last attempt: what is recorded just below, and was not come to."""
+    """Recorded children that its end, or its last failed attempt, did not reach."""
     value: Any = None
     """What a child workflow returned, when, and its name."""
     value_at: float = 0.0
     workflow_name: str = ""
     ladder: tuple[ev.LadderStep | ev.AgentGuided, ...] = ()
     session: ev.AgentSessionStarted | None = None
-    """Of the launch that was at work last; None once it is known how that ended."""
+    """Of the launch that was at work last; None once the end of that launch is known."""
     spent: Usage | None = None
-    """What interrupted launches of this attempt said they had used."""
+    """The usage that interrupted launches of this attempt reported."""
     used: Usage | None = None
-    """What attempts that failed had used."""
+    """The usage of its failed attempts."""
     said: tuple[str, ...] = ()
-    """What people said to its agent."""
+    """The guidance that people gave its agent."""
     reasks: int = 0
     crashes: int = 0
-    """How often the process died without a word while this was at work."""
+    """How often the process died while this was at work, without a record of that."""
     interrupted: bool = False
     """It was at work when its process ended, and may have taken effect."""
     cleanup: bool = False
@@ -119,61 +119,61 @@ class Recorded:
         """Paths whose output is of a class that is not known here yet."""
         self.incidents: list[Incident] = []
         self.spending: list[ev.Event] = []
-        """What was reserved, used and allowed: it was spent, whether its record counts or not."""
+        """The events of budgets. They count whether the record of their step still does or not."""
         self._unsettled: dict[str, int] = {}
         self._paid: dict[str, Usage] = {}
         self._over: dict[str, Usage | None] = {}
-        """The usage of attempts that ended, and whose last launch is not settled."""
+        """The usage of ended attempts whose last launch is not settled yet, by path."""
         self.launched: dict[str, int] = {}
         """The number of each agent step's last launch, whether its record still counts or not."""
         self._signals: list[ev.SignalReceived] = []
         self._misfits: set[int] = set()
-        """The numbers of signals that failed who took them: used up, whether that record still
-        counts or not, or each resume would fail by them again.
+        """The numbers of signals that failed the step that took them. They are used up, whether
+        that record still counts or not: else each resume would fail by them again.
         """
         self._at_work: dict[str, None] = {}
         self._agents = set[str]()
         """Steps that an agent is launched for."""
         self._unwinding = False
-        """The run is to be cancelled, and has not ended since: what is superseded is reopened."""
+        """The run is being cancelled, and has not ended since: superseded steps are reopened."""
         self._rehearses = False
-        """A drive that will only unwind says what it comes to again, and performs none of it."""
+        """The drive only unwinds: it records again the steps that it reaches, but performs none."""
         self.completed: ev.WorkflowCompleted | None = None
         self.cancel: str | None = None
-        """Why the run is to be cancelled; it has not ended since."""
+        """Why the run is being cancelled; None if it is not, or has ended since."""
         self.paused: ev.RunSteered | None = None
-        """Who paused the run, and when; nobody let it go on since."""
+        """The event that paused the run; None if it is not paused any more."""
         self.asked: dict[str, ev.RunSteered] = {}
-        """What a person wants of steps that have not ended since."""
+        """A person's requests to steer steps that have not ended since, by path."""
         self.guidance = Guidance()
         self.limit: ev.LimitReached | None = None
-        """What the run is to fail by; it has not ended since."""
+        """The limit by which the run will fail; None once it has ended."""
         self.undoing: dict[str, str | None] = {}
-        """What has no end and had begun to undo itself, "" for the run: it is to fail, whatever the
-        code says now. With the reason, if the run was being cancelled then.
+        """The steps without an end whose rollbacks had begun, "" for the run. They must fail,
+        whatever the code says now. The value is the reason, if the run was being cancelled then.
         """
         self.lent_sessions: set[str] = set()
         """Sessions of agents that were opened in the run that this one was forked from."""
         self._is_lent = False
         self.ends_since = 0
-        """The number of the event that set the run on its way to a bad end; 0 if it is on none."""
+        """The number of the event by which the run began to fail or to be cancelled; 0 for none."""
         self.questions: dict[str, OpenGate] = {}
-        """What the run itself asks, whether a limit may be raised, by path."""
+        """The gates of the run itself, which ask whether a limit may be raised, by path."""
         self.tasks: dict[str, tuple[Task, ...]] = {}
-        """What each ``work`` begins with, by path."""
+        """The tasks that each ``work`` step begins with, by path."""
         self.edits: dict[str, list[ev.WorkEdited]] = {}
-        """What was done to the queue of each, in order."""
+        """The edits of the queue of each ``work`` step, in order."""
         self.stops: dict[str, ev.WorkStopped] = {}
-        """Why each was to begin no more tasks, as its ``stop`` said last."""
+        """Why each ``work`` step was to begin no more tasks, as its ``stop`` said last."""
         self.why_stopped: dict[tuple[str, int], str | None] = {}
-        """The same of what has ended, by path and attempt; also for its bound."""
+        """Why ended attempts began no more tasks, by path and attempt: ``stop``, or the bound."""
         self._items: dict[str, str] = {}
-        """What the items of members were whose own record is dropped."""
+        """The digests of items of members whose own record is dropped."""
         self._paths: dict[str, PathRecord] = {}
         self._children: dict[str, dict[str, None]] = {}
         self._gaps = set[str]()
-        """Those that are forgotten. They stay among the children of what they stand in, and so do
-        those below them, for they may begin again.
+        """Forgotten paths. They stay among the children of the step above, and so do the paths
+        below them, for they may begin again.
         """
         self._takes: dict[type, Callable[[Any], None]] = {
             ev.WorkflowStarted: self._run_started,
@@ -213,7 +213,7 @@ class Recorded:
         self.close(superseded)
 
     def take(self, history: Iterable[ev.Event]) -> None:
-        """Read what happened next; ``close`` ends that."""
+        """Read the next events; call ``close`` behind the last."""
         takes = self._takes
         for event in history:
             self.is_empty = False
@@ -222,12 +222,12 @@ class Recorded:
                 take(event)
 
     def close(self, superseded: Iterable[str] = ()) -> None:
-        """The record ends here, and these paths do not count: what is still at work broke off."""
+        """End the record: steps still at work were interrupted; these paths no longer count."""
         self._drive_broke_off()
         self._forget_all(superseded)
 
     def run_again(self, paths: Iterable[str]) -> None:
-        """Let steps begin again that must not, because somebody asked for it by name."""
+        """Let steps run again that otherwise must not: a person named their paths."""
         again = set(paths)
         self.reused -= again
         if again and self.begun_once:
@@ -259,7 +259,7 @@ class Recorded:
         self.last_message = max(self.last_message, number)
 
     def _drive_broke_off(self) -> None:
-        """What is still at work had no end: the process died under it."""
+        """Note that the process died: the steps still at work were interrupted."""
         self._settle_what_is_over()
         for path in self._at_work:
             if path in self._paths:
@@ -399,7 +399,7 @@ class Recorded:
             self._over.setdefault(path, usage)
 
     def _settle_what_is_over(self) -> None:
-        """The process died between the end of an attempt and the settlement that follows."""
+        """Settle attempts whose process died between their end and the settlement."""
         for path, usage in self._over.items():
             paid = self._paid.pop(path, None)
             own = usage if usage is None or paid is None else usage.since(paid)
@@ -457,7 +457,7 @@ class Recorded:
             self.unresolved.add(event.path)
 
     def _group_completed(self, event: ev.GroupCompleted) -> None:
-        """Keep the order of a tree of tasks: they began in another one."""
+        """Index the tasks of ``work`` in the order of their tree: they began in another order."""
         if event.kind != "work":
             return
         attempt = self.at(event.path).attempts + 1
@@ -504,7 +504,7 @@ class Recorded:
         if record.gates is None:
             record.gates = {}
         known = record.gates.get(record.attempts + 1)
-        if known is None or known.opening < event.gate.opening:  # the question was another
+        if known is None or known.opening < event.gate.opening:  # a new question
             record.gates[record.attempts + 1] = event.gate
         home = event.path.rpartition("/")[0]
         if home in self._paths and self._is_budget_gate(home, event.path):  # it is not launched yet
@@ -514,7 +514,7 @@ class Recorded:
         self.revisions[event.path] = max(asked, event.gate.opening)
 
     def _is_budget_gate(self, step: str, path: str) -> bool:
-        """True if this asks whether the step's agent may be launched, and is no step so named."""
+        """True for the gate that asks whether a step's agent may be launched; not for a step."""
         return is_budget_gate(step, path) and self.at(path).started_at is None
 
     def _gate_answered(self, event: ev.GateAnswered) -> None:
@@ -556,8 +556,8 @@ class Recorded:
             drop(path)
 
     def _reopen(self, path: str) -> None:
-        """Drop the end of one path, and nothing else: a run that is being cancelled enters it again
-        as far as it had come, with its attempts and the times it waits for, and cancels it again.
+        """Drop the end of one path, and nothing else. A run that is being cancelled enters the step
+        again as far as it had come, with its attempts and its waits, and cancels it again.
         """
         record = self._paths.get(path)
         if record is not None:
@@ -565,7 +565,7 @@ class Recorded:
             record.derived = record.member_derived = ""
 
     def _forget(self, path: str) -> None:
-        """Drop what is known of one path; its children keep what they have."""
+        """Drop the record of one path; its children keep theirs."""
         for asked in [
             known for known in self._children.get(path, ()) if self._is_budget_gate(path, known)
         ]:
@@ -595,16 +595,16 @@ class Recorded:
         return self._paths.get(path) or PathRecord()
 
     def broke_off(self, path: str) -> bool:
-        """True if this was at work when its process ended; of a run that no process is driving."""
+        """True if the step was at work when its process ended; for a run that no process drives."""
         return path in self._at_work or self.at(path).interrupted
 
     def fingerprint_of(self, path: str) -> str:
-        """What the step was whose end, or else whose question, is on record."""
+        """The fingerprint of the step whose end, or else whose gate, is recorded."""
         record = self.at(path)
         return record.fingerprint if record.end is not None else record.asked or record.fingerprint
 
     def item_of(self, path: str) -> str:
-        """What a member's item was, if anything counts that was done with it."""
+        """The digest of a member's item, if its record, or one below it, counts; else empty."""
         record = self._paths.get(path)
         if record is not None:
             return record.digest
@@ -612,7 +612,7 @@ class Recorded:
         return self._items[path] if kept else ""
 
     def undoing_above(self, paths: Iterable[str]) -> str | None:
-        """Something that is undoing itself and that one of these paths stands in; "": the run."""
+        """A step (or "", the run) above one of these paths that is being rolled back, if any."""
         if not self.undoing:
             return None
         known = self._paths.keys() | self._gaps
@@ -621,7 +621,7 @@ class Recorded:
 
     def signals_left(self) -> dict[str, list[tuple[int, Any]]]:
         """The signals that no recorded ``wait_for`` took, by name, in order of arrival; with their
-        numbers. One that did not fit who took it is used up.
+        numbers. A signal that failed the step that took it is used up.
         """
         taken = {
             record.consumed_signal for record in self._paths.values() if record.consumed_signal
@@ -641,8 +641,8 @@ class Recorded:
         return (self.at(path).due or {}).get((reason, attempt))
 
     def below(self, path: str) -> Iterator[tuple[str, StepResult[Any]]]:
-        """Every finished step below a path, with its result, marked as replayed; without those that
-        what has ended did not come to.
+        """Every finished step below a path, with its result, marked as replayed; without steps that
+        the end of a step above them did not reach.
         """
         stack = [path]
         while stack:
@@ -653,7 +653,7 @@ class Recorded:
                     yield known, replayed(end)
 
     def left_by_attempts(self, path: str) -> list[str]:
-        """What a step that has no end came to in its attempts that are over."""
+        """The children that a step without an end reached in its finished attempts."""
         record = self.at(path)
         children = self.children(path)
         left, over = set(record.unreached_children), record.attempts
@@ -668,8 +668,8 @@ class Recorded:
             stack.extend(self._counting(known))
 
     def _counting(self, path: str) -> Collection[str]:
-        """The recorded children of a path, without those of attempts that it did not come to: an
-        earlier drive did, whose end of this step is superseded.
+        """The recorded children of a path, without those of later attempts than its end has: an
+        earlier drive made these, and its end of the step is superseded.
         """
         children: Collection[str] = self._children.get(path, ())
         if not children:
@@ -683,8 +683,8 @@ class Recorded:
         return [child for child in children if attempt_in(path, child) <= made]
 
     def _reached_children(self, path: str) -> Collection[str]:
-        """The same without what the end of this path left out, and without its fallback if its last
-        attempt did not fail.
+        """The children as ``_counting`` has them, without those that the end of this path did not
+        reach, and without its fallback if its last attempt did not fail.
         """
         children, record = self._counting(path), self._paths.get(path)
         if not children or record is None or not record.ended():
@@ -697,15 +697,15 @@ class Recorded:
         ]
 
     def reached_children(self, path: str) -> list[str]:
-        """The recorded paths just below this one that it came to, if it has ended; in order."""
+        """The recorded children of a path in order; if it has ended, only those that it reached."""
         return sorted(self._reached_children(path), key=self._place)
 
     def children(self, path: str) -> list[str]:
-        """The recorded paths just below this one, by their place in the group or of yielding."""
+        """The recorded children of a path, in the order of the group, or as they were yielded."""
         return sorted(self._counting(path), key=self._place)
 
     def leads_on(self, path: str) -> bool:
-        """True if a step that failed has gone on in a fallback of its own."""
+        """True if a failed step has a fallback of its own on record."""
         return any(
             self._paths[child].attempt > attempt_in(path, child)
             and not self._is_budget_gate(path, child)
@@ -725,7 +725,7 @@ class Recorded:
 
     @cached_property
     def session_totals(self) -> dict[str, Usage]:
-        """What each session of an agent had used when it was last told; totals only grow."""
+        """The latest total usage of each agent session; totals only grow."""
         found: dict[str, Usage] = {}
         for record in self._paths.values():
             result = record.end.output if record.end is not None else None
@@ -740,8 +740,8 @@ class Recorded:
         return [path for path, record in self._paths.items() if record.end is not None]
 
     def to_undo(self, path: str) -> list[str]:
-        """The steps below the path that succeeded, have a rollback, and were not undone; of the run
-        itself all, also below what is forgotten.
+        """The steps below the path that succeeded, have a rollback, and were not undone; for the
+        run itself, "", also those below forgotten paths.
         """
         return [
             known
@@ -753,17 +753,17 @@ class Recorded:
         ]
 
     def home_of(self, path: str) -> str:
-        """The path of what this one stands in; see ``model.paths``."""
+        """The path of the step or member that encloses this one; see ``model.paths``."""
         return home_of(path, self._paths)
 
     def is_reused(self, path: str) -> bool:
-        """True if somebody said that the record of this path, or of one above, counts as it is."""
+        """True if a person said that the record of this path, or of one above it, still counts."""
         if not self.reused:
             return False
         return path in self.reused or any(path.startswith(f"{above}/") for above in self.reused)
 
     def _attempt_of(self, path: str) -> int:
-        """The attempt of the step above that a new child belongs to; a fallback comes after all."""
+        """The attempt of its parent that a new child belongs to; for a fallback, past the last."""
         above = self._home(path)
         if path.startswith(f"{above}~"):
             return attempt_in(above, path)
@@ -771,15 +771,15 @@ class Recorded:
         return 1 if known is None or not known.attempts else known.attempts + 1
 
     def _place(self, child: str) -> tuple[int, int]:
-        """The attempt that a child belongs to, and its place in the group or body; of two in one
-        place, by drives of different code, the older one is first.
+        """The attempt that a child belongs to, and its place in the group or body. If drives of
+        different code recorded two in one place, the older one comes first.
         """
         record = self._paths[child]
         return record.attempt, record.index
 
     def tree_below(self, path: str, *, whole: bool = False) -> dict[str, dict[str, None]]:
-        """The children of a path and of all paths below it, in order; ``whole``: also those that
-        what has ended did not come to.
+        """The children of a path and of all paths below it, in order; ``whole``: also children that
+        the end of their step did not reach.
         """
         found: dict[str, dict[str, None]] = {}
         stack = [path]
@@ -794,7 +794,7 @@ class Recorded:
 
 
 def attempt_in(above: str, path: str) -> int:
-    """The attempt that a path below another says it belongs to."""
+    """The attempt of ``above`` that a path below it names (``above~2/...``); 1 if it names none."""
     if not path.startswith(f"{above}~"):
         return 1
     digits = path[len(above) + 1 :].partition("/")[0]
@@ -802,4 +802,4 @@ def attempt_in(above: str, path: str) -> int:
 
 
 replayed: Callable[[StepResult[Any]], StepResult[Any]] = copier(StepResult, replayed=True)
-"""A recorded result, marked as such; each recorded step needs one."""
+"""A recorded result, marked as replayed; a fast copy, as each recorded step needs one."""

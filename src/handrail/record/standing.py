@@ -1,4 +1,4 @@
-"""A run as it stands, whoever drives it: read from its journal, and for programs that ask."""
+"""The state of a run, whichever process drives it: read from its journal, for programs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from handrail.typed.jsonsafe import json_safe
 
 @dataclass(frozen=True, slots=True)
 class RecordedRun:
-    """A run as it is read from a journal: its line there, its history, and the view of it."""
+    """A run as read from a journal: its entry in the list of runs, its history, and its view."""
 
     info: RunInfo
     history: Sequence[ev.Event]
@@ -25,7 +25,7 @@ class RecordedRun:
 
 
 def read_run(journal: Journal, info: RunInfo, now: float) -> RecordedRun:
-    """A run as its journal has it at this time; what is shown has no secrets in it.
+    """Read a run from its journal, at this time; without secrets, so that it can be shown.
 
     Raises:
         RunNotFound: the journal does not have it any more.
@@ -40,11 +40,11 @@ def read_run(journal: Journal, info: RunInfo, now: float) -> RecordedRun:
 
 @dataclass(frozen=True, slots=True)
 class RunState:
-    """How a run stands: its ``status``, its steps so far, what it waits for, how it ended.
+    """The state of a run: its ``status``, its steps so far, what it waits for, how it ended.
 
     ``status`` is ``running``, ``paused``, ``suspended``, ``dead`` (it has no end, and no process
-    drives it), ``damaged``, or how it ended: ``succeeded``, ``failed``, ``cancelled``. Those above
-    come before those below them in ``steps``; each has ``path``, ``status`` and ``output``.
+    drives it), ``damaged``, or how it ended: ``succeeded``, ``failed``, ``cancelled``. In ``steps``
+    parents come before children; each has ``path``, ``status`` and ``output``.
     ``value`` is what the workflow returned. Times are unix seconds.
     """
 
@@ -62,7 +62,7 @@ class RunState:
         """The step at a path.
 
         Raises:
-            KeyError: the run has not come to one.
+            KeyError: the run has not reached one.
         """
         for one in self.steps:
             if one.path == path:
@@ -85,7 +85,7 @@ class RunState:
 
 
 def info_of(journal: Journal, run_id: str) -> RunInfo:
-    """A run's line in the journal, as its messages say.
+    """A run's entry in the journal's list of runs, updated by its messages.
 
     Raises:
         RunNotFound: there is no such run.
@@ -98,7 +98,7 @@ def info_of(journal: Journal, run_id: str) -> RunInfo:
 
 
 def run_state_of(journal: Journal, info: RunInfo, now: float) -> RunState:
-    """The state of a run, from its line in the journal and its record."""
+    """The state of a run, from its entry in the list of runs and its record."""
     view = read_run(journal, info, now).view
     end = view.end
     return RunState(

@@ -1,9 +1,9 @@
 """A run for people, as plain data without words: its steps, waits, incidents and spending.
 
-``view_of`` reads a history, ``Reading`` one that grows. Which records of it count is for
-``Recorded`` to say; the rest is one fold. ``record.live_view`` is the same of a run that is under
-way, event by event, for those who draw it ten times a second. Whoever shows a run draws one of the
-two: the console, the log, the command, a page.
+``view_of`` reads a history, ``Reading`` one that grows. ``Recorded`` decides which records count;
+the rest is one fold. ``record.live_view`` does the same for a run that is under way, event by
+event, for displays that draw it ten times a second. The console, the log, the command and the page
+each draw one of the two.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ from handrail.steps.verbs import LAUNCHED
 from handrail.typed.jsonsafe import json_safe
 
 StepState: TypeAlias = StepStatus | Literal["running", "waiting", "interrupted", "open"]
-"""``open``: it has begun, no process is running it, and it was not at work itself."""
+"""``open``: it has begun, no process drives its run, and it was not at work itself."""
 
 ShownStatus: TypeAlias = RunStatus | Literal["running", "paused", "dead", "damaged"]
-"""``dead``: it has no end, and no process is running it. ``damaged``: its record is not as it was.
-``paused``: somebody lets nothing of it begin, whether a process is running it or not.
+"""``dead``: it has no end, and no process drives it. ``damaged``: its record is not as written.
+``paused``: a person lets none of its steps begin, whether a process drives it or not.
 """
 
 IncidentKind: TypeAlias = Literal["cap", "retry", "overflow", "re-ask", "fallback", "suspension"]
@@ -62,7 +62,7 @@ _KIND_OF_RUNG: Mapping[str, IncidentKind] = {
 
 
 def state_of(info: RunInfo) -> ShownStatus:
-    """How a run stands, by its line in the journal."""
+    """The status of a run, by its entry in the journal's list of runs."""
     if info.damaged:
         return "damaged"
     if any(one.kind == "unpause" for one in info.waits_for):
@@ -74,7 +74,7 @@ def state_of(info: RunInfo) -> ShownStatus:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """A failure as it was recorded, and the one inside of it that it came from, if it is known.
+    """A failure as recorded, and ``inner``, the failure below that caused it, if that is known.
 
     ``place`` is ``file:line`` of the author's code that it passed through last, if it did.
     """
@@ -90,7 +90,7 @@ class Cause:
     def of(
         cls, path: str, name: str, end: StepResult[Any] | ev.AttemptFailed | ev.WorkflowCompleted
     ) -> Cause:
-        """How a step, an attempt or a run failed, as its end says."""
+        """The failure of a step, an attempt or a run, from its end."""
         place = raised_in(end.traceback)
         return cls(path, name, end.error or "", end.error_type, place=place)
 
@@ -110,16 +110,16 @@ class Cause:
         )
 
     def with_inner(self, below: Iterable[Cause]) -> Cause:
-        """The same with the first of the failures below that it speaks of, if it does."""
+        """This failure, caused by the first failure ``below`` that its error names, if any."""
         inner = next((one for one in below if one.is_named_in(self.error)), None)
         return self if inner is None else replace(self, inner=inner)
 
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """Launches of agents, and what those used that said it.
+    """How many launches agents had, and what these used, as far as they reported it.
 
-    ``unknown_tokens`` and ``unknown_cost`` are the launches that ended without saying it.
+    ``unknown_tokens`` and ``unknown_cost`` count launches that ended without reporting it.
     """
 
     launches: int = 0
@@ -147,8 +147,8 @@ class Spent:
 
 @dataclass(frozen=True, slots=True)
 class IncidentView:
-    """A failed launch of an agent and what followed; ``over_at``: when the wait for that was over,
-    None while it lasts.
+    """A failed launch of an agent; ``over_at``: when the wait after it was over, None while it
+    lasts.
     """
 
     step: ev.LadderStep
@@ -156,7 +156,7 @@ class IncidentView:
 
     @property
     def kind(self) -> IncidentKind:
-        """What it counts as."""
+        """The kind by which incidents are counted."""
         if self.step.parked:
             return "suspension"
         by_rung = _KIND_OF_RUNG.get(self.step.next.rung)
@@ -165,7 +165,7 @@ class IncidentView:
 
 @dataclass(frozen=True, slots=True)
 class SignalWait:
-    """A signal that has not come, and the type of its payload, if it is to have one."""
+    """A signal that has not come, and the type of its payload, if one is declared."""
 
     name: str
     accepts: Any
@@ -174,12 +174,12 @@ class SignalWait:
 
 @dataclass(frozen=True, slots=True)
 class StepView:
-    """One step, member of a group, or question whether a budget may be passed.
+    """A step, a member of a group, or a question whether a budget may be exceeded.
 
-    ``duration_ms`` is None while it has no end, ``cause`` None if it has no error, ``answer`` that
-    of a question that was answered, ``undone`` the end of its rollback, ``spent`` of an agent's
-    step, ``handled`` the failures that it got over, ``given_by`` who gave its output for it,
-    ``told`` what people said to its agent.
+    ``duration_ms`` is None without an end, ``cause`` None without an error. ``answer`` is that of
+    an answered question, ``undone`` the end of its rollback, ``spent`` of an agent's step.
+    ``handled``: the failures that its fallback, default or skip handled. ``given_by``: the person
+    who gave its output. ``told``: the guidance that its agent got.
     """
 
     path: str
@@ -199,7 +199,7 @@ class StepView:
 
     @property
     def status(self) -> StepState:
-        """The same as ``state``: how it stands, or how it ended."""
+        """The same as ``state``."""
         return self.state
 
     def to_dict(self) -> dict[str, Any]:
@@ -224,11 +224,11 @@ class StepView:
 
 @dataclass(frozen=True, slots=True)
 class RunView:
-    """A recorded run: its steps, those above before those below them, and what it waits for.
+    """A recorded run: its steps, parents before children, and what it waits for.
 
     ``end`` is None if it has none, or was resumed after it. ``suspended_for`` says why its last
-    drive was suspended, ``needs`` what a person must do first. ``inbox`` are messages that it has
-    not read yet, ``untold`` what people said to agents that was given to none.
+    drive was suspended, ``needs`` what a person must do first. ``inbox``: messages that it has not
+    read yet. ``untold``: guidance that some agents, or all, have yet to get.
     """
 
     inputs: Any
@@ -288,13 +288,13 @@ def _fields(event: ev.Event) -> Mapping[str, Any]:
 
 
 def exit_code_of(output: Any) -> int:
-    """That of a command's result; 0 of all else."""
+    """The exit code of a command's result; 0 for any other output."""
     return output.exit_code if isinstance(output, CommandResult) else 0
 
 
 def plain(value: Any, *, tagged: bool = True) -> Any:
-    """A value as data, with what is of a class that is not known here as it is written: with the
-    names of classes, or without.
+    """A value as data. Values of a class that is not known here become their recorded JSON, with
+    the names of classes if ``tagged``.
     """
     if isinstance(value, Unresolved):
         return json.loads(value.text) if tagged else value.data
@@ -313,16 +313,16 @@ def plain(value: Any, *, tagged: bool = True) -> Any:
 def view_of(
     history: Sequence[ev.Event], inbox: Sequence[ev.Event] = (), *, alive: bool, now: float
 ) -> RunView:
-    """A run as its history says. ``inbox``: messages that it has not read yet; ``alive``: a process
-    is running it.
+    """The view of a run by its history. ``inbox``: messages that it has not read yet; ``alive``: a
+    process drives it.
     """
     return Reading().view_of(history, inbox, alive=alive, now=now)
 
 
 class Reading:
-    """The reading of one run, whose history grows. Mutable: it knows how far it has read.
+    """Reads one run, whose history grows. Mutable: it knows how far it has read.
 
-    Which records count is for ``Recorded`` to say, of the same events; the rest is kept here, by
+    ``Recorded`` takes the same events and decides which records count; the rest is kept here, by
     path.
     """
 
@@ -338,10 +338,10 @@ class Reading:
         """Of steps that wait for a time, for a claim, or for what a person must do first."""
         self._accounts: dict[str, _Account] = {}
         self._told: dict[str, tuple[GivenGuidance, ...]] = {}
-        """What people said to agents, by path."""
+        """The guidance that agents got, by path."""
         self._failed: list[ev.LadderStep] = []
         self._followed: dict[int, float] = {}
-        """When something followed a failed launch, by the launch's place in the list."""
+        """When another launch, or an end, followed a failed launch, by its index in ``_failed``."""
         self._latest: dict[str, int] = {}
 
     def view_of(
@@ -352,7 +352,7 @@ class Reading:
         alive: bool,
         now: float,
     ) -> RunView:
-        """The view of a history that begins with the one that was given before."""
+        """The view of a history that begins with the history of the previous call."""
         self._take(history[self._known :])
         recorded, over = self._recorded, self._recorded.completed is not None
         spent = {path: account.spent(alive=alive) for path, account in self._accounts.items()}
@@ -426,7 +426,7 @@ class Reading:
         self._gates.pop(event.path, None)
 
     def _close_gates(self, step: str) -> None:
-        """Forget a step's own question, and those whether its agent may be launched."""
+        """Forget a step's own question, and questions whether its agent may be launched."""
         for path in list(self._gates):
             if path == step or (is_budget_gate(step, path) and path not in self._kinds):
                 del self._gates[path]
@@ -489,8 +489,8 @@ class Reading:
         return tuple(dict.fromkeys(needed))
 
     def _times_left(self, now: float, *, alive: bool) -> Iterator[WaitsFor]:
-        """What waits for a time; a process that is there waits for none that is over. One that is
-        gone waits for no claim.
+        """The open waits for a time or a claim. While a process drives the run, a time that has
+        come is no wait; while none does, no step waits for a claim.
         """
         for wait in sorted(self._waits.values(), key=lambda one: one.until or 0.0):
             lasts = not alive or (wait.until or 0.0) > now
@@ -523,7 +523,7 @@ class Reading:
         )
 
     def _steps(self, spent: Mapping[str, Spent], now: float, *, alive: bool) -> Iterator[StepView]:
-        """The steps whose records count, those above first; with no inner causes."""
+        """The steps whose records count, parents first; without inner causes."""
         tree = self._recorded.tree_below("", whole=True)
         stack = [(path, 0) for path in reversed(tree.get("", {}))]
         while stack:
@@ -566,7 +566,7 @@ class Reading:
         return "interrupted" if self._recorded.broke_off(path) else "open"
 
     def _question(self, path: str, depth: int) -> StepView:
-        """What was asked about a step that has no step of its own, and what somebody said."""
+        """A question that is no step of its own, such as whether an agent may be launched."""
         recorded = self._recorded
         answer, gates = recorded.answers.get(path), recorded.at(path).gates or {}
         if answer is None:
@@ -580,9 +580,9 @@ class Reading:
 
 
 def _with_causes(steps: list[StepView]) -> tuple[StepView, ...]:
-    """The steps, each error with that of the step below that it comes from."""
+    """The steps, each error with the error of the step below that caused it."""
     below: dict[int, list[Cause]] = {}
-    for place in range(len(steps) - 1, -1, -1):  # what is below before what is above it
+    for place in range(len(steps) - 1, -1, -1):  # children before parents
         step = steps[place]
         failed = below.pop(step.depth + 1, [])
         if step.cause is not None and step.cause.error:
@@ -601,18 +601,18 @@ _REFUSED = frozenset({
     "handrail.errors.BudgetExceeded", "handrail.errors.StepIsPoisonous",
     "handrail.errors.StepWasInterrupted",
 })  # fmt: skip
-"""Errors of attempts that made no launch, or none besides those that are known."""
+"""Errors of attempts that made no launch, or none beside the known ones."""
 
 
 class _Account:
-    """The launches of one step: each by its number, with what it used itself. Mutable."""
+    """The launches of one step: what each used itself, by its number. Mutable."""
 
     def __init__(self) -> None:
         self._used: dict[int, Usage | None] = {}
         self._next = 1
         """The number of the launch that is at work, or comes next."""
         self._before: Usage | None = None
-        """What the launches before it, in its attempt, used together."""
+        """What the earlier launches of its attempt used together."""
         self._over = False
 
     def started(self) -> None:
@@ -653,7 +653,7 @@ class _Account:
         self._attempt_over()
 
     def _completed(self, event: ev.StepCompleted) -> None:
-        # An attempt that failed has said it before; see ``AttemptFailed``.
+        # A failed attempt has reported its usage before; see ``AttemptFailed``.
         status, is_own = event.result.status, not event.result.handled
         if (status == "succeeded" and is_own) or (status == "cancelled" and event.used is not None):
             self._ended(self._next, event.used)
@@ -669,7 +669,7 @@ class _Account:
         self._used[number] = own or self._used.get(number)
 
     def spent(self, *, alive: bool) -> Spent:
-        """The sum."""
+        """The sum of all launches."""
         found = Spent()
         for number, used in self._used.items():
             at_work = alive and not self._over and number == self._next
@@ -694,7 +694,7 @@ class _Account:
 
 
 def _without(total: Usage | None, before: Usage | None) -> Usage | None:
-    """What one launch used, of sums; None if that is not known."""
+    """What one launch used, from the totals with and without it; None if that is not known."""
     if total is None or before is None:
         return total
     own = own_usage(total, before)

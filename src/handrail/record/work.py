@@ -1,4 +1,4 @@
-"""Work as its record has it: which tasks there were, what they found, and what became of all."""
+"""The tasks of a ``work`` step by its record: which there were, what each brought, how it ended."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ def task_ended(
 
 
 def dropped_by(event: ev.WorkEdited) -> str:
-    """Why a task is not done that somebody dropped."""
+    """The reason that a dropped task was not done."""
     return f"dropped by {event.by or A_PERSON}"
 
 
 class RecordedTasks:
     """The tasks of one attempt, as far as its record goes, in the order in which they came.
 
-    ``roots`` are those it begins with. The outputs of its members have been derived. Mutable only
-    while it is made.
+    ``roots``: the tasks that it begins with. The outputs of its members must have been derived.
+    Mutable only while it is constructed.
     """
 
     def __init__(self, recorded: Recorded, path: str, attempt: int, roots: Sequence[Task]) -> None:
@@ -61,7 +61,7 @@ class RecordedTasks:
         """The priority of each task, in the order in which they came."""
         self._bring(roots, None)
         waiting = list(edits)
-        while self._ready or waiting:  # what comes first in the record, first
+        while self._ready or waiting:  # in the order of the record
             if waiting and not (self._ready and self._ready[0][0] < waiting[0].seq):
                 self._bring(waiting.pop(0).add, None)
             else:
@@ -75,20 +75,20 @@ class RecordedTasks:
         }
 
     def path_of(self, task_id: str) -> str:
-        """Where a task is done."""
+        """The path of the member that does a task."""
         return f"{self.base}/{encode_key(task_id)}"
 
     def has_begun(self, task_id: str) -> bool:
-        """True if somebody began it."""
+        """True if the task has begun."""
         return self._recorded.at(self.path_of(task_id)).started_at is not None
 
     def is_at_work(self, task_id: str) -> bool:
-        """True if somebody began it, and it has no end."""
+        """True if the task has begun and has no end."""
         record = self._recorded.at(self.path_of(task_id))
         return record.started_at is not None and not record.ended()
 
     def work(self) -> Work[Any]:
-        """What became of all."""
+        """The outcome of all tasks."""
         in_order = in_tree_order(self.roots, self.children)
         return work_of(in_order, self.ends, self.dropped, self.why_stopped)
 
@@ -135,7 +135,7 @@ def last_tasks(recorded: Recorded, path: str) -> RecordedTasks:
 
 
 def _children(output: Any, record: PathRecord) -> Sequence[Task]:
-    """What a task brought; of an output that is not known here no more than the ids."""
+    """The tasks that a task brought; just ids and priorities if its output's class is unknown."""
     if is_found(output):
         return output.children
     payload = output if isinstance(output, Unresolved) else None

@@ -1,4 +1,4 @@
-"""The queues of a run for people: what waits, in the order in which it begins, and what is done."""
+"""The queues of a run for people: tasks that wait, in the order they begin, and tasks done."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from handrail.record.work import RecordedTasks, last_tasks
 
 @dataclass(frozen=True, slots=True)
 class WorkView:
-    """The queue of a ``work`` step: the tasks that wait, with their priorities, the next one first;
-    the ids of those at work; how many are done and failed; the ids of those that were not taken.
+    """The queue of a ``work`` step.
 
-    ``why_stopped`` says why no more begin, None if nothing speaks against it. ``over``: the step
-    has ended.
+    ``queued``: the tasks that wait, with their priorities, the next one first. ``running``: ids of
+    tasks at work. ``done``, ``failed``: how many. ``refused``: ids of tasks that were not taken.
+    ``why_stopped``: why no more begin; None if more may. ``over``: the step has ended.
     """
 
     path: str

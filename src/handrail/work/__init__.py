@@ -1,4 +1,4 @@
-"""Runs workflow protocols: objects that say which tasks there are, and how each of them is done."""
+"""Runs workflow protocols: objects that say which tasks there are, and how to do each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What waits and what is at work, as a protocol is to keep it."""
+"""The tasks that wait and the tasks at work, in the form that a protocol keeps."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ _FIELDS = {"id", "kind", "payload"}
 
 
 class Board:
-    """The tasks of a drive by id, with what the protocol knows them as. It is a sink. Mutable.
+    """The tasks of a drive by id, each with the protocol's own object, its spec. A sink. Mutable.
 
-    ``make`` makes such a thing of data, after a restart. ``tell`` is told of every change.
+    ``make`` makes a spec from data, after a restart. ``tell`` is called with the tasks that wait
+    and those at work, after every change.
     """
 
     def __init__(self, tell: Callable[[list[Any], list[Any]], None]) -> None:
@@ -36,10 +37,10 @@ class Board:
         self._unwelcome = set[str]()
         self._arrivals = 0
 
-    # -- tasks and what they stand for ----------------------------------------------------------
+    # -- tasks and their specs ------------------------------------------------------------------
 
     def task_of(self, spec: Any, task_id: str | None = None) -> Task:
-        """The task for what the protocol gave, which is kept as it is."""
+        """The task for a spec from the protocol; keeps the spec itself."""
         data: dict[str, Any] = {
             "id": str(spec.id),
             "kind": str(getattr(spec, "kind", "default")),
@@ -50,23 +51,23 @@ class Board:
         return task
 
     def spec_of(self, task: Task) -> Any:
-        """What the protocol knows it as."""
+        """The protocol's spec of a task."""
         spec = self._specs.get(task.id)
         if spec is None:
             spec = self._specs[task.id] = self.make(_data_of(task))
         return spec
 
-    # -- what is where --------------------------------------------------------------------------
+    # -- waiting and at work --------------------------------------------------------------------
 
     def begin_with(self, tasks: Iterable[Task]) -> list[Task]:
-        """Let tasks wait that were not known before, and give those."""
+        """Queue the tasks that were not known before; returns these."""
         new = [task for task in tasks if task.id not in self._known]
         for task in new:
             self._wait(task.id, task.priority)
         return new
 
     def go_on_from(self, recorded: RecordedTasks) -> None:
-        """Take over where an earlier drive was: what it began, and what it had found."""
+        """Continue from an earlier drive: the tasks that it began, and those that it had found."""
         work = recorded.work()
         self._known.update(one.id for one in work.done)
         self._known.update(one.id for one in work.refused)
@@ -84,7 +85,7 @@ class Board:
                 self._wait(task_id, priority)
 
     def emit(self, event: ev.Event | ev.Progress, /) -> None:
-        """Take note of what happens to the tasks."""
+        """Update the lists by an event."""
         match event:
             case ev.MemberStarted(path=path) if path.startswith(f"{WORK}/"):
                 task_id = decode_key(event.key)
@@ -119,7 +120,7 @@ class Board:
                 self._put(task_id, priority, arrival)
 
     def lists(self) -> tuple[list[Any], list[Any]]:
-        """What waits, the most urgent first, and what is at work."""
+        """The specs of tasks that wait, the most urgent first, and of tasks at work."""
         queued = [self._spec(task_id) for _, _, task_id in self._queued]
         return queued, [self._spec(task_id) for task_id in self._running]
 
@@ -145,9 +146,9 @@ class Board:
 
 
 def _data_of(task: Task) -> dict[str, Any]:
-    """All of a task, as ``TaskSpec.to_dict`` gives it."""
+    """A task's data, as ``TaskSpec.to_dict`` gives it."""
     payload: Any = task.payload
     data = cast("dict[str, Any]", payload)
-    if not isinstance(payload, dict) or set(data) != _FIELDS:  # somebody added it
+    if not isinstance(payload, dict) or set(data) != _FIELDS:  # a person added it
         data = {"id": task.id, "kind": "default", "payload": data or {}}
     return {**data, "priority": task.priority}

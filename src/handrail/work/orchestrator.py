@@ -36,18 +36,18 @@ from handrail.work.board import WORK, Board
 from handrail.work.protocol import METHODS, Status, TaskResult, WorkflowProtocol
 
 FOLDER = ".handrail"
-"""Where the journal is, in the folder of the work."""
+"""The folder of the journal, in the folder of the work."""
 REPORT = "report.md"
 
 _log = logging.getLogger("handrail.work")
 
 
 class Orchestrator:
-    """Runs a protocol: what it loads, and all that follows, ``max_concurrency`` tasks at a time.
+    """Runs a protocol's tasks, and those that follow from them, ``max_concurrency`` at a time.
 
-    ``protocol`` is any object with the methods of ``WorkflowProtocol``. Every task's end is
-    recorded in ``workdir``, before anything follows from it: ``run`` goes on where an earlier one
-    was killed, interrupted or failed, and does again only what was at work.
+    ``protocol`` is any object with the methods of ``WorkflowProtocol``. It records every task's end
+    in ``workdir``, before anything follows from it: ``run`` continues where an earlier one was
+    killed, interrupted or failed, and repeats only the tasks that were at work.
 
     Raises:
         WrongUse: the protocol lacks a method. DefinitionError: ``max_concurrency`` is less than 1.
@@ -64,15 +64,14 @@ class Orchestrator:
         self._window = count_of(max_concurrency, "Orchestrator(max_concurrency=)")
 
     async def run(self, initial_specs: Sequence[Any] | None = None) -> None:
-        """Do all tasks to their ends, and write ``report.md``. ``initial_specs`` stand for what
-        ``load()`` gives.
+        """Do all tasks, and write ``report.md``. ``initial_specs`` stands in for ``load()``.
 
-        What a method of the protocol raises ends the work, and is raised here. SIGINT and SIGTERM
-        end it too: what is at work is stopped.
+        An exception from a method of the protocol ends the work, and is raised here. SIGINT and
+        SIGTERM end it, too: tasks at work are stopped.
 
         Raises:
             SystemExit: by a signal; its code is 128 plus the signal's number. RunLocked: another
-                process runs this. WorkflowFailed: somebody stopped or cancelled the run.
+                process runs this. WorkflowFailed: a person stopped or cancelled the run.
         """
         loaded = list(self._protocol.load() if initial_specs is None else initial_specs)
         folder = self._workdir / FOLDER
@@ -90,7 +89,7 @@ class Orchestrator:
         """``run`` for callers without an event loop.
 
         Raises:
-            InsideEventLoop: there is one in this thread. Else what ``run`` raises.
+            InsideEventLoop: one runs in this thread. Otherwise, whatever ``run`` raises.
         """
         run_outside("run_sync()", "await orchestrator.run()", self.run, initial_specs)
 
@@ -115,14 +114,14 @@ class _Drive:
         self._journal = journal
         self._board = Board(self._running)
         self._results: dict[str, Any] = {}
-        """What tasks came to whose end is not recorded yet."""
+        """The results of tasks whose end is not recorded yet, by task id."""
         self._error: Exception | None = None
-        """The first that the protocol raised."""
+        """The first exception that the protocol raised."""
         self._signal: signal.Signals | None = None
         self._stream = self._begin(loaded)
 
     async def run(self) -> None:
-        """Do what there is to do.
+        """Do the tasks.
 
         Raises:
             See ``Orchestrator.run``.
@@ -139,7 +138,7 @@ class _Drive:
         except BaseException:  # cancelled
             self._checkpoint(*self._board.lists(), "interrupted")
             raise
-        if refused:  # another process runs it, or nothing of it can be run
+        if refused:  # no drive: another process runs it, or nothing of it can be run
             raise refused[0]
         done = stream.result.success
         queued, running = self._board.lists()
@@ -169,7 +168,7 @@ class _Drive:
         return new.stream(flow, reference_to(self._protocol))
 
     def _go_on_from(self, run_id: str) -> Sequence[Task]:
-        """Take over what is recorded; the tasks that the work began with."""
+        """Continue from a run's record; returns the tasks that the work began with."""
         recorded = Recorded(history_of(self._journal, run_id))
         if recorded.get(WORK) is None:
             return ()
@@ -180,7 +179,7 @@ class _Drive:
     # -- a task ---------------------------------------------------------------------------------
 
     async def _make(self, task: Task) -> dict[str, Any]:
-        """Run the task's coroutine; what it came to, as data."""
+        """Run the task's coroutine; its result, as data."""
         result = await self._asked(self._protocol.make_coro, self._board.spec_of(task))
         self._results[task.id] = result
         children = [self._board.task_of(one) for one in getattr(result, "children", None) or ()]
@@ -190,27 +189,27 @@ class _Drive:
         }
 
     async def _take(self, task: Task, recorded: dict[str, Any]) -> Found[None]:
-        """Have the protocol take the result; the tasks that follow."""
+        """Have the protocol take the result; returns the tasks that follow."""
         spec = self._board.spec_of(task)
         if task.id in self._results:
             result = self._results[task.id]
         elif recorded["is_whole"]:
             result = TaskResult([self._board.make(one) for one in recorded["children"]])
-        else:  # the process died with it, and there was more to it than is recorded
+        else:  # the process died, and the record has only a part of the result
             result = await self._asked(self._protocol.make_coro, spec)
         following = await self._asked(self._protocol.on_result, spec, result)
         self._results.pop(task.id, None)
         return Found(None, [self._follows(task, spec, one) for one in following or ()])
 
     def _follows(self, task: Task, spec: Any, following: Any) -> Task:
-        """A task that follows; one that gives itself back is done once more, by another id."""
+        """A task that follows; a task that returns itself is done once more, by another id."""
         if str(following.id) != str(spec.id):
             return self._board.task_of(following)
         name, _, number = task.id.rpartition("#") if task.id != str(spec.id) else (task.id, "", "1")
         return self._board.task_of(following, f"{name}#{int(number) + 1}")
 
     async def _asked(self, method: Callable[..., Any], *given: Any) -> Any:
-        """What a method of the protocol gives."""
+        """Call a method of the protocol; its result, awaited."""
         try:
             answer = method(*given)
             return await answer if inspect.isawaitable(answer) else answer
@@ -218,7 +217,7 @@ class _Drive:
             self._error = self._error or error
             raise
 
-    # -- what the protocol keeps ----------------------------------------------------------------
+    # -- checkpoints and signals ----------------------------------------------------------------
 
     def _running(self, queued: list[Any], running: list[Any]) -> None:
         self._checkpoint(queued, running, "running")
@@ -233,7 +232,7 @@ class _Drive:
 
     @asynccontextmanager
     async def _signals(self) -> AsyncGenerator[None]:
-        """While it is entered, a signal interrupts the run, and a second one ends the process."""
+        """In the block, a signal interrupts the run, and a second one ends the process."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -258,8 +257,8 @@ class _Drive:
 def _flow_of(
     tasks: Sequence[Task], window: int | None, make: Callable[..., Any], take: Callable[..., Any]
 ) -> Workflow[[str], Work[None]]:
-    """The workflow of a drive. Each task is two steps, so that what it came to is not lost where
-    the process ends before the protocol has taken it.
+    """The workflow of a drive. Each task is two steps, so that its result is not lost if the
+    process ends before the protocol has taken it.
     """
 
     def body(task: Task) -> Generator[Step[Any], Any, Found[None]]:
@@ -269,7 +268,7 @@ def _flow_of(
 
     @workflow(name=WORK, description="The tasks of a workflow protocol")
     def flow(protocol: str) -> Generator[Step[Any], Any, Work[None]]:
-        del protocol  # it is recorded, so that a summary can be asked for
+        del protocol  # recorded, so that a summary can be requested later
         return (
             yield from step(WORK).work(tasks, body, max_concurrency=window, on_error="fail_fast")
         )
@@ -278,8 +277,8 @@ def _flow_of(
 
 
 def recorded_flow(history: Sequence[Event]) -> Workflow[[str], Work[None]] | None:
-    """The workflow of a run by its record, to look at it: it cannot be driven. None if no
-    Orchestrator runs it.
+    """The workflow of an ``Orchestrator``'s run, by its record; None for any other run. It is only
+    for inspection, and cannot be driven.
     """
     first = history[0]
     if not isinstance(first, WorkflowStarted) or first.workflow_name != WORK:
@@ -295,14 +294,14 @@ def _not_driven(*_given: Any) -> None:
 
 
 def _is_whole(result: Any) -> bool:
-    """True if a result is no more than its children, so that it can be made again."""
+    """True if a result has nothing but its children, so that it can be rebuilt from them."""
     if type(result) is TaskResult:
         return True
     return set(getattr(result, "__dict__", {"": None})) == {"children"}
 
 
 def reference_to(protocol: object) -> str:
-    """``module:name`` of its class, or ``file.py:name`` if Python was given the file itself."""
+    """``module:name`` of a protocol's class; ``file.py:name`` if its file is the main program."""
     cls: Any = type(protocol)
     module = cls.__module__
     if module == "__main__":

@@ -1,7 +1,7 @@
 """What an ``Orchestrator`` runs: the shape of a workflow protocol, and of its tasks.
 
-Nothing has to be derived from these: an object fits that has the methods, a task that has an ``id``
-and may have ``priority``, ``kind`` and ``payload``, a result that has ``children``.
+No subclassing is needed. A protocol is any object with the methods; a task has an ``id``, and may
+have ``priority``, ``kind`` and ``payload``; a result has ``children``.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ Status: TypeAlias = Literal["running", "stopped", "interrupted"]
 
 @dataclass(slots=True)
 class TaskSpec:
-    """One thing to do: its id, how urgent it is (lower numbers begin first), of what kind it is,
-    and what it is about, as plain data.
+    """One task: its id, its priority (lower numbers begin first), its kind, and its payload, which
+    is plain data.
     """
 
     id: str
@@ -36,7 +36,7 @@ class TaskSpec:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> TaskSpec:
-        """What ``to_dict`` gave; only the id must be there."""
+        """The task of a ``to_dict``; only the id is required."""
         payload = data.get("payload")
         return cls(
             str(data["id"]),
@@ -48,34 +48,34 @@ class TaskSpec:
 
 @dataclass(slots=True)
 class TaskResult:
-    """What a task came to: the tasks that follow from it."""
+    """The result of a task: the tasks that follow from it."""
 
     children: list[TaskSpec] = field(default_factory=list[TaskSpec])
 
 
 class WorkflowProtocol(Protocol):
-    """Which tasks there are, how each is done, and what is kept of it all."""
+    """Which tasks there are, how to do each, and what to keep of their state."""
 
     def load(self) -> Sequence[Any]:
-        """The tasks that are to be done; it is asked once whenever the work begins or goes on."""
+        """The tasks to do; called once at each start or continuation of the work."""
         ...
 
     def checkpoint(self, queued: list[Any], running: list[Any], status: str, /) -> Any:
-        """Keep what waits, the most urgent first, and what is at work. ``status`` is ``"running"``,
-        ``"stopped"`` (all is done) or ``"interrupted"`` (the next ``run`` goes on).
+        """Keep the tasks that wait, the most urgent first, and the tasks at work. ``status`` is
+        ``"running"``, ``"stopped"`` (all done) or ``"interrupted"`` (the next ``run`` continues).
         """
         ...
 
     def make_coro(self, spec: Any, /) -> Awaitable[Any]:
-        """What does the task, and gives its ``TaskResult``."""
+        """The awaitable that does the task, and returns its ``TaskResult``."""
         ...
 
     async def on_result(self, spec: Any, result: Any, /) -> Sequence[Any]:
-        """Take the result, and give the tasks that follow from it."""
+        """Take the result of a task; returns the tasks that follow from it."""
         ...
 
     def summarize(self, workdir: Path, /) -> str:
-        """How the work stands, as Markdown, from what is in the folder; at any time."""
+        """The state of the work, as Markdown, from the folder's files; callable at any time."""
         ...
 
 

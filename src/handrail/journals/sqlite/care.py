@@ -1,4 +1,4 @@
-"""Looking after a journal: is all of it as it was written, and what may go?"""
+"""Verifies a journal, and removes old runs from it."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _event_faults(  # noqa: PLR0917  # the parts of a row
     before: int,
     said: int,
 ) -> str:
-    """What is wrong with an event; empty if nothing is."""
+    """What is wrong with an event, in words; empty if nothing is."""
     at, kind, path, body, value, blob = columns
     try:
         if checksum_as_read(before, seq, at, kind, path, body, value, blob) != said:
@@ -102,7 +102,7 @@ def _event_faults(  # noqa: PLR0917  # the parts of a row
 
 
 def _blob_faults(connection: sqlite3.Connection) -> Iterator[Fault]:
-    """Values that no event has: those that events have are told of with them."""
+    """Faults of large values that no event refers to; others are found with their events."""
     query = (
         "SELECT hash, cast(data AS blob) FROM blobs WHERE hash NOT IN "
         "(SELECT blob FROM events WHERE blob IS NOT NULL)"
@@ -125,8 +125,8 @@ def prunable_runs(
     keep_last: int | None,
     statuses: Collection[PruneStatus],
 ) -> list[RunInfo]:
-    """The runs that are to go: of the statuses (by default: that have ended), older than that, and
-    not among the last. One that somebody drives, or that is damaged, never is.
+    """The runs to remove: of these statuses (default: ended ones), at least ``older_than_s`` old,
+    and not among the ``keep_last`` newest. Never one that is driven, or damaged.
     """
     wanted = statuses or ENDED
     found = [
@@ -143,7 +143,7 @@ def prunable_runs(
 
 
 def size_of(connection: sqlite3.Connection, run_id: str) -> int:
-    """How many bytes the events of a run have, without values that other runs may share."""
+    """The size of a run's events in bytes, without large values, which other runs may share."""
     query = (
         "SELECT coalesce(sum(length(cast(path AS blob)) + length(cast(body AS blob)) "
         "+ coalesce(length(cast(value AS blob)), 0) + 32), 0) "
@@ -153,7 +153,7 @@ def size_of(connection: sqlite3.Connection, run_id: str) -> int:
 
 
 def remove(connection: sqlite3.Connection, runs: Collection[RunInfo], now: float) -> Pruned:
-    """Remove runs that nobody has begun to drive since, one at a time, and what only they had."""
+    """Remove runs, unless a process drives them by now, one a transaction; then unused values."""
     gone: list[RunInfo] = []
     freed = 0
     for info in runs:

@@ -1,4 +1,4 @@
-"""Messages to runs: kept in order, and of one key only the first."""
+"""Stores messages to runs, in order; of those with the same key only the first."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ROW = "SELECT number, key, at, kind, path, body, value, crc FROM letters WHERE 
 
 
 class Inbox:
-    """The messages of one journal; ``journal`` is what errors call it."""
+    """The messages of one journal; ``journal`` is its name in errors."""
 
     def __init__(self, journal: str, codec: Codec) -> None:
         self.journal = journal
@@ -26,7 +26,7 @@ class Inbox:
     def keep(
         self, connection: sqlite3.Connection, letter: Letter, secrets: Mapping[str, str] | None
     ) -> Letter:
-        """Store the message, unless there is one of its key; the one that counts."""
+        """Store a message, unless one of its key is stored; returns the stored one."""
         event, key = letter.event, letter.key
         run_id = event.run_id
         record = to_record(event, self.codec, secrets)
@@ -81,5 +81,5 @@ class Inbox:
 
 
 def letter_checksum(run_id: str, row: tuple[Any, ...]) -> int:
-    """The checksum of a message's row, given all of it before the checksum."""
+    """The checksum of a message's row, from its columns before the checksum."""
     return crc32("\n".join(map(repr, row)).encode("utf-8", "surrogatepass"), crc32(run_id.encode()))

@@ -3,34 +3,33 @@
 Theory of operation.
 
 *A record is a row*, written by one statement that is its own transaction, on the event loop: with a
-write-ahead log and without a sync that takes 10 us, less than to ask a thread. The log is in the
-system's hands then, so a killed process loses nothing. With ``durability="power"``, and for
-``sync=True``, an awaitable comes back that is done once the log is synced; a thread syncs it, once
-for all who wait (``threads.WriterThread``), unless the disk is known to be quicker than a thread
-(``threads``). Another thread moves the log into the database (``threads``). So the
-loop waits for no slow disk. Where somebody else has the file locked it waits 5 ms; then a thread
-goes on trying, and the awaitable is done when it is stored.
+write-ahead log and without a sync that takes 10 us, less than to ask a thread. The operating system
+has the log then, so a killed process loses nothing. With ``durability="power"``, and for
+``sync=True``, ``append`` returns an awaitable that is done once the log is synced. A thread syncs
+it, once for all callers that wait (``threads.WriterThread``), unless the disk is known to be
+quicker than a thread. Another thread moves the log into the database
+(``threads.CheckpointThread``). So the loop waits for no slow disk. If another process has the file
+locked, the loop waits 5 ms; then a thread retries, and the awaitable is done once the row is there.
 
-*What is read is what was written, or an error.* Each row has a checksum over itself and the row
-before it; seen alone, no row can have changed, moved, or be missing from the middle. That a run's
-last rows are missing is told by its own row, which says where it ended when its lease was given
-back. A run that was killed has no such end; rows vanish there only if the tree of pages changed,
-and SQLite's integrity check sees that. It is made when the file is opened (3.5 ms for each MiB), of
-the whole file up to 32 MiB, and of the small tables beyond. The log has checksums of SQLite's own;
-what SQLite cuts off its end is told in ``notices``, and logged.
+*A read returns what was written, or raises.* Each row has a checksum over itself and the row before
+it; so no row can have changed, moved, or be missing from the middle unnoticed. The run's own row
+shows whether its last rows are missing: it says where the run ended when its lease was released. A
+run that was killed has no such end; rows vanish there only if the tree of pages changed, and
+SQLite's integrity check finds that. It runs when the file is opened (3.5 ms for each MiB), on the
+whole file up to 32 MiB, and on the small tables beyond. The write-ahead log has checksums of
+SQLite's own; ``notices``, and a logged warning, say what SQLite cuts off its end.
 
-*One writes*: see ``leases``. A row is stored only while the lease has the epoch that it was
-taken with, in the same statement. Whoever writes without a lease reads the run's end first, in the
-same transaction.
+*One process writes a run*: see ``leases``. The statement that stores a row checks that the lease
+still has its epoch. A write without a lease first reads the run's end, in the same transaction.
 
-*What may not be written can be read*: see ``open``.
+*A journal that may not be written can be read*: see ``open``.
 
-*The file stays where it is, or the run ends*: see ``watch``. Its name is looked up before a
-write (20 times a second at most), at the end of a drive, with each sync and once a second; if it
-was removed or replaced, what is written fails.
+*The file stays where it is, or the run ends*: see ``watch``. The journal looks its name up before a
+write (20 times a second at most), at the end of a drive, with each sync and once a second; if the
+file was removed or replaced, writes fail.
 
-*After a failure* the connection is thrown away; the next call opens another. What failed was
-rolled back, so the journal can be used again as soon as the cause is gone.
+*After a failure* the journal drops the connection; the next call opens another. SQLite has rolled
+back the failed transaction, so the journal can be used again as soon as the cause is gone.
 """
 
 from __future__ import annotations
@@ -74,21 +73,19 @@ _BEGINNINGS = frozenset({
     "StepStarted", "MemberStarted", "GroupStarted", "SubworkflowStarted", "TimerSet",
     "AgentSessionStarted", "ClaimWaiting", "ClaimGranted", "ClaimLost",
 })  # fmt: skip
-"""Without these a run does the same; the next event's sync makes them durable too."""
+"""Events without which a run does the same; the next event's sync makes them durable, too."""
 _ENDS = frozenset({"WorkflowCompleted", "RunSuspended"})
-"""With these a drive ends, and so do its events: whoever started it is told so, and it must be on
-record.
-"""
+"""The last events of a drive. Its caller learns of the end, so the end must be on record."""
 _plain_codec = Codec()
 
 
 class SqliteJournal:
-    """Keeps runs in an SQLite file, which is made if it is not there, as is its folder.
+    """Keeps runs in an SQLite file; makes the file and its folder, if need be.
 
-    ``durability="process"``: a killed process loses nothing; what the system had not written yet
-    when the power failed may be lost, from the end. ``"power"``: the run goes on only when an
-    event is on disk (beginnings of steps excepted). ``lease_s``: how long a driver that cannot be
-    seen from here is taken to live without a sign of life. ``codec`` writes the values.
+    ``durability="process"``: a killed process loses nothing; a loss of power may lose the last
+    events, which the system had not written yet. ``"power"``: the run continues only when an event
+    is on disk (except beginnings of steps). ``lease_s``: how long a driver that cannot be seen from
+    here (on another machine, say) counts as alive without a renewal. ``codec`` writes the values.
 
     The file is opened when it is first needed. ``notices`` says what was cut off its end then.
     People can read it: ``sqlite3 FILE 'SELECT * FROM history'``.
@@ -121,13 +118,13 @@ class SqliteJournal:
 
     @property
     def identity(self) -> str:
-        """Eight hex digits that tell its runs from those of other journals on this machine."""
+        """Eight hex digits that differ from those of other journals on this machine."""
         name = os.fsencode(self._store.path)
         return hashlib.blake2b(name, digest_size=4).hexdigest()
 
     @property
     def notices(self) -> list[str]:
-        """What was found and repaired when the file was opened."""
+        """Damage that was found and cut off when the file was opened."""
         return self._store.notices
 
     def append(self, event: Event, /, *, sync: bool = False) -> Awaitable[None] | None:
@@ -197,10 +194,10 @@ class SqliteJournal:
     def events(self, run_id: str, /, *, secrets: Mapping[str, str] | None = None) -> list[Event]:
         """All events of a run, in order; see the port.
 
-        References to secrets are resolved by those that the run's last ``acquire`` was given.
+        Without ``secrets``, the ones of the run's last ``acquire`` resolve references to secrets.
 
         Raises:
-            JournalDamaged: they are not what was written; run and number are named.
+            JournalDamaged: they are not what was written; the text names the run and the number.
         """
         return self.events_after(run_id, 0, secrets=secrets) or []
 
@@ -210,7 +207,7 @@ class SqliteJournal:
         """The events of a run behind a number; None if it has no event of that number.
 
         Raises:
-            JournalDamaged: they are not what was written; run and number are named.
+            JournalDamaged: they are not what was written; the text names the run and the number.
         """
         name, read = self._store.name, self._reader(run_id, secrets)
         return self._store.read(
@@ -226,16 +223,16 @@ class SqliteJournal:
         )
 
     def acquire(self, run_id: str, /, *, secrets: Mapping[str, str] | None = None) -> SqliteLease:
-        """Become the one who drives a run; see the port.
+        """Take the lease of a run; see the port.
 
         Raises:
-            RunLocked: somebody who may still live drives it.
+            RunLocked: a driver that may still live has it.
         """
         epoch, token = self._store.acquire(run_id, secrets)
         return SqliteLease(self._store, run_id, epoch, token)
 
     def post(self, letter: Letter, /, *, secrets: Mapping[str, str] | None = None) -> Letter:
-        """Keep a message for its run, and give the one that counts; see the port."""
+        """Keep a message for its run; returns the one that counts, the first of its key."""
         run_id = letter.event.run_id
         with self._store.connection(
             f"storing a message to run {run_id}", to_write=True
@@ -279,13 +276,12 @@ class SqliteJournal:
     ) -> Pruned:
         """Remove runs that have ended, or, if ``statuses`` name them, that are suspended or dead.
 
-        ``older_than`` is seconds since their last event, ``keep_last`` a number of the newest that
-        stay. A run that is driven, or damaged, is never removed. With ``dry_run`` nothing is, and
-        what would be is told. The file is made smaller if no run is driven meanwhile; else later
-        runs use the room.
+        ``older_than``: seconds since their last event. ``keep_last``: how many of the newest stay.
+        A run that is driven, or damaged, is never removed. ``dry_run`` only returns what would be
+        removed. The file shrinks if no run is driven meanwhile; else later runs use the room.
 
         Raises:
-            WrongUse: neither an age, a number nor a status was named.
+            WrongUse: the call names no age, number or status.
         """
         if older_than is None and keep_last is None and not statuses:
             raise WrongUse("prune: name what may go, by older_than, keep_last or statuses")
@@ -300,20 +296,20 @@ class SqliteJournal:
                 )
             pruned = remove(connection, runs, now)
             if pruned.runs and not holders(connection, now):
-                with contextlib.suppress(sqlite3.OperationalError):  # somebody reads or writes
+                with contextlib.suppress(sqlite3.OperationalError):  # others read or write
                     connection.execute("VACUUM")
         for gone in pruned.runs:
             self._store.heads.pop(gone, None)
         return pruned
 
     def close(self) -> None:
-        """Give back the leases and let go of the file; the next call opens it again."""
+        """Release all leases and close the file; the next call opens it again."""
         self._store.close()
 
     def _store_rows(
         self, head: RunHead, rows: Sequence[Numbered], pages: int, *, sync: bool
     ) -> Awaitable[None] | None:
-        """Store rows, now or in turn; ``pages`` is how much they are, about."""
+        """Store rows, now or by the writer thread; ``pages``: their size in pages, about."""
         store = self._store
         if self._store_now(head, rows):
             store.count_pages(pages)
@@ -325,7 +321,7 @@ class SqliteJournal:
         return store.writer_thread.submit(lambda: store.write(head, rows), pending, sync=sync)
 
     def _store_now(self, head: RunHead, rows: Sequence[Numbered]) -> bool:
-        """True if they are stored; False if somebody else has the lock, so that they must wait."""
+        """True if the rows are stored; False if they must wait: for a lock, or earlier writes."""
         store, seq = self._store, rows[0][0]
         if store.cursor is None:
             store.open_writer(head.run_id, seq)
@@ -365,7 +361,7 @@ class SqliteJournal:
 
 
 def _file_of(path: Any) -> Path:
-    """The file itself: beside it SQLite keeps its log, wherever a link to it lies."""
+    """The path with links resolved: SQLite keeps its log beside the file itself."""
     text = str(path)
     if not isinstance(path, (str, os.PathLike)) or "\0" in text or not text.strip():
         raise WrongUse(f"a SqliteJournal takes the path of a file, got {path!r}")
@@ -374,7 +370,7 @@ def _file_of(path: Any) -> Path:
     absolute = Path(text).absolute()
     try:
         return absolute.resolve()
-    except (OSError, RuntimeError):  # links in a circle: it cannot be opened, and that is told then
+    except (OSError, RuntimeError):  # links in a circle: to open it raises the error
         return absolute
 
 
@@ -388,12 +384,12 @@ class SqliteLease:
         self._token = token
 
     def release(self) -> None:
-        """Let the next one drive the run; a second time, or after it was lost, nothing."""
+        """Let another driver take the run; does nothing if the lease was released or lost."""
         self._store.release(self.run_id, self.epoch, self._token)
 
 
 def _close(store: Store) -> None:
-    """Close what a journal left open that nobody has any more; a thread of it cannot end itself."""
+    """Close the store of a garbage-collected journal; a thread of it cannot join itself."""
     if threading.current_thread().name.startswith(THREAD_NAME):
         threading.Thread(target=store.close, daemon=True).start()
     else:

@@ -1,10 +1,10 @@
-"""Who may write a run: one process at a time, proved by a number that only grows.
+"""Leases: one process at a time may write a run, proved by an epoch, a number that only grows.
 
-A lease's row stays when it is given back, with no process in it, so that every lease of a run has
-a higher epoch than all before it. What is written under a lease is written only while the row
-still has its epoch, in one statement; so a driver that was taken for dead can write nothing more.
+The row of a lease stays after its release, without a process, so that every lease of a run has a
+higher epoch than all before it. A write under a lease checks in the same statement that the row
+still has its epoch. So a driver that was taken for dead can write nothing more.
 
-Whether a holder lives: see ``system.owners``.
+``system.owners`` decides whether a holder lives.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _ROWS = "SELECT token, pid, start_ticks, host, boot, since, expires_at, epoch, r
 def take(
     connection: sqlite3.Connection, run_id: str, now: float, lease_s: float
 ) -> tuple[int, str]:
-    """Become the holder, inside a transaction that the caller began: the epoch and the token.
+    """Take a run's lease, in a transaction that the caller began; returns its epoch and token.
 
     Raises:
-        RunLocked: its holder may still live.
+        RunLocked: another holder may still live.
     """
     row = connection.execute(f"{_ROWS} WHERE run_id = ?", (run_id,)).fetchone()
     epoch = 1
@@ -49,7 +49,7 @@ def take(
 def renew(
     connection: sqlite3.Connection, run_id: str, epoch: int, now: float, lease_s: float
 ) -> bool:
-    """Hold it for that much longer; False if it is another's now."""
+    """Renew a lease for ``lease_s`` from now; False if another driver has it."""
     done = connection.execute(
         "UPDATE leases SET renewed_at = ?, expires_at = ?, boot = ? WHERE run_id = ? AND epoch = ?",
         (now, now + lease_s, place(lease_s), run_id, epoch),
@@ -58,7 +58,7 @@ def renew(
 
 
 def give_back(connection: sqlite3.Connection, run_id: str, epoch: int) -> bool:
-    """Let the next one have it at once; False if it is another's already."""
+    """Release a lease, so that another driver can take it at once; False if one has already."""
     done = connection.execute(
         "UPDATE leases SET pid = NULL WHERE run_id = ? AND epoch = ?", (run_id, epoch)
     )
@@ -66,7 +66,7 @@ def give_back(connection: sqlite3.Connection, run_id: str, epoch: int) -> bool:
 
 
 def holders(connection: sqlite3.Connection, now: float) -> dict[str, Holder]:
-    """Who drives which run, as far as they live."""
+    """The living holders of leases, by run id."""
     rows = connection.execute(f"{_ROWS} WHERE pid IS NOT NULL")
     owners = {run_id: Owner(*parts) for *parts, _, run_id in rows}
     return {

@@ -1,4 +1,4 @@
-"""How a file becomes, or proves to be, a journal in SQLite that can be believed."""
+"""Opens or makes the file of a journal, and checks that it can be trusted."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ Failure: TypeAlias = sqlite3.Error | OSError | UnicodeDecodeError
 
 
 def failure(journal: str, doing: str, error: Failure) -> JournalFailed:
-    """The error to raise for what SQLite or the system said while ``doing`` it.
+    """The error to raise for an error of SQLite or the system while ``doing`` something.
 
-    That a text is no UTF-8 is damage, also where it is the text of SQLite's own error.
+    Text that is not UTF-8 is damage, also if it is the text of SQLite's own error.
     """
     if isinstance(error, UnicodeDecodeError):
         return journal_damaged(journal, doing, str(error))
@@ -80,26 +80,26 @@ def may_not_write(journal: str, doing: str) -> JournalFailed:
 
 
 def busy_while_read(journal: str, doing: str) -> JournalFailed:
-    """The error for a journal that can only be read while nobody writes it, and somebody does."""
+    """The error for a journal that can only be read while no process writes it, and one does."""
     why = "it can only be read here while nobody writes it, and others did each time"
     return JournalFailed(journal, doing, why, "Try again.")
 
 
 def _fill_hint(hint: str, doing: str) -> str:
-    """The hint with what to do next: only a run that has begun can be resumed."""
+    """The hint with the next thing to do: only a run that has begun can be resumed."""
     begun = doing.startswith(("storing event", "syncing")) and "storing event 1 " not in doing
     return hint.replace("{again}", "resume the run" if begun else "try again")
 
 
 def journal_damaged(journal: str, doing: str, why: str) -> JournalDamaged:
-    """The error to raise for what is not as it was written."""
+    """The error to raise for content that is not as it was written."""
     return JournalDamaged(journal, doing, why, _DAMAGED)
 
 
-# The tables of a journal in SQLite, and how older files come to have them.
+# The tables of a journal in SQLite, and the migrations that bring older files to them.
 #
-# ``user_version`` is the number of migrations that a file has had. They only go forward; one that
-# was released is never changed. A file with more of them than are known here is refused.
+# ``user_version`` is the number of migrations that a file has had. They only go forward; a released
+# one is never changed. A file with more migrations than are known here is refused.
 
 Migration: TypeAlias = Callable[[sqlite3.Connection], object]
 
@@ -176,7 +176,7 @@ MIGRATIONS: tuple[Migration, ...] = (_create,)
 
 
 def version_of(journal: str, connection: sqlite3.Connection, known: int = len(MIGRATIONS)) -> int:
-    """How many migrations the file has had; 0 for one that is empty.
+    """How many migrations the file has had; 0 for an empty file.
 
     Raises:
         JournalFailed: it is a database of another program, or of a newer version.
@@ -217,10 +217,10 @@ def check_schema(
     connection: sqlite3.Connection,
     migrations: tuple[Migration, ...] = MIGRATIONS,
 ) -> None:
-    """Make sure that the tables are those that the migrations make; others may be beside them.
+    """Make sure that the tables are as the migrations make them; there may be further tables.
 
     Raises:
-        JournalDamaged: one is missing, or is another.
+        JournalDamaged: a table is missing, or differs.
     """
     there = set(connection.execute(_SCHEMA))
     changed = sorted(name for name, _ in expected_schema(migrations) - there)
@@ -245,16 +245,16 @@ def expected_schema(migrations: tuple[Migration, ...]) -> frozenset[tuple[str, s
         connection.close()
 
 
-# What SQLite's write-ahead log holds, read from outside SQLite.
+# The content of SQLite's write-ahead log, read from outside SQLite.
 #
-# A log is a header of 32 bytes and frames: 24 bytes of header and one page each. SQLite believes
-# the frames from the first on whose salts are the log's and whose running checksum is right, as far
-# as the last one that ends a transaction. What comes after is cut off without a word. Of a log that
-# begins anew the old frames stay behind the new ones, with older salts: that is no damage.
+# A log is a header of 32 bytes and frames: 24 bytes of header and one page each. SQLite accepts the
+# frames from the first on that have the log's salts and a right running checksum, up to the last
+# one that ends a transaction. It cuts off the rest silently. When SQLite writes a log from its
+# beginning again, old frames stay behind the new ones, with older salts: that is no damage.
 #
-# Here only the headers are looked at; a checksum of every page would take longer than the run. How
-# far SQLite believed is asked of SQLite: see ``describe_cut``. That a log was cut just between two
-# transactions cannot be seen.
+# This code reads only the headers; a checksum of every page would take longer than the run. SQLite
+# itself says how many frames it accepted: see ``describe_cut``. A cut just between two transactions
+# cannot be seen.
 #
 # Nothing here opens the database or its ``-shm``: to close a file drops every lock that the process
 # holds on it, and SQLite's are on those two. On the ``-wal`` it has none.
@@ -266,15 +266,15 @@ _MAGIC = 0x377F0682
 _AS_BIG_ENDIAN = 1
 _SYSTEM_PAGE = 4096
 _OLDEST = 1 << 20
-"""How many times a log can have begun anew and still have frames of then behind its end."""
+"""How many restarts of a log old frames behind its end can have survived."""
 
 
 @dataclass(frozen=True, slots=True)
 class WalScan:
-    """What the headers of a log say.
+    """The content of a log's headers.
 
-    ``commits``: the number (from 1) of the last frame that ends a transaction; ``strange`` counts
-    the bytes behind the frames that neither this log nor an earlier one can have left there.
+    ``commits``: the number (from 1) of the last frame that ends a transaction. ``strange``: how
+    many bytes behind the frames neither this log nor an earlier one can have left there.
     """
 
     size_bytes: int = 0
@@ -286,12 +286,12 @@ class WalScan:
     """The numbers of the last frames that end a transaction, ``commits`` the last of them."""
 
     def ends_after(self, frame: int) -> int:
-        """How many transactions end behind a frame, as far as the last ones are known."""
+        """How many of the last transactions, as far as they are known, end behind a frame."""
         return sum(1 for number in self.ends if number > frame)
 
 
 def scan(wal: str) -> WalScan:
-    """What the headers of the log in the file ``wal`` say; of none, nothing."""
+    """Read the headers of the log in the file ``wal``; an empty scan if there is none."""
     try:
         fd = os.open(wal, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -305,11 +305,12 @@ def scan(wal: str) -> WalScan:
 
 
 def describe_cut(found: WalScan, believed: int) -> str:
-    """What was cut off the end of a log of which SQLite believed so many frames; empty if nothing.
+    """What SQLite cut off the end of a log, when it ``believed`` so many frames; empty if nothing.
 
-    An unfinished transaction at the end is nothing: nobody was told that it was stored. Of one that
-    ends as it should and is not as it was written nobody can say which it is: in a log that began
-    anew an old page may stand behind the header of a frame that a killed process was writing.
+    An unfinished transaction at the end does not count: no caller was told that it was stored. If
+    one transaction with its last frame was cut, the cause is not known. It may be damage; or a
+    killed process wrote the header of that frame, and the page behind it is an old one, from before
+    SQLite began the log from its start again.
     """
     if found.commits > believed:
         lost = found.commits - believed
@@ -329,9 +330,9 @@ def describe_cut(found: WalScan, believed: int) -> str:
 
 
 def _is_broken_off(piece: bytes, size: int, salts: tuple[int, int]) -> bool:
-    """True for what a write leaves whose process is killed in its midst: SQLite writes the header
-    of a frame, then its page, and the system stops at a page of its own. Nobody was told that it
-    was stored.
+    """True for a piece that a killed process can leave in the middle of a write: SQLite writes the
+    header of a frame, then its page, and the system stops at a page of its own. No caller was told
+    that it was stored.
     """
     if len(piece) == _FRAME.size:
         return _FRAME.unpack(piece)[2:4] == salts
@@ -355,7 +356,7 @@ def _scan(fd: int, size: int) -> WalScan:
     for number in range(whole):
         raw = os.pread(fd, _FRAME.size, _HEADER.size + number * frame_bytes)
         if len(raw) < _FRAME.size:
-            break  # somebody made it shorter meanwhile
+            break  # another process shortened it meanwhile
         _, ends, theirs, theirs_2, _, _ = _FRAME.unpack(raw)
         ours = ours and (theirs, theirs_2) == (salt, salt_2)
         if ours:
@@ -371,12 +372,12 @@ def _scan(fd: int, size: int) -> WalScan:
     return WalScan(size, page, frames, commits, strange, tuple(last))
 
 
-# A journal that this process may not write, opened to be read and never changed.
+# Opens a journal that this process may not write, read-only.
 #
-# SQLite reads a write-ahead log with the help of an index that stands in a file beside it, and
-# makes that file if it is not there; in a folder that is read-only it cannot. There is a log only
-# while somebody has the journal open, or after a crash. Without one all is in the database, and it
-# can be read as a file that nobody changes, as long as nobody does: ``state`` tells that.
+# SQLite reads a write-ahead log with an index in a file beside it, and makes that file if it is
+# missing; in a read-only folder it cannot. A log exists only while a process has the journal open,
+# or after a crash. Without a log everything is in the database file, and SQLite can read that as
+# immutable, as long as no process changes it: ``state`` shows whether one did.
 
 State: TypeAlias = tuple[int, int, int, bool]
 
@@ -387,12 +388,12 @@ _LOG_HINT = (
 
 
 def is_read_only(path: Path) -> bool:
-    """True if the file is there, and this process may not write it or not beside it."""
+    """True if the file exists, and this process may not write it, or not in its folder."""
     return path.is_file() and not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK))
 
 
 def state(path: Path) -> State:
-    """What changes when somebody writes the journal."""
+    """A value that changes when a process writes the journal."""
     found = path.stat()
     return found.st_ino, found.st_mtime_ns, found.st_size, _has_log(path)
 
@@ -400,13 +401,13 @@ def state(path: Path) -> State:
 def open_read_only(
     path: Path, connect: Callable[[str], sqlite3.Connection]
 ) -> tuple[sqlite3.Connection, bool]:
-    """A connection that writes nothing; True if it believes that nobody else does either.
+    """A connection that writes nothing; True if SQLite takes the file as immutable.
 
-    ``connect`` opens what a URI names.
+    ``connect`` opens a URI.
 
     Raises:
-        JournalFailed: it cannot be read without being written.
-        sqlite3.Error, OSError: what else went wrong.
+        JournalFailed: the journal cannot be read without a write.
+        sqlite3.Error, OSError: another failure.
     """
     uri = f"file:{quote(str(path))}"
     if not _has_log(path):
@@ -433,7 +434,7 @@ PATIENCE_S = 10.0
 CHECKED_WHOLE_BYTES = 32 << 20
 """Larger files are not read whole when they are opened; see ``_check``."""
 SMALLEST_BYTES = 512
-"""What SQLite's smallest page takes."""
+"""The size of SQLite's smallest page."""
 _LOOK_AGAIN_S = 0.02
 
 
@@ -459,12 +460,13 @@ def connect(path: str, wait_s: float, *, uri: bool = False) -> sqlite3.Connectio
 
 
 def open_journal(path: Path, notice: Callable[[str], None]) -> sqlite3.Connection:
-    """A connection to the journal, made if there is none; ``notice`` is told what was cut off.
+    """A connection to the journal; makes the file if there is none. ``notice`` gets the text about
+    what was cut off.
 
     Raises:
         JournalFailed: it is no journal, or one of a newer version.
         JournalDamaged: it is not as it was written.
-        sqlite3.Error, OSError: what else went wrong.
+        sqlite3.Error, OSError: another failure.
     """
     name = str(path)
     if path.is_dir():
@@ -480,7 +482,7 @@ def open_journal(path: Path, notice: Callable[[str], None]) -> sqlite3.Connectio
         migrate(name, connection)
         if size:
             _check(name, connection, size)
-        else:  # from now on it can be told from an empty file, whatever happens to the log
+        else:  # from now on the file is not empty, whatever happens to the log
             connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
     except BaseException:
         connection.close()
@@ -492,7 +494,7 @@ def open_journal(path: Path, notice: Callable[[str], None]) -> sqlite3.Connectio
 
 
 def open_to_read(path: Path) -> tuple[sqlite3.Connection, bool]:
-    """A connection to a journal that may not be written; True if it sees no changes of others.
+    """A read-only connection to a journal; True if it does not see changes by other processes.
 
     Raises:
         JournalFailed, sqlite3.Error, OSError: as ``open_journal``; or it is one of an older
@@ -511,7 +513,7 @@ def open_to_read(path: Path) -> tuple[sqlite3.Connection, bool]:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in a folder survive a loss of power, where folders can be synced."""
+    """Sync a folder, so that the names of its files survive a loss of power."""
     fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
@@ -520,7 +522,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def retry_busy(action: Callable[[], None], patience_s: float | None = None) -> None:
-    """Do it, again and again while another connection has the lock, for ``PATIENCE_S`` or so."""
+    """Run ``action``; repeat it while another connection has the lock, up to ``PATIENCE_S``."""
     until = time.monotonic() + (PATIENCE_S if patience_s is None else patience_s)
     while True:
         try:
@@ -532,7 +534,7 @@ def retry_busy(action: Callable[[], None], patience_s: float | None = None) -> N
 
 
 def pause(seconds: float) -> None:
-    """Let that much time pass, in a thread that no event loop runs in."""
+    """Sleep, in a thread that no event loop runs in."""
     threading.Event().wait(seconds)
 
 
@@ -554,15 +556,15 @@ def _check_version(journal: str, version: int) -> None:
 
 
 def _scan_file(path: Path) -> tuple[int, WalScan]:
-    """How many bytes the file has, and what its log holds; 0 bytes, if it is not there.
+    """The size of the file in bytes, and the scan of its log; 0 bytes if the file does not exist.
 
-    The log first: SQLite makes it when the file has its first page, and another process may be
-    making both just now.
+    The log is read first: SQLite makes it after the file has its first page, and another process
+    may be making both just now.
 
     Raises:
         JournalFailed: it is too small for a database.
         JournalDamaged: SQLite would take it for an empty file, and delete its log.
-        OSError: it cannot be looked at.
+        OSError: it cannot be read.
     """
     journal = str(path)
     found = scan(f"{journal}-wal")
@@ -578,7 +580,7 @@ def _scan_file(path: Path) -> tuple[int, WalScan]:
 
 def _use_wal(journal: str, connection: sqlite3.Connection) -> None:
     def switch() -> None:
-        # SQLite does not wait by itself here, when two processes make a new file at once.
+        # SQLite does not wait here by itself if two processes make a new file at once.
         (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
         if mode != "wal":
             why = f"its file system has no shared memory for a write-ahead log (mode {mode!r})"
@@ -588,7 +590,7 @@ def _use_wal(journal: str, connection: sqlite3.Connection) -> None:
 
 
 def _check(journal: str, connection: sqlite3.Connection, size: int) -> None:
-    """Make sure that no row has vanished or moved; see the theory in ``sqlite``.
+    """Make sure that no row has vanished or moved; see the theory in ``sqlite.journal``.
 
     Source: measured; 0.3 ms for a small file, 3.5 ms for each MiB.
     """
@@ -612,7 +614,7 @@ def _report_cut(
     cut = _find_cut(connection, found)
     if not cut:
         return
-    # A live process may have been about to write just there, or to begin the log anew.
+    # A live process may have been writing just there, or restarting the log.
     pause(_LOOK_AGAIN_S)
     again = scan(f"{name}-wal")
     if again == found and _find_cut(connection, again) == cut:
@@ -625,5 +627,5 @@ def _find_cut(connection: sqlite3.Connection, found: WalScan) -> str:
     except sqlite3.Error as error:
         if cause_of(error) != "full":
             raise
-        return ""  # the log stays as it is, and can be read; who writes is told
+        return ""  # the log stays, and can be read; the next write raises
     return "" if busy or believed < 0 else describe_cut(found, believed)

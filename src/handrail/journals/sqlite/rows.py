@@ -33,16 +33,15 @@ from handrail.system.sqlite import snapshot, transaction
 
 pack = struct.Struct("<qd").pack
 LARGE = 16 << 10
-"""Values of more characters are stored once each, by what they say."""
+"""Values of more characters are stored once each, under a hash of their text."""
 
 
 @dataclass(slots=True)
 class RunHead:
     """The newest event of a run as this journal knows it.
 
-    While ``epoch`` is not None, this journal holds the lease, and nobody else moves the end.
-    ``run`` is the number of the run's row, 0 if it has none yet. ``secrets`` are the ones of the
-    last lease.
+    While ``epoch`` is not None, this journal has the lease, and no other adds events. ``run``: the
+    number of the run's row, 0 if it has none yet. ``secrets`` are the ones of the last lease.
     """
 
     run_id: str
@@ -76,12 +75,12 @@ def insert(  # noqa: PLR0917 - on the hot path: keywords would cost
     at: float,
     record: Record,
 ) -> None:
-    """Store a record under its number and time, and move the end of its run.
+    """Store a record under its number and time, and advance the head of its run.
 
     Raises:
         OutOfSequence: its number is not the next one; nothing was stored.
-        LeaseLost: the lease was held and is another's now; nothing was stored.
-        sqlite3.Error: what else went wrong; nothing was stored.
+        LeaseLost: this journal had the lease, and another has it now; nothing was stored.
+        sqlite3.Error: another failure; nothing was stored.
     """
     kind, path, body, value = record
     epoch = head.epoch
@@ -125,11 +124,11 @@ def insert_all(
 def insert_run(
     connection: sqlite3.Connection, events: Sequence[Event], encoded: Callable[[Event], Record]
 ) -> None:
-    """Store a whole run that is not there yet, or nothing. What is an event of another run of the
-    journal is copied as it stands there.
+    """Store a whole run that is not there yet, or nothing. An event that belongs to another run of
+    the journal is copied from that run's row as it is.
 
     Raises:
-        RunIdTaken: it is there. sqlite3.Error: what else went wrong.
+        RunIdTaken: the run is there. sqlite3.Error: another failure.
     """
     head = RunHead(events[0].run_id)
     ours = [encoded(one) if one.run_id == head.run_id else None for one in events]
@@ -159,7 +158,7 @@ def insert_run(
 
 
 def _columns(connection: sqlite3.Connection, run_id: str) -> list[tuple[Any, ...]]:
-    """What the events of a run say, in order; they are numbered from 1 without a hole."""
+    """The columns of a run's events, in order; these are numbered from 1 without a gap."""
     query = (
         "SELECT kind, path, body, value, blob FROM events "
         "WHERE run = (SELECT id FROM runs WHERE run_id = ?) ORDER BY seq"
@@ -170,7 +169,7 @@ def _columns(connection: sqlite3.Connection, run_id: str) -> list[tuple[Any, ...
 def _insert_in_transaction(
     connection: sqlite3.Connection, head: RunHead, seq: int, at: float, record: Record
 ) -> None:
-    """The same for the first event of a run, a large value, and where there is no lease."""
+    """``insert`` for the first event of a run, a large value, or a write without a lease."""
     kind, path, body, value = record
     blob = None
     with transaction(connection):
@@ -222,13 +221,13 @@ def checksum_as_read(  # noqa: PLR0917 - the columns, in their order
     value: bytes | None,
     blob: bytes | None,
 ) -> int:
-    """The same of a row whose texts come as bytes; ``_chain`` has it in its loop."""
+    """The checksum of a row whose texts are bytes; ``_chain`` repeats this in its loop."""
     parts = (kind, path, body, b"None" if blob is None else blob, value or b"")
     return crc32(b"\n".join(parts), crc32(pack(seq, at), previous))
 
 
 def begin_checksum(run_id: str) -> int:
-    """What stands for the row before a run's first."""
+    """The checksum in place of a row before the first row of a run."""
     return crc32(run_id.encode())
 
 
@@ -242,7 +241,7 @@ def load_head(connection: sqlite3.Connection, head: RunHead) -> None:
 
 
 def store_head(connection: sqlite3.Connection, head: RunHead) -> None:
-    """Write a run's head into its own row, so that its last events cannot vanish."""
+    """Write a run's head into its own row, so that its last events cannot vanish unnoticed."""
     row = connection.execute(f"{RUN} WHERE run_id = ?", (head.run_id,)).fetchone()
     if row is not None:
         marked = (*row[:5], head.seq, head.crc)
@@ -253,7 +252,7 @@ def store_head(connection: sqlite3.Connection, head: RunHead) -> None:
 
 
 def run_checksum(row: tuple[Any, ...]) -> int:
-    """The checksum of a row of ``runs``, given all of it before the checksum."""
+    """The checksum of a row of ``runs``, from its columns before the checksum."""
     return crc32("\n".join(map(repr, row)).encode())
 
 
@@ -264,7 +263,7 @@ def epoch_of(connection: sqlite3.Connection, run_id: str) -> int:
 
 
 def lease_lost(connection: sqlite3.Connection, head: RunHead) -> LeaseLost:
-    """The error for a run that somebody else drives now."""
+    """The error for a run whose lease another driver has now."""
     row = connection.execute(
         "SELECT coalesce(pid, 0), host FROM leases WHERE run_id = ?", (head.run_id,)
     ).fetchone()
@@ -273,7 +272,7 @@ def lease_lost(connection: sqlite3.Connection, head: RunHead) -> LeaseLost:
 
 
 def digest(value: bytes) -> str:
-    """The name of a large value: what it says decides."""
+    """The name of a large value: a hash of its content, 32 hex digits."""
     return hashlib.sha256(value).hexdigest()[:32]
 
 
@@ -297,9 +296,9 @@ def _begin(connection: sqlite3.Connection, run_id: str, at: float, record: Recor
     return int(number)
 
 
-# A run that ended is told by its last row. Of others the rows are read backwards to the last that
-# says how the run stands: 0.2 us a row. An index of those rows would cost each event more. Texts
-# come as bytes: one that is no UTF-8 any more is damage of its run, and of no other.
+# The last row of an ended run shows its status. For other runs SQLite reads the rows backwards to
+# the last one that does: 0.2 us a row. An index of such rows would cost each event more. Texts come
+# as bytes: one that is no longer UTF-8 is damage of its run, and of no other run.
 _ROW = """{0}.seq, {0}.at, cast({0}.kind AS blob), cast({0}.path AS blob), cast({0}.body AS blob),
        cast({0}.value AS blob), cast({0}.blob AS blob), {0}.crc,
        (SELECT crc FROM events WHERE run = runs.id AND seq = {0}.seq - 1)"""
@@ -336,16 +335,16 @@ class _Event(NamedTuple):
     previous: int | None
 
     def is_as_written(self, run_id: str) -> bool:
-        """True if its checksum follows from what it says."""
+        """True if its checksum fits its content and the row before."""
         before = begin_checksum(run_id) if self.seq == 1 else self.previous or 0
         try:
             return checksum_as_read(before, *self[:-2]) == self.crc
-        except (TypeError, struct.error):  # it was never written so
+        except (TypeError, struct.error):  # a column has a type that was never written
             return False
 
 
 def list_runs(connection: sqlite3.Connection, now: float, codec: Codec) -> list[RunInfo]:
-    """Every run that was begun, oldest first; what is damaged of one does not hide the others."""
+    """Every run that was begun, oldest first; damage of one run does not hide the others."""
     driven = holders(connection, now)
     rows = connection.execute(_LISTED).fetchall()
     waits = partial(_waits_since, now=now, codec=codec)
@@ -394,7 +393,7 @@ def _waits(suspended: _Event) -> tuple[WaitsFor, ...]:
 
 
 def _waits_since(run_id: str, last: _Event, now: float, codec: Codec) -> tuple[WaitsFor, ...]:
-    """What a run without an end waits for, by its last event."""
+    """The waits of a run without an end, by its last event."""
     if last.blob is not None:
         return ()
     parts = (last.seq, last.at, last.kind, last.path, last.body, last.value)
@@ -419,7 +418,7 @@ def _labels(text: str) -> dict[str, str]:
     if text == "{}":
         return {}
     labels: dict[str, Any] = msgspec.json.decode(text)
-    # What is not a string any more was a secret.
+    # A label that is not a string was a secret.
     return {name: said if isinstance(said, str) else "***" for name, said in labels.items()}
 
 
@@ -433,7 +432,7 @@ _BLOB = "SELECT cast(data AS blob) FROM blobs WHERE hash = ?"
 
 
 class _NotAsWritten(Exception):
-    """What was read is not what was written; the text says what of it."""
+    """A part of a run is not as it was written; the text names the part."""
 
 
 def read_events(
@@ -470,7 +469,7 @@ def read_events(
 def _checksum_at(
     connection: sqlite3.Connection, run: tuple[Any, ...], after: int
 ) -> tuple[int, int] | None:
-    """A number and the checksum up to it, if the run has an event of that number."""
+    """The number ``after`` and the checksum at it, if the run has an event of that number."""
     if after <= 0:
         return 0, begin_checksum(run[1])
     found = connection.execute(_CRC, (run[0], after)).fetchone()
@@ -484,7 +483,7 @@ def _read_run(
     events: list[Event],
     begin: tuple[int, int],
 ) -> None:
-    """Read the events of the run with this row of its own, behind where they ``begin``."""
+    """Read the events of the run with this row in ``runs``, behind the number in ``begin``."""
     number, tail_seq = run[0], run[5]
     if run_checksum(run[:7]) != run[7]:
         raise _NotAsWritten("its entry is not as it was written")
@@ -497,7 +496,7 @@ def _read_run(
     if count < tail_seq:
         raise _NotAsWritten(f"events {count + 1} to {tail_seq} are missing")
     after = connection.execute(_AFTER, (number, count)).fetchone()
-    if after is not None and after[0] != 1:  # another has taken its place
+    if after is not None and after[0] != 1:  # the next row is no first event of another run
         raise _NotAsWritten(f"event {count + 1} is missing")
 
 
@@ -509,14 +508,14 @@ def _chain(  # noqa: PLR0917 - they are one row's parts, and where to
     read: Read,
     events: list[Event],
 ) -> None:
-    """Read rows one by one, each as long as it follows from the one before, as in ``checksum``.
+    """Read rows one by one, and check that each checksum follows from the row before.
 
-    One loop, and as few calls as can be: half of a replay's time is spent here.
+    One loop with as few calls as possible: a replay spends half of its time here.
     """
     after, crc = begin
     tail_seq, tail_crc = head
     keep = events.append
-    connection.text_factory = bytes  # so they were checksummed, and msgspec reads them
+    connection.text_factory = bytes  # checksums are over bytes, and msgspec reads bytes
     try:
         rows = connection.execute(_EVENTS, (number, after)).fetchall()
     finally:
@@ -535,7 +534,7 @@ def _chain(  # noqa: PLR0917 - they are one row's parts, and where to
 
 
 def _large(connection: sqlite3.Connection, name: bytes, seq: int) -> bytes:
-    """A value that is stored by what it says."""
+    """A large value, by its name; checks that its content has that name."""
     row = connection.execute(_BLOB, (name.decode(),)).fetchone()
     if row is None:
         raise _NotAsWritten(f"event {seq} is not as it was written")

@@ -1,12 +1,12 @@
-"""The connections of one journal to its file, and what must not outlive a fork.
+"""The connections of one journal to its file; it closes them before the process forks.
 
-Two connections for the callers, each with a lock: one writes events and waits for others 5 ms at
-most, for it is used on the event loop; one does the rest, and waits longer. The threads have
+Callers use two connections, each with a lock. The first writes events, on the event loop, so it
+waits for other processes 5 ms at most. The second does the rest, and waits longer. The threads have
 their own.
 
 SQLite must not be carried across a fork: the child's copy believes in locks that it does not have.
-So before a fork all connections are closed, in the parent, and opened again when they are needed.
-The leases stay the parent's.
+So the parent closes all connections before a fork, and opens them again when they are needed. The
+leases stay the parent's.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _stores: weakref.WeakSet[Store] = weakref.WeakSet()
 
 
 class Store:
-    """One journal's connections, threads, and what it knows of the runs that it writes."""
+    """One journal's connections, threads, and the heads of the runs that it writes."""
 
     def __init__(self, path: Path, lease_s: float) -> None:
         self.path = path
@@ -75,7 +75,7 @@ class Store:
         self._unreleased: dict[str, int] = {}
         self._watch = Watch(self.name)
         self.look_at = 0.0
-        """From which time on an event is not stored without a look at the file's name."""
+        """From this time on, the next event is stored only after a look at the file's name."""
         self.wal = WalFile(self.path, self._check_not_removed, self._on_frequent_syncs)
         self.writer_thread = WriterThread(self.wal.sync)
         self.checkpoint_thread = CheckpointThread(
@@ -87,15 +87,15 @@ class Store:
             every_s=self.lease_s / 3,
         )
 
-    # -- what others do with it ----------------------------------------------------------------
+    # -- for the journal -----------------------------------------------------------------------
 
     @contextlib.contextmanager
     def connection(self, doing: str, *, to_write: bool = False) -> Generator[sqlite3.Connection]:
         """The connection for all but events, opened if need be, for one caller at a time.
 
         Raises:
-            JournalFailed: whatever SQLite or the system said inside; or the journal was removed, or
-                may not be written.
+            JournalFailed: an error of SQLite or the system in the block; or the journal was
+                removed, or may not be written.
         """
         with self._connection_lock:
             try:
@@ -110,11 +110,11 @@ class Store:
     def read(self, doing: str, reading: Callable[[sqlite3.Connection], T]) -> T:
         """The result of ``reading`` with the connection for all but events.
 
-        A file that may not be written can be read as one that nobody changes, and somebody may
-        begin to: what was read then, or went wrong, is nothing, and it is read again.
+        SQLite reads a file that may not be written as immutable, but another process may begin to
+        write it. Then the result, or the error, does not count, and the file is read again.
 
         Raises:
-            JournalFailed: as ``connection``; or others wrote it each time.
+            JournalFailed: as ``connection``; or other processes wrote the file each time.
         """
         last: HandrailError | None = None
         with self._connection_lock:
@@ -134,14 +134,14 @@ class Store:
         raise busy_while_read(self.name, doing) from last
 
     def head(self, run_id: str) -> RunHead:
-        """The head of a run; an empty one, for a run that is new here."""
+        """The head of a run; an empty one for a run that is new to this store."""
         return self.heads.setdefault(run_id, RunHead(run_id))
 
     def write(self, head: RunHead, rows: Sequence[Numbered]) -> None:
-        """Store events, and wait for others as long as it takes, within reason.
+        """Store events, and wait for other connections up to ``PATIENCE_S``.
 
         Raises:
-            JournalFailed: whatever SQLite or the system said.
+            JournalFailed: an error of SQLite or the system.
         """
         try:
             retry_busy(lambda: self._write(head, rows))
@@ -149,10 +149,10 @@ class Store:
             raise self.append_error(head.run_id, rows[0][0], error) from error
 
     def check_path(self, run_id: str, seq: int, at: float) -> None:
-        """See to it that an event of that time is not stored in a file that nobody can find.
+        """Check, before an event of time ``at`` is stored, that the file is in its place.
 
         Raises:
-            JournalFailed: the file was removed, or there is another in its place.
+            JournalFailed: the file was removed, or another is in its place.
         """
         self.look_at = at + LOOK_S
         if why := self._watch.why_gone():
@@ -161,20 +161,20 @@ class Store:
             raise journal_removed(self.name, f"storing event {seq} of run {run_id}", why)
 
     def append_error(self, run_id: str, seq: int, error: sqlite3.Error) -> HandrailError:
-        """The error for an event that could not be stored; the next one finds a new connection."""
+        """The error for an event that was not stored; the next one gets a new connection."""
         if not is_busy(error):
             with self.lock:
                 self._drop_writer()
         return failure(self.name, f"storing event {seq} of run {run_id}", error)
 
     def count_pages(self, pages: int) -> None:
-        """Count what was written, and have it moved into the database when it is enough."""
+        """Count written pages; wake the checkpoint thread when there are enough to move."""
         self.checkpoint_thread.written += pages
         if self.checkpoint_thread.is_due:
             self.checkpoint_thread.wake()
 
     def acquire(self, run_id: str, secrets: Mapping[str, str] | None) -> tuple[int, str]:
-        """Take the lease of a run, and learn where it ends: the lease's epoch and token."""
+        """Take the lease of a run, and load the run's head; returns the lease's epoch and token."""
         with self.connection(f"taking the lease of run {run_id}", to_write=True) as connection:
             head = RunHead(run_id, secrets=secrets)
             with transaction(connection):
@@ -188,7 +188,7 @@ class Store:
             return epoch, token
 
     def release(self, run_id: str, epoch: int, token: str) -> None:
-        """Give a lease back, if it is held still; where that fails it is tried again later."""
+        """Release a lease, if this store still has it; a release that fails is retried later."""
         with self._connection_lock:
             if self._held.get(run_id) != (epoch, token):
                 return
@@ -206,7 +206,7 @@ class Store:
                 self._drop_connection(error)
 
     def close(self) -> None:
-        """Give back all leases, finish what was asked for, and let go of the file."""
+        """Finish all queued writes, release all leases, and close the file."""
         self.writer_thread.stop()
         self.checkpoint_thread.stop()
         with self._connection_lock:
@@ -218,8 +218,8 @@ class Store:
     # -- connections ---------------------------------------------------------------------------
 
     def _open(self, doing: str) -> sqlite3.Connection:
-        """The connection. A file that is gone is an error while a lease of it is held; else there
-        is another from now on.
+        """The connection, opened if need be. A file that is gone is an error while this store has a
+        lease in it; else the store opens the file that has its name now.
         """
         if why := self._watch.why_gone():
             if self._held:
@@ -250,7 +250,7 @@ class Store:
         return connection
 
     def _state(self) -> State | None:
-        """What changes when somebody writes the file; None if it cannot be looked at."""
+        """A value that changes when a process writes the file; None if it cannot be read."""
         try:
             return state(self.path)
         except OSError:
@@ -260,7 +260,7 @@ class Store:
         """Open the connection that writes events.
 
         Raises:
-            JournalFailed: whatever SQLite or the system said.
+            JournalFailed: an error of SQLite or the system.
         """
         with self.connection(f"storing event {seq} of run {run_id}", to_write=True), self.lock:
             self._open_writer()
@@ -278,8 +278,8 @@ class Store:
             insert_all(*self._open_writer(), head, rows)
 
     def _forget_file(self) -> None:
-        """Let go of a file that is gone, once no lease of it is held. The caller has the
-        lock of the connection.
+        """Close a file that is gone, once this store has no lease in it. The caller has locked
+        ``_connection_lock``.
         """
         if self._held:
             return
@@ -304,7 +304,7 @@ class Store:
 
     def _truncate_wal(self) -> None:
         if self._connection is not None:
-            with contextlib.suppress(sqlite3.Error):  # others may be at work: then it stays
+            with contextlib.suppress(sqlite3.Error):  # others may use the log: then it stays
                 self._connection.execute(f"PRAGMA busy_timeout = {CLOSING_WAIT_MS}")
                 self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
 
@@ -325,7 +325,7 @@ class Store:
         self.checkpoint_thread.wake()
 
     def _is_gone(self) -> bool:
-        """True if the file is gone; the next who writes an event is told."""
+        """True if the file is gone; then the next write of an event connects again, and raises."""
         if not self._watch.why_gone():
             return False
         with self.lock:
@@ -361,7 +361,7 @@ class Store:
     # -- forks ---------------------------------------------------------------------------------
 
     def before_fork(self) -> None:
-        """Stop all use of SQLite, in an order that no other part takes the other way round."""
+        """Take all locks, close all connections; no code takes these locks in reverse order."""
         self.checkpoint_thread.lock.acquire()
         self._connection_lock.acquire()
         self.lock.acquire()
@@ -373,7 +373,7 @@ class Store:
         self.wal.close()
 
     def after_fork_in_parent(self) -> None:
-        """Go on."""
+        """Release the locks; connections are opened again when needed."""
         self.writer_thread.starting.release()
         self.wal.lock.release()
         self.lock.release()
@@ -381,7 +381,7 @@ class Store:
         self.checkpoint_thread.lock.release()
 
     def after_fork_in_child(self) -> None:
-        """Begin anew, with no thread and no lease."""
+        """Reset the store: new locks, no connection, no thread and no lease."""
         self._begin()
         for head in self.heads.values():
             head.epoch = None

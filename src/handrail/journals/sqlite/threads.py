@@ -1,13 +1,13 @@
-"""What was written to a write-ahead log, made to survive a loss of power.
+"""Syncs and checkpoints of a write-ahead log, and the threads that do them.
 
 SQLite in mode NORMAL writes each transaction to the log, and syncs the log only before it moves
 pages into the database. So a sync of the log makes every earlier transaction durable, whoever wrote
-it, and one sync serves all who wait. To open and close the log is safe: SQLite's locks are on the
-database and its ``-shm``, and a close drops only those on the same file.
+it, and one sync serves all callers that wait. To open and close the log is safe: SQLite's locks are
+on the database and its ``-shm``, and a close drops only the locks on the same file.
 
-The file is SQLite's: it is synced here, and never written. To ask a thread and be woken takes
-50 us, as long as some disks take. Where they were that quick lately, but for one now and then, and
-nobody else waits, the loop syncs by itself.
+The log is SQLite's file: this module syncs it, and never writes it. To ask a thread and be woken
+takes 50 us, as long as a sync on some disks. If recent syncs were that quick, with a slow one now
+and then at most, and no other caller waits, the event loop syncs by itself.
 Source: measured on the disk of a virtual machine.
 """
 
@@ -29,23 +29,23 @@ from handrail.journals.sqlite.open import connect, failure, retry_busy, sync_fol
 from handrail.journals.sqlite.watch import LOOK_EVERY_S
 
 QUICK_S = 0.001
-"""What the loop may wait for, since to leave it to a thread costs a quarter of that."""
+"""A sync is quick up to this. The loop may wait so long: a thread would cost a quarter of that."""
 QUICK_SYNCS = 8
-"""So many syncs must have been quick, before the next is done on the loop."""
+"""How many quick syncs must come before the loop does one."""
 _MOST_QUICK = 2 * QUICK_SYNCS
-"""More of them count no more: then one may be slow, and two in a row may not."""
+"""A bound on the count of quick syncs: so it forgives one slow sync, but not two in a row."""
 _SLOW_S = 0.005
-"""One that takes as long as this says that the disk is no quick one now."""
+"""A sync that takes this long shows that the disk is not quick now."""
 _AFTER_A_SLOW_ONE = -32
 MANY_SYNCS = 32
-"""After so many syncs more are to be expected."""
+"""After this many syncs, expect many more."""
 
 
 class WalFile:
-    """The ``-wal`` file of a journal, held open to be synced beside SQLite.
+    """The ``-wal`` file of a journal, kept open to be synced beside SQLite.
 
-    ``look`` raises an error if the journal is not where it was. ``many`` is called once it was
-    synced often.
+    ``look`` raises an error if the journal's file was removed. ``many`` is called once, after
+    ``MANY_SYNCS`` syncs.
     """
 
     def __init__(self, journal: Path, look: Callable[[], None], many: Callable[[], None]) -> None:
@@ -58,16 +58,16 @@ class WalFile:
         self._quick = 0
 
     def sync(self) -> None:
-        """Wait until all that was written so far is on disk.
+        """Wait until everything written so far is on disk.
 
         Raises:
-            JournalFailed: the system could not say that it is, or the file was removed.
+            JournalFailed: the system reported an error, or the file was removed.
         """
         with self.lock:
             self._sync()
 
     def sync_if_quick(self) -> bool:
-        """The same, if it can be expected to be done at once; False, and nothing, if it cannot."""
+        """Sync if that is likely to be quick; else return False, and do nothing."""
         if self._quick < QUICK_SYNCS or not self.lock.acquire(blocking=False):
             return False
         try:
@@ -77,7 +77,7 @@ class WalFile:
         return True
 
     def close(self) -> None:
-        """Let go of the file; the caller holds the lock."""
+        """Close the file; the caller has locked ``lock``."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -93,7 +93,7 @@ class WalFile:
             if self._syncs == MANY_SYNCS:
                 self._many()
         except FileNotFoundError:
-            return  # all of it was moved into the database, and synced there
+            return  # no log: everything was moved into the database, and synced there
         except OSError as error:
             self.close()
             raise failure(str(self._journal), "syncing it to disk", error) from error
@@ -107,7 +107,7 @@ class WalFile:
             self._quick = _AFTER_A_SLOW_ONE
 
     def _open(self) -> None:
-        if self._fd >= 0 and not os.fstat(self._fd).st_nlink:  # deleted by who used it last
+        if self._fd >= 0 and not os.fstat(self._fd).st_nlink:  # the last connection deleted it
             self.close()
         if self._fd < 0:
             self._fd = os.open(f"{self._journal}-wal", os.O_RDONLY | os.O_CLOEXEC)
@@ -123,34 +123,33 @@ def _sync_data(fd: int) -> None:
 
 # A thread that moves pages from the write-ahead log into the database, and renews leases.
 #
-# It also looks whether the file is still where it was, so that a run does not go on without one.
+# It also checks that the file was not removed, so that no run continues without one.
 #
 # SQLite's own checkpoints run inside the commit that makes the log long, and stall it by the time
-# of two syncs and all the writes between. Here a connection of its own moves what it can while
-# others write. A log that is written without a pause is never moved to its end that way and grows
-# for ever; so when it is long, the last few pages are moved while this journal's own writes are
-# held back: they wait as awaitables, and the loop goes on.
+# of two syncs and all the writes between. Here a connection of its own moves pages while others
+# write. It never reaches the end of a log that is written without a pause, and that log would grow
+# for ever. So when the log is long, the thread moves the last few pages while it blocks this
+# journal's own writes: they wait as awaitables, and the event loop is not blocked.
 
 AFTER_PAGES = 1000
-"""How many pages may be written before they are moved."""
+"""How many pages may be written before the thread moves them."""
 LONG_PAGES = 2000
-"""A log of more pages is begun anew, for which the writers must wait."""
+"""A log of at least this many pages is written from its beginning again; writers wait for that."""
 SYNCED_PAGES = 500
-"""The same of a log that is synced often. It is made as long as that once, before it is needed.
+"""Both numbers, for a log that is synced often. The thread extends the log to this length once.
 
 To sync a file that has grown, the file system must write down its new length, which costs as much
-as the data: 135 us a sync on a disk where one of a file that is long enough costs 80.
+as the data: 135 us a sync, on a disk where a sync of a file that is long enough costs 80.
 """
 _WAIT_S = 0.05
 
 
 class CheckpointThread:
-    """The thread, started when it is first needed.
+    """Moves pages, renews leases and watches the file, in a thread that starts when it is needed.
 
-    ``renew`` renews every lease that is held, on the connection that it is given, and gives back
-    those that could not be given back before; ``has_leases`` says whether there are any,
-    ``is_gone`` whether the file is gone. ``writing`` is the lock of the connection whose writes are
-    held back.
+    ``renew`` renews, on a connection, every lease of the journal, and releases those whose release
+    failed before. ``has_leases`` says whether there are any, ``is_gone`` whether the file is gone.
+    ``writing`` is the lock of the connection whose writes the thread blocks at times.
     """
 
     def __init__(
@@ -167,9 +166,9 @@ class CheckpointThread:
         self.written = 0
         """Pages written since the last checkpoint, about."""
         self.stale = False
-        """True if its connection is to a file that is gone, and there may be another."""
+        """True if its connection is to a file that is gone: another may have taken its place."""
         self.lengthens = False
-        """True once the log is to be as long as it will be."""
+        """True if the thread should extend the log to ``SYNCED_PAGES``."""
         self._after, self._long = AFTER_PAGES, LONG_PAGES
         self._path = path
         self._writing = writing
@@ -185,11 +184,11 @@ class CheckpointThread:
 
     @property
     def is_due(self) -> bool:
-        """True if there is enough to be moved."""
+        """True if enough pages were written to be moved."""
         return self.written >= self._after
 
     def wake(self) -> None:
-        """Have it look at once whether there is something to do."""
+        """Have the thread check at once whether there is something to do."""
         if self._thread is None:
             with self._starting:
                 self._start()
@@ -220,7 +219,7 @@ class CheckpointThread:
             self.disconnect()
 
     def disconnect(self) -> None:
-        """Close its connection, to be opened again; the caller holds the lock."""
+        """Close its connection, to be opened again when needed; the caller has locked ``lock``."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
@@ -241,7 +240,7 @@ class CheckpointThread:
                 if is_gone or self.stale:
                     self.stale = False
                     self.disconnect()
-                if is_gone:  # nothing is to be opened, and so made, in its place
+                if is_gone:  # to open the file would make a new one in its place
                     continue
                 try:
                     if due:
@@ -252,7 +251,7 @@ class CheckpointThread:
                     if self.written >= self._after:
                         self.written = 0
                         self._checkpoint(self._connect())
-                except sqlite3.Error:  # whoever writes will meet it too, and say so
+                except sqlite3.Error:  # the next write meets the same error, and raises it
                     self.disconnect()
 
     def _connect(self) -> sqlite3.Connection:
@@ -263,19 +262,19 @@ class CheckpointThread:
     def _checkpoint(self, connection: sqlite3.Connection) -> None:
         passive = "PRAGMA wal_checkpoint(PASSIVE)"
         connection.execute(passive).fetchone()
-        _, pages, _ = connection.execute(passive).fetchone()  # what came in during the first
+        _, pages, _ = connection.execute(passive).fetchone()  # pages written during the first
         if pages >= self._long:
             with self._writing:
                 self._restart_wal(connection)
 
     def _restart_wal(self, connection: sqlite3.Connection) -> None:
-        """Have the log written from its beginning; the caller holds the writes back."""
+        """Have the log written from its beginning again; the caller has locked ``_writing``."""
         connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
         # The first write to the new log syncs its header; better here than on the loop.
         self._renew(connection)
 
     def _extend_wal(self, connection: sqlite3.Connection) -> None:
-        """Write one page so often that the log is long, and begin it again: it stays so long."""
+        """Write one page until the log is long, then restart the log: the file keeps its length."""
         self._after = self._long = SYNCED_PAGES
         with self._writing:
             (version,) = connection.execute("PRAGMA user_version").fetchone()
@@ -285,9 +284,9 @@ class CheckpointThread:
 
 
 class AsyncioPending:
-    """Awaited on asyncio until a thread calls ``finish``; raises the ``error`` that it was given.
+    """An awaitable on asyncio that a thread completes by ``finish``; raises ``error``, if set.
 
-    Source: measured; to a thread and back takes 55 us so, and 165 by ``anyio.to_thread``.
+    Source: measured; to a thread and back takes 55 us this way, and 165 by ``anyio.to_thread``.
     """
 
     __slots__ = ("_future", "_loop", "error")
@@ -303,7 +302,7 @@ class AsyncioPending:
             raise self.error
 
     def finish(self) -> None:
-        """Let the awaiting task go on; from any thread. If its loop is closed, nobody awaits."""
+        """Wake the awaiting task; from any thread. If its loop is closed, no task awaits it."""
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._set)
 
@@ -313,7 +312,7 @@ class AsyncioPending:
 
 
 class TrioPending:
-    """The same on trio."""
+    """``AsyncioPending`` for trio."""
 
     __slots__ = ("_event", "_token", "error")
 
@@ -330,7 +329,7 @@ class TrioPending:
             raise self.error
 
     def finish(self) -> None:
-        """Let the awaiting task go on; from any thread. If its run is over, nobody awaits."""
+        """Wake the awaiting task; from any thread. If its loop has ended, no task awaits it."""
         import trio
 
         with contextlib.suppress(trio.RunFinishedError):
@@ -341,8 +340,8 @@ Pending: TypeAlias = AsyncioPending | TrioPending
 
 
 def pending_here() -> Pending | None:
-    """Something to await in the event loop that runs here; None if none runs."""
-    # A loop that runs has loaded its library; nothing else should. Another thread may be at it.
+    """A ``Pending`` for the event loop that runs in this thread; None if none runs."""
+    # A running loop has imported its library, so do not import it. Another thread may be doing so.
     in_trio_run = getattr(getattr(sys.modules.get("trio"), "lowlevel", None), "in_trio_run", None)
     if in_trio_run is not None and in_trio_run():
         return TrioPending()
@@ -355,17 +354,17 @@ def pending_here() -> Pending | None:
         return None
 
 
-# A thread that does what would stall an event loop: writes that must wait, and syncs to disk.
+# A thread for work that would stall an event loop: writes that must wait, and syncs to disk.
 #
-# Whoever asks while a sync is under way shares the next one. A write that found the database locked
-# is retried here; those that come while it waits queue up behind it, so that all keep their order.
+# Requests that come during a sync share the next one. The thread retries a write that found the
+# database locked; writes that come meanwhile queue behind it, so that all keep their order.
 
 Job: TypeAlias = tuple[Callable[[], None] | None, bool, Pending]
 
 
 class WriterThread:
-    """The thread, started when it is first asked; ``sync`` makes all that was written so far
-    survive a loss of power.
+    """Writes and syncs in a thread, which starts with the first request. ``sync`` makes everything
+    written so far survive a loss of power.
     """
 
     def __init__(self, sync: Callable[[], None]) -> None:
@@ -374,12 +373,12 @@ class WriterThread:
         self._thread: threading.Thread | None = None
         self.starting = threading.Lock()
         self.waiting = 0
-        """How many writes are queued; while there are any, no other may overtake them."""
+        """How many writes are queued; no other write may overtake them."""
         self.unfinished = 0
-        """How many of those who asked wait still."""
+        """How many requests are not finished."""
 
     def submit(self, write: Callable[[], None] | None, pending: Pending, *, sync: bool) -> Pending:
-        """Write, if there is something to, then sync, if asked to; ``pending`` is done then."""
+        """Queue a write (or None), and a sync if ``sync``; finishes ``pending`` afterwards."""
         with self.starting:
             self.unfinished += 1
             if write is not None:
@@ -393,7 +392,7 @@ class WriterThread:
         return pending
 
     def stop(self) -> None:
-        """Finish what was asked for, and end the thread."""
+        """Finish all requests, and end the thread."""
         with self.starting:
             thread, self._thread = self._thread, None
             if thread is None:

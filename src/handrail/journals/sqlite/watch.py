@@ -1,10 +1,10 @@
-"""Whether the name of a journal still leads to the file that is open.
+"""Detects that a journal's file was removed or replaced while it is open.
 
-A file that is removed while it is open can be written as before, by those who have it open: SQLite
-notices nothing, and all of it is gone when they close it. ``git clean -fdx`` removes a folder of
-runs like that, and so does an agent that tidies up. So the name is looked up now and then, as
-SQLite itself does for journals of another kind; as long as a file is open, no other can have its
-number.
+A process that has a file open can still write it after it was removed: SQLite notices nothing, and
+everything is gone when the process closes it. ``git clean -fdx`` removes a folder of runs like
+that, and so does an agent that tidies up. So the journal looks its name up now and then, as SQLite
+itself does for journals of another kind. As long as a file is open, no other file can have its
+inode number.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import TypeAlias
 from handrail.errors import JournalFailed
 
 LOOK_S = 0.05
-"""So long after a look the next write looks again; one takes 2 us, a tenth of a write."""
+"""How long after a look a write looks again; a look takes 2 us, a tenth of a write."""
 LOOK_EVERY_S = 1.0
-"""How often a thread looks while a lease is held, whether something is written or not."""
+"""How often a thread looks while the process has a lease, with or without writes."""
 
 _LOG = "-wal"
 _HINT = (
@@ -29,7 +29,7 @@ _File: TypeAlias = tuple[int, int]
 
 
 class Watch:
-    """What is known of the files of one journal. Mutable."""
+    """The device and inode numbers of one journal's open files. Mutable."""
 
     def __init__(self, journal: str) -> None:
         self._journal = journal
@@ -37,34 +37,34 @@ class Watch:
         self._log: _File | None = None
 
     def begin(self) -> None:
-        """Remember the files that were just opened; not the journal, if it is known already."""
+        """Remember the files just opened; keep the journal's own numbers if they are known."""
         if self._known is None:
             self._known = _file(self._journal)
         self._log = _file(self._journal + _LOG)
 
     def forget_log(self) -> None:
-        """Expect another log from now on: it goes with the last who has the journal open."""
+        """Expect another log from now on: the last connection to close removes the log."""
         self._log = None
 
     def forget(self) -> None:
-        """Expect nothing."""
+        """Expect no files: the next ones opened may be others."""
         self._known = self._log = None
 
     def why_gone(self) -> str:
-        """Why a file is gone, in words; empty if both are those that were opened."""
+        """Why a file is gone, in words; empty if both names lead to the files opened."""
         known, log = self._known, self._log
         if known is None:
             return ""
         said = _change_of(self._journal, known, "the file")
         if not said and log is not None:
             said = _change_of(self._journal + _LOG, log, "its write-ahead log")
-            if log is not self._log:  # let go of meanwhile
+            if log is not self._log:  # forgotten meanwhile
                 return ""
         return said
 
 
 def journal_removed(journal: str, doing: str, why: str) -> JournalFailed:
-    """The error for a journal that is not where it was."""
+    """The error for a journal whose file was removed or replaced."""
     return JournalFailed(journal, doing, why, _HINT)
 
 
