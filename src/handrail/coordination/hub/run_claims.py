@@ -16,7 +16,7 @@ from functools import lru_cache
 
 from handrail.coordination.hub.bounded import Bounded
 from handrail.coordination.hub.frames import Refusal
-from handrail.coordination.hub.records import Claim, Held, Lined
+from handrail.coordination.hub.records import Claim, RunClaim, RunClaimRequest
 from handrail.coordination.hub.scopes import Scopes, normalized
 from handrail.model.patterns import fixed_part
 from handrail.ports import claims as port
@@ -29,13 +29,13 @@ KEEPS_S = 30 * 86_400.0
 """How long a step may ask what others held since its cut claim."""
 
 
-class Steps:
+class RunClaims:
     """The claims of runs, live and ended, and their waiting line. Mutable."""
 
     def __init__(self, roots: tuple[str, ...], *, folds_case: bool) -> None:
-        self.held: dict[int, Held] = {}
-        self.line: dict[int, Lined] = {}
-        self.ended: Bounded[Held] = Bounded(*ENDED)
+        self.held: dict[int, RunClaim] = {}
+        self.line: dict[int, RunClaimRequest] = {}
+        self.ended: Bounded[RunClaim] = Bounded(*ENDED)
         self.last_number = 0
         self.sent_behind: dict[int, tuple[Claimant, ...]] = {}
         self.due = False
@@ -43,7 +43,7 @@ class Steps:
         self._roots = roots
         self._cut: dict[int, float] = {}
         self._shown: dict[str, dict[int, None]] = {}
-        self._requests: dict[tuple[str, str], Held | Lined] = {}
+        self._requests: dict[tuple[str, str], RunClaim | RunClaimRequest] = {}
         self._kept: dict[str, dict[tuple[str, str], None]] = {}
         self._sizes: dict[str, int] = {}
         self._held_scopes = Scopes(folds_case=folds_case)
@@ -52,11 +52,11 @@ class Steps:
 
     # -- queries -----------------------------------------------------------------------------------
 
-    def request(self, agent: str, request: str) -> Held | Lined | None:
+    def request(self, agent: str, request: str) -> RunClaim | RunClaimRequest | None:
         """The live claim or the waiting entry of a client's request, or None."""
         return self._requests.get((agent, request))
 
-    def entries_of(self, agent: str) -> list[Held | Lined]:
+    def entries_of(self, agent: str) -> list[RunClaim | RunClaimRequest]:
         """The claims that an agent has or waits for."""
         return [self._requests[key] for key in self._kept.get(agent, ())]
 
@@ -96,13 +96,13 @@ class Steps:
             del self._cut[epoch]
         return bool(self.held or self._cut)
 
-    def expired(self, now: float) -> Iterator[Held]:
+    def expired(self, now: float) -> Iterator[RunClaim]:
         """The claims whose time is over; the caller ends each before it takes the next."""
         while self._until and self._until[0][0] <= now:
             _, epoch = heapq.heappop(self._until)
-            held = self.held.get(epoch)
-            if held is not None:
-                yield held
+            claim = self.held.get(epoch)
+            if claim is not None:
+                yield claim
 
     def next_end(self) -> float | None:
         """When the next claim's time is over, or None."""
@@ -110,60 +110,60 @@ class Steps:
 
     # -- changes -----------------------------------------------------------------------------------
 
-    def put_held(self, key: str, held: Held) -> None:
+    def put_claim(self, key: str, claim: RunClaim) -> None:
         """Add a claim: a live one, or one that has ended."""
-        self.drop_held(key)
-        if held.ended is not None:
-            self.ended.put(key, held, size_of(held.resources))
-            if held.cut:
-                self._cut[held.epoch] = held.since
+        self.drop_claim(key)
+        if claim.ended is not None:
+            self.ended.put(key, claim, size_of(claim.resources))
+            if claim.cut:
+                self._cut[claim.epoch] = claim.since
             return
-        self.held[held.epoch] = held
+        self.held[claim.epoch] = claim
         self.due = True  # requests in line may have this claim in their way now
-        self._keep(held)
-        for name in names_of(held):
-            self._shown.setdefault(name, {})[held.epoch] = None
-        self._enter(self._held_scopes, str(held.epoch), held.resources)
-        if held.until is not None:
-            heapq.heappush(self._until, (held.until, held.epoch))
+        self._keep(claim)
+        for name in names_of(claim):
+            self._shown.setdefault(name, {})[claim.epoch] = None
+        self._enter(self._held_scopes, str(claim.epoch), claim.resources)
+        if claim.until is not None:
+            heapq.heappush(self._until, (claim.until, claim.epoch))
 
-    def drop_held(self, key: str) -> None:
+    def drop_claim(self, key: str) -> None:
         """Remove a claim, live or ended."""
         self.ended.drop(key)
         self._cut.pop(int(key), None)
-        held = self.held.pop(int(key), None)
-        if held is not None:
-            self._let_go(held)
-            for name in names_of(held):
-                del self._shown[name][held.epoch]
+        claim = self.held.pop(int(key), None)
+        if claim is not None:
+            self._let_go(claim)
+            for name in names_of(claim):
+                del self._shown[name][claim.epoch]
                 if not self._shown[name]:
                     del self._shown[name]
-            self._leave(self._held_scopes, key, held.resources)
+            self._leave(self._held_scopes, key, claim.resources)
             self.due = True
 
-    def put_lined(self, key: str, lined: Lined) -> None:
+    def put_request(self, key: str, queued: RunClaimRequest) -> None:
         """Add a request to the waiting line."""
-        self.line[lined.number] = lined
-        self.last_number = max(self.last_number, lined.number)
-        self._keep(lined)
-        self._enter(self._line_scopes, key, lined.resources)
+        self.line[queued.number] = queued
+        self.last_number = max(self.last_number, queued.number)
+        self._keep(queued)
+        self._enter(self._line_scopes, key, queued.resources)
 
-    def drop_lined(self, key: str) -> None:
+    def drop_request(self, key: str) -> None:
         """Remove a request from the waiting line."""
-        lined = self.line.pop(int(key), None)
+        queued = self.line.pop(int(key), None)
         self.sent_behind.pop(int(key), None)
-        if lined is not None:
-            self._let_go(lined)
-            self._leave(self._line_scopes, key, lined.resources)
+        if queued is not None:
+            self._let_go(queued)
+            self._leave(self._line_scopes, key, queued.resources)
             self.due = True
 
-    def _keep(self, one: Held | Lined) -> None:
+    def _keep(self, one: RunClaim | RunClaimRequest) -> None:
         if one.agent:
             self._requests[one.agent, one.request] = one
             self._kept.setdefault(one.agent, {})[one.agent, one.request] = None
             self._sizes[one.agent] = self.size(one.agent) + size_of(one.resources)
 
-    def _let_go(self, one: Held | Lined) -> None:
+    def _let_go(self, one: RunClaim | RunClaimRequest) -> None:
         key = one.agent, one.request
         if self._requests.get(key) is one:
             del self._requests[key]
@@ -246,11 +246,11 @@ def paths_of(resources: Sequence[port.Resource]) -> tuple[str, ...] | None:
         return ()
 
 
-def names_of(held: Held) -> list[str]:
+def names_of(claim: RunClaim) -> list[str]:
     """The tasks under which outsiders see a run's claim."""
-    names = [one.name for one in held.resources if one.name]
-    if paths_of(held.resources) is not None:
-        names.insert(0, held.claimant.name)
+    names = [one.name for one in claim.resources if one.name]
+    if paths_of(claim.resources) is not None:
+        names.insert(0, claim.claimant.name)
     return list(dict.fromkeys(names))
 
 
