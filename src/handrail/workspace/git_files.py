@@ -56,13 +56,13 @@ class Named:
     included: tuple[str, ...] = ()
 
     @property
-    def begins(self) -> tuple[str, ...]:
+    def paths(self) -> tuple[str, ...]:
         """All these paths."""
         return (self.hooks, *self.included) if self.hooks else self.included
 
 
 @dataclass(frozen=True, slots=True)
-class Inside:
+class GitFiles:
     """The files of git itself before a launch.
 
     HEAD as a commit (None: there is none yet) and as a branch (None: detached), the index, and the
@@ -78,14 +78,14 @@ class Inside:
     named: Named = field(default_factory=Named)
 
 
-async def inside_of(repository: Repository, marker: str) -> Inside:
+async def read_git_files(repository: Repository, marker: str) -> GitFiles:
     """The files of git itself as they are now, before a launch."""
     named = await _names_in_settings(repository, marker)
-    head, branch = await ends_of(repository, marker)
-    return Inside(head, branch, index_of(repository), settings_of(repository, named), named)
+    head, branch = await head_and_branch(repository, marker)
+    return GitFiles(head, branch, index_of(repository), settings_of(repository, named), named)
 
 
-async def ends_of(repository: Repository, marker: str) -> tuple[str | None, str | None]:
+async def head_and_branch(repository: Repository, marker: str) -> tuple[str | None, str | None]:
     """HEAD as a commit, and as a branch; None each if there is none."""
     git = repository.git(marker)
     _, branch, _ = await git.ends("symbolic-ref", "--quiet", "HEAD")
@@ -210,7 +210,7 @@ def make_accessible(repository: Repository, named: Named) -> None:
     """Make git's folders readable and writable for us."""
     common = repository.common
     top = (common, repository.own, common / "info", common / "hooks", common / "modules")
-    for folder in (*top, *map(Path, named.begins)):
+    for folder in (*top, *map(Path, named.paths)):
         _open(folder)
     for above, below, _ in os.walk(common / "modules"):
         for name in below:
@@ -254,7 +254,7 @@ def put_back(file: Path, wanted: Kept | None) -> None:
 async def rewind(
     repository: Repository,
     marker: str,
-    before: Inside,
+    before: GitFiles,
     branch: str | None,
     *,
     index: bool = True,
