@@ -101,7 +101,7 @@ class BranchNode:
 class LoopNode:
     """A ``for`` or ``while``; ``test`` are the nodes that a ``while`` yields in its condition.
 
-    ``asks`` are the names in a ``while``'s condition, ``counts`` the variables of a ``for``.
+    ``asks`` are the names in a ``while``'s condition, ``targets`` the variables of a ``for``.
     """
 
     header: str
@@ -111,7 +111,7 @@ class LoopNode:
     orelse: tuple[Node, ...] = ()
     endless: bool = False
     asks: frozenset[str] = field(default=frozenset(), compare=False)
-    counts: frozenset[str] = field(default=frozenset(), compare=False)
+    targets: frozenset[str] = field(default=frozenset(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -405,14 +405,14 @@ class _Reading:
             test = self.expression(node.test)
             header = f"while {self.text_of(node.test)}"
             endless = isinstance(node.test, ast.Constant) and bool(node.test.value)
-            asks, counts = names_in(node.test), frozenset[str]()
+            asks, targets = names_in(node.test), frozenset[str]()
         else:
-            asks, counts = frozenset[str](), names_in(node.target)
+            asks, targets = frozenset[str](), names_in(node.target)
             first, test, endless = self.expression(node.iter), (), False
             header = f"for {source_text(node.target)} in {self.text_of(node.iter)}"
         if not matters((*test, *body, *orelse)):
             return first
-        return (*first, LoopNode(header, body, node.lineno, test, orelse, endless, asks, counts))
+        return (*first, LoopNode(header, body, node.lineno, test, orelse, endless, asks, targets))
 
     def attempt(self, node: ast.Try | ast.TryStar) -> tuple[Node, ...]:
         handlers = tuple(
