@@ -61,7 +61,7 @@ from handrail.steps.verbs import (
     StageCheck,
     take,
 )
-from handrail.temporal.ends import Ends
+from handrail.temporal.ends import EndCodec
 from handrail.temporal.errors_as_data import error_as_data, error_of_data
 from handrail.temporal.serving import Serving
 from handrail.temporal.wire import (
@@ -127,13 +127,13 @@ class RunHost:
         self._contexts = contexts
         self._evaluator = Evaluator(contexts, parts.stages, start.gates)
         self._crossing = Crossing(codec, definition.function.__module__)
-        self._ends = Ends(run_id, codec, serving.secrets)
+        self._end_codec = EndCodec(run_id, codec, serving.secrets)
         self._handles: dict[tuple[str, Kind], Any] = {}
         self._totals: dict[str, Usage] = {}
         """The last reported total usage of each agent session."""
         self._alarm: asyncio.Task[None] | None = None
         self._alarm_due = 0.0
-        self._known: dict[int, tuple[ev.Event, Row]] = {}
+        self._rows_by_event: dict[int, tuple[ev.Event, Row]] = {}
         """Events that arrived as rows, with these rows, by identity, until they are recorded."""
         self._unsent: deque[Callable[[], None]] = deque()
         """Starts of activities put off to the next task: one task's answer has a size limit."""
@@ -204,13 +204,13 @@ class RunHost:
         event = self.suspension()
         if event is None:
             return None
-        ev.stamp(event, self._ends.run_id, 0, self.now())
+        ev.stamp(event, self._end_codec.run_id, 0, self.now())
         return row_of(event, self._serving.codec, self._serving.secrets)
 
     # -- the record -----------------------------------------------------------------------------
 
     def _record(self, event: ev.Event) -> None:
-        known = self._known.pop(id(event), None)
+        known = self._rows_by_event.pop(id(event), None)
         if known is not None:
             row = known[1]
             row.seq, row.at = event.seq, event.at
@@ -472,23 +472,23 @@ class RunHost:
         node = self.machine.run.nodes.get(path)
         step = node.step if isinstance(node, StepNode) else None
         for row in end.notices:
-            notice = self._ends.event(row)
+            notice = self._end_codec.event(row)
             if isinstance(notice, ev.AgentSessionStarted) and end.queue:
                 self.homes[notice.session] = end.queue
             conductor.noticed(notice)
         if end.overdue:
-            conductor.overdue(path, self._ends.read_broken_off(end))
+            conductor.overdue(path, self._end_codec.decode_broken_off(end))
         elif end.fault is not None:
-            conductor.finished(path, self._ends.launch_failed(path, end, self.now()))
+            conductor.finished(path, self._end_codec.launch_failed(path, end, self.now()))
         elif end.event is not None:
-            event = self._ends.event(end.event, step)
+            event = self._end_codec.event(end.event, step)
             assert isinstance(event, (ev.StepCompleted, ev.AttemptFailed))
-            self._known[id(event)] = event, end.event
+            self._rows_by_event[id(event)] = event, end.event
             if isinstance(event, ev.StepCompleted):
                 self._note_session(event, end)
             conductor.finished(path, event)
         elif end.stopped:
-            known = self._ends.read_broken_off(end)
+            known = self._end_codec.decode_broken_off(end)
             conductor.finished(path, cmd.Stopped(path, 0, end.abandoned, known, self.now()))
         else:
             self._broken(path, handle)
@@ -510,7 +510,7 @@ class RunHost:
 
     def _rollback_over(self, path: str, end: End, handle: asyncio.Task[RawValue]) -> None:
         if end.event is not None:
-            event = self._ends.event(end.event)
+            event = self._end_codec.event(end.event)
             assert isinstance(event, ev.RollbackCompleted)
         elif end.overdue:
             flight = self.conductor.flights.get((path, "rollback"))
@@ -640,7 +640,7 @@ class RunHost:
     async def _perform_here(self, command: cmd.Perform | cmd.Undo) -> bytes:
         from handrail.temporal.performing import perform_here
 
-        return await perform_here(self._serving, self._ends, command)
+        return await perform_here(self._serving, self._end_codec, command)
 
 
 class _NotABool:

@@ -65,7 +65,7 @@ class TemporalWorker:
         self._max_activities = max_activities
         self._max_cached_runs = max_cached_runs
         self._workers: list[Worker] = []
-        self._says: asyncio.Task[None] | None = None
+        self._outage_log: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
         """Begin to serve.
@@ -79,7 +79,7 @@ class TemporalWorker:
         self._workers = self._build_workers(with_blobs(client, self._blobs))
         for worker in self._workers:
             await worker.__aenter__()
-        self._says = asyncio.create_task(log_outages(client))
+        self._outage_log = asyncio.create_task(log_outages(client))
         return self
 
     async def __aexit__(
@@ -88,8 +88,8 @@ class TemporalWorker:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        assert self._says is not None
-        self._says.cancel()
+        assert self._outage_log is not None
+        self._outage_log.cancel()
         for worker in reversed(self._workers):
             await worker.__aexit__(kind, error, trace)
 
