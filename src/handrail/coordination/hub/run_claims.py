@@ -41,14 +41,14 @@ class RunClaims:
         self.due = False
         """True if the waiting line needs a look: claims or requests have changed."""
         self._roots = roots
-        self._cut: dict[int, float] = {}
-        self._shown: dict[str, dict[int, None]] = {}
+        self._cut_since: dict[int, float] = {}
+        self._epochs_by_task: dict[str, dict[int, None]] = {}
         self._requests: dict[tuple[str, str], RunClaim | RunClaimRequest] = {}
-        self._kept: dict[str, dict[tuple[str, str], None]] = {}
+        self._keys_by_agent: dict[str, dict[tuple[str, str], None]] = {}
         self._sizes: dict[str, int] = {}
         self._held_scopes = Scopes(folds_case=folds_case)
         self._line_scopes = Scopes(folds_case=folds_case)
-        self._until: list[tuple[float, int]] = []
+        self._ends: list[tuple[float, int]] = []
 
     # -- queries -----------------------------------------------------------------------------------
 
@@ -58,7 +58,7 @@ class RunClaims:
 
     def entries_of(self, agent: str) -> list[RunClaim | RunClaimRequest]:
         """The claims that an agent has or waits for."""
-        return [self._requests[key] for key in self._kept.get(agent, ())]
+        return [self._requests[key] for key in self._keys_by_agent.get(agent, ())]
 
     def size(self, agent: str) -> int:
         """The approximate size of ``entries_of(agent)``, in characters."""
@@ -66,11 +66,11 @@ class RunClaims:
 
     def agents(self) -> Iterable[str]:
         """The agents that have a claim, or wait for one."""
-        return self._kept
+        return self._keys_by_agent
 
     def owner(self, task_id: str) -> str | None:
         """The run that has the task, as outsiders see it; None if no run has."""
-        epochs = self._shown.get(task_id)
+        epochs = self._epochs_by_task.get(task_id)
         return None if epochs is None else self.held[next(iter(epochs))].claimant.run
 
     def concerns(self, worktree: str, paths: tuple[str, ...], task_id: str = "") -> bool:
@@ -78,7 +78,7 @@ class RunClaims:
         if not self.held and not self.line:
             return False
         return bool(
-            task_id in self._shown
+            task_id in self._epochs_by_task
             or self._held_scopes.overlaps(worktree, paths, "")
             or self.is_awaited(worktree, paths, task_id)
         )
@@ -92,21 +92,21 @@ class RunClaims:
 
     def looks_back(self, now: float) -> bool:
         """True if a live or recently cut claim may still ask for claims that end now."""
-        for epoch in [epoch for epoch, at in self._cut.items() if at < now - KEEPS_S]:
-            del self._cut[epoch]
-        return bool(self.held or self._cut)
+        for epoch in [epoch for epoch, at in self._cut_since.items() if at < now - KEEPS_S]:
+            del self._cut_since[epoch]
+        return bool(self.held or self._cut_since)
 
     def expired(self, now: float) -> Iterator[RunClaim]:
         """The claims whose time is over; the caller ends each before it takes the next."""
-        while self._until and self._until[0][0] <= now:
-            _, epoch = heapq.heappop(self._until)
+        while self._ends and self._ends[0][0] <= now:
+            _, epoch = heapq.heappop(self._ends)
             claim = self.held.get(epoch)
             if claim is not None:
                 yield claim
 
     def next_end(self) -> float | None:
         """When the next claim's time is over, or None."""
-        return self._until[0][0] if self._until else None
+        return self._ends[0][0] if self._ends else None
 
     # -- changes -----------------------------------------------------------------------------------
 
@@ -116,67 +116,67 @@ class RunClaims:
         if claim.ended is not None:
             self.ended.put(key, claim, size_of(claim.resources))
             if claim.cut:
-                self._cut[claim.epoch] = claim.since
+                self._cut_since[claim.epoch] = claim.since
             return
         self.held[claim.epoch] = claim
         self.due = True  # requests in line may have this claim in their way now
-        self._keep(claim)
+        self._add_entry(claim)
         for name in names_of(claim):
-            self._shown.setdefault(name, {})[claim.epoch] = None
-        self._enter(self._held_scopes, str(claim.epoch), claim.resources)
+            self._epochs_by_task.setdefault(name, {})[claim.epoch] = None
+        self._add_scopes(self._held_scopes, str(claim.epoch), claim.resources)
         if claim.until is not None:
-            heapq.heappush(self._until, (claim.until, claim.epoch))
+            heapq.heappush(self._ends, (claim.until, claim.epoch))
 
     def drop_claim(self, key: str) -> None:
         """Remove a claim, live or ended."""
         self.ended.drop(key)
-        self._cut.pop(int(key), None)
+        self._cut_since.pop(int(key), None)
         claim = self.held.pop(int(key), None)
         if claim is not None:
-            self._let_go(claim)
+            self._remove_entry(claim)
             for name in names_of(claim):
-                del self._shown[name][claim.epoch]
-                if not self._shown[name]:
-                    del self._shown[name]
-            self._leave(self._held_scopes, key, claim.resources)
+                del self._epochs_by_task[name][claim.epoch]
+                if not self._epochs_by_task[name]:
+                    del self._epochs_by_task[name]
+            self._remove_scopes(self._held_scopes, key, claim.resources)
             self.due = True
 
     def put_request(self, key: str, queued: RunClaimRequest) -> None:
         """Add a request to the waiting line."""
         self.line[queued.number] = queued
         self.last_number = max(self.last_number, queued.number)
-        self._keep(queued)
-        self._enter(self._line_scopes, key, queued.resources)
+        self._add_entry(queued)
+        self._add_scopes(self._line_scopes, key, queued.resources)
 
     def drop_request(self, key: str) -> None:
         """Remove a request from the waiting line."""
         queued = self.line.pop(int(key), None)
         self.sent_behind.pop(int(key), None)
         if queued is not None:
-            self._let_go(queued)
-            self._leave(self._line_scopes, key, queued.resources)
+            self._remove_entry(queued)
+            self._remove_scopes(self._line_scopes, key, queued.resources)
             self.due = True
 
-    def _keep(self, one: RunClaim | RunClaimRequest) -> None:
+    def _add_entry(self, one: RunClaim | RunClaimRequest) -> None:
         if one.agent:
             self._requests[one.agent, one.request] = one
-            self._kept.setdefault(one.agent, {})[one.agent, one.request] = None
+            self._keys_by_agent.setdefault(one.agent, {})[one.agent, one.request] = None
             self._sizes[one.agent] = self.size(one.agent) + size_of(one.resources)
 
-    def _let_go(self, one: RunClaim | RunClaimRequest) -> None:
+    def _remove_entry(self, one: RunClaim | RunClaimRequest) -> None:
         key = one.agent, one.request
         if self._requests.get(key) is one:
             del self._requests[key]
-            del self._kept[one.agent][key]
+            del self._keys_by_agent[one.agent][key]
             self._sizes[one.agent] -= size_of(one.resources)
-            if not self._kept[one.agent]:
-                del self._kept[one.agent], self._sizes[one.agent]
+            if not self._keys_by_agent[one.agent]:
+                del self._keys_by_agent[one.agent], self._sizes[one.agent]
 
-    def _enter(self, scopes: Scopes, key: str, resources: tuple[Resource, ...]) -> None:
+    def _add_scopes(self, scopes: Scopes, key: str, resources: tuple[Resource, ...]) -> None:
         for worktree, paths in self._places(resources):
             scopes.add(key, key, worktree, paths)
 
-    def _leave(self, scopes: Scopes, key: str, resources: tuple[Resource, ...]) -> None:
+    def _remove_scopes(self, scopes: Scopes, key: str, resources: tuple[Resource, ...]) -> None:
         for worktree, paths in self._places(resources):
             scopes.remove(key, key, worktree, paths)
 
