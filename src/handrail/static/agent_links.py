@@ -26,7 +26,7 @@ from handrail.static.outline import (
     StepNode,
     TryNode,
     WithNode,
-    inside,
+    child_nodes,
     outline_of,
 )
 from handrail.static.source import FunctionNode, Source
@@ -232,4 +232,4 @@ def _leaves(node: Node, kinds: frozenset[str]) -> bool:
             kinds = kinds & {"raise"}
         case _:
             pass
-    return any(_leaves(one, kinds) for one in inside(node))
+    return any(_leaves(one, kinds) for one in child_nodes(node))

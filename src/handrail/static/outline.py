@@ -165,7 +165,7 @@ class Outline:
     line: int
 
 
-def inside(node: Node) -> Iterator[Node]:
+def child_nodes(node: Node) -> Iterator[Node]:
     """The nodes directly inside a node, in source order; for a step, those of its parts."""
     blocks: Iterable[tuple[Node, ...]]
     match node:
@@ -201,7 +201,7 @@ def _does_something(node: Node) -> bool:
         case StepNode() | HelperNode() | LoopNode():
             return True
         case _:
-            return matters(inside(node))
+            return matters(child_nodes(node))
 
 
 class Reads(Protocol):

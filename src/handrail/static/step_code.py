@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from handrail.static.chain import CHILDREN, Chain, StepName, argument
-from handrail.static.outline import Node, StepNode, inside, outline_of
+from handrail.static.outline import Node, StepNode, child_nodes, outline_of
 from handrail.static.source import FunctionNode, Source
 from handrail.static.symbols import Symbols, read_from
 
@@ -56,7 +56,7 @@ def _of_nodes(nodes: Iterable[Node]) -> Iterator[StepCode]:
     for node in nodes:
         if isinstance(node, StepNode) and node.chain is not None:
             yield from _of_chain(node, node.chain)
-        yield from _of_nodes(inside(node))
+        yield from _of_nodes(child_nodes(node))
 
 
 def _of_chain(node: StepNode, chain: Chain) -> Iterator[StepCode]:
