@@ -97,7 +97,7 @@ class KeptEnds:
         return self._ends.get(name)
 
 
-class Steps:
+class StepActivities:
     """Performs attempts and rollbacks for one worker. All that it keeps of runs are ends."""
 
     def __init__(self, serving: Serving) -> None:

@@ -22,7 +22,7 @@ from handrail.temporal.blobs import blobs_at
 from handrail.temporal.cluster import with_blobs
 from handrail.temporal.connecting import connect, log_outages
 from handrail.temporal.execution import HandrailRun, WithServing
-from handrail.temporal.performing import BEAT_S, Steps, home_queue
+from handrail.temporal.performing import BEAT_S, StepActivities, home_queue
 from handrail.temporal.serving import Serving
 
 MAX_ACTIVITIES = 100
@@ -103,7 +103,7 @@ class TemporalWorker:
     def _build_workers(self, client: Client) -> list[Worker]:
         """A worker for the runs' queue, and one for the queue of this machine and folder."""
         serving = self.serving
-        steps = Steps(serving)
+        activities = StepActivities(serving)
         beat = timedelta(seconds=BEAT_S)
         common: dict[str, Any] = {
             "max_heartbeat_throttle_interval": beat,
@@ -116,7 +116,9 @@ class TemporalWorker:
                 task_queue=serving.queue,
                 workflows=[HandrailRun] if self._runs else [],
                 interceptors=[WithServing(serving)],
-                activities=[steps.perform, steps.local] if self._performs else [steps.local],
+                activities=[activities.perform, activities.local]
+                if self._performs
+                else [activities.local],
                 no_remote_activities=not self._performs,
                 workflow_runner=UnsandboxedWorkflowRunner(),
                 max_cached_workflows=self._max_cached_runs,
@@ -126,7 +128,7 @@ class TemporalWorker:
         ]
         if self._performs:
             workers.append(
-                Worker(client, task_queue=serving.home, activities=[steps.perform], **common)
+                Worker(client, task_queue=serving.home, activities=[activities.perform], **common)
             )
         return workers
 
