@@ -124,7 +124,7 @@ async def _is_broken(repository: Repository, copy: Path, marker: str) -> bool:
     # settings: those that the agent could change cannot be trusted.
     asked = {"GIT_DIR": str(copy), "GIT_OBJECT_DIRECTORY": str(common / _OBJECTS)}
     git = Git(repository.root, marker, asked)
-    code, _, _ = await git.ends("rev-list", "--objects", "--all", "--quiet")
+    code, _, _ = await git.run_unchecked("rev-list", "--objects", "--all", "--quiet")
     return code != 0
 
 

@@ -48,7 +48,7 @@ from handrail.workspace.git_backup import GitBackup, back_up, find_damage, repai
 from handrail.workspace.git_files import (
     GIT,
     GitFiles,
-    Kept,
+    SavedFile,
     head_and_branch,
     make_accessible,
     put_back,
@@ -434,7 +434,7 @@ def _below(root: Path, folders: Sequence[Path]) -> list[str]:
     return [path_text(folder.relative_to(root).as_posix()) for folder in inside]
 
 
-def _move_aside(file: Path, aside: Path, new: Kept) -> None:
+def _move_aside(file: Path, aside: Path, new: SavedFile) -> None:
     """Copy a changed file aside for people, a link as its target; move it if it is too large."""
     aside.parent.mkdir(parents=True, exist_ok=True)
     if new.data is None:
@@ -452,7 +452,7 @@ def _printable(path: str) -> str:
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
-def _change_word(old: Kept | None, new: Kept | None) -> str:
+def _change_word(old: SavedFile | None, new: SavedFile | None) -> str:
     if old is None:
         return "added"
     return "deleted" if new is None else "changed"
