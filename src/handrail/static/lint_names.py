@@ -105,7 +105,7 @@ class _Walk:
             case LoopNode():
                 return self.rounds(node, seen)
             case TryNode():
-                return self.attempt(node, seen)
+                return self.try_block(node, seen)
             case WithNode(nodes=nodes):
                 ways = self.block(nodes, seen)
                 if "suppress(" in node.header:
@@ -166,7 +166,7 @@ class _Walk:
     def turn(self, node: LoopNode, seen: Seen) -> _Ways:
         return self.block((*node.test, *node.nodes), seen)
 
-    def attempt(self, node: TryNode, seen: Seen) -> _Ways:
+    def try_block(self, node: TryNode, seen: Seen) -> _Ways:
         body = self.block(node.nodes, seen)
         orelse = self.block(node.orelse, body.at_end) if body.at_end is not None else body
         handlers = [self.block(one.nodes, body.passed) for one in node.handlers]

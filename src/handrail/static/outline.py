@@ -356,7 +356,7 @@ class _Reading:
             case ast.For() | ast.AsyncFor() | ast.While():
                 return self.loop(node)
             case ast.Try() | ast.TryStar():
-                return self.attempt(node)
+                return self.try_block(node)
             case ast.With() | ast.AsyncWith():
                 return self.block_with(node)
             case ast.Return() | ast.Raise() | ast.Break() | ast.Continue():
@@ -414,7 +414,7 @@ class _Reading:
             return first
         return (*first, LoopNode(header, body, node.lineno, test, orelse, endless, asks, targets))
 
-    def attempt(self, node: ast.Try | ast.TryStar) -> tuple[Node, ...]:
+    def try_block(self, node: ast.Try | ast.TryStar) -> tuple[Node, ...]:
         handlers = tuple(
             ExceptArm(_caught(one.type), self.block(one.body), one.lineno) for one in node.handlers
         )
