@@ -603,7 +603,7 @@ class NotPortable(HandrailError):
     """A part of a step exists only in this process and cannot be performed elsewhere.
 
     ``part`` is ``action``, ``args[0].lock`` and the like; ``where`` is the ``file:line`` of the
-    code that says it, if that is known.
+    code that names it, if that is known.
     """
 
     def __init__(self, path: str, part: str, why: str = "", where: str = "") -> None:

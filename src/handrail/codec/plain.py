@@ -1,6 +1,6 @@
 """Tests with two libraries in C whether a value is plain JSON in all its parts.
 
-Each library accepts some classes that the other refuses. ormsgpack can be told to refuse tuples,
+Each library accepts some classes that the other refuses. ormsgpack has options to refuse tuples,
 subclasses, enums and all else that gets a tag in a record, but it packs bytes. orjson refuses
 bytes, and ints of more than 53 bits. Both write floats that are not finite; the packed value shows
 them.

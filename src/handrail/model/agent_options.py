@@ -92,7 +92,7 @@ def _dict(given: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 
 def _mapping(_: Any, attribute: attrs.Attribute[Any], value: object) -> None:
-    if value is not None and not isinstance(value, dict):  # not shown: it may hold secrets
+    if value is not None and not isinstance(value, dict):  # not shown: it may contain secrets
         raise DefinitionError(
             f"{attribute.name} of AgentOptions must be a mapping, got {type(value).__name__}"
         )

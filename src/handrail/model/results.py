@@ -686,7 +686,7 @@ class StageFailed(HandrailError):
 
 
 class ValidationFailed(HandrailError):
-    """A ``validate`` step used up its rounds; ``result`` holds every round."""
+    """A ``validate`` step used up its rounds; ``result`` has every round."""
 
     __module__ = "handrail.errors"
 

@@ -51,7 +51,7 @@ def priority_of(value: object, whose: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Found(Generic[T_co]):
-    """The output of a task that brings further tasks: its value, and these tasks, in order."""
+    """The output of a task: its value, and the further tasks that it brings, in order."""
 
     value: T_co
     children: Sequence[Task] = ()

@@ -366,7 +366,7 @@ class StepName:
         /,
     ) -> Step[BranchResult[T1 | T2 | T3]]: ...
     # mypy falls back to Any where two overloads fit and an argument has an Any in it (a lambda, a
-    # fake agent's output), so variadic forms begin where those of fixed length end. `*arms` fits.
+    # fake agent's output), so variadic forms begin where those of fixed length end; `*arms` fits.
     @overload
     def branch(
         self,

@@ -239,7 +239,7 @@ class Body:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """The function that a leaf of a shape calls; the result names the place and the attempt."""
+    """The action of a shape's leaf; the result names the place and the attempt."""
 
     label: str
     failures: int

@@ -60,7 +60,7 @@ def bodies(
 
     ``timeless``: only those whose result does not depend on the order in which steps end: no race,
     no timeout, and no ``fail_fast`` group. ``waits``: with questions, signals and sleep.
-    ``agents``: with agents. ``holds``: with steps that hold a name. ``depth``: how deep steps may
+    ``agents``: with agents. ``holds``: with steps that claim a name. ``depth``: how deep steps may
     nest.
     """
     return _bodies(_Drawn(timeless, waits, agents, holds), depth)
@@ -101,7 +101,7 @@ def _one_work(work: Shape, more: list[Statement]) -> Body:
 
 @dataclass(frozen=True, slots=True)
 class _Drawn:
-    """What may be drawn."""
+    """What the strategies may draw."""
 
     timeless: bool
     waits: bool

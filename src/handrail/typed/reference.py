@@ -13,8 +13,8 @@ from typing import Any
 from handrail.errors import CodeNotFound
 
 NEWER: Mapping[str, Any] = {"newer": True}
-"""Metadata of fields that version 0.1 did not have. Their defaults are not recorded, and the fields
-are no part of a fingerprint, so that a run whose steps got such an object there can be resumed.
+"""Metadata of fields that version 0.1 did not have. A record leaves out their defaults, and a
+fingerprint the fields, so that a run of version 0.1 whose steps got such an object can be resumed.
 """
 
 _RECORDED_AS = {

@@ -168,7 +168,7 @@ class ClaimsContract:
         async with self.asking(other) as ask:
             second = ask("b/1", self.named("x"), self.named("y"))
             await second.waits("a/1")
-            third = ask("c/1", self.named("y"), by=one)  # free, and asked for before by b
+            third = ask("c/1", self.named("y"), by=one)  # y is free, but b asked for it before
             await third.waits("b/1")
             beside = await ask("d/1", self.named("z")).granted()
             await one.release(held)

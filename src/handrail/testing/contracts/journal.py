@@ -254,7 +254,7 @@ class JournalContract:
     async def test_a_run_without_an_end_waits_for_what_its_last_event_says(
         self, journal: Journal
     ) -> None:
-        """The list says until when and why, without a driver too, unless the time is over."""
+        """The list says until when and why a run waits, until that time is over."""
         far = time.time() + 9_000
         listed: list[tuple[WaitsFor, ...]] = []
         timers: list[Event] = [
