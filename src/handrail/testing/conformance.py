@@ -679,7 +679,7 @@ def by_path(events: Sequence[ev.Event]) -> dict[str, list[Any]]:
 
 
 def _any_order(text: str | None) -> Any:
-    """The words of an error, sorted if it lists members: a group lists them as they ended."""
+    """An error's text; if it lists members, its sorted words: a group lists them as they ended."""
     return sorted(text.replace(";", "").split()) if text and "; " in text else text
 
 
