@@ -31,7 +31,7 @@ from handrail.codec.writing import (
 
 Node: TypeAlias = dict[str, Any]
 Reader: TypeAlias = Callable[[Node], Any]
-"""Makes the value of an object whose parts are values already."""
+"""Builds the value of a tagged object whose parts are values already."""
 
 _PRINTABLE = frozenset({*range(32, 127), *b"\n\r\t"})
 
@@ -44,7 +44,7 @@ def _sequence(tag: str) -> Writer:
 
 
 def _set(tag: str) -> Writer:
-    """Sorted by the items' texts, so that equal sets have equal texts."""
+    """A writer that sorts by the items' texts, so that equal sets have equal texts."""
 
     def write(writing: Writing, value: Iterable[Any], depth: int) -> Node:
         items: list[Any] = []
@@ -75,7 +75,7 @@ def _text(tag: str, text: Callable[[Any], str] = str) -> Writer:
 
 def _windows_path(tag: str) -> Writer:
     def write(writing: Writing, value: PureWindowsPath, depth: int) -> Node:
-        writing.proven = False  # of some, such as //://, the text is that of another path
+        writing.proven = False  # the text of some paths, such as //://, reads as another path
         return {TAG: tag, "v": writing.write(str(value), depth + 1)}
 
     return write
@@ -120,7 +120,7 @@ def _write_time(writing: Writing, value: time, depth: int) -> Node:
 
 
 def _clock_reading(tag: str, writing: Writing, value: datetime | time, depth: int) -> Node:
-    """ISO text with a plain offset in it; any other zone stands beside the local time."""
+    """ISO text that includes a plain offset; any other zone is written beside the local time."""
     zone = value.tzinfo
     if zone is None or _is_plain_offset(zone):
         node: Node = {TAG: tag, "v": value.isoformat()}
@@ -134,7 +134,7 @@ def _clock_reading(tag: str, writing: Writing, value: datetime | time, depth: in
 
 
 def _is_plain_offset(zone: tzinfo) -> bool:
-    """True if ISO text says all of it; of an offset below a second ``fromisoformat`` makes UTC."""
+    """True if ISO text keeps the zone; ``fromisoformat`` reads an offset below a second as UTC."""
     if type(zone) is not timezone:
         return False
     offset, *name = cast("Any", zone).__getinitargs__()
@@ -286,5 +286,5 @@ PAIRED = frozenset({"dict", "OrderedDict", "Counter", "mappingproxy", "defaultdi
 
 
 def is_zoneinfo(cls: type) -> bool:
-    """True for ``zoneinfo.ZoneInfo``, which is imported only where somebody uses it."""
+    """True for ``zoneinfo.ZoneInfo``; does not import ``zoneinfo``, which few programs need."""
     return cls is getattr(sys.modules.get("zoneinfo"), "ZoneInfo", None)

@@ -3,20 +3,19 @@
 Theory of operation
 ===================
 
-Time stands still while anybody is at work, and jumps to the next moment that somebody waits for
-when nobody is. Who is at work is a matter of counting:
+Time stands still while an attempt is at work. When none is, time jumps to the next moment that a
+driver or an attempt waits for. The clock counts to know whether an attempt is at work:
 
 - a run's driver says in ``wait`` how many of its attempts are in flight (``busy``);
-- an attempt that is in ``sleep`` is in flight and not at work;
-- so nobody is at work if there are as many attempts asleep as the waiting drivers have in flight.
-  An attempt that is the only thing its run can do next is performed
-  in the driver's own task: then it is asleep and no driver speaks of it.
+- an attempt that is in ``sleep`` is in flight, but not at work;
+- so no attempt is at work if as many attempts are asleep as the waiting drivers have in flight. (If
+  an attempt is all that its run can do next, the driver performs it in its own task: then the
+  attempt is asleep, and no driver counts it.)
 
-An attempt that does anything else than sleep here (a thread, a process, real I/O) is at work, and
-time stands until it ends. A driver that has been woken, and tasks that the clock hears nothing of,
-a test that reads the events of a run for example, get ``QUIET_TURNS`` turns of the loop to speak up
-before a jump. Nothing is ever
-waited for in real time, so what a test sees does not depend on how fast the machine is.
+An attempt that does anything but sleep here (a thread, a process, real I/O) is at work, and time
+stands still until it ends. A driver that was woken, or a task unknown to the clock (a test that
+reads the events of a run, say), gets ``QUIET_TURNS`` turns of the loop to call the clock before a
+jump. The clock never waits in real time, so what a test sees does not depend on the machine.
 """
 
 from __future__ import annotations
@@ -36,19 +35,19 @@ from handrail.ports.clock import Wakeable
 from handrail.system.running_loop import Loop, running_loop
 
 START = 1_704_067_200.0
-"""Where time begins unless told otherwise: 2024-01-01 00:00 UTC."""
+"""The default time at which a clock begins: 2024-01-01 00:00 UTC."""
 
 QUIET_TURNS = 16
-"""How many turns of the loop must pass without a word to the clock before it jumps."""
+"""How many turns of the loop must pass without a call of the clock before it jumps."""
 
 
 class JumpClock:
     """A ``Clock`` of made-up time, for ``Executor(clock=JumpClock())``.
 
-    It begins at ``start`` (unix seconds, or an aware datetime) and jumps by itself to the next
-    moment that a run or a scripted delay waits for, once nobody is at work; with ``jumps=False``
-    only ``advance`` and ``set`` move it. Several runs may share one, on one event loop at a time.
-    Mutable.
+    It begins at ``start`` (unix seconds, or an aware datetime). While no attempt is at work, it
+    jumps by itself to the next moment that a run or a scripted delay waits for; with
+    ``jumps=False`` only ``advance`` and ``set`` move it. Several runs may share a clock, on one
+    event loop at a time. Mutable.
     """
 
     def __init__(self, start: float | datetime = START, *, jumps: bool = True) -> None:
@@ -67,7 +66,7 @@ class JumpClock:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} at {self._now}>"
 
-    # -- telling and setting --------------------------------------------------------------------
+    # -- reading and setting --------------------------------------------------------------------
 
     def now(self) -> float:
         """Unix seconds."""
@@ -75,17 +74,18 @@ class JumpClock:
         return self._now
 
     def advance(self, seconds: float | timedelta) -> None:
-        """Let time pass, from wherever: a test, an action, a thread.
+        """Let time pass; a test, an action or a thread may call this.
 
-        Whoever waits for a moment on the way is woken, and runs when the event loop gets to it.
+        It wakes all who wait for a moment on the way; they run when the event loop gets to them.
         """
         with self._lock:
             self._now += seconds_of(seconds, "advance")
         self._wake_elsewhere()
 
     def set(self, moment: float | datetime) -> None:
-        """Make it this moment (unix seconds, or an aware datetime), an earlier one too: machines'
-        clocks are set back at times.
+        """Set the time (unix seconds, or an aware datetime).
+
+        It may be an earlier time, because the clocks of machines are set back, too.
         """
         with self._lock:
             self._now = _moment(moment)
@@ -106,11 +106,11 @@ class JumpClock:
                 self._leave(party)
 
     async def sleep(self, seconds: float) -> None:
-        """Wait that long inside an attempt, or in what answers a gate: a scripted delay."""
+        """A scripted delay, inside an attempt or inside a function that answers a gate."""
         await self._sleep(seconds, CURRENT.get(None) or object())
 
     async def elapse(self, seconds: float | timedelta) -> None:
-        """Wait that long: a test while others go on, or an attempt that takes so long."""
+        """Wait this long: in a test while runs continue, or in an attempt that takes this long."""
         await self._sleep(seconds_of(seconds, "elapse"), CURRENT.get(None))
 
     async def _sleep(self, seconds: float, attempt: object) -> None:
@@ -155,7 +155,7 @@ class JumpClock:
             self._asleep.pop(whose, None)
 
     def _enter(self, loop: Loop) -> None:
-        """Begin anew on another event loop: who waited on the last one is gone with it."""
+        """Start over on a new event loop: all who waited on the previous one are gone with it."""
         if self._loop is not None and loop.this is self._loop.this:
             return
         self._loop, self._looking = loop, False
@@ -164,7 +164,7 @@ class JumpClock:
     # -- jumping --------------------------------------------------------------------------------
 
     def _stir(self) -> None:
-        """Something has changed: look again, once it is quiet."""
+        """Note a change: restart the count of quiet turns, and look again in the next turn."""
         self._quiet = 0
         if not self._looking:
             self._look_soon()
@@ -204,7 +204,7 @@ class JumpClock:
             party.wake()
 
     def _wake_elsewhere(self) -> None:
-        """Have the event loop, if there is one, wake whoever is due."""
+        """Have the event loop, if there is one, wake all whose time has come."""
         if self._loop is not None:
             self._loop.soon_from_anywhere(self._stir_and_wake)
 
@@ -214,9 +214,9 @@ class JumpClock:
 
 
 class _Party:
-    """Somebody who waits: a sleeper, or a driver with its busy attempts.
+    """One who waits: a sleeper, or a driver with its busy attempts.
 
-    ``attempt`` stands for the attempt that it is part of, whose tasks share it; None outside.
+    ``attempt`` identifies the attempt that it is part of, for all tasks of that; None outside.
     """
 
     __slots__ = ("attempt", "busy", "due", "wake")

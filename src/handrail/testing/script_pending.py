@@ -1,4 +1,4 @@
-"""What a scripted run waits for, one entry a path, with what a test may do about it."""
+"""What a scripted run waits for: an entry for each path, with which a test can end it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _SHOWN = 20
 
 
 def described(entry: Pending, now: float) -> str:
-    """What is waited for: ``agent 'planner', attempt 2``, ``sleep, 60 s left``."""
+    """What the run waits for: ``agent 'planner', attempt 2``, ``sleep, 60 s left``."""
     match entry.waits:
         case "attempt":
             tried = f", attempt {entry.attempt}" if entry.attempt > 1 else ""
@@ -69,7 +69,7 @@ def described(entry: Pending, now: float) -> str:
 
 
 def way_on(entry: Pending, now: float) -> str:
-    """What a test writes to go on from here: ``script.expect('plan').returns(...)``."""
+    """The line with which a test continues: ``script.expect('plan').returns(...)``."""
     match entry.waits:
         case "attempt":
             end = "passes()" if entry.kind == "stage" else "returns(...)"
@@ -102,7 +102,7 @@ def _of_whom(entry: Pending) -> str:
 
 
 def describe_state(result: WorkflowResult[Any] | None, pending: Mapping[str, Pending]) -> str:
-    """The state of the run as text: its end, or what it waits for and what to write to go on."""
+    """The state of the run as text: its end, or what it waits for and how a test continues."""
     if result is not None:
         why = f": {result.error}" if result.error else ""
         return f"The run {_ended(result.status)}{why}"
@@ -127,7 +127,7 @@ Waits: TypeAlias = Literal["attempt", "rollback", "gate", "signal", "pause"]
 
 
 class Holder(Protocol):
-    """What an entry asks of the script it belongs to."""
+    """What an entry needs from the script that it belongs to."""
 
     @property
     def run_id(self) -> str:
@@ -140,25 +140,24 @@ class Holder(Protocol):
         ...
 
     def context_of(self, view: cmd.View) -> WorkflowContext:
-        """The context that a step's functions are shown."""
+        """The context that a step's functions get."""
         ...
 
     def holds(self, path: str, open_attempt: OpenAttempt) -> bool:
-        """True if this is still in flight."""
+        """True if this attempt or rollback is still in flight."""
         ...
 
     def land(self, path: str, event: ev.Event) -> None:
-        """What is in flight at this path ended so; do what follows."""
+        """End the attempt or rollback at this path with this event, and carry out what follows."""
         ...
 
 
 class Pending:
     """Something that a scripted run waits for, at ``path``.
 
-    ``waits`` says for what: the end of an ``attempt`` (from 1: ``attempt``) or of a ``rollback``,
-    which this object can give; the answer to a ``gate``, a ``signal``, or a ``pause`` to pass, for
-    which the script has ``answer``, ``signal`` and ``advance``. ``step`` is the step as it was
-    written, ``due`` when its time is up (unix seconds), if it has one.
+    ``waits`` says for what. This object ends an ``attempt`` or a ``rollback``; for a ``gate``, a
+    ``signal`` or a ``pause`` the script has ``answer``, ``signal`` and ``advance``. ``step`` is the
+    step as the workflow wrote it; ``due`` is when its time is up (unix seconds), if it has a time.
     """
 
     def __init__(
@@ -192,7 +191,7 @@ class Pending:
 
     @property
     def verb(self) -> Verb:
-        """The step's verb: ``ShellCommand``, ``AgentCall`` and so on, with all that was given."""
+        """The step's verb: ``ShellCommand``, ``AgentCall`` and so on, with all its arguments."""
         return self.step.verb
 
     @property
@@ -223,7 +222,7 @@ class Pending:
 
     @property
     def agent(self) -> Any:
-        """The agent of an ``agent`` step, or what a ``generate`` step was given."""
+        """The agent of an ``agent`` step; the agent or function of a ``generate`` step."""
         match self.verb:
             case AgentCall(agent=agent) | Generation(generator=agent):
                 return agent
@@ -231,14 +230,14 @@ class Pending:
                 raise self._has_no("agent")
 
     def context(self) -> Mapping[str, Any]:
-        """What the agent is given: the mapping, or what the step's context builder made."""
+        """The agent's context: the step's mapping, or the one that its context builder made."""
         if self._open_attempt is None or self._open_attempt.context is None:
             raise self._has_no("context")
         return self._open_attempt.context
 
     @property
     def workflow(self) -> WorkflowContext:
-        """The ``WorkflowContext`` that the step's functions are shown."""
+        """The ``WorkflowContext`` that the step's functions get."""
         view = self._open_attempt.command.view if self._open_attempt is not None else None
         if view is None:
             raise self._has_no("workflow context")
@@ -251,12 +250,12 @@ class Pending:
 
     @property
     def description(self) -> str:
-        """What is waited for, for people."""
+        """What the run waits for, for people."""
         return described(self, self._script.now)
 
     @property
     def hint(self) -> str:
-        """What a test writes to go on from here."""
+        """The line with which a test continues."""
         return way_on(self, self._script.now)
 
     # -- ending ---------------------------------------------------------------------------------
@@ -265,7 +264,7 @@ class Pending:
         """End the attempt with this output; nothing is called.
 
         An ``agent`` step wraps it in an ``AgentResult`` unless it is one; a ``command`` step takes
-        a ``CommandResult``, or text for what an exit code of 0 printed; for a rollback it is None.
+        a ``CommandResult``, or the stdout of a command that exits with 0; a rollback takes None.
         """
         match self.verb:
             case _ if self.waits == "rollback":
@@ -291,8 +290,9 @@ class Pending:
                 self._succeed(value, usage)
 
     def _check_output(self, output: Any) -> None:
-        """As a ``FakeAgent`` does: an agent that says no output gives text, and a test may stand
-        anything in for that.
+        """Check the output's type, as ``FakeAgent`` does.
+
+        An agent without an output type answers with text, and a test may use anything instead.
         """
         wanted = getattr(self.agent, "output", Any)
         if wanted is not str and not is_like(output, wanted):
@@ -303,10 +303,10 @@ class Pending:
             )
 
     def fails(self, error: BaseException | type[BaseException] | str) -> None:
-        """End the attempt with this exception, instance or class; a stage also takes what it said.
+        """End the attempt with this exception, instance or class; a stage also takes a text.
 
-        Retries, ``on_error`` and ``default`` follow as they would in a run; what is left of it is
-        thrown at the ``yield`` as ``StepFailed``.
+        Retries, ``on_error`` and ``default`` follow as in a run; a failure that they do not handle
+        is thrown at the ``yield`` as ``StepFailed``.
         """
         error = self._exception(error)
         if self.waits == "rollback":
@@ -320,7 +320,7 @@ class Pending:
         self._succeed(StageResult(stage.name, passed=True, output=output), None)
 
     def exits(self, code: int = 0, stdout: str = "", stderr: str = "") -> None:
-        """End a command with this exit code; ``check`` and ``parse`` are heeded as in a run."""
+        """End a command with this exit code; ``check`` and ``parse`` apply as in a run."""
         verb = self._verb_of(ShellCommand, "exits()")
         if verb.check and code != 0:
             argv = verb.argv if isinstance(verb.argv, str) else " ".join(verb.argv)
@@ -334,7 +334,7 @@ class Pending:
         self._succeed(CommandResult(code, stdout, stderr, data), None)
 
     def runs(self) -> None:
-        """End the attempt as the action itself does: call it, for real, here and now.
+        """Call the action for real, here and now, and end the attempt with its outcome.
 
         For ``call`` and ``python`` steps, callable stages and rollbacks.
         """
