@@ -242,7 +242,7 @@ class OpencodeParser(EventReader):
         session, part = text_in(event, "sessionID"), object_in(event, "part")
         if session and self.session not in (None, session):
             return
-        self.is_alive = self.is_alive or bool(session)
+        self.saw_protocol = self.saw_protocol or bool(session)
         yield from self.session_named(session)
         match name:
             case "step_start":

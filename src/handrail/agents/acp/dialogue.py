@@ -116,10 +116,10 @@ class AcpDialogue(RpcTurn):
     @property
     def finished(self) -> bool:
         """True once the prompt was answered, cannot be sent, or waits for a network in vain."""
-        return bool(self._stop) or self._error is not None or self._is_cut_off
+        return bool(self._stop) or self._error is not None or self._is_offline
 
     @property
-    def _is_cut_off(self) -> bool:
+    def _is_offline(self) -> bool:
         return self._updates.network_waits >= NETWORK_WAITS
 
     def start(self) -> list[Message]:
@@ -149,13 +149,13 @@ class AcpDialogue(RpcTurn):
             raise self.failed(diagnose_text(self._error_text, family, ending.now), ending)
         match self._stop:
             case "end_turn":
-                if not self.text and self._counts.counted_nothing and not self._updates.calls:
+                if not self.text and self._counts.reported_zero_tokens and not self._updates.calls:
                     raise self.failed(_STOPS["refusal"], ending)
                 return self.reply(stop_reason=self._stop)
             case "cancelled":
                 raise self.stopped(ending)
             case "":
-                if ending.stopped is None and self._is_cut_off:
+                if ending.stopped is None and self._is_offline:
                     raise self.error("transient", f"{self.program.name} reaches no network")
                 raise self.unfinished(ending)
             case _:
@@ -331,8 +331,8 @@ class AcpDialogue(RpcTurn):
         profile = self._updates.profile
         words, chunk = self._updates.last_words
         is_unmarked = profile.marks_messages and self._updates.is_unmarked
-        if is_unmarked and (self._counts.counted_nothing or self._updates.has_marked):
+        if is_unmarked and (self._counts.reported_zero_tokens or self._updates.has_marked):
             return words
-        if self._counts.is_unused:
+        if self._counts.used_no_known_tokens:
             return next((said for said in (chunk, words) if profile.error.match(said)), "")
         return ""

@@ -289,14 +289,14 @@ class SessionUsage:
         self._tokens: Usage | None = None
 
     @property
-    def is_unused(self) -> bool:
+    def used_no_known_tokens(self) -> bool:
         """True if the turn used no token, as far as reported."""
         return self._tokens is None or not self._tokens.tokens
 
     @property
-    def counted_nothing(self) -> bool:
+    def reported_zero_tokens(self) -> bool:
         """True if the agent reported that the turn used no token."""
-        return self._tokens is not None and self.is_unused
+        return self._tokens is not None and self.used_no_known_tokens
 
     @property
     def total(self) -> Usage | None:

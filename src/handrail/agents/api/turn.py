@@ -215,7 +215,7 @@ class ApiTurn(TurnState):
         schema = self.turn.schema
         if schema is None:
             return str
-        whole, wrapped = as_object(schema)
+        whole, wrapped = wrap_schema(schema)
         package = library()
         try:
             structured = package.StructuredDict(whole, name="answer")
@@ -410,7 +410,7 @@ def library(name: str = "pydantic_ai") -> Any:
         raise MissingExtra("ApiBackend", "pydantic-ai-slim", "api") from error
 
 
-def as_object(schema: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
+def wrap_schema(schema: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
     """The schema, wrapped as the ``value`` of an object unless it is an object's already."""
     bare = {key: value for key, value in schema.items() if key != "$defs"}
     shared = {"$defs": schema["$defs"]} if "$defs" in schema else {}

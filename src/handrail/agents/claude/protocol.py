@@ -264,7 +264,7 @@ _DIAGNOSTIC = "[ede_diagnostic]"  # for claude's own developers
 
 
 @dataclass(frozen=True, slots=True)
-class Before:
+class EarlierReports:
     """Earlier reports of a turn that affect the meaning of its result.
 
     ``complaint`` is the last assistant line if it was an error, ``window`` the plan's window that
@@ -278,26 +278,26 @@ class Before:
     text: str = ""
 
 
-def failure_of(result: Object, before: Before) -> Failure | None:
+def failure_of(result: Object, earlier: EarlierReports) -> Failure | None:
     """Why a result is no success; None if it is a success."""
     subtype, terminal = text_in(result, "subtype"), text_in(result, "terminal_reason")
     is_whole = subtype == "success" and not result.get("is_error") and terminal not in UNDONE
     is_refused = text_in(result, "stop_reason") == "refusal"
-    is_answer = not before.complaint and not _is_complaint(result, before)
+    is_answer = not earlier.complaint and not _is_complaint(result, earlier)
     if is_whole and is_answer and not is_refused and not _is_unknown_command(result):
         return None
-    if before.was_interrupted and subtype == "error_during_execution" and not before.complaint:
+    if earlier.was_interrupted and subtype == "error_during_execution" and not earlier.complaint:
         terminal = terminal if terminal in ABORTED else "aborted_streaming"
-    return collect_failure(result, before, subtype=subtype, terminal=terminal)
+    return collect_failure(result, earlier, subtype=subtype, terminal=terminal)
 
 
 def collect_failure(
-    result: Object, before: Before, *, subtype: str = "", terminal: str = ""
+    result: Object, earlier: EarlierReports, *, subtype: str = "", terminal: str = ""
 ) -> Failure:
     """The fields of a failure, from the result and the assistant line before it."""
-    said = before.complaint
+    said = earlier.complaint
     message, params = object_in(said, "message"), object_in(said, "api_error_params")
-    window = before.window or object_in(params, "rate_limit_info")
+    window = earlier.window or object_in(params, "rate_limit_info")
     status = whole_in(result, "api_error_status")
     stops = (text_in(result, "stop_reason"), text_in(message, "stop_reason"))
     return Failure(
@@ -315,10 +315,10 @@ def collect_failure(
     )
 
 
-def _is_complaint(result: Object, before: Before) -> bool:
+def _is_complaint(result: Object, earlier: EarlierReports) -> bool:
     """True if claude itself wrote the answer to report a failure; older versions do not flag it."""
     said = text_in(result, "result")
-    return is_complaint(said) and said.strip() != before.text.strip()
+    return is_complaint(said) and said.strip() != earlier.text.strip()
 
 
 def _is_unknown_command(result: Object) -> bool:
@@ -416,7 +416,7 @@ class ClaudeTurn(EventReader):
     def read(self, name: str, event: Object) -> Iterator[Notice]:
         """The notices of an event, in order."""
         if name:
-            self.is_alive, self.patience_s, self._retry = True, 0.0, ""
+            self.saw_protocol, self.extra_silence_s, self._retry = True, 0.0, ""
         read = self._readers.get(name)
         return iter(()) if read is None else read(self, event)
 
@@ -432,7 +432,7 @@ class ClaudeTurn(EventReader):
 
     def _on_session(self, event: Object) -> Iterator[Notice]:
         """The session, if another event comes before the one that usually reports it."""
-        if not self.is_session_told:
+        if not self.is_session_reported:
             yield from self.session_named(text_in(event, "session_id"))
 
     def _assistant(self, event: Object) -> Iterator[Notice]:
@@ -468,7 +468,7 @@ class ClaudeTurn(EventReader):
         delay_ms = number_in(event, "retry_delay_ms")
         delay_s = None if delay_ms is None or delay_ms < 0 else delay_ms / 1000
         status = whole_in(event, "error_status")
-        self.patience_s = delay_s or 0.0
+        self.extra_silence_s = delay_s or 0.0
         self._retry = text_in(event, "error") + (f" ({status})" if status else "")
         yield AgentRetry(self.path, count_in(event, "attempt"), delay_s, self._retry.strip())
 
@@ -513,7 +513,7 @@ class ClaudeTurn(EventReader):
         if self._outcome is not None and event == self._outcome.result:
             self._is_over = True  # the same result, printed again
             return
-        failure = failure_of(event, self._before)
+        failure = failure_of(event, self._earlier)
         if failure is None:
             yield from self._on_session(event)
         yield from self._compaction_notices(NOTHING)
@@ -572,7 +572,7 @@ class ClaudeTurn(EventReader):
     def unfinished(self, ending: Ending, kind: AgentErrorKind | None = None) -> AgentError:
         """The error of a turn without a result."""
         if self._complaint:
-            return self._failed(collect_failure(NOTHING, self._before), ending)
+            return self._failed(collect_failure(NOTHING, self._earlier), ending)
         if ending.stopped is None and self._was_interrupted:
             return self.stopped(ending)
         error = super().unfinished(ending, kind)
@@ -589,8 +589,8 @@ class ClaudeTurn(EventReader):
         return error
 
     @property
-    def _before(self) -> Before:
-        return Before(self._complaint, self._window, self._was_interrupted, self.text)
+    def _earlier(self) -> EarlierReports:
+        return EarlierReports(self._complaint, self._window, self._was_interrupted, self.text)
 
     def _model_of(self, result: Object) -> str | None:
         models = list(object_in(result, "modelUsage"))

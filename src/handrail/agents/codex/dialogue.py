@@ -98,7 +98,7 @@ class CodexDialogue(CodexTurn, RpcTurn):
     @property
     def finished(self) -> bool:
         """True once the turn is over, cannot begin, or waits for a network in vain."""
-        return self._status is not None or self._failure is not None or self.is_cut_off
+        return self._status is not None or self._failure is not None or self.is_offline
 
     def start(self) -> list[Message]:
         """The first message to send."""
@@ -144,7 +144,7 @@ class CodexDialogue(CodexTurn, RpcTurn):
 
     def on_message(self, message: object, /) -> Outgoing:
         """The notices of a message, and the messages to send because of it. Never raises."""
-        self.patience_s = 0.0
+        self.extra_silence_s = 0.0
         return super().on_message(message)
 
     def on_reply(self, reply: Reply) -> Outgoing:

@@ -293,7 +293,7 @@ class CopilotParser(EventReader):
             message=text_in(error, "message"),
             status=status_in_message(text_in(error, "message")) if status is None else status,
             request=text_in(self._request, "errorMessage"),
-            retry_after_s=self.patience_s or None,
+            retry_after_s=self.extra_silence_s or None,
             resets_at=max((at for at in self._used_up.values() if at is not None), default=None),
         )
         return self.failed(fault.diagnose(ending.now), ending)
@@ -317,8 +317,8 @@ class CopilotParser(EventReader):
         data = object_in(event, "data")
         if self._result is not None:
             return
-        if not self.is_alive:
-            self.is_alive, self.session = True, self._given_session
+        if not self.saw_protocol:
+            self.saw_protocol, self.session = True, self._given_session
         if text_in(event, "agentId") or text_in(data, "parentToolCallId"):
             yield from self._on_tool_event(name, data)
             return
@@ -335,7 +335,8 @@ class CopilotParser(EventReader):
         """Note what an event says about the turn's progress."""
         match name:
             case "assistant.turn_start":
-                self._error, self.patience_s = None, 0.0  # copilot recovered from earlier errors
+                # copilot recovered from earlier errors
+                self._error, self.extra_silence_s = None, 0.0
                 self._blocked = ""
             case "assistant.message":
                 self._request = {}
@@ -346,7 +347,7 @@ class CopilotParser(EventReader):
             case "model.call_failure":
                 self._request = data
             case "auto_mode_switch.requested":
-                self.patience_s = max(number_in(data, "retryAfterSeconds") or 0.0, 0.0)
+                self.extra_silence_s = max(number_in(data, "retryAfterSeconds") or 0.0, 0.0)
             case "session.error" if not self._aborted:
                 self._error = data
             case "abort":
@@ -465,6 +466,6 @@ class CopilotParser(EventReader):
         return AgentRetry(
             self.path,
             self._retries if attempt is None else attempt + 1,
-            self.patience_s or None,
+            self.extra_silence_s or None,
             ": ".join(one for one in said if one),
         )
