@@ -205,7 +205,7 @@ class OpencodeParser(EventReader):
 
     def __init__(self, turn: AgentTurn, *, model: str | None = None) -> None:
         super().__init__(turn, OPENCODE, backend="opencode-run", model=model)
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._end = ""
         self._denied = ""
         self._error: Object | None = None
@@ -269,8 +269,8 @@ class OpencodeParser(EventReader):
         if part.get("synthetic") is True:
             if object_in(part, "metadata").get("compaction_continue"):
                 yield AgentCompaction(self.path, "completed")
-        elif text and ref not in self._told:
-            self._told.update({ref} if ref else ())
+        elif text and ref not in self._reported:
+            self._reported.update({ref} if ref else ())
             self.text = text
             yield AgentMessage(self.path, text)
 

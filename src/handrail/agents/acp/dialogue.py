@@ -165,11 +165,11 @@ class AcpDialogue(RpcTurn):
     def _diagnose(self, error: RpcError, kind: AgentErrorKind | None, now: float) -> Diagnosis:
         family, session = self._updates.profile.family, self.turn.session
         if not self._was_not_opened or session is None:
-            told = diagnose(error, family, now)
-            return told if kind is None else replace(told, kind=kind)
-        told = diagnose_reopening(error, family, now, session)
-        self.has_no_session = self.has_no_session or told.kind == "bad_request"
-        return told
+            diagnosis = diagnose(error, family, now)
+            return diagnosis if kind is None else replace(diagnosis, kind=kind)
+        diagnosis = diagnose_reopening(error, family, now, session)
+        self.has_no_session = self.has_no_session or diagnosis.kind == "bad_request"
+        return diagnosis
 
     # -- messages --------------------------------------------------------------------------------
 
@@ -298,10 +298,10 @@ class AcpDialogue(RpcTurn):
     def _on_prompt_error(self, error: RpcError) -> Outgoing:
         """Some agents report an error as text, too, before the error reply."""
         _, said = self._updates.last_words
-        told = (
+        details = (
             error.data if isinstance(error.data, str) else text_in(as_object(error.data), "message")
         )
-        if said.strip() in f"{error.message} {told}":
+        if said.strip() in f"{error.message} {details}":
             self._updates.withdraw(said)
         yield from self._close()
         self._error = (error, None)

@@ -77,7 +77,7 @@ class ClaudeMessages:
         self.model: str | None = None
         self._state = state
         self._given: dict[str, Object] = {}
-        self._told: set[int] = set()
+        self._reported: set[int] = set()
         self._answered: set[int] = set()
         self._blocks: set[tuple[str, str, int]] = set()
         self._denied: set[str] = set()
@@ -157,8 +157,8 @@ class ClaudeMessages:
 
     def answer(self, said: str) -> Iterator[Notice]:
         """The answer as the result repeats it, unless it was reported before."""
-        if said.strip() and hash(said.strip()) not in self._told:
-            self._told.add(hash(said.strip()))
+        if said.strip() and hash(said.strip()) not in self._reported:
+            self._reported.add(hash(said.strip()))
             self._answered.add(hash(said.strip()))
             yield AgentMessage(self._state.path, said)
 
@@ -175,7 +175,7 @@ class ClaudeMessages:
             return
         if kind == "text":
             self._state.text = said
-            self._told.add(hash(said.strip()))
+            self._reported.add(hash(said.strip()))
             if hash(said.strip()) in self._answered:  # the result preceded its message
                 self._answered.discard(hash(said.strip()))
                 return
@@ -224,12 +224,12 @@ class _Pieces:
     def missing(self, whole: str) -> str:
         """The rest of a whole block that was not streamed in pieces before."""
         for index, block in enumerate(self._blocks):
-            told = "".join(block)
-            is_same = whole.strip() == told.strip()
-            if is_same or whole.startswith(told):
+            streamed = "".join(block)
+            is_same = whole.strip() == streamed.strip()
+            if is_same or whole.startswith(streamed):
                 del self._blocks[: index + 1]
                 self._is_new = True
-                return "" if is_same else whole[len(told) :]
+                return "" if is_same else whole[len(streamed) :]
         return whole
 
 
@@ -365,7 +365,7 @@ class ClaudeTurn(EventReader):
         self._complaint: Object = NOTHING  # the last assistant line, if it was an error
         self._window: Object = NOTHING  # the plan's window, if it is used up
         self._retry = ""
-        self._compacting: Literal["no", "begun", "done", "told"] = "no"
+        self._compacting: Literal["no", "begun", "done", "reported"] = "no"
         self._was_interrupted = False
 
     @property
@@ -479,7 +479,7 @@ class ClaudeTurn(EventReader):
             self._compacting = "begun"
             yield AgentCompaction(self.path, "started")
         elif outcome == "success":  # reported with the counts that follow, unless they came before
-            self._compacting = "no" if self._compacting == "told" else "done"
+            self._compacting = "no" if self._compacting == "reported" else "done"
         elif outcome:
             self._compacting = "no"
             yield AgentCompaction(self.path, "failed")
@@ -489,7 +489,7 @@ class ClaudeTurn(EventReader):
             yield from self._on_session(event)
             self._compacting = "done"
             yield from self._compaction_notices(object_in(event, "compact_metadata"))
-            self._compacting = "told"
+            self._compacting = "reported"
 
     def _compaction_notices(self, counts: Object) -> Iterator[Notice]:
         if self._compacting == "done":
@@ -556,14 +556,16 @@ class ClaudeTurn(EventReader):
 
     def _failed(self, failure: Failure, ending: Ending) -> AgentError:
         """A failure that claude reported, unless handrail caused it."""
-        told = diagnose(failure, ending.now)
-        is_vague = told.kind == "crashed" and failure.subtype == "error_during_execution"
-        if ending.stopped is not None and (told.kind == "interrupted" or is_vague):
+        diagnosis = diagnose(failure, ending.now)
+        is_vague = diagnosis.kind == "crashed" and failure.subtype == "error_during_execution"
+        if ending.stopped is not None and (diagnosis.kind == "interrupted" or is_vague):
             return self.stopped(ending)
         subtype = "" if failure.subtype == "success" else failure.subtype
         why = failure.terminal_reason or subtype or "it did not say why"
-        silent = "claude was interrupted" if told.kind == "interrupted" else f"claude failed: {why}"
-        error = self.failed(replace(told, reason=told.reason or silent), ending)
+        silent = (
+            "claude was interrupted" if diagnosis.kind == "interrupted" else f"claude failed: {why}"
+        )
+        error = self.failed(replace(diagnosis, reason=diagnosis.reason or silent), ending)
         if is_unknown_session(failure.text):
             error.session = None
             error.hint = "Begin a new session: claude keeps them for some weeks, on one machine."

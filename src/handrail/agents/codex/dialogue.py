@@ -135,10 +135,10 @@ class CodexDialogue(CodexTurn, RpcTurn):
                 raise self.error("crashed", f"codex ended the turn as {self._status!r}")
 
     def _failed(self, failure: _Failure, ending: Ending) -> AgentError:
-        told = diagnose(failure.reason, ending.now, failure.info, self._limits.snapshot)
-        if told.kind == "transient" and failure.code in REFUSED:
-            told = replace(told, kind=failure.otherwise, retry_at=None)
-        return self.failed(told, ending)
+        diagnosis = diagnose(failure.reason, ending.now, failure.info, self._limits.snapshot)
+        if diagnosis.kind == "transient" and failure.code in REFUSED:
+            diagnosis = replace(diagnosis, kind=failure.otherwise, retry_at=None)
+        return self.failed(diagnosis, ending)
 
     # -- messages --------------------------------------------------------------------------------
 
@@ -221,10 +221,10 @@ class CodexDialogue(CodexTurn, RpcTurn):
 
     def _prompt(self) -> Message:
         self._stage = "working"
-        told = [{"type": "text", "text": self.turn.prompt}]
+        prompt = [{"type": "text", "text": self.turn.prompt}]
         settings = turn_settings(self._options, self._schema)
         return self.peer.request(
-            "turn/start", {"threadId": self.session, "input": told, **settings}
+            "turn/start", {"threadId": self.session, "input": prompt, **settings}
         )
 
     def _begin(self, turn: Object) -> None:

@@ -192,9 +192,11 @@ def _thought_text(item: Object) -> str:
 def _output(item: Object) -> str:
     """A tool's output as text."""
     error = object_in(item, "error")
-    told = text_in(item, "aggregatedOutput") or text_in(error, "message") or text_in(item, "error")
-    if told:
-        return told
+    output = (
+        text_in(item, "aggregatedOutput") or text_in(error, "message") or text_in(item, "error")
+    )
+    if output:
+        return output
     parts = objects_in(object_in(item, "result"), "content") or objects_in(item, "contentItems")
     return "\n".join(filter(None, (text_in(part, "text") for part in parts)))
 
@@ -218,13 +220,15 @@ def _dynamic(item: Object) -> Described:
 
 
 def _collab(item: Object) -> Described:
-    told = {name: item[name] for name in ("prompt", "receiverThreadIds", "model") if item.get(name)}
-    return text_in(item, "tool") or "agent", told
+    arguments = {
+        name: item[name] for name in ("prompt", "receiverThreadIds", "model") if item.get(name)
+    }
+    return text_in(item, "tool") or "agent", arguments
 
 
 def _search(item: Object) -> Described:
-    told = {"query": text_in(item, "query"), "action": item.get("action")}
-    return "web_search", {name: value for name, value in told.items() if value is not None}
+    arguments = {"query": text_in(item, "query"), "action": item.get("action")}
+    return "web_search", {name: value for name, value in arguments.items() if value is not None}
 
 
 def _image(item: Object) -> Described:

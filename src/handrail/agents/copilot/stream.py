@@ -99,13 +99,13 @@ class MessageStream:
         self._call = ""
         self._pieces: dict[str, list[str]] = {}
         self._thoughts: dict[str, list[str]] = {}
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._messages: set[tuple[str, str, int | None]] = set()
         self._whole: set[str] = set()
 
     def begin(self) -> None:
         """The model begins a new turn: earlier texts may be reported again."""
-        self._told.clear()
+        self._reported.clear()
         self._messages.clear()
         self._whole.clear()
 
@@ -154,8 +154,8 @@ class MessageStream:
 
     def _thought(self, text: str) -> Iterator[Notice]:
         # The same reasoning comes with its message and by itself, under different ids.
-        if text and text.strip() not in self._told:
-            self._told.add(text.strip())
+        if text and text.strip() not in self._reported:
+            self._reported.add(text.strip())
             yield AgentReasoning(self._state.path, text)
 
 
@@ -167,10 +167,10 @@ def reported_usage(report: Object, *, resumed: bool, before: Usage | None) -> Us
     prompts is treated as such a total.
     """
     models = [as_object(one) for one in object_in(report, "modelMetrics").values()]
-    told = [usage for one in models if (usage := _usage(object_in(one, "usage")))]
-    if not told:
+    usages = [usage for one in models if (usage := _usage(object_in(one, "usage")))]
+    if not usages:
         return None
-    total = sum(told[1:], told[0])
+    total = sum(usages[1:], usages[0])
     prompts = count_in(report, "totalUserRequests")
     if resumed and (prompts is None or prompts > 1):
         return added_since(before, total)
@@ -193,8 +193,8 @@ _LOW_PERCENT = 10.0
 
 def limits(path: str, snapshots: Object) -> Iterator[AgentLimit]:
     """The quotas that a model call reported, except unlimited ones."""
-    for window, told in snapshots.items():
-        snapshot = as_object(told)
+    for window, data in snapshots.items():
+        snapshot = as_object(data)
         left = number_in(snapshot, "remainingPercentage")
         if left is None or snapshot.get("isUnlimitedEntitlement") is True:
             continue

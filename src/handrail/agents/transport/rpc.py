@@ -115,8 +115,8 @@ class Peer:
 
 def notification(method: str, params: Mapping[str, Any] | None = None) -> Message:
     """A message that expects no answer."""
-    told: Message = {"jsonrpc": "2.0", "method": method}
-    return told if params is None else {**told, "params": dict(params)}
+    message: Message = {"jsonrpc": "2.0", "method": method}
+    return message if params is None else {**message, "params": dict(params)}
 
 
 def answer(request: Request, result: Any) -> Message:
