@@ -17,8 +17,8 @@ import anyio
 import pytest
 
 from handrail.errors import CommandNotFound
+from handrail.system import ending
 from handrail.system import live as live_module
-from handrail.system import marker as procfs
 from handrail.system.live import Exited, Line, LiveProcess, open_live
 from handrail.system.run import kill_marked
 from tests.leftovers import nothing_left, open_files
@@ -489,7 +489,7 @@ async def test_without_proc_the_group_is_still_ended(
         raise OSError(38, "Function not implemented")
 
     monkeypatch.setattr(os, "pidfd_open", refuse)
-    monkeypatch.setattr(procfs, "HAS_PROC", False)
+    monkeypatch.setattr(ending, "HAS_PROC", False)
     assert await run("read x; echo $x; exit 4", marker, b"on\n") == ([b"on"], 4)
     async with open_live(f"sleep 60 & {STUBBORN}", marker=marker) as live:
         await first_line(live)

@@ -108,7 +108,7 @@ def routes_of(agent: Routed, settings: AgentSettings, defaults: AgentSettings) -
     return tuple(Route(wrap(route.backend), route.options) for route in (main, *fallbacks))
 
 
-def owner_first(
+def session_backend_first(
     routes: tuple[Route, ...], settings: AgentSettings, whose: str
 ) -> tuple[Route, ...]:
     """The chain, beginning with the backend that has the session which a step continues.

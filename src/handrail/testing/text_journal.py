@@ -22,8 +22,9 @@ from handrail.codec.codec import Codec
 from handrail.errors import JournalFailed, LeaseLost, RunIdTaken, RunLocked
 from handrail.journals.memory import OutOfSequence
 from handrail.model.events import Event
-from handrail.ports.journal import Holder, Letter, RunInfo, info_of
+from handrail.ports.journal import Holder, Letter, RunInfo
 from handrail.record.rows import Record, from_record, to_record
+from handrail.record.status import run_info
 
 
 class ProcessGone(BaseException):
@@ -253,7 +254,7 @@ class TextJournal:
     def _info(self, run_id: str) -> RunInfo:
         lease = self._store.leases.get(run_id)
         holder = None if lease is None or lease.journal.gone else lease.holder
-        return info_of(run_id, self.events(run_id), holder, time.time())
+        return run_info(run_id, self.events(run_id), holder, time.time())
 
 
 @dataclass(frozen=True, slots=True)

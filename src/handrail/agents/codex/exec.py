@@ -79,7 +79,7 @@ class CodexExecParser(CodexTurn, EventReader):
     @property
     def finished(self) -> bool:
         """True once the turn is over, or codex waits for a network in vain."""
-        return self._completed or self._failure is not None or self.is_cut_off
+        return self._completed or self._failure is not None or self.is_offline
 
     def conclude(self, ending: Ending, /) -> AgentReply:
         """The answer, if codex printed ``turn.completed``.
@@ -96,7 +96,7 @@ class CodexExecParser(CodexTurn, EventReader):
 
     def read(self, name: str, event: Object) -> Iterator[Notice]:
         """The notices of an event, in order."""
-        self.is_alive = self.is_alive or name in _EVENTS
+        self.saw_protocol = self.saw_protocol or name in _EVENTS
         match name:
             case "thread.started":
                 yield from self.session_named(text_in(event, "thread_id"))
