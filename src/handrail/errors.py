@@ -262,7 +262,7 @@ class LeaseLost(HandrailError):
 
 
 class ClaimTimeout(HandrailError, TimeoutError):
-    """A step did not get a claim in time; ``holders`` names who had it."""
+    """A step did not get a claim in time; ``holders`` names who has it, or is ahead in line."""
 
     def __init__(
         self, claimant: str, what: str, seconds: float, holders: Sequence[str] = ()

@@ -638,8 +638,8 @@ class StepName:
 
         ``on_error``: ``fail_fast`` cancels the siblings of the first failure. ``continue`` runs all
         steps, and the output has their ``StepResult``s; ``min_success`` is how many must succeed,
-        or as a float which share of them. ``all_or_nothing`` runs all steps; if one fails, the
-        group fails and rolls back those that succeeded.
+        or as a float from 0.0 to 1.0 which share of them. ``all_or_nothing`` runs all steps; if one
+        fails, the group fails and rolls back those that succeeded.
         """
         for member in steps:
             _a_step(self.name, ".parallel()", member)

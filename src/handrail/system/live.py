@@ -289,8 +289,8 @@ class LiveProcess:
 
         The child's group gets SIGINT and the child has ``interrupt_s`` seconds; then all that are
         left get SIGTERM and have ``grace_s``; then SIGKILL. Cancellation does not interrupt this.
-        Lines printed meanwhile, up to 64 MiB, can still be read. Called again, it returns the same
-        code.
+        Lines printed meanwhile, up to 64 MiB, can still be read. If the program has been ended
+        already, by ``next`` or an earlier call, it only returns the code.
         """
         if self._ended is None:
             try:

@@ -122,7 +122,7 @@ class CodexExecParser(CodexTurn, EventReader):
             yield self.retried(message, retry["why"].strip("() ") or message, retry["number"])
 
     def _on_turn_completed(self, usage: Object) -> Iterator[Notice]:
-        """Count a thread's total; this turn's part is unknown if the total before is."""
+        """Note the end and the thread's total; this turn's part is unknown if that before is."""
         self._completed, self._failure = True, None
         self.close_tools()
         total = self.session_usage = _total(usage)
