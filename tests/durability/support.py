@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, settings
 from handrail import Executor, WorkflowResult
 from handrail.engine import driver
 from handrail.model import events as ev
-from handrail.model.paths import all_above
+from handrail.model.paths import ancestors_of
 from handrail.record.dropped import begun
 from handrail.record.reading import ended, recorded_result
 from handrail.testing import JumpClock, ProcessGone, TextJournal
@@ -377,7 +377,7 @@ def what_was_undone_is_done_again(story: Story) -> None:
         for event in drive:
             undone = isinstance(event, ev.RollbackCompleted) and event.path in listed
             if undone and done.get(event.path, 0) < event.seq:
-                above = [ends.get(one, 0) for one in all_above(event.path, known)]
+                above = [ends.get(one, 0) for one in ancestors_of(event.path, known)]
                 assert max(above, default=0) > event.seq, event
 
 
