@@ -18,7 +18,7 @@ from handrail.model.paths import ancestors_of
 from handrail.record.dropped import begun
 from handrail.record.reading import ended, recorded_result
 from handrail.testing import JumpClock, ProcessGone, TextJournal
-from handrail.testing.crash_trial import Errand, counted
+from handrail.testing.crash_trial import RunScenario, counted
 from handrail.testing.shapes import Act, Shape
 from tests.durability.flows import FLOWS
 from tests.testing import by_hand
@@ -161,7 +161,9 @@ class Lives:
         with anyio.fail_after(30):
             options = {"gates": self.gates, "clock": self.clock, **self.options}
             executor = Executor(journal=self.journal, **options)
-            errand = Errand(self.flow, RUN, self.args, answers=self.answers, signals=self.signals)
+            scenario = RunScenario(
+                self.flow, RUN, self.args, answers=self.answers, signals=self.signals
+            )
             if self.cancels is not None and not _cancels(self.found[-1]):
                 result = await executor.cancel(RUN, self.cancels, self.flow)
                 assert result is not None
@@ -170,7 +172,7 @@ class Lives:
                 result = await executor.resume(RUN, self.flow, rerun=self.rerun)
                 if result.status != "suspended":
                     return result
-            return await errand.finish(executor, self.journal)
+            return await scenario.finish(executor, self.journal)
 
     def twin(self) -> Lives:
         """A copy of the run as it stands, for somebody else to go on with."""
