@@ -152,7 +152,7 @@ class Executor(ServingEngine):
                 agent_defaults=cache(
                     lambda: attrs.evolve(
                         agent_defaults(backend, model, agent_options),
-                        wrap=None if cassette is None else cassette.wrapper(secrets),
+                        replace_backend=None if cassette is None else cassette.wrapper(secrets),
                         ladder=ladder,
                     )
                 ),

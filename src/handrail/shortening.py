@@ -14,7 +14,7 @@ LONGEST_WORD = 512
 """Longer words are cut like any text: they are base64, or data without blanks, and seldom a secret.
 Otherwise nothing at all would be shown of them."""
 
-_NO_WORD = "\t\n\v\f\r \"'`"  # ASCII only, so that bytes decoded as Latin-1 work too
+_WORD_SEPARATORS = "\t\n\v\f\r \"'`"  # ASCII only, so that bytes decoded as Latin-1 work too
 
 
 def shortened(
@@ -51,8 +51,8 @@ def _word_around(text: str, at: int) -> tuple[int, int]:
     """How many characters of one word are before and after ``at``; (0, 0) for a longer word."""
     left = text[max(0, at - LONGEST_WORD) : at]
     right = text[at : at + LONGEST_WORD]
-    before = len(left) - 1 - max(map(left.rfind, _NO_WORD))
-    after = min((end for end in map(right.find, _NO_WORD) if end >= 0), default=len(right))
+    before = len(left) - 1 - max(map(left.rfind, _WORD_SEPARATORS))
+    after = min((end for end in map(right.find, _WORD_SEPARATORS) if end >= 0), default=len(right))
     return (before, after) if before + after <= LONGEST_WORD else (0, 0)
 
 

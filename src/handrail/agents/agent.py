@@ -321,7 +321,7 @@ def check_launchable(
         check_options(settings.backend, settings.options, whose)
         return
     try:
-        routes_of(agent, settings, attrs.evolve(defaults(), wrap=None))
+        routes_of(agent, settings, attrs.evolve(defaults(), replace_backend=None))
     except DefinitionError:
         raise
     except Exception:  # noqa: BLE001  # the launch reports it

@@ -102,10 +102,10 @@ def routes_of(agent: Routed, settings: AgentSettings, defaults: AgentSettings) -
     fallbacks = [_fallback(one, main, levels, whose) for one in agent.fallback]
     for route in (main, *fallbacks):
         _refuse_lacking(route.backend, route.options, whose)
-    if defaults.wrap is None:
+    if defaults.replace_backend is None:
         return (main, *fallbacks)
-    wrap = defaults.wrap
-    return tuple(Route(wrap(route.backend), route.options) for route in (main, *fallbacks))
+    replace = defaults.replace_backend
+    return tuple(Route(replace(route.backend), route.options) for route in (main, *fallbacks))
 
 
 def session_backend_first(

@@ -53,7 +53,7 @@ def _set(tag: str) -> Writer:
             try:
                 items.append(writing.write(item, depth + 1))
             except Refused as refused:
-                raise refused.inside(value, "{...}") from refused.__cause__
+                raise refused.add_step(value, "{...}") from refused.__cause__
         return {TAG: tag, "v": sorted(items, key=msgspec.json.encode)}
 
     return write
@@ -106,7 +106,7 @@ def _write_defaultdict(writing: Writing, value: defaultdict[Any, Any], depth: in
     try:
         factory = writing.write(value.default_factory, depth + 1)
     except Refused as refused:
-        raise refused.inside(value, ".default_factory") from refused.__cause__
+        raise refused.add_step(value, ".default_factory") from refused.__cause__
     pairs = writing.pairs(value, value.items(), depth)
     return {TAG: "defaultdict", "factory": factory, "v": pairs}
 
@@ -128,7 +128,7 @@ def _clock_reading(tag: str, writing: Writing, value: datetime | time, depth: in
         try:
             written = writing.write(zone, depth + 1)
         except Refused as refused:
-            raise refused.inside(value, ".tzinfo") from refused.__cause__
+            raise refused.add_step(value, ".tzinfo") from refused.__cause__
         node = {TAG: tag, "v": value.replace(tzinfo=None).isoformat(), "zone": written}
     return {**node, "fold": 1} if value.fold else node
 

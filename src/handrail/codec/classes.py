@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, cast
 import msgspec
 
 from handrail.codec.builtins import Node
-from handrail.codec.shapes import EnumShape, Shape
+from handrail.codec.class_shapes import EnumShape, Shape
 from handrail.codec.types import OWN_TAGS, SHORT_NAMES, tag_of
 from handrail.codec.writing import TAG, Refused, Writing, class_of
 from handrail.model.dataclass import GENERATED
@@ -53,7 +53,7 @@ class PydanticShape(Shape):
                 try:
                     node[key] = writing.write(dict(state), depth + 1)
                 except Refused as refused:
-                    raise refused.inside(value, f".{key[1:]}") from refused.__cause__
+                    raise refused.add_step(value, f".{key[1:]}") from refused.__cause__
         return node
 
 
@@ -254,8 +254,8 @@ def _is_generated(function: Any) -> bool:
     code = getattr(function, "__code__", None)
     if not isinstance(code, types.CodeType):
         return False
-    by_attrs = code.co_filename.startswith(("<attrs generated ", GENERATED))
-    return by_attrs or code.co_qualname.startswith("__create_fn__.")
+    in_generated_file = code.co_filename.startswith(("<attrs generated ", GENERATED))
+    return in_generated_file or code.co_qualname.startswith("__create_fn__.")
 
 
 def _caller_and_setter(cls: Any, arguments: dict[str, str]) -> Callable[[Node], Any]:
@@ -347,7 +347,7 @@ def _argument(writing: Writing, value: Any, one: Any, depth: int) -> Any:
     try:
         return writing.write(one, depth + 1)
     except Refused as refused:
-        raise refused.inside(value, ".__args__") from refused.__cause__
+        raise refused.add_step(value, ".__args__") from refused.__cause__
 
 
 def _named(writing: Writing, value: Any) -> str:

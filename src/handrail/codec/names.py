@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from handrail.codec.builtins import WRITERS, is_zoneinfo, write_zoneinfo
+from handrail.codec.class_shapes import Shape
 from handrail.codec.classes import (
     is_annotation,
     is_data,
@@ -16,7 +17,6 @@ from handrail.codec.classes import (
     write_limits,
 )
 from handrail.codec.reading import Unreadable, data_classes, one_data_class
-from handrail.codec.shapes import Shape
 from handrail.codec.types import find_by_name, still_loaded, tag_of, type_by_name
 from handrail.codec.writing import WITH_TEXT, Refused, Writer, Writing
 from handrail.typed.schema import shape_of

@@ -16,10 +16,10 @@ from typing import Any
 
 import msgspec
 
+from handrail.codec.class_shapes import Shape
 from handrail.codec.codec import Codec, TypeCodec
 from handrail.codec.names import Classes, Locating, Resolution
 from handrail.codec.reading import VALUE, Reading, Unreadable
-from handrail.codec.shapes import Shape
 from handrail.codec.unresolved import Unresolvable
 from handrail.codec.writing import TAG, TOO_DEEP, Refused, Writer, Writing, of_cycle
 from handrail.errors import CodeNotFound, OutputNotSerializable

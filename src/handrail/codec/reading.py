@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from handrail.codec.builtins import PAIRED, READERS, Node
+from handrail.codec.class_shapes import Shape
 from handrail.codec.classes import (
     ARGUMENTS,
     is_data,
@@ -15,7 +16,6 @@ from handrail.codec.classes import (
     read_limits,
     specialised,
 )
-from handrail.codec.shapes import Shape
 from handrail.codec.writing import TAG, class_of
 from handrail.typed.schema import (
     LISTS,

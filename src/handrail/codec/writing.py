@@ -31,7 +31,7 @@ class Refused(Exception):
         self.why = why
         self.steps: list[tuple[object, str]] = []
 
-    def inside(self, container: object, step: str) -> Refused:
+    def add_step(self, container: object, step: str) -> Refused:
         """This error, with one step more: ``container`` has the refused part at ``step``."""
         self.steps.append((container, step))
         return self
@@ -53,7 +53,7 @@ def of_cycle(refused: Refused) -> Refused:
             told.steps.reverse()
             return told
         seen.add(id(container))
-        told.inside(container, step)
+        told.add_step(container, step)
     return refused
 
 
@@ -103,7 +103,7 @@ class Writing:
                 kept = type(item) in self.as_is
                 written.append(item if kept else self.write(item, depth + 1))
         except Refused as refused:
-            raise refused.inside(holder, f"[{len(written)}]") from refused.__cause__
+            raise refused.add_step(holder, f"[{len(written)}]") from refused.__cause__
         return written
 
     def pairs(self, holder: object, pairs: Iterable[tuple[Any, Any]], depth: int) -> list[Any]:
@@ -115,7 +115,7 @@ class Writing:
                 self.hashed(key)
                 written.append([self.write(key, depth + 1), self.write(item, depth + 1)])
         except Refused as refused:
-            raise refused.inside(holder, f"[{_short_key(key)}]") from refused.__cause__
+            raise refused.add_step(holder, f"[{_short_key(key)}]") from refused.__cause__
         return written
 
     def unordered(self, pairs: list[Any]) -> list[Any]:
@@ -204,7 +204,7 @@ def write_list(writing: Writing, value: list[Any], depth: int) -> Any:
                         written = value.copy()
                     written[index] = tree
     except Refused as refused:
-        raise refused.inside(value, f"[{index}]") from refused.__cause__
+        raise refused.add_step(value, f"[{index}]") from refused.__cause__
     return value if written is None else written
 
 
@@ -230,7 +230,7 @@ def write_dict(writing: Writing, value: dict[Any, Any], depth: int) -> Any:
         else:
             return value if written is None else written
     except Refused as refused:
-        raise refused.inside(value, f"[{_short_key(key)}]") from refused.__cause__
+        raise refused.add_step(value, f"[{_short_key(key)}]") from refused.__cause__
     pairs = writing.pairs(value, value.items(), depth)
     return {TAG: "dict", "v": writing.unordered(pairs)}
 

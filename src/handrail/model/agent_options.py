@@ -204,8 +204,8 @@ NO_OPTIONS = AgentOptions()
 class AgentSettings:
     """What a step, an agent or a run sets for launches. None: not set here.
 
-    - ``backend``: a backend, or the name of one. ``wrap`` is called on every backend and returns
-      the one to use; only a run sets it.
+    - ``backend``: a backend, or the name of one. ``replace_backend`` is called on every backend and
+      returns the one to use; only a run sets it.
     - ``session``: the session to continue; ``fork``: continue a copy of it. ``lent``: the session
       belongs to another run, so only a copy may be continued. ``session_usage``: what the session
       has used so far, if known. ``session_backend``: the backend that keeps it ("": not known).
@@ -220,7 +220,7 @@ class AgentSettings:
     lent: bool = False
     writes: tuple[str, ...] | None = None
     worktree: bool = False
-    wrap: Callable[[Any], Any] | None = None
+    replace_backend: Callable[[Any], Any] | None = None
     session_backend: str = ""
     ladder: Ladder | None = None
 

@@ -12,7 +12,7 @@ _TAKEN = re.compile(
     r"(run\.json|events\.jsonl|output\.json|error\.txt|transcript\.jsonl|activity\.jsonl|stdout|stderr"
     r"|reasoning\.md|(prompt|answer)(-\d+)?\.md|(resumed|detached|notify)\.log|notified\.jsonl)\Z"
 )
-_MOST = 600
+_MAX_FOLDER_CHARS = 600
 """Characters that the path of a step's folder may have; a hash replaces deeper parts."""
 
 
@@ -33,7 +33,7 @@ def step_folder(path: str) -> str:
         folder = on_disk(part)
         if _TAKEN.match(folder):
             folder = f"%{ord(folder[0]):02X}{folder[1:]}"
-        if found and len(found) + len(folder) >= _MOST:
+        if found and len(found) + len(folder) >= _MAX_FOLDER_CHARS:
             rest = "/".join(parts[count:]).encode("utf-8", "surrogatepass")
             import hashlib
 

@@ -89,7 +89,7 @@ class ReplayReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class JournalFault:
     """A place in a journal that is not as it was written; ``what`` says what is wrong.
 
     ``run_id`` is empty if the place belongs to no run, ``number`` is 0 if it is no event.

@@ -114,7 +114,7 @@ def attempt_base(path: str, attempt: int) -> str:
     return path if attempt < 2 else f"{path}~{attempt}"
 
 
-def home_of(path: str, known: Container[str]) -> str:
+def parent_of(path: str, known: Container[str]) -> str:
     """The path of the step, group or member that contains a path; empty at the top level.
 
     ``known`` has all paths of the run, because a member's key may end in ``~`` and digits, too.
@@ -126,12 +126,12 @@ def home_of(path: str, known: Container[str]) -> str:
     return head if tilde and digits.isascii() and digits.isdigit() else above
 
 
-def all_above(path: str, known: Container[str]) -> Iterator[str]:
-    """Every path that contains this one, the nearest first; ``known`` as in ``home_of``."""
-    above = home_of(path, known)
+def ancestors_of(path: str, known: Container[str]) -> Iterator[str]:
+    """Every path that contains this one, the nearest first; ``known`` as in ``parent_of``."""
+    above = parent_of(path, known)
     while above:
         yield above
-        above = home_of(above, known)
+        above = parent_of(above, known)
 
 
 def is_within(path: str, above: str) -> bool:

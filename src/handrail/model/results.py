@@ -94,13 +94,13 @@ def add_usage(a: Usage | None, b: Usage | None) -> Usage | None:
     return a or b if a is None or b is None else a + b
 
 
-SILENT = Usage(unpriced=1, unknown=1)
+UNREPORTED = Usage(unpriced=1, unknown=1)
 """The usage of a launch that does not report what it used."""
 
 
 def add_launch(before: Usage | None, own: Usage | None) -> Usage | None:
-    """The sum of ``before``, if known, and one launch more; no report counts as ``SILENT``."""
-    return before + SILENT if own is None and before is not None else add_usage(before, own)
+    """The sum of ``before``, if known, and one launch more; no report counts as ``UNREPORTED``."""
+    return before + UNREPORTED if own is None and before is not None else add_usage(before, own)
 
 
 def own_usage(total: Usage, before: Usage) -> Usage:

@@ -58,8 +58,8 @@ class JumpClock:
         self._looking = False
         self._quiet = 0
         self._order = 0
-        self._dues: list[tuple[float, int, _Party]] = []
-        self._waiting: set[_Party] = set()
+        self._dues: list[tuple[float, int, _Waiter]] = []
+        self._waiting: set[_Waiter] = set()
         self._busy = 0
         self._asleep: dict[int, int] = {}
 
@@ -98,12 +98,12 @@ class JumpClock:
         if event.is_set() or (until is not None and until <= self._now):
             return
         with anyio.CancelScope() as scope:
-            party = _Party(until, scope.cancel, CURRENT.get(None), busy)
-            self._join(party)
+            waiter = _Waiter(until, scope.cancel, CURRENT.get(None), busy)
+            self._join(waiter)
             try:
                 await event.wait()
             finally:
-                self._leave(party)
+                self._leave(waiter)
 
     async def sleep(self, seconds: float) -> None:
         """A scripted delay, inside an attempt or inside a function that answers a gate."""
@@ -118,37 +118,37 @@ class JumpClock:
             await anyio.lowlevel.checkpoint()
             return
         woken = anyio.Event()
-        party = _Party(self._now + seconds, woken.set, attempt)
-        self._join(party)
+        waiter = _Waiter(self._now + seconds, woken.set, attempt)
+        self._join(waiter)
         try:
             await woken.wait()
         finally:
-            self._leave(party)
+            self._leave(waiter)
 
     # -- who waits ------------------------------------------------------------------------------
 
-    def _join(self, party: _Party) -> None:
+    def _join(self, waiter: _Waiter) -> None:
         self._enter(running_loop())
-        self._waiting.add(party)
-        self._busy += party.busy
-        if party.attempt is not None:
-            whose = id(party.attempt)
+        self._waiting.add(waiter)
+        self._busy += waiter.busy
+        if waiter.attempt is not None:
+            whose = id(waiter.attempt)
             self._asleep[whose] = self._asleep.get(whose, 0) + 1
-        if party.due is not None:
+        if waiter.due is not None:
             self._order += 1
-            heapq.heappush(self._dues, (party.due, self._order, party))
+            heapq.heappush(self._dues, (waiter.due, self._order, waiter))
         self._stir()
 
-    def _leave(self, party: _Party) -> None:
-        self._forget(party)
+    def _leave(self, waiter: _Waiter) -> None:
+        self._forget(waiter)
         self._stir()
 
-    def _forget(self, party: _Party) -> None:
-        if party not in self._waiting:
+    def _forget(self, waiter: _Waiter) -> None:
+        if waiter not in self._waiting:
             return  # it was woken, or its event loop is gone
-        self._waiting.remove(party)
-        self._busy -= party.busy
-        whose = id(party.attempt)
+        self._waiting.remove(waiter)
+        self._busy -= waiter.busy
+        whose = id(waiter.attempt)
         if self._asleep.get(whose, 0) > 1:
             self._asleep[whose] -= 1
         else:
@@ -199,9 +199,9 @@ class JumpClock:
             due = self._next_due()
             if due is None or due > self._now:
                 return
-            _, _, party = heapq.heappop(self._dues)
-            self._forget(party)
-            party.wake()
+            _, _, waiter = heapq.heappop(self._dues)
+            self._forget(waiter)
+            waiter.wake()
 
     def _wake_elsewhere(self) -> None:
         """Have the event loop, if there is one, wake all whose time has come."""
@@ -213,7 +213,7 @@ class JumpClock:
         self._stir()
 
 
-class _Party:
+class _Waiter:
     """One who waits: a sleeper, or a driver with its busy attempts.
 
     ``attempt`` identifies the attempt that it is part of, for all tasks of that; None outside.

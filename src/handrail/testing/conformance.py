@@ -698,7 +698,7 @@ def _plain(value: Any) -> Any:
     return _any_order(value) if isinstance(value, str) else repr(value)
 
 
-def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+def history_differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
     """Where two runs differ, path by path, for people."""
     return [
         f"{path or 'the run'}:\n  {one.get(path)}\n  {other.get(path)}"

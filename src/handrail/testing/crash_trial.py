@@ -142,7 +142,7 @@ def _notes_of(event: ev.Event) -> list[tuple[str, str, int]]:
 
 
 @dataclass
-class Chapter:
+class ProcessLog:
     """What one process did. Mutable while the notes are read."""
 
     found: set[tuple[str, str, int]] = field(default_factory=set[tuple[str, str, int]])
@@ -156,51 +156,51 @@ class Chapter:
     raised: str | None = None
 
 
-def read_story(path: Path) -> list[Chapter]:
-    """The chapters of all processes that wrote into this file, in order.
+def read_logs(path: Path) -> list[ProcessLog]:
+    """The logs of all processes that wrote into this file, in order.
 
-    One empty chapter if no process wrote.
+    One empty log if no process wrote.
     """
-    story: list[Chapter] = []
+    logs: list[ProcessLog] = []
     for line in path.read_text("utf-8").splitlines() if path.exists() else ():
         what, *said = json.loads(line)
         if what == "begins":
-            story.append(Chapter())
+            logs.append(ProcessLog())
             continue
-        chapter = story[-1]
+        log = logs[-1]
         match what:
             case "found":
-                chapter.found = {(kind, at, attempt) for kind, at, attempt in said[0]}
+                log.found = {(kind, at, attempt) for kind, at, attempt in said[0]}
             case "record":
-                chapter.records.append(said[1])
+                log.records.append(said[1])
             case "performs":
                 kind, at, attempt, once = said
-                chapter.performed.append((kind, at, attempt))
+                log.performed.append((kind, at, attempt))
                 if once:
-                    chapter.once.add(at)
+                    log.once.add(at)
             case "ends":
-                chapter.verdict, chapter.interrupted = said
+                log.verdict, log.interrupted = said
             case _:
-                chapter.raised = said[0]
-    return story or [Chapter()]
+                log.raised = said[0]
+    return logs or [ProcessLog()]
 
 
-def times_performed(story: Iterable[Chapter]) -> Counter[str]:
+def times_performed(logs: Iterable[ProcessLog]) -> Counter[str]:
     """How often each step, and each rollback, was performed by all processes together."""
     return Counter(
         path if kind == "attempt" else f"rollback of {path}"
-        for chapter in story
-        for kind, path, _ in chapter.performed
+        for log in logs
+        for kind, path, _ in log.performed
     )
 
 
-def repeated(story: Iterable[Chapter]) -> list[str]:
+def repeated(logs: Iterable[ProcessLog]) -> list[str]:
     """What a process performed although its end was recorded when that process began."""
     found: list[str] = []
-    for chapter in story:
-        for kind, path, attempt in chapter.performed:
+    for log in logs:
+        for kind, path, attempt in log.performed:
             whole, this = (kind, path, 0), (kind, path, attempt)
-            if whole in chapter.found or this in chapter.found:
+            if whole in log.found or this in log.found:
                 what = "the rollback of " if kind == "rollback" else ""
                 found.append(f"{what}{path!r} was performed again although its end was recorded")
     return found
@@ -301,7 +301,7 @@ MOST_RESUMES = 10_000
 
 
 @attrs.frozen
-class Errand:
+class RunScenario:
     """One run of a workflow: its id, its inputs, and what to do when it waits.
 
     ``answers`` are keyed by the path of the gate, ``signals`` by name. The payloads of a signal are
@@ -318,8 +318,8 @@ class Errand:
     async def finish(self, executor: Engine, journal: Journal) -> WorkflowResult[Any]:
         """Begin the run, or resume it if the journal has it, and return its result.
 
-        While the run waits for an answer or a signal that the errand has, send it and resume. A run
-        that has ended is not resumed.
+        While the run waits for an answer or a signal that the scenario has, send it and resume. A
+        run that has ended is not resumed.
         """
         history = journal.events(self.run_id)
         if ended(history) is not None:
@@ -337,7 +337,7 @@ class Errand:
         raise AssertionError(f"run {self.run_id} was suspended {MOST_RESUMES} times")
 
     async def _help(self, executor: Engine, journal: Journal, result: WorkflowResult[Any]) -> bool:
-        """Send one answer or signal that the run waits for; False if the errand has none."""
+        """Send one answer or signal that the run waits for; False if the scenario has none."""
         for gate in result.waiting:
             if gate.path in self.answers:
                 answer = self.answers[gate.path]
@@ -418,15 +418,15 @@ class Allowed:
     executions: Mapping[str, int]
     default: int | None
 
-    def exceeded(self, story: Sequence[Chapter], usual: Counter[str]) -> list[str]:
+    def exceeded(self, logs: Sequence[ProcessLog], usual: Counter[str]) -> list[str]:
         """Sentences on what was performed too often; ``usual`` has the counts without a crash."""
-        once = set[str]().union(*(chapter.once for chapter in story))
-        kills = len(story) - 1
+        once = set[str]().union(*(log.once for log in logs))
+        kills = len(logs) - 1
         found: list[str] = []
-        for what, times in times_performed(story).items():
+        for what, times in times_performed(logs).items():
             most = 1 if what in once else self._most(what, usual[what] + kills)
             if times > most:
-                by = "1 process" if len(story) == 1 else f"{len(story)} processes"
+                by = "1 process" if len(logs) == 1 else f"{len(logs)} processes"
                 found.append(f"{what!r} was performed {times} times by {by}, {most} allowed")
         return found
 
@@ -453,7 +453,7 @@ class Allowed:
 class Trial:
     """A run that can be repeated; each repetition has its own files in ``home``."""
 
-    errand: Errand
+    scenario: RunScenario
     executor: MakeExecutor
     home: Path
     timeout_s: float
@@ -465,34 +465,34 @@ class Trial:
         journal.close()
         anyio.run(anyio.sleep, 0)
 
-    def run(self, plan: Plan = (), name: str = "") -> list[Chapter]:
-        """Run once: the chapters of the processes killed as planned, and of the last process."""
+    def run(self, plan: Plan = (), name: str = "") -> list[ProcessLog]:
+        """Run once: the logs of the processes killed as planned, and of the last process."""
         name = name or name_of(plan)
-        story: list[Chapter] = []
+        logs: list[ProcessLog] = []
         shutil.copy(self.home / _EMPTY, self.home / f"{name}.db")
         for point in (*plan, None):
             status = in_child(lambda p=point: self._live(name, p), self.timeout_s)  # type: ignore[misc]  # bound now
-            story = read_story(self.home / f"{name}.jsonl")
-            last = story[-1]
+            logs = read_logs(self.home / f"{name}.jsonl")
+            last = logs[-1]
             if status is None:
                 last.raised = f"it did not end within {self.timeout_s:g} s and was killed"
             elif point is None and last.verdict is None and last.raised is None:
                 last.raised = f"its process died by itself, with {_died_of(status)}"
             if last.verdict is not None or last.raised is not None:
                 break
-        return story
+        return logs
 
     def _live(self, name: str, point: Point | None) -> None:
         """Everything that a child process does."""
         notes = Notebook(self.home / f"{name}.jsonl")
         try:
             inner = SqliteJournal(self.home / f"{name}.db")
-            history = inner.events(self.errand.run_id)
+            history = inner.events(self.scenario.run_id)
             notes.note_history(history)
             journal = CrashingJournal(inner, point, notes.record)
             executor = self._executor(journal, history[-1].at if history else None)
             with counted(notes.performs):
-                result = anyio.run(self.errand.finish, executor, journal)
+                result = anyio.run(self.scenario.finish, executor, journal)
             verdict = verdict_of(result, journal.codec)
             notes.write("ends", dict(verdict), interrupted_steps(result))
         except BaseException:  # noqa: BLE001  # the parent reports it

@@ -76,7 +76,7 @@ def _timeless(item: Any) -> Any:
     return {key: _timeless(one) for key, one in fields.items() if not (ours and key in _LEFT_OUT)}
 
 
-def differences(whole: Verdict, crashed: Verdict) -> list[str]:
+def verdict_differences(whole: Verdict, crashed: Verdict) -> list[str]:
     """Sentences on the parts that differ; empty if none does."""
     found: list[str] = []
     for key in {**whole, **crashed}:

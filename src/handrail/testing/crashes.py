@@ -18,10 +18,10 @@ from handrail.model.shapes import WorkflowLike
 from handrail.ports.journal import Journal
 from handrail.testing.crash_trial import (
     Allowed,
-    Chapter,
-    Errand,
     MakeExecutor,
     Plan,
+    ProcessLog,
+    RunScenario,
     Trial,
     all_points,
     chosen,
@@ -31,7 +31,7 @@ from handrail.testing.crash_trial import (
     spread,
     times_performed,
 )
-from handrail.testing.crash_verdict import Verdict, differences
+from handrail.testing.crash_verdict import Verdict, verdict_differences
 
 SHOWN = 3
 """How many failing crashes are reported in full."""
@@ -107,8 +107,8 @@ def crash_everywhere(
     refuse_inside_loop("crash_everywhere()", "Call it from a test that is a plain `def`.")
     name = definition_of(workflow).name
     home = Path(tempfile.mkdtemp(prefix=f"{name}-crashes-", dir=folder))
-    errand = Errand(workflow, f"{name}-crash", args, kwargs, answers or {}, signals or {})
-    trial = Trial(errand, executor or _plain, home, timeout_s)
+    scenario = RunScenario(workflow, f"{name}-crash", args, kwargs, answers or {}, signals or {})
+    trial = Trial(scenario, executor or _plain, home, timeout_s)
     trial.prepare()
     told = _Proof(trial, Allowed(executions or {}, default)).prove(chosen(only), limit, twice=twice)
     shutil.rmtree(home)
@@ -141,9 +141,9 @@ class _Proof:
         every = only or all_points(len(records))
         plans = spread(every, limit)
         for index, plan in enumerate(plans):
-            story = self._crash(plan)
-            if twice and not only and len(story) > 1:
-                self._crash((*plan, second_point(index, len(story[-1].records))))
+            logs = self._crash(plan)
+            if twice and not only and len(logs) > 1:
+                self._crash((*plan, second_point(index, len(logs[-1].records))))
         if self._wrong:
             raise AssertionError(self._complaint())
         if misspelt := self._allowed.misspelt(self._most):
@@ -162,7 +162,7 @@ class _Proof:
         assert first.verdict is not None
         assert second.verdict is not None
         self._whole = first.verdict
-        changing = differences(self._whole, second.verdict)
+        changing = verdict_differences(self._whole, second.verdict)
         if changing:
             listed = "\n".join(f"    {one}" for one in changing)
             raise AssertionError(
@@ -175,25 +175,25 @@ class _Proof:
             raise AssertionError(f"already without a crash {'; '.join(exceeded)}")
         return tuple(first.records)
 
-    def _crash(self, plan: Plan) -> list[Chapter]:
+    def _crash(self, plan: Plan) -> list[ProcessLog]:
         """Run once, with the crashes of the plan, and collect what is wrong."""
-        story = self._trial.run(plan)
+        logs = self._trial.run(plan)
         self._crashes += 1
-        self._most |= times_performed(story)
-        wrong = [*repeated(story), *self._allowed.exceeded(story, self._usual)]
-        last = story[-1]
+        self._most |= times_performed(logs)
+        wrong = [*repeated(logs), *self._allowed.exceeded(logs, self._usual)]
+        last = logs[-1]
         if last.raised is not None:
             wrong.append(f"the last process has no result: {_last_lines(last.raised)}")
-        elif last.verdict is not None and _broke_off_once(story):
+        elif last.verdict is not None and _broke_off_once(logs):
             self._interrupted += 1
         elif last.verdict is not None:
-            wrong.extend(differences(self._whole, last.verdict))
+            wrong.extend(verdict_differences(self._whole, last.verdict))
         if wrong:
-            self._wrong.append(_describe_crash(plan, story, wrong))
-        return story
+            self._wrong.append(_describe_crash(plan, logs, wrong))
+        return logs
 
     def _complaint(self) -> str:
-        name = self._trial.errand.workflow.definition.name
+        name = self._trial.scenario.workflow.definition.name
         wrong, count = self._wrong, len(self._wrong)
         shown = "\n\n".join(wrong[:SHOWN])
         more = f"\n\n... and {count - SHOWN} more" if count > SHOWN else ""
@@ -203,17 +203,17 @@ class _Proof:
         )
 
 
-def _broke_off_once(story: Sequence[Chapter]) -> bool:
+def _broke_off_once(logs: Sequence[ProcessLog]) -> bool:
     """True if a ``.once()`` step failed because its process was killed while it was at work."""
-    begun = {path for chapter in story for kind, path, _ in chapter.found if kind == "started"}
-    return bool(begun.intersection(story[-1].interrupted))
+    begun = {path for log in logs for kind, path, _ in log.found if kind == "started"}
+    return bool(begun.intersection(logs[-1].interrupted))
 
 
-def _describe_crash(plan: Plan, story: Sequence[Chapter], wrong: Sequence[str]) -> str:
+def _describe_crash(plan: Plan, logs: Sequence[ProcessLog], wrong: Sequence[str]) -> str:
     """The text of what was wrong with a crash, and how to repeat it."""
     killed = [
-        f"killed at record {number} ({_name(chapter, number)}, {when} the write)"
-        for (number, when), chapter in zip(plan, story, strict=False)
+        f"killed at record {number} ({_name(log, number)}, {when} the write)"
+        for (number, when), log in zip(plan, logs, strict=False)
     ]
     listed = "\n".join(f"    {one}" for one in wrong)
     again = list(plan) if len(plan) == 1 else [list(plan)]
@@ -221,8 +221,8 @@ def _describe_crash(plan: Plan, story: Sequence[Chapter], wrong: Sequence[str]) 
     return f"{', then '.join(killed)}:\n{listed}\n    alone: only={again} (its journal: {where})"
 
 
-def _name(chapter: Chapter, number: int) -> str:
-    records = chapter.records
+def _name(log: ProcessLog, number: int) -> str:
+    records = log.records
     return records[number - 1] if number <= len(records) else "which it did not come to"
 
 

@@ -28,11 +28,11 @@ from handrail.record.answers import accept_answer
 from handrail.steps.verbs import AgentCall, Generation, Stage
 from handrail.testing.clock import START
 from handrail.testing.script_drive import Drive, OpenAttempt, run_to_end
-from handrail.testing.script_pending import Holder, Pending, Waits, describe_state
+from handrail.testing.script_pending import Pending, ScriptLike, Waits, describe_state
 from handrail.typed.jsonsafe import short_repr
 
 
-def pending_of(script: Holder, drive: Drive) -> dict[str, Pending]:
+def pending_of(script: ScriptLike, drive: Drive) -> dict[str, Pending]:
     """All that the run waits for, by path: parents first, children as they were yielded."""
     if drive.result is not None:
         return {}
@@ -40,7 +40,7 @@ def pending_of(script: Holder, drive: Drive) -> dict[str, Pending]:
     return {path: found[path] for path in _tree_order(drive.machine.run.tree) if path in found}
 
 
-def in_flight(script: Holder, drive: Drive, path: str) -> Pending | None:
+def in_flight(script: ScriptLike, drive: Drive, path: str) -> Pending | None:
     """The attempt or rollback in flight at this path; does not build the other entries."""
     open_attempt = drive.open_attempts.get(path)
     if open_attempt is None:
@@ -49,7 +49,7 @@ def in_flight(script: Holder, drive: Drive, path: str) -> Pending | None:
     return Pending(path, drive.steps[path], waits, script, open_attempt=open_attempt)
 
 
-def _waits(script: Holder, drive: Drive) -> Iterator[Pending]:
+def _waits(script: ScriptLike, drive: Drive) -> Iterator[Pending]:
     machine, steps = drive.machine, drive.steps
     for path, due in drive.pauses().items():
         yield Pending(path, steps[path], "pause", script, due=due)
@@ -327,13 +327,13 @@ class Script(Generic[R_co]):
         """The context that a step's functions get."""
         return self._contexts.of(view)
 
-    def holds(self, path: str, open_attempt: OpenAttempt) -> bool:
+    def is_in_flight(self, path: str, open_attempt: OpenAttempt) -> bool:
         """True if this attempt or rollback is still in flight."""
         return self._drive.open_attempts.get(path) is open_attempt
 
-    def land(self, path: str, event: ev.Event) -> None:
+    def end_attempt(self, path: str, event: ev.Event) -> None:
         """End the attempt or rollback at this path with this event, and carry out what follows."""
-        self._drive.land(path, event)
+        self._drive.end_attempt(path, event)
         self._go_on()
 
     # -- inside ---------------------------------------------------------------------------------

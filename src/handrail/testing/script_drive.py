@@ -95,7 +95,7 @@ class Drive:
         self._conductor.receive(report)
         self._conductor.pump()
 
-    def land(self, path: str, event: ev.Event) -> None:
+    def end_attempt(self, path: str, event: ev.Event) -> None:
         """End the attempt or rollback at this path with this event."""
         del self.open_attempts[path]
         match event:
@@ -140,7 +140,7 @@ class Drive:
         return self._now
 
     def perform(self, attempt: cmd.Perform) -> None:
-        """Keep the attempt in flight until ``land`` ends it."""
+        """Keep the attempt in flight until ``end_attempt`` ends it."""
         open_attempt = OpenAttempt(attempt, self._now)
         path = attempt.path
         if self._prepare is not None:
@@ -155,7 +155,7 @@ class Drive:
         self._conductor.limit(path, "attempt", time_bound(attempt, self._now)[0])
 
     def undo(self, rollback: cmd.Undo) -> None:
-        """Keep the rollback in flight until ``land`` ends it."""
+        """Keep the rollback in flight until ``end_attempt`` ends it."""
         path = rollback.path
         self.open_attempts[path] = OpenAttempt(rollback, self._now)
         self._conductor.limit(path, "rollback", rollback.rollback.timeout_s)

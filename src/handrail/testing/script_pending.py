@@ -49,7 +49,7 @@ from handrail.typed.schema import describe_type
 _SHOWN = 20
 
 
-def described(entry: Pending, now: float) -> str:
+def describe(entry: Pending, now: float) -> str:
     """What the run waits for: ``agent 'planner', attempt 2``, ``sleep, 60 s left``."""
     match entry.waits:
         case "attempt":
@@ -68,7 +68,7 @@ def described(entry: Pending, now: float) -> str:
             assert_never(entry.waits)
 
 
-def way_on(entry: Pending, now: float) -> str:
+def next_line(entry: Pending, now: float) -> str:
     """The line with which a test continues: ``script.expect('plan').returns(...)``."""
     match entry.waits:
         case "attempt":
@@ -126,7 +126,7 @@ V = TypeVar("V")
 Waits: TypeAlias = Literal["attempt", "rollback", "gate", "signal", "pause"]
 
 
-class Holder(Protocol):
+class ScriptLike(Protocol):
     """What an entry needs from the script that it belongs to."""
 
     @property
@@ -143,11 +143,11 @@ class Holder(Protocol):
         """The context that a step's functions get."""
         ...
 
-    def holds(self, path: str, open_attempt: OpenAttempt) -> bool:
+    def is_in_flight(self, path: str, open_attempt: OpenAttempt) -> bool:
         """True if this attempt or rollback is still in flight."""
         ...
 
-    def land(self, path: str, event: ev.Event) -> None:
+    def end_attempt(self, path: str, event: ev.Event) -> None:
         """End the attempt or rollback at this path with this event, and carry out what follows."""
         ...
 
@@ -165,7 +165,7 @@ class Pending:
         path: str,
         step: Step[Any],
         waits: Waits,
-        script: Holder,
+        script: ScriptLike,
         *,
         open_attempt: OpenAttempt | None = None,
         gate: OpenGate | None = None,
@@ -251,12 +251,12 @@ class Pending:
     @property
     def description(self) -> str:
         """What the run waits for, for people."""
-        return described(self, self._script.now)
+        return describe(self, self._script.now)
 
     @property
     def hint(self) -> str:
         """The line with which a test continues."""
-        return way_on(self, self._script.now)
+        return next_line(self, self._script.now)
 
     # -- ending ---------------------------------------------------------------------------------
 
@@ -268,7 +268,7 @@ class Pending:
         """
         match self.verb:
             case _ if self.waits == "rollback":
-                self._land(rollback_event(self.path))
+                self._end(rollback_event(self.path))
             case AgentCall(answers=answers):
                 result = value if _is_agent_result(value) else AgentResult(value, usage)
                 self._check_output(result.output)
@@ -310,9 +310,9 @@ class Pending:
         """
         error = self._exception(error)
         if self.waits == "rollback":
-            self._land(rollback_event(self.path, error))
+            self._end(rollback_event(self.path, error))
         else:
-            self._land(failure_event(self._perform(), error))
+            self._end(failure_event(self._perform(), error))
 
     def passes(self, output: str = "") -> None:
         """Let a stage of ``validate`` pass, having printed ``output``."""
@@ -382,10 +382,10 @@ class Pending:
         if result.passed:
             self._succeed(result, None)
         else:
-            self._land(failure_event(self._perform(), StageFailed(result)))
+            self._end(failure_event(self._perform(), StageFailed(result)))
 
     def _succeed(self, output: Any, usage: Usage | None) -> None:
-        self._land(success_event(self._perform(), output, usage, self._script.now))
+        self._end(success_event(self._perform(), output, usage, self._script.now))
 
     def _exception(self, error: BaseException | type[BaseException] | str) -> BaseException:
         if isinstance(error, str):
@@ -403,14 +403,14 @@ class Pending:
             return command
         raise self._is_no_attempt()
 
-    def _land(self, event: ev.Event) -> None:
+    def _end(self, event: ev.Event) -> None:
         self._still_pending()
-        self._script.land(self.path, event)
+        self._script.end_attempt(self.path, event)
 
     def _still_pending(self) -> None:
         if self._open_attempt is None:
             raise self._is_no_attempt()
-        if not self._script.holds(self.path, self._open_attempt):
+        if not self._script.is_in_flight(self.path, self._open_attempt):
             raise AssertionError(f"{self._which()} has ended already, or was stopped")
 
     # -- errors ---------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ MAX_TRIED: Final = 5_000
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ParsedAnswer:
     """The answer, and the piece of the text it was read from."""
 
     value: Any
@@ -41,7 +41,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class NotFound:
+class NoAnswer:
     """Nothing in the text fits; ``reason`` says what was wrong with the last candidate."""
 
     reason: str
@@ -56,7 +56,7 @@ class Span:
     flaw: str | None = None
 
 
-def last_fitting(text: str, type_: Any) -> Found | NotFound:
+def last_fitting(text: str, type_: Any) -> ParsedAnswer | NoAnswer:
     """The last JSON value in ``text`` that is of ``type_``; for ``str`` the text itself, stripped.
 
     Complete values are tried, fenced or not, from the last to the first, at most 5,000 of them: an
@@ -71,25 +71,25 @@ def last_fitting(text: str, type_: Any) -> Found | NotFound:
         source = text[span.start : span.end]
         try:
             if span.flaw is None:
-                return Found(fit_json(source, type_), source)
+                return ParsedAnswer(fit_json(source, type_), source)
             reason = reason or span.flaw
         except DoesNotFit as misfit:
             reason = reason or str(misfit)
-    return _bare_word(text, type_) or NotFound(reason or _no_json(text))
+    return _bare_word(text, type_) or NoAnswer(reason or _no_json(text))
 
 
-def _fitting_text(text: str, type_: Any) -> Found | NotFound:
+def _fitting_text(text: str, type_: Any) -> ParsedAnswer | NoAnswer:
     try:
-        return Found(fit(text, type_), text)
+        return ParsedAnswer(fit(text, type_), text)
     except DoesNotFit as misfit:
-        return NotFound(str(misfit))
+        return NoAnswer(str(misfit))
 
 
-def _bare_word(text: str, type_: Any) -> Found | None:
+def _bare_word(text: str, type_: Any) -> ParsedAnswer | None:
     whole, last = text.strip(), _last_line(text)
     for source in dict.fromkeys((whole, whole.strip(_MARKS), last, last.strip(_MARKS))):
         found = _fitting_text(source, type_) if source else None
-        if isinstance(found, Found) and isinstance(found.value, (str, Enum)):
+        if isinstance(found, ParsedAnswer) and isinstance(found.value, (str, Enum)):
             return found
     return None
 

@@ -15,11 +15,11 @@ from handrail.ports.claims import Claim, Claimant, ClaimRequest, Claims, Resourc
 PATIENCE_S = 20.0
 """How long the tests wait for something that must happen."""
 
-Ask: TypeAlias = "Callable[..., Asked]"
+Ask: TypeAlias = "Callable[..., TrackedRequest]"
 OpenClaims: TypeAlias = Callable[[], Claims]
 
 
-class Asked:
+class TrackedRequest:
     """A request that was made: for whom it waits, and its claim or its error. Mutable."""
 
     def __init__(self) -> None:
@@ -101,19 +101,21 @@ class ClaimsContract:
         """A function that makes requests in other tasks; the end of the block cancels them."""
         async with anyio.create_task_group() as tasks:
 
-            def ask(who: str, *resources: Resource, by: Claims = claims, **more: Any) -> Asked:
-                asked = Asked()
-                tasks.start_soon(self._ask, by, self.request(who, *resources, **more), asked)
-                return asked
+            def ask(
+                who: str, *resources: Resource, by: Claims = claims, **more: Any
+            ) -> TrackedRequest:
+                tracked = TrackedRequest()
+                tasks.start_soon(self._ask, by, self.request(who, *resources, **more), tracked)
+                return tracked
 
             yield ask
             tasks.cancel_scope.cancel()
 
-    async def _ask(self, claims: Claims, request: ClaimRequest, asked: Asked) -> None:
+    async def _ask(self, claims: Claims, request: ClaimRequest, tracked: TrackedRequest) -> None:
         try:
-            asked.ended(await claims.acquire(request, waiting=asked.waiting))
+            tracked.ended(await claims.acquire(request, waiting=tracked.waiting))
         except Exception as error:  # noqa: BLE001  # the test looks at it
-            asked.ended(None, error)
+            tracked.ended(None, error)
 
     # -- one at a time --------------------------------------------------------------------------
 

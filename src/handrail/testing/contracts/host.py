@@ -17,10 +17,10 @@ from handrail.testing.conformance import (
     FLOWS,
     Case,
     by_path,
-    differences,
     drawn,
     effects,
     essence,
+    history_differences,
 )
 from handrail.testing.shapes import Body
 
@@ -95,7 +95,7 @@ async def assert_alike(
         by_path(await history_of(executor, result.run_id, Path(f"{scratch}-{number}.jsonl")))
         for number, (executor, result) in enumerate(ends)
     ]
-    assert differences(*histories) == [], what
+    assert history_differences(*histories) == [], what
 
 
 async def history_of(executor: Any, run_id: str, file: Path) -> Sequence[ev.Event]:

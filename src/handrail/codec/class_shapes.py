@@ -60,7 +60,7 @@ class Shape:
                 else:
                     writing.proven = False
         except Refused as refused:
-            raise refused.inside(value, f".{name}") from refused.__cause__
+            raise refused.add_step(value, f".{name}") from refused.__cause__
         return node
 
     def read(self, node: Node) -> Any:
