@@ -300,7 +300,7 @@ def _print_end(view: RunView, *, alive: bool) -> None:
     end = view.end
     if end is not None and end.error:
         failed = next((one.cause for one in view.steps if one.path == end.failed_step), None)
-        if failed is not None and failed.is_named_in(end.error):
+        if failed is not None and failed.place_in(end.error) is not None:
             print(mask_text(f"failed: {cause_in_short(_masked(failed))}"))
         else:
             print("\n".join(map(printable, indented_lines(f"error: {mask_text(end.error)}"))))

@@ -40,6 +40,7 @@ import attrs
 from handrail.core import commands as cmd
 from handrail.core.admission import Admission
 from handrail.core.attempt_ends import failure_event, rollback_event, time_bound
+from handrail.core.changes import mismatch_of
 from handrail.core.command_loop import CommandLoop
 from handrail.core.line import Line
 from handrail.core.machine import Machine
@@ -54,7 +55,6 @@ from handrail.errors import (
     HandrailError,
     NotPortable,
     OutputNotSerializable,
-    ReplayMismatch,
     StepTimeout,
 )
 from handrail.model import events as ev
@@ -222,7 +222,7 @@ class Conductor:
             self._set_alarm()
             self._check()
         elif self.machine.run.changes:
-            raise ReplayMismatch(self._run_id, self.machine.run.changes, late=True)
+            raise mismatch_of(self.machine.run, late=True)
         return True
 
     def finished(self, path: str, end: End) -> None:
@@ -333,7 +333,7 @@ class Conductor:
             if not self._rehearsal.run(most):
                 return False
             if self.machine.run.changes:
-                raise ReplayMismatch(self._run_id, self.machine.run.changes)
+                raise mismatch_of(self.machine.run)
             rehearsal, self._rehearsal = self._rehearsal, None
             for number, (event, sync) in enumerate(rehearsal.happened):
                 if sync is not None:

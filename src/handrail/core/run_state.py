@@ -452,6 +452,8 @@ class RunState:
         """How often each line of a body yielded; counted only if ``max_visits`` is set."""
         self.changes: list[StepChange] = []
         """Recorded steps that the code now describes differently, if nobody accepted that."""
+        self.passed: frozenset[str] = frozenset()
+        """The steps that the code had reached before the first of these changes, by path."""
         # waits
         self.timers: dict[int, tuple[Node, float]] = {}
         """The node and due time (unix seconds) of each timer that is set, by token."""

@@ -50,6 +50,7 @@ import msgspec
 
 from handrail.core import commands as cmd
 from handrail.core.admission import Admission
+from handrail.core.changes import mismatch_of
 from handrail.core.ending import close_bodies
 from handrail.core.line import Line
 from handrail.core.machine import Machine
@@ -85,7 +86,6 @@ from handrail.errors import (
     GateNotFound,
     HandrailError,
     OutputNotSerializable,
-    ReplayMismatch,
 )
 from handrail.model import events as ev
 from handrail.model.results import OpenGate, WorkflowResult
@@ -326,7 +326,7 @@ class Driver:
         if escaped is not None:
             raise escaped
         if self.machine.run.changes:
-            raise ReplayMismatch(self.run_id, self.machine.run.changes, late=True)
+            raise mismatch_of(self.machine.run, late=True)
         assert self.result is not None
         return self.result
 
@@ -353,7 +353,7 @@ class Driver:
     async def _written_out(self, rehearsal: Rehearsal) -> list[cmd.Command]:
         rehearsal.run()
         if self.machine.run.changes:
-            raise ReplayMismatch(self.run_id, self.machine.run.changes)
+            raise mismatch_of(self.machine.run)
         with anyio.CancelScope(shield=True):  # all of it is numbered: none may be missing
             await write_out(rehearsal, self.machine, self._journal, self._bus)
         return rehearsal.beyond

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import os
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -408,7 +408,8 @@ class Engine:
                 known = {*reuse, *rerun}
                 if _is_fork(history) and known.isdisjoint(changed):  # it runs changed steps again
                     history = history_of(self._journal, run_id, leased.secrets)
-                    since = (one for path in changed for one in began_since(history, path))
+                    passed = mismatch.passed
+                    since = (one for path in changed for one in began_since(history, path, passed))
                     rerun = list(dict.fromkeys((*rerun, *since)))
                     continue
                 if mismatch.late or on_change == "refuse" or not known.isdisjoint(changed):
@@ -486,7 +487,7 @@ class Engine:
                 its type. WorkflowNotFound: with ``outputs`` or ``inputs``, if its workflow is not
                 known. RunIdTaken: ``fork_id`` is taken. In each case no run is made.
         """
-        from handrail.record.forking import cut_of, died_by, fork_events
+        from handrail.record.forking import cut_of, died_by, fork_events, without_free_signals
 
         check_paths(rerun=rerun)
         now, journal = self._parts.clock.now(), self._journal
@@ -505,7 +506,7 @@ class Engine:
                 changed = with_inputs(definition, recorded, inputs)
             if outputs:
                 definition = workflow_for(history, None, self._parts.workflows)
-                run = fork_events(kept, name, at, {}, changed, (), now)
+                run = fork_events(without_free_signals(kept), name, at, {}, changed, (), now)
                 steps = await self._steps_in(run, definition, now)
                 for path, value in outputs.items():
                     given[path] = result_given(path, steps.get(path), value)
@@ -624,12 +625,12 @@ class Engine:
             definition = workflow_for(history, given, self._parts.workflows)
             changed: dict[str, PlannedStep] = {}
             while True:
-                plan = await self._rehearsed(history, definition, reuse, rerun)
+                plan, passed = await self._rehearsed(history, definition, reuse, rerun)
                 more = {one.path: one for one in plan.steps if one.state == "changed"}
                 if not _is_fork(history) or not more.keys() - changed.keys():
                     break
                 changed.update(more)  # in a fork they run again, with all that followed them
-                since = (one for path in more for one in began_since(history, path))
+                since = (one for path in more for one in began_since(history, path, passed))
                 rerun = list(dict.fromkeys((*rerun, *since)))
         return replace(plan, steps=tuple(changed.get(one.path, one) for one in plan.steps))
 
@@ -639,16 +640,18 @@ class Engine:
         definition: WorkflowDefinition,
         reuse: Sequence[str],
         rerun: Sequence[str],
-    ) -> Plan:
+    ) -> tuple[Plan, Collection[str]]:
+        """A plan, and the paths that the code reached before the first change."""
         from handrail.engine.planning import plan_of
 
         now, parts = self._parts.clock.now(), self._parts
         start = self._start_again(history, definition, now, reuse, rerun)
         machine = self._machine(start)
         evaluator = Evaluator(self._contexts(start.run_id, definition), parts.stages, parts.gates)
-        return await plan_of(
+        plan = await plan_of(
             machine, start.first, history, now, evaluator=evaluator, cancel=start.cancel
         )
+        return plan, machine.run.passed
 
     def as_recorded(
         self, history: Sequence[ev.Event], definition: WorkflowDefinition

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from operator import itemgetter
 from typing import Any, ClassVar, Literal, TypeAlias, cast
 
 from handrail.codec.unresolved import Unresolved
@@ -103,17 +104,17 @@ class Cause:
             found = found.inner
         return found
 
-    def is_named_in(self, error: str) -> bool:
-        """True if the error of a step around it names this failure."""
+    def place_in(self, error: str) -> int | None:
+        """Where the error of a step around it names this failure; None if it does not."""
         before, found, _ = error.partition(self.error)
-        return bool(found) and (
-            f"{self.name!r} failed" in before or f"{self.path!r} failed" in before
-        )
+        is_named = f"{self.name!r} failed" in before or f"{self.path!r} failed" in before
+        return len(before) if found and is_named else None
 
     def with_inner(self, below: Iterable[Cause]) -> Cause:
-        """This failure, caused by the first failure ``below`` that its error names, if any."""
-        inner = next((one for one in below if one.is_named_in(self.error)), None)
-        return self if inner is None else replace(self, inner=inner)
+        """This failure, caused by the failure ``below`` that its error names first, if any."""
+        places = ((one.place_in(self.error), one.path, one) for one in below)
+        named = [(place, path, one) for place, path, one in places if place is not None]
+        return replace(self, inner=min(named, key=itemgetter(0, 1))[2]) if named else self
 
 
 @dataclass(frozen=True, slots=True)
