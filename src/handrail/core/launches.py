@@ -250,7 +250,7 @@ def launch_over(run: RunState, node: AgentNode) -> None:
         run.emit(cmd.Release(node.path))
 
 
-def launch_again(run: RunState, node: AgentNode, report: cmd.Stopped) -> None:
+def replace_launch(run: RunState, node: AgentNode, report: cmd.Stopped) -> None:
     """Replace a launch that was broken off for guidance, in its session if it had opened one.
 
     Otherwise the replacement repeats the prompt and adds the guidance.
@@ -301,7 +301,7 @@ def resume_launches(run: RunState, node: AgentNode, record: PathRecord, launched
     session = record.session
     if record.failure is not None and record.failure.attempt >= attempt:
         return False
-    if session is None and not ladder and record.spent is None:
+    if session is None and not ladder and record.interrupted_usage is None:
         return False
     node.attempt = attempt
     node.ladder = ladder
@@ -312,8 +312,8 @@ def resume_launches(run: RunState, node: AgentNode, record: PathRecord, launched
     if record.interrupted and must_not_run_again(run, node):
         return True
     base = last.next if last is not None else replace(FIRST, said=node.said)
-    if record.spent is not None:
-        base = replace(base, spent=add_usage(base.spent, record.spent))
+    if record.interrupted_usage is not None:
+        base = replace(base, spent=add_usage(base.spent, record.interrupted_usage))
     if session is not None:
         base = replace(
             base,
@@ -322,7 +322,7 @@ def resume_launches(run: RunState, node: AgentNode, record: PathRecord, launched
             session=session.session,
             backend=session.backend,
             reason=_BROKEN_OFF,
-            session_usage=add_usage(base.session_usage, record.spent),
+            session_usage=add_usage(base.session_usage, record.interrupted_usage),
             guidance=(),
             said=(*base.said, *base.guidance),
         )

@@ -168,7 +168,7 @@ def _restore_children(run: RunState, node: StepNode) -> None:
 
 def _restored(run: RunState, node: StepNode, record: PathRecord) -> None:
     recorded = run.recorded
-    node.used = record.used
+    node.used = record.failed_usage
     for path in recorded.left_by_attempts(node.path):
         end = recorded.at(path).end
         if end is not None:
@@ -185,7 +185,7 @@ def _pick_up(run: RunState, node: StepNode, record: PathRecord) -> None:
     if isinstance(node, LeafNode):
         node.interrupted = record.interrupted
     if isinstance(node, AgentNode):
-        node.said = record.said
+        node.said = record.guidance
     launched = run.recorded.launched.get(node.path, 0)
     if (
         isinstance(node, AgentNode)
@@ -194,9 +194,9 @@ def _pick_up(run: RunState, node: StepNode, record: PathRecord) -> None:
         and resume_launches(run, node, record, launched)
     ):
         return
-    asked = run.asked.get(node.path)
-    if asked is not None and asked.action == "retry":
-        del run.asked[node.path]
+    request = run.steering_requests.get(node.path)
+    if request is not None and request.action == "retry":
+        del run.steering_requests[node.path]
         run.push(Attempt(node))
         return
     due = record.retry_due

@@ -163,12 +163,12 @@ class Attempts:
     def _stopped_here(self, flight: InFlight, *, abandoned: bool) -> None:
         """Report the stop behind urgent messages: they say why the attempt was stopped."""
         path, attempt = flight.path, flight.command.attempt
-        self._loop.next(lambda: self.report_stop(path, attempt, abandoned=abandoned))
+        self._loop.queue_job(lambda: self.report_stop(path, attempt, abandoned=abandoned))
 
     def stopped_before(self, command: cmd.Perform | cmd.Queue) -> None:
         """Report an attempt that must not begin any more as stopped."""
         path, attempt = command.path, command.attempt
-        self._loop.next(lambda: self.report_stop(path, attempt, abandoned=False))
+        self._loop.queue_job(lambda: self.report_stop(path, attempt, abandoned=False))
 
     def report_stop(self, path: str, attempt: int, *, abandoned: bool) -> None:
         """Report a stopped attempt to the core; if the drive is closing, as interrupted."""
@@ -249,7 +249,7 @@ class Attempts:
             node = self._loop.machine.run.nodes.get(path)
             if node is not None:
                 attempt = node.attempt
-                self._loop.next(lambda: self._stopped(path, attempt))
+                self._loop.queue_job(lambda: self._stopped(path, attempt))
 
 
 def cancelled_itself() -> bool:

@@ -226,7 +226,7 @@ class Claiming:
                 loop.receive(cmd.Evaluated(path, at=loop.now()))
             else:
                 self._granted[path] = command
-                loop.next(partial(self._begin_granted, path))
+                loop.queue_job(partial(self._begin_granted, path))
             return
         self.give_back(path)
         if outcome is STOPPED or outcome is ABANDONED:

@@ -61,7 +61,7 @@ from handrail.core.waits import (
     accept_no_other_answer,
     clock_was_set,
     counts_running_time,
-    ends_by_itself,
+    process_waits_for,
 )
 from handrail.engine.attempt_tasks import (
     ATTEMPT,
@@ -435,7 +435,7 @@ class Driver:
                     or machine.run.timers
                     or machine.run.gates
                     or machine.run.listeners
-                    or machine.run.roomy
+                    or machine.run.work_with_room
                 ):  # something else can happen meanwhile
                     self._claiming.launch(command)
                     continue
@@ -528,14 +528,14 @@ class Driver:
             await self._written(pending)
         todo.extendleft(reversed(attempts))
         run = self.machine.run
-        run.more_ended = True
+        run.receiving_batch = True
         for event in events:
             self._bus.emit(event)
             self.receive(event)
-        run.more_ended = False
-        for path in run.deferred:
+        run.receiving_batch = False
+        for path in run.deferred_work:
             self.receive(cmd.Pulled(path, at=self.now()))
-        run.deferred.clear()
+        run.deferred_work.clear()
         return True
 
     async def _written(self, pending: Awaitable[None]) -> None:
@@ -596,7 +596,7 @@ class Driver:
         """Report ``Pulled`` behind jobs that came in meanwhile: a request to cancel, above all."""
         self._jobs.append(lambda: self.receive(cmd.Pulled(path, at=self.now())))
 
-    def next(self, job: Job) -> None:
+    def queue_job(self, job: Job) -> None:
         """Queue a job behind those that came in meanwhile."""
         self._jobs.append(job)
 
@@ -781,7 +781,7 @@ class Driver:
         longest = self._parts.suspend_timers_after_s
         now = self.now()
         return any(
-            ends_by_itself(self.machine.run, token) and (longest is None or due - now <= longest)
+            process_waits_for(self.machine.run, token) and (longest is None or due - now <= longest)
             for due, token in self.timers.waits()
         )
 

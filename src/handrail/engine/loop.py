@@ -51,7 +51,7 @@ class Loop(LineDriver, Protocol):
         """Show progress to the sinks; some notices are journaled first."""
 
     def post(self, job: Job, *, urgent: bool = False) -> None:
-        """Queue a job as ``next`` does, from any thread, and wake the loop."""
+        """Queue a job as ``queue_job`` does, from any thread, and wake the loop."""
 
     def look_at_clock(self) -> None:
         """If the clock was set, shift the timers on elapsed running time."""
