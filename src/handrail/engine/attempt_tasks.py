@@ -64,7 +64,7 @@ class Attempts:
         self._run_id, self._mask = loop.run_id, loop.mask
         self._context, self._by_hand = loop.context, loop.tasks.by_hand
         self._in_place = performer.in_place
-        self._surrounded = bool(performer.around) or performer.crossing is not None
+        self._surrounded = bool(performer.around) or performer.portable_format is not None
         self.claiming: Claiming | None = None
         """The claims of the drive; set by the driver."""
         contexts = performer.contexts
@@ -210,7 +210,7 @@ class Attempts:
     async def _at_work(self, command: cmd.Perform, current: Current) -> Any:
         claiming, performer = self.claiming, self._performer
         claims_of = None if claiming is None else claiming.of_launch
-        if claiming is None or not claiming.looks_after(command.path):
+        if claiming is None or not claiming.depends_on_claims(command.path):
             return await performer.perform(command, current, claims_of)
         return await claiming.guarded(
             command, lambda: performer.perform(command, current, claims_of)
@@ -277,7 +277,7 @@ PAUSED_S = 5.0
 """How long, at least, an idle drive of a paused run waits for ``unpause`` before it suspends."""
 
 
-def stays_s(linger_s: float, run: RunState) -> float:
+def idle_wait_s(linger_s: float, run: RunState) -> float:
     """How long an idle drive waits for an answer, a signal or ``unpause`` before it suspends."""
     if run.paused is not None:
         return max(linger_s, PAUSED_S)

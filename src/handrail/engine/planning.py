@@ -11,7 +11,7 @@ from handrail.core.nodes import Node, Phase
 from handrail.core.rehearsal import rehearse, rehearse_on
 from handrail.core.run_state import StepNode
 from handrail.engine.callbacks import Evaluator
-from handrail.engine.replay import resolve_recorded_callbacks
+from handrail.engine.rehearsal_io import resolve_recorded_callbacks
 from handrail.errors import StepChange
 from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition
