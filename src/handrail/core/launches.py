@@ -47,7 +47,7 @@ def first_launch(run: RunState, node: AgentNode, *, interrupted: bool) -> None:
         node.launched = run.recorded.launched.get(node.path, 0)
     node.ladder = ()
     node.spent_s = 0.0
-    which = Launch(node.launched + 1, reasks=node.reasks, said=node.said)
+    which = Launch(node.launched + 1, reasks=node.reasks, said=node.guidance)
     launch(run, node, which, interrupted=interrupted)
 
 
@@ -132,7 +132,7 @@ def _with_guidance(run: RunState, node: AgentNode, which: Launch) -> Launch:
     event = ev.AgentGuided(node.path, node.attempt, which, numbers, by)
     run.guidance.on_guided(event)
     node.ladder = (*node.ladder, event)
-    node.said = (*which.said, *which.guidance)
+    node.guidance = (*which.said, *which.guidance)
     run.record(event)
     return which
 
@@ -311,7 +311,7 @@ def resume_launches(run: RunState, node: AgentNode, record: PathRecord, launched
         return True
     if record.interrupted and must_not_run_again(run, node):
         return True
-    base = last.next if last is not None else replace(FIRST, said=node.said)
+    base = last.next if last is not None else replace(FIRST, said=node.guidance)
     if record.interrupted_usage is not None:
         base = replace(base, spent=add_usage(base.spent, record.interrupted_usage))
     if session is not None:

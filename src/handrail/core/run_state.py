@@ -172,6 +172,7 @@ class AgentNode(LeafNode):
     __slots__ = (
         "at_work",
         "budget_gate",
+        "guidance",
         "guided",
         "ladder",
         "launch_spent",
@@ -179,7 +180,6 @@ class AgentNode(LeafNode):
         "pending",
         "reasks",
         "reserved",
-        "said",
         "spent_s",
     )
 
@@ -193,7 +193,7 @@ class AgentNode(LeafNode):
         """The launch whose ``Perform`` was emitted and which has not ended."""
         self.guided = False
         """True while that launch is broken off, to be replaced by one with a person's guidance."""
-        self.said: tuple[str, ...] = ()
+        self.guidance: tuple[str, ...] = ()
         """The guidance that its agent has been given."""
         self.pending: Launch | None = None
         """The launch to make when its pause is over."""

@@ -145,7 +145,7 @@ class Claiming:
         path = flight.path
         claimant = self._claimant(path)
 
-        def tell(event: ev.OfClaims) -> None:
+        def note_claim(event: ev.OfClaims) -> None:
             flight.waits = isinstance(event, ev.ClaimWaiting)
             if isinstance(event, ev.ClaimWaiting):
                 self._blocked_by[path] = event.holder
@@ -158,7 +158,7 @@ class Claiming:
             await self._one_released.wait()
         for resources in await self._resources(flight.command, wanted):
             request = ClaimRequest(claimant, resources, None if wanted.wait_s != 0 else 0)
-            claim = await acquire_claim(self._claims, request, path, tell)
+            claim = await acquire_claim(self._claims, request, path, note_claim)
             if flight.finished:  # the request was withdrawn meanwhile
                 await self._release(claim)
                 return
@@ -323,13 +323,13 @@ class Claiming:
         from handrail.ports.claims import ClaimRequest
         from handrail.workspace.claims.holding import hold_claim
 
-        def tell(event: ev.OfClaims) -> None:
+        def note_claim(event: ev.OfClaims) -> None:
             if isinstance(event, ev.ClaimWaiting):
                 self._loop.post(partial(self._leave_place, path))
             self._loop.emit_notice(event)
 
         claimant = self._claimant(path)
-        return hold_claim(self._claims, ClaimRequest(claimant, resources), path, tell)
+        return hold_claim(self._claims, ClaimRequest(claimant, resources), path, note_claim)
 
     # -- releasing ------------------------------------------------------------------------------
 

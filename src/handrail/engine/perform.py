@@ -288,10 +288,10 @@ class Performer:
         return f"{self.contexts.mark or self.contexts.run_id}/{command.path}#{command.attempt}"
 
     def _listener(self, command: Perform) -> Callable[[Any, str], None]:
-        tell, path = self.emit_notice, command.path
+        emit_notice, path = self.emit_notice, command.path
 
         def on_output(stream: Any, text: str) -> None:
-            tell(StepOutput(path, stream, text))
+            emit_notice(StepOutput(path, stream, text))
 
         return on_output
 
