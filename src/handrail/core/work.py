@@ -291,7 +291,7 @@ class WorkNode(GroupNode):
                 self._verdict = verdict
         self._bring(run, tasks, None)
         if self._not_taken:
-            self._tell(run)
+            self._emit_growth(run)
 
     def _is_mine(self, path: str) -> bool:
         """True for a path just below this attempt."""
@@ -344,7 +344,7 @@ class WorkNode(GroupNode):
             ended = None if record.member_end is None else record.ended_seq
             queue.take_up(key, ended=ended, index=record.index)
 
-    def _tell(self, run: RunState) -> None:
+    def _emit_growth(self, run: RunState) -> None:
         total = len(self.queue.known) - len(self._dropped)
         run.emit(cmd.Tell(ev.WorkGrew(self.path, total, self._not_taken)))
 
@@ -366,7 +366,7 @@ class WorkNode(GroupNode):
         for one, priority in event.priority.items():
             self._moved[one] = priority
             queue.move(encode_key(one), priority)
-        self._tell(run)
+        self._emit_growth(run)
 
     # -- members --------------------------------------------------------------------------------
 
@@ -477,7 +477,7 @@ class WorkNode(GroupNode):
         if output.children:
             self._children[task.id] = output.children
             self._bring(run, output.children, task.id)
-            self._tell(run)
+            self._emit_growth(run)
 
     def _ask(self, run: RunState) -> None:
         """Call ``stop``, and record the reason that it gives before anything follows from it."""

@@ -749,7 +749,7 @@ class Driver:
     async def _wait(self) -> None:
         self._callbacks.dismiss()
         due = self.timers.next_due(self._is_stale)
-        if self._nothing_is_at_work() and not self._goes_on_by_itself():
+        if self._nothing_is_at_work() and not self._waits_for_timer():
             if not self.machine.waits and due is None:
                 raise CoreStalled
             now = self.now()
@@ -776,7 +776,7 @@ class Driver:
             return False
         return not self.flights
 
-    def _goes_on_by_itself(self) -> bool:
+    def _waits_for_timer(self) -> bool:
         """True if a timer is set that the drive waits for, rather than suspend."""
         longest = self._parts.suspend_timers_after_s
         now = self.now()

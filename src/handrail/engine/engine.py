@@ -386,7 +386,7 @@ class Engine:
             last = ended(history)
             if last is not None and last.status == "succeeded" and not rerun:
                 self._sweep(run_id)
-                self._tell_missing(run_id, leased.secrets)
+                self._warn_of_missing_secrets(run_id, leased.secrets)
                 return recorded_result(run_id, definition, history, self._journal.codec)
             return await self._resume_from(history, definition, reuse, rerun, leased, run)
 
@@ -405,7 +405,7 @@ class Engine:
             start = self._start_again(history, definition, leased.since, reuse, rerun)
             if start.cancel is None and not start.recorded.is_empty:
                 preflight(definition, self._parts, start.recorded.ended_paths)
-            self._tell_missing(run_id, leased.secrets)
+            self._warn_of_missing_secrets(run_id, leased.secrets)
             try:
                 return await self._drive_from(start, run)
             except ReplayMismatch as mismatch:
@@ -424,7 +424,7 @@ class Engine:
             else:
                 rerun = [*rerun, *changed]
 
-    def _tell_missing(self, run_id: str, secrets: SecretValues) -> None:
+    def _warn_of_missing_secrets(self, run_id: str, secrets: SecretValues) -> None:
         if secrets.missing:
             self._missing(run_id, sorted(secrets.missing))
 
@@ -743,7 +743,7 @@ class Engine:
                     return recorded_result(run_id, definition, history, self._journal.codec)
                 self._sweep(run_id)
                 start = self._start_again(history, definition, leased.since, cancel=reason)
-                self._tell_missing(run_id, leased.secrets)
+                self._warn_of_missing_secrets(run_id, leased.secrets)
                 return await self._drive_from(start, None)
         except RunLocked:
             with self._users.using():

@@ -68,7 +68,9 @@ async def plan_of(
     finished = next((one.result for one in held if isinstance(one, cmd.Finish)), None)
     planned = list(_visited(machine))
     seen = {one.path for one in planned}
-    planned += (one for one in _left(machine, over=finished is not None) if one.path not in seen)
+    planned += (
+        one for one in _unreached_steps(machine, over=finished is not None) if one.path not in seen
+    )
     if ends_badly:
         planned = [one for one in planned if one.state != "will run" or one.status is not None]
     elif finished is None:
@@ -159,7 +161,7 @@ def _was_interrupted(machine: Machine, path: str) -> bool:
     return machine.run.recorded.at(path).interrupted
 
 
-def _left(machine: Machine, *, over: bool) -> Iterator[PlannedStep]:
+def _unreached_steps(machine: Machine, *, over: bool) -> Iterator[PlannedStep]:
     """Recorded steps that the code did not reach; it may later, unless the run is over."""
     recorded = machine.run.recorded
     for path in recorded.ended_paths():

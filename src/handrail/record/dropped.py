@@ -130,12 +130,14 @@ def failing(history: Iterable[ev.Event], among: Iterable[str]) -> list[str]:
         {
             event.path
             for event in history
-            if isinstance(event, composites) and event.path in cancelled and not _goes_on(event)
+            if isinstance(event, composites)
+            and event.path in cancelled
+            and not _continues_on_error(event)
         }
     )
 
 
-def _goes_on(event: ev.Event) -> bool:
+def _continues_on_error(event: ev.Event) -> bool:
     if not isinstance(event, ev.GroupStarted):
         return False
     grouped = {"parallel", "for_each", "work"}
