@@ -39,7 +39,7 @@ from handrail.journals.sqlite.care import PruneStatus
 from handrail.model.folders import run_folder
 from handrail.model.history import RunDiff, StepDiff
 from handrail.record.view import plain
-from handrail.replays import replay as replay_of
+from handrail.replay_checks import replay as replay_of
 from handrail.typed.jsonsafe import json_safe
 
 _VALUE_LINES = 20

@@ -48,7 +48,7 @@ from handrail.core.nodes import Phase
 from handrail.core.rehearsal import Rehearsal, questions, rehearse, rehearse_on, to_carry_out
 from handrail.core.timers import Timers
 from handrail.core.value_texts import Types, declared_in, event_in_its_place
-from handrail.core.waits import accept_no_other_answer, ends_by_itself
+from handrail.core.waits import accept_no_other_answer, process_waits_for
 from handrail.errors import (
     CancelledFromWithin,
     CoreStalled,
@@ -315,7 +315,7 @@ class Conductor:
         if self._line.waiting and not self._is_paused:
             return True
         run = self.machine.run
-        return any(ends_by_itself(run, token) for _, token in self.timers.waits())
+        return any(process_waits_for(run, token) for _, token in self.timers.waits())
 
     @property
     def _run_id(self) -> str:
@@ -373,9 +373,9 @@ class Conductor:
         """Queue an event to be recorded, behind the commands queued already."""
         self._loop.add(cmd.Record(event, sync))
 
-    def next(self, message: Callable[[], None]) -> None:
+    def queue_job(self, job: Callable[[], None]) -> None:
         """Run ``message`` behind what has come in by now."""
-        self._jobs.append(message)
+        self._jobs.append(job)
 
     def _stamp(self, event: ev.Event) -> float:
         self._seq += 1

@@ -18,7 +18,7 @@ from handrail.model.paths import is_budget_gate
 from handrail.model.results import StepResult
 from handrail.record.assemble import copier
 from handrail.record.dropped import begun
-from handrail.record.inbox import WITH_LETTER, without_message_number
+from handrail.record.inbox import WITH_MESSAGE_NUMBER, without_message_number
 from handrail.record.reading import closest_paths, dropped, ended
 from handrail.record.run_record import FORKED, Recorded
 from handrail.steps.verbs import LEAF_KINDS
@@ -218,7 +218,7 @@ def _copier(kind: type[Any]) -> Callable[[Any], Any]:
 
 
 _TAKERS = (ev.StepCompleted, ev.AttemptFailed)
-_NUMBERED = frozenset({*_TAKERS, *WITH_LETTER})
+_NUMBERED = frozenset({*_TAKERS, *WITH_MESSAGE_NUMBER})
 
 
 def _names_a_number(event: Any) -> bool:

@@ -41,9 +41,8 @@ from handrail.core.machine import Machine
 from handrail.core.run_state import Setting, StepNode
 from handrail.engine.callbacks import Evaluator
 from handrail.engine.current import ContextNotAMapping, Contexts
-from handrail.engine.parts import Start as Beginning
-from handrail.engine.parts import start_after
-from handrail.engine.portable import Crossing, builds_context, left_s
+from handrail.engine.parts import DriveStart, start_after
+from handrail.engine.portable import PortableFormat, builds_context, left_s
 from handrail.engine.step_names import StepNames
 from handrail.errors import NotPortable, StepTimeout
 from handrail.model import events as ev
@@ -126,7 +125,7 @@ class RunHost:
         )
         self._contexts = contexts
         self._evaluator = Evaluator(contexts, parts.stages, start.gates)
-        self._crossing = Crossing(codec, definition.function.__module__)
+        self._portable_format = PortableFormat(codec, definition.function.__module__)
         self._end_codec = EndCodec(run_id, codec, serving.secrets)
         self._handles: dict[tuple[str, Kind], Any] = {}
         self._totals: dict[str, Usage] = {}
@@ -236,7 +235,7 @@ class RunHost:
         """Begin the rollback as an activity, or here if it is not portable and ``local`` is set."""
         path = rollback.path
         try:
-            text = self._sealed(self._crossing.write_rollback(rollback), path)
+            text = self._sealed(self._portable_format.write_rollback(rollback), path)
         except (NotPortable, TooLarge) as error:
             if self._start.local and isinstance(error, NotPortable):
                 self._here(path, "rollback", partial(self._perform_here, rollback))
@@ -342,7 +341,7 @@ class RunHost:
     def _send(self, attempt: cmd.Perform, context: Mapping[str, Any] | None) -> None:
         path, step = attempt.path, attempt.step
         try:
-            text = self._crossing.write_attempt(attempt, self.now(), context)
+            text = self._portable_format.write_attempt(attempt, self.now(), context)
             text = self._sealed(text, path)
         except (NotPortable, TooLarge) as error:
             if self._start.local and isinstance(error, NotPortable):
@@ -666,7 +665,7 @@ def _beginning(
     run_id: str,
     start: Start,
     before: tuple[Sequence[ev.Event], Recorded | None, Sequence[ev.Event]],
-) -> Beginning:
+) -> DriveStart:
     """Where the drive begins; ``before``: the history, its record by path, the messages since."""
     if start.resumed:
         history, recorded, letters = before
@@ -686,7 +685,7 @@ def _beginning(
         for name, text in start.inputs.items()
     }
     first = ev.WorkflowStarted(definition.name, inputs, start.labels)
-    return Beginning(definition, run_id, inputs, first)
+    return DriveStart(definition, run_id, inputs, first)
 
 
 def _limits(start: Start, codec: Any) -> Limits:

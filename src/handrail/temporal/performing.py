@@ -29,7 +29,7 @@ from handrail.engine.callbacks import Evaluator
 from handrail.engine.calls import Abandoned
 from handrail.engine.current import CURRENT, Contexts, Current
 from handrail.engine.perform import Performer
-from handrail.engine.portable import Crossing, left_s
+from handrail.engine.portable import PortableFormat, left_s
 from handrail.engine.replacements import Replacements
 from handrail.errors import (
     CancelledFromWithin,
@@ -165,10 +165,10 @@ class Attempt:
         return self._encode_end(await self._at_work(command, self._performing(command)), command)
 
     def _read(self) -> Perform | cmd.Undo:
-        crossing = Crossing(self._serving.codec)
+        portable_format = PortableFormat(self._serving.codec)
         if "undo" in self._parts:
-            return crossing.read_rollback(self._text)
-        command = crossing.read_attempt(self._text, self._serving.parts.clock.now())
+            return portable_format.read_rollback(self._text)
+        command = portable_format.read_attempt(self._text, self._serving.parts.clock.now())
         again = self._info.attempt - 1 - self._before.missing
         return self._resumed(command) if again > 0 else command
 
@@ -426,7 +426,7 @@ async def perform_here(serving: Serving, codec: EndCodec, command: Perform | cmd
     """Perform an attempt or a rollback that cannot leave this process; returns its end as data."""
     notices: list[Any] = []
 
-    def tell(notice: ev.Notice) -> None:
+    def emit_notice(notice: ev.Notice) -> None:
         if isinstance(notice, _RECORDED):
             notices.append(codec.row(notice))
 
@@ -439,7 +439,7 @@ async def perform_here(serving: Serving, codec: EndCodec, command: Perform | cmd
     else:
         command = msgspec.structs.replace(command, started_at=serving.parts.clock.now())
         left = command.step.modifiers.timeout_s
-        work = _performer(serving, contexts, tell).perform(command, current)
+        work = _performer(serving, contexts, emit_notice).perform(command, current)
     task = _start_work(work, current)
     try:
         done, _ = await asyncio.wait({task}, timeout=left)
