@@ -111,10 +111,13 @@ class FailureCause:
         return len(before) if found and is_named else None
 
     def with_inner(self, below: Iterable[FailureCause]) -> FailureCause:
-        """This failure, caused by the failure ``below`` that its error names first, if any."""
-        places = ((one.place_in(self.error), one.path, one) for one in below)
-        named = [(place, path, one) for place, path, one in places if place is not None]
-        return replace(self, inner=min(named, key=itemgetter(0, 1))[2]) if named else self
+        """This failure, caused by the failure ``below`` that its error names first, if any.
+
+        ``below`` has the last failure first: of two attempts at a step, the second one counts.
+        """
+        places = ((one.place_in(self.error), one) for one in below)
+        named = [(place, one) for place, one in places if place is not None]
+        return replace(self, inner=min(named, key=itemgetter(0))[1]) if named else self
 
 
 @dataclass(frozen=True, slots=True)
