@@ -151,7 +151,7 @@ CASES: list[tuple[BaseException, str, dict[str, Any]]] = [
     ),
     (
         BudgetExceeded("build", "usd", 4.5, 5.0, 1.0),
-        r"budget of step 'build' .*usd 4\.5 of 5 used or reserved, and it is reckoned to take 1\.",
+        r"budget of step 'build' .*usd 4\.5 of 5 used or reserved, and it is expected to use 1\.",
         {"scope": "build", "name": "usd", "used": 4.5, "limit": 5.0, "next": 1.0},
     ),
     (NotClean("flow", ["a", "b/c"]), r"'flow' is not clean: .*a, b/c\.", {"paths": ("a", "b/c")}),
@@ -189,7 +189,7 @@ CASES: list[tuple[BaseException, str, dict[str, Any]]] = [
     ),
     (
         ClaimTimeout("step 'a' of run r", "src/**", 2.5, ["a person", "step 'b' of run r"]),
-        r"step 'a' of run r did not get src/\*\* within 2\.5 s: in the way is a person, .*claims`",
+        r"step 'a' of run r did not get src/\*\* within 2\.5 s: it is held by a person, .*claims`",
         {"what": "src/**", "seconds": 2.5, "holders": ("a person", "step 'b' of run r")},
     ),
     (ClaimTimeout("ann", "git", 0), r"ann did not get git at once\. Wait longer", {"holders": ()}),
@@ -338,7 +338,7 @@ CASES: list[tuple[BaseException, str, dict[str, Any]]] = [
     (RunTerminated("r", "terminated"), r"run r was terminated.*resume\(\)", {"how": "terminated"}),
     (
         BlobMissing("ab", "/store", damaged=True),
-        r"ab is not what was put there in /store.*--blobs",
+        r"ab is damaged in /store.*--blobs",
         {"name": "ab", "where": "/store", "damaged": True},
     ),
     (ServerNotStarted("no program"), r"could not be started: no program", {"why": "no program"}),

@@ -56,7 +56,7 @@ def test_a_person_claims_lists_and_gives_back(repo: Path, monkeypatch: pytest.Mo
     """What is typed in a folder counts there, lasts as long as is said, and is listed. The name of
     what is there is no pattern.
     """
-    assert handrail("claims").out == "nothing is claimed here\n"
+    assert handrail("claims").out == "there are no claims here\n"
     monkeypatch.chdir(repo / "src")
     made = handrail("claim", "sub/**", "--ttl", "2h", "--json").data
     assert made["patterns"] == ["src/sub/**"]
@@ -80,7 +80,7 @@ def test_a_person_claims_lists_and_gives_back(repo: Path, monkeypatch: pytest.Mo
         (["claim", "../x"], "'../x' leads out of it"),
         (["claim", "/etc/passwd"], "'/etc/passwd' leads out of the repository"),
         (["claim", "out/**"], "leads out of the repository"),
-        (["release", "nothing"], "nothing: is claimed by nobody here"),
+        (["release", "nothing"], "nothing: is not claimed here"),
         (["lock", "git"], "lock"),
         (["worktrees", "--force"], "Add --prune"),
         (["guard", "--install", "vi"], "vi: is no program whose settings are known"),

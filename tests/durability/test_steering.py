@@ -261,7 +261,7 @@ def several() -> Steps[Any]:
 
 
 OVER = r"fork\(\) tries something else"
-AGAIN = r"resume\(\) goes on with it"
+AGAIN = r"resume\(\) continues it"
 KEPT = r"fork\(outputs=...\)"
 AT_WORK = r"At work: 'both/"
 NEXT = "without a path it is given to the next one"

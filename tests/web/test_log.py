@@ -79,7 +79,7 @@ LINES: list[tuple[ev.Event, str, str]] = [
     (
         ev.StepStarted("a", "call", verdict=False),
         "info",
-        "call is passed over: its condition is false",
+        "call is skipped: its condition is false",
     ),
     (ev.TimerSet("a", 0.5, "retry"), "info", "waits, retry in 500 ms"),
     (

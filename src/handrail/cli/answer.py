@@ -32,18 +32,18 @@ def answer(
     as_json: Json = False,
     where: Where = WHERE,
 ) -> int:
-    """Answer an open gate of a run that is alive, suspended or dead; exit code 1 if it is closed.
+    """Answer an open question of a run in any state. Exit code 1 if it is already answered.
 
     Parameters
     ----------
     gate
-        The path of the step that asks.
+        The path of the step that asks the question.
     text
-        One of the choices, or what the gate's type takes.
+        One of the choices, or a value of the question's type.
     by
-        Who answers; by default user@host.
+        The person to record as answering; by default user@host.
     as_json
-        Print what counts as JSON.
+        Print the answer that counts as JSON.
     """
     with reach_run(run, Hand(by, as_json, where)) as it:
         if _needs_code(it.journal, it.run_id, gate):
@@ -72,22 +72,22 @@ def signal(
     as_json: Json = False,
     where: Where = WHERE,
 ) -> int:
-    """Send a signal to a run that is alive, suspended or dead; a `wait_for` takes it.
+    """Send a signal to a run in any state; a `wait_for` step receives it.
 
     Parameters
     ----------
     name
         The signal's name.
     payload
-        JSON, or else text.
+        JSON, or text.
     by
-        Who sends it; by default user@host.
+        The person to record as the sender; by default user@host.
     as_json
         Print what was sent as JSON.
     """
     with reach_run(run, Hand(by, as_json, where)) as it:
         if it.info.status == "succeeded" and it.info.holder is None:
-            raise Refused(f"run {it.run_id}", "has succeeded, and takes no more signals")
+            raise Refused(f"run {it.run_id}", "has succeeded and takes no more signals")
         sent = payload_of(payload)
         if _is_of_unknown_type(it.journal, it.run_id, name):
             with contextlib.suppress(HandrailError):  # without the code it is sent as typed

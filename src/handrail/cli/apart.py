@@ -70,7 +70,7 @@ def detach(words: Sequence[str]) -> int:
         print(said.decode())
     else:
         print(begun["run_id"])
-        tell(f"driven by process {begun['pid']}; what it says is in {begun['log']}")
+        tell(f"driven by process {begun['pid']}; its output is in {begun['log']}")
     return Exit.SUCCEEDED
 
 

@@ -60,7 +60,7 @@ class ClusterPlace(Place):
             Refused: always.
         """
         hint = "`handrail export` writes a run to a file; --dir names a journal."
-        raise Refused(self.address, "is a cluster, which looks after its record itself", hint)
+        raise Refused(self.address, "is a cluster, which keeps its own record", hint)
 
     make = find
 
@@ -96,8 +96,8 @@ def refuse_of_workers(typed: Mapping[str, object]) -> None:
     """
     for name, value in typed.items():
         if value is not None:
-            why = "is what steps are performed with, and that is on the workers"
-            hint = "Their executor has it: handrail worker --executor module:name."
+            why = "does not apply here: the cluster's workers run the steps"
+            hint = "Set it in the workers' executor: handrail worker --executor module:name."
             raise Refused(name, why, hint)
 
 
@@ -109,7 +109,7 @@ def refuse_of_a_process(typed: Mapping[str, object]) -> None:
     """
     for name, value in typed.items():
         if value:
-            why = "is of a run that a process here drives, and the cluster drives this one"
+            why = "applies only to runs of a process here; the cluster runs this one"
             hint = "Ctrl-C leaves the run to it; `handrail tail` shows how it ends."
             raise Refused(name, why, hint)
 

@@ -128,8 +128,8 @@ class Interruption:
     def _stop(self) -> None:
         run = self._run
         assert run is not None
-        undoing = ", and undoing what can be undone" if self._place is None else ""
-        tell(f"stopping{undoing}; once more to leave at once")
+        undoing = " and rolling back" if self._place is None else ""
+        tell(f"stopping{undoing}; press Ctrl-C again to leave at once")
         if run.driver is None and self._place is None:  # it has not begun, and never will
             run.cancel(self._reason)
         else:
@@ -139,10 +139,10 @@ class Interruption:
         """Kill the programs that the run started, and exit; makes no call that a lock can block."""
         try:
             killed = kill_marked(self._run.mark) if self._run is not None else 0
-            said = f"handrail: left at once, nothing more undone; processes killed: {killed}\n"
+            said = f"handrail: left at once without rolling back; processes killed: {killed}\n"
             if self._place is not None and self._run is not None:
                 again = self._place.command("resume", self._run.run_id)
-                said += f"handrail: go on with: {again}\n"
+                said += f"handrail: to continue: {again}\n"
             for descriptor in (1, 2):
                 if os.isatty(descriptor):
                     os.write(descriptor, _SHOW_CURSOR)

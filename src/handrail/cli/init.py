@@ -88,7 +88,7 @@ def init(name: str, /) -> int:
     Parameters
     ----------
     name
-        A Python name, which may have a folder in front: `flows/review`.
+        A Python name, optionally after a folder: `flows/review`.
     """
     folder, stem = _target_path(name)
     files = {

@@ -65,12 +65,12 @@ class Listed:
 
 
 def list_(path: Path = Path(), /, *, as_json: Json = False) -> int:
-    """List the workflows in Python files, without importing them.
+    """List the workflows in Python files without importing them.
 
     Parameters
     ----------
     path
-        A file, or a folder that is searched with all below it.
+        A file, or a folder to search recursively.
     as_json
         Print a JSON list.
     """

@@ -123,8 +123,8 @@ class Notifier:
             tell(f"{_NAME}: {error}")
             return
         if code:
-            how = "was killed, it took too long" if code == -signal.SIGKILL else f"exit {code}"
-            tell(f"{_NAME} {self._command!r}: {how}; what it said is in {folder / LOG}")
+            how = "took too long and was killed" if code == -signal.SIGKILL else f"exit {code}"
+            tell(f"{_NAME} {self._command!r}: {how}; its output is in {folder / LOG}")
 
     def _wait_for(self, process: subprocess.Popen[bytes]) -> int:
         began = time.monotonic()

@@ -65,7 +65,7 @@ def socket_at(port: int) -> socket:
         return open_socket(port)
     except OSError as error:
         why = f"cannot be listened on: {error.strerror or error}"
-        raise Refused(f"--port {port}", why, "--port 0 takes a free one.") from None
+        raise Refused(f"--port {port}", why, "--port 0 picks a free one.") from None
 
 
 def open_browser(url: str) -> None:

@@ -64,7 +64,8 @@ class ReachedRun:
         """Print how to resume the run, if no process drives it once it had time to read this."""
         now = anyio.run(self.wait_until_read)
         if now.holder is None and now.status != "succeeded":
-            tell(f"nobody drives the run; go on with: {self.place.command('resume', self.run_id)}")
+            resume = self.place.command("resume", self.run_id)
+            tell(f"no process is running it; to continue: {resume}")
 
     async def wait_until_read(self) -> RunInfo:
         """The run's entry once its inbox is read, or no process drives it, or patience ends."""

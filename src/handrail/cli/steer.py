@@ -25,7 +25,7 @@ PATIENCE_S = 12.0
 
 
 def pause(run: RunId, /, *, hand: Hand = HAND) -> int:
-    """Let no step of a run begin any more; what is at work goes on to its end."""
+    """Pause a run: no new step starts, and steps already running finish."""
     with reach_run(run, hand) as it:
         it.executor().pause_sync(it.run_id, by=it.who)
         it.tell(f"paused run {it.run_id}, by {it.who}", done="pause", by=it.who)
@@ -33,7 +33,7 @@ def pause(run: RunId, /, *, hand: Hand = HAND) -> int:
 
 
 def unpause(run: RunId, /, *, hand: Hand = HAND) -> int:
-    """Let a paused run go on."""
+    """Let a paused run start steps again."""
     with reach_run(run, hand) as it:
         it.executor().unpause_sync(it.run_id, by=it.who)
         it.tell(f"unpaused run {it.run_id}, by {it.who}", done="unpause", by=it.who)
@@ -50,14 +50,14 @@ def complete(
     target: RunTarget = None,
     hand: Hand = HAND,
 ) -> int:
-    """End a step with this output: one at work, that waits, has failed, or has not begun.
+    """End a step as succeeded with this output: a running, waiting, failed or unstarted one.
 
     Parameters
     ----------
     path
         The path of the step.
     output
-        What the step's type takes: text, or JSON.
+        The output, as text or JSON of the step's type.
     """
 
     def act(executor: Executor, it: ReachedRun) -> None:
@@ -67,7 +67,7 @@ def complete(
 
 
 def skip(run: RunId, path: str, /, *, target: RunTarget = None, hand: Hand = HAND) -> int:
-    """End a step with its default, or as one that is skipped, without its failing."""
+    """Skip a step: it ends with its default, or as skipped. Refused if the step allows neither."""
 
     def act(executor: Executor, it: ReachedRun) -> None:
         executor.skip_sync(it.run_id, path, by=it.who)
@@ -76,7 +76,7 @@ def skip(run: RunId, path: str, /, *, target: RunTarget = None, hand: Hand = HAN
 
 
 def retry(run: RunId, path: str, /, *, target: RunTarget = None, hand: Hand = HAND) -> int:
-    """Stop the attempt of a step and begin it again, uncounted; a wait before it is over."""
+    """Restart a step's current attempt now, without using up a retry."""
 
     def act(executor: Executor, it: ReachedRun) -> None:
         executor.retry_sync(it.run_id, path, by=it.who)
@@ -108,14 +108,14 @@ def guide(
     target: RunTarget = None,
     hand: Hand = HAND,
 ) -> int:
-    """Say something to the agents at work, whose sessions go on with it; or to the next agent.
+    """Send guidance to the running agents of a run, or to its next agent if none is running.
 
     Parameters
     ----------
     text
-        What is said.
+        The guidance.
     path
-        Only to the agent of this step, or to those of the steps that it holds.
+        Only for the agent at this step, or for agents below this step.
     """
     with reach_run(run, hand) as it:
         known = [] if path is None else [it.workflow(target)]
@@ -124,7 +124,7 @@ def guide(
         to = guided_agents(it.journal.events(it.run_id), text, it.who)
         named = ", ".join(map(repr, to))
         where = "" if path is None else f" in {path!r}"
-        said = f"said to {named}" if to else f"kept for the next agent{where}"
+        said = f"sent to {named}" if to else f"kept for the next agent{where}"
         it.tell(f"{said}, by {it.who}", text=text, path=path, by=it.who, agents=to)
         it.tell_who_goes_on()
     return Exit.SUCCEEDED
@@ -137,16 +137,16 @@ def stop(
     every: Annotated[bool, Parameter(name="--all")] = False,
     hand: Hand = HAND,
 ) -> int:
-    """End the drive of a run as Ctrl-C does in its process: it is suspended, and can be resumed.
+    """Suspend a running run, as Ctrl-C in its process does. It can be resumed.
 
     Parameters
     ----------
     every
-        All runs of the journal that a process drives now.
+        Every run of the journal that is running now.
     """
     place = hand.where.place()
     if every == (run is not None):
-        raise Refused("stop", "takes a run, or --all")
+        raise Refused("stop", "needs either a run or --all")
     with json_channel(wanted=hand.as_json) as data:
         journal = place.find()
         driven = [info for info in runs_of(journal) if info.holder is not None]
@@ -165,17 +165,18 @@ def stop(
                 if info not in left:
                     print(_how_it_stopped(info, place))
             if not chosen:
-                print("no run is driven now")
+                print("no run is running now")
         for info in left:
-            tell(f"run {info.run_id} was asked to stop, and what is at work has not ended yet")
+            tell(f"run {info.run_id} was asked to stop, but its current steps have not ended yet")
     return Exit.FAILED if left else Exit.SUCCEEDED
 
 
 def _how_it_stopped(info: RunInfo, place: Place) -> str:
     again = place.command("resume", info.run_id)
     if info.holder is None:
-        return f"run {info.run_id} is {state_of(info)}: no process drives it; go on with: {again}"
-    return f"stopped run {info.run_id}; go on with: {again}"
+        state = state_of(info)
+        return f"run {info.run_id} is {state}; no process is running it. To continue: {again}"
+    return f"stopped run {info.run_id}; to continue: {again}"
 
 
 def _still_driven(journal: Journal, info: RunInfo) -> bool:

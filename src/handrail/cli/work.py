@@ -44,16 +44,16 @@ def work(
     target: RunTarget = None,
     hand: Hand = HAND,
 ) -> int:
-    """Show the queues of a run, or change one: tasks to add or to drop, and what is more urgent.
+    """Show the task queues of a run, or change one: add, drop or reprioritise tasks.
 
     Parameters
     ----------
     add
-        A new task as ID or ID=PAYLOAD, its payload in JSON, or text; repeatable.
+        A task to add, as ID or ID=PAYLOAD, with a payload of JSON or text; repeatable.
     drop
-        The id of a task that waits, and is not to be done; repeatable.
+        The id of a waiting task to remove; repeatable.
     priority
-        ID=N: the lower the number, the sooner the task begins; repeatable.
+        ID=N: a task with a lower number starts sooner; repeatable.
     step
         The path of the `work` step, if the run has several.
     """
@@ -115,7 +115,7 @@ def _pending_edit_lines(inbox: Sequence[Event], step: str | None) -> Iterator[st
         if isinstance(event, WorkEdited) and step in {None, event.path}:
             for line in _edit_lines(event.add, event.drop, event.priority):
                 yield mask_text(
-                    f"  not read yet by the run: {line}, by {clean(event.by or A_PERSON)}"
+                    f"  not yet read by the run: {line}, by {clean(event.by or A_PERSON)}"
                 )
 
 

@@ -66,21 +66,20 @@ def worker(
     where: Where = WHERE,
     serving: Serving = SERVING,
 ) -> int:
-    """Drive what is due: runs whose process is gone, or for which an answer or a time has come; and
-    begin what the project's schedules say.
+    """Resume runs that are due (process gone, answer given, wait over), and start scheduled runs.
 
-    With --temporal, serve a cluster: drive the runs of the workflows in MODULE, and perform steps.
+    With --temporal, serve a cluster: run the workflows in MODULE, and steps.
 
     Parameters
     ----------
     modules
-        With --temporal: FILE.py or MODULE, whose workflows are served; repeatable.
+        With --temporal: FILE.py or MODULE with the workflows to serve; repeatable.
     max_runs
-        At most so many at once, each in a process of its own.
+        At most this many runs at once, each in its own process.
     notify
-        Run this command when a run needs a person or has ended, once for each: see run --notify.
+        A shell command to run once when a run needs a person and once when it ends.
     print_systemd
-        Only print a unit for systemd that runs this worker.
+        Only print a systemd unit that runs this worker.
     """
     place = where.place()
     if isinstance(place, ClusterPlace):
@@ -88,13 +87,13 @@ def worker(
 
         return serve(place, modules, serving)
     if modules or serving != SERVING:
-        why = "is of a worker of a cluster"
+        why = "is only for the worker of a cluster"
         said = modules[0] if modules else "--steps-only, --workflows-only or the like"
         raise Refused(said, why, "Name the cluster: --temporal ADDRESS[/NAMESPACE].")
     if max_runs < 1:
         raise Refused(f"--max-runs {max_runs}", "must be 1 or more")
     if place.typed and not place.folder.exists():
-        hint = "Make it, if runs are yet to come there."
+        hint = "Create it, if its runs are still to be started."
         raise Refused(f"--dir {place.typed}", "there is no such folder", hint)
     if print_systemd:
         print(_unit(place, max_runs, notify, Path.cwd(), os.environ), end="")
@@ -184,7 +183,7 @@ class _Worker:
         """Poll until a signal ends the worker; then suspend the runs at work."""
         for name in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(name, self._end)
-        tell(f"drives what is due in {self._place.file}, until Ctrl-C")
+        tell(f"resumes runs that are due in {self._place.file}, until Ctrl-C")
         for one in self._timetable.schedules:
             following = _utc_text(one.following(time.time()))
             tell(f"schedule {one.name}: {one.cron} {one.timezone}, next {following}")
@@ -223,7 +222,7 @@ class _Worker:
             self._due.note_begun(info, now)
             process, log = spawn_resume(self._place, info, self._here, self._more)
             self._at_work[info.run_id] = _DriverProcess(process, log, info.events)
-            tell(f"run {info.run_id}: goes on, in process {process.pid}")
+            tell(f"run {info.run_id}: resumed in process {process.pid}")
 
     def _begin(self, instant: Instant) -> None:
         """Begin the run of an instant, if there is room; else the next poll tries again."""
@@ -237,9 +236,8 @@ class _Worker:
             process, log = spawn_run(self._place, words, schedule.inputs, self._here)
             self._timetable.mark_done(instant)
             self._at_work[instant.run_id] = _DriverProcess(process, log, 0)
-            tell(
-                f"run {instant.run_id}: begun for {_utc_text(instant.at)}, in process {process.pid}"
-            )
+            at = _utc_text(instant.at)
+            tell(f"run {instant.run_id}: started for {at}, in process {process.pid}")
 
     def _report_end(self, run_id: str, one: _DriverProcess) -> None:
         """Print how a process ended; notify a person if it could do nothing with its run."""
@@ -248,18 +246,18 @@ class _Worker:
         events = 0 if info is None else info.events
         status = None if info is None else info.status
         if info is not None and info.holder is not None:
-            tell(f"run {run_id}: another process drives it")
+            tell(f"run {run_id}: another process is running it")
         elif code in _IN_VAIN and events == one.events:
             why = one.last_line()
-            tell(f"run {run_id}: could not be driven: {why}")
+            tell(f"run {run_id}: could not be resumed: {why}")
             if self._notifier is not None:
                 self._notifier.tell_stuck(run_id, why)
         elif code == Exit.USAGE and not one.events:
-            tell(f"run {run_id}: another worker was first")
+            tell(f"run {run_id}: another worker took it first")
         elif code in _IN_VAIN and status != "failed":
-            tell(f"run {run_id}: process {one.process.pid} could not go on: {one.last_line()}")
+            tell(f"run {run_id}: process {one.process.pid} could not continue: {one.last_line()}")
         elif status == "suspended" and code in _TOLD_TO_END:
-            tell(f"run {run_id}: suspended, to go on later")
+            tell(f"run {run_id}: suspended, to be resumed later")
         elif status is not None and code >= 0:
             tell(f"run {run_id}: {status}{self._error_suffix(run_id)}")
         else:

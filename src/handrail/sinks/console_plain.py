@@ -230,7 +230,7 @@ class PlainLog:
             error = [origin_from(inner, event.path)]
         else:
             error = error_lines(event.error, event.error_type, most=_LINES_OF_A_RETRY) or [""]
-        text = f"attempt {event.attempt} failed, again{when}: {error[0]}"
+        text = f"attempt {event.attempt} failed, retrying{when}: {error[0]}"
         return [
             self._line("again", path_text(event.path), "", text, tone="warn"),
             *_continuation_lines(error),

@@ -158,10 +158,10 @@ def body_refusal(head: Head) -> Refusal | None:
     """Why a posted body is not read, or None. A form of another site cannot post JSON."""
     kind = (head.of("content-type") or "").partition(";")[0].strip().lower()
     if kind != "application/json":
-        return Refusal(415, "what is posted must be application/json", "BadRequest")
+        return Refusal(415, "the body must be application/json", "BadRequest")
     length = head.of("content-length")
     if length is not None and not (length.isascii() and length.isdigit()):
-        return Refusal(400, "the length of the body is no number", "BadRequest")
+        return Refusal(400, "the content-length is not a number", "BadRequest")
     if length is not None and int(length[:20]) > MOST_BODY:
         return too_large()
     return None

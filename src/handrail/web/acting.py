@@ -60,7 +60,7 @@ class CancelBody(_Body, frozen=True):
 
 
 class ForkBody(_Body, frozen=True):
-    """What is to be otherwise in a fork, as ``Executor.fork`` takes it; ``run_id``: its id."""
+    """The changes to make in a fork, as ``Executor.fork`` takes them, and the fork's ``run_id``."""
 
     at: str | None = None
     outputs: dict[str, Any] | None = None
@@ -80,7 +80,7 @@ class StepBody(_Body, frozen=True):
 
 
 class GuideBody(_Body, frozen=True):
-    """What an agent is told; the path of its step, or none: all that are at work."""
+    """Guidance for the agent of the step at ``path``, or without a path for all running agents."""
 
     text: str
     path: str | None = None
@@ -102,7 +102,7 @@ class AddedTask(_Body, frozen=True):
 
 
 class WorkBody(_Body, frozen=True):
-    """What is to be done to the queue of a ``work`` step, as ``Executor.edit_work`` takes it."""
+    """Changes to the queue of a ``work`` step, as ``Executor.edit_work`` takes them."""
 
     path: str | None = None
     add: list[AddedTask] = []
@@ -309,7 +309,7 @@ class Acting:
         """Resume a run that no process drives."""
         del body, by
         if info.holder is not None:
-            raise WrongUse(f"run {info.run_id!r} is driven already, by process {info.holder.pid}")
+            raise WrongUse(f"run {info.run_id!r} is already running in process {info.holder.pid}")
         if info.status == "succeeded":
             raise RunIsOver(info.run_id, "succeeded")
         executor = self._own_executor(info)
@@ -378,7 +378,7 @@ async def _log_errors_of(work: Awaitable[Any]) -> None:
     try:
         await work
     except HandrailError as error:  # such as RunLocked: another process was first
-        structlog.get_logger("handrail").warning("a run was not driven", error=str(error))
+        structlog.get_logger("handrail").warning("a run could not be resumed", error=str(error))
 
 
 _Do = Callable[[Acting, RunInfo, Any, "str | None"], Awaitable[dict[str, Json]]]
@@ -395,16 +395,16 @@ class Verb:
 
 VERBS: Mapping[str, Verb] = {
     "answer": Verb(AnswerBody, Acting.answer, "Answer a question that the run waits for."),
-    "signal": Verb(SignalBody, Acting.signal, "Send a signal; it is kept until it is taken."),
-    "pause": Verb(NoBody, Acting.pause, "Let no step begin; what is at work goes on."),
-    "unpause": Verb(NoBody, Acting.unpause, "Let a paused run go on."),
-    "guide": Verb(GuideBody, Acting.guide, "Tell an agent something; its session goes on."),
-    "complete": Verb(CompleteBody, Acting.complete, "End a step with an output that is given."),
+    "signal": Verb(SignalBody, Acting.signal, "Send a signal; it is kept until a step takes it."),
+    "pause": Verb(NoBody, Acting.pause, "Start no new step; running steps finish."),
+    "unpause": Verb(NoBody, Acting.unpause, "Let a paused run start steps again."),
+    "guide": Verb(GuideBody, Acting.guide, "Send guidance to running agents."),
+    "complete": Verb(CompleteBody, Acting.complete, "End a step with a given output."),
     "skip": Verb(StepBody, Acting.skip, "End a step with its default, or as skipped."),
-    "retry": Verb(StepBody, Acting.retry, "Stop the attempt of a step, and begin it again."),
-    "work": Verb(WorkBody, Acting.work, "Add tasks to a queue, drop them, or make them urgent."),
-    "stop": Verb(NoBody, Acting.stop, "End the drive of the run; it can be resumed."),
-    "cancel": Verb(CancelBody, Acting.cancel, "Cancel the run: it is unwound."),
-    "resume": Verb(NoBody, Acting.resume, "Go on with a run that nobody drives."),
+    "retry": Verb(StepBody, Acting.retry, "Stop a step's attempt and start it again."),
+    "work": Verb(WorkBody, Acting.work, "Add, drop or reprioritise tasks of a queue."),
+    "stop": Verb(NoBody, Acting.stop, "Suspend the run; it can be resumed."),
+    "cancel": Verb(CancelBody, Acting.cancel, "Cancel the run and roll it back."),
+    "resume": Verb(NoBody, Acting.resume, "Resume a run that no process is running."),
     "fork": Verb(ForkBody, Acting.fork, "Make a new run from the record of this one."),
 }

@@ -372,9 +372,9 @@ def _query(request: Request, known: set[str]) -> dict[str, str]:
     query = dict(given)
     unknown = sorted(query.keys() - known)
     if unknown:
-        raise BadRequest(f"{unknown[0]!r} is not known here; known are {', '.join(sorted(known))}")
+        raise BadRequest(f"unknown parameter {unknown[0]!r}; known: {', '.join(sorted(known))}")
     if len(given) > len(query):
-        raise BadRequest("a parameter is there more than once")
+        raise BadRequest("a parameter is given more than once")
     return query
 
 
