@@ -13,7 +13,7 @@ from handrail.model import events as ev
 from handrail.model.launch import Launch
 from handrail.model.results import Skipped, Usage
 from handrail.record.live_view import LiveRun
-from handrail.sinks.console_plain import LOUD, PlainLog, ending
+from handrail.sinks.console_plain import MAX_VERBOSE_MEMBERS, PlainLog, ending
 from handrail.sinks.console_text import ASCII, UNICODE, pace, text_of
 from handrail.testing.contracts.sample_events import sample_progress
 from tests.sinks.story import Story
@@ -202,7 +202,7 @@ def test_ten_thousand_failures_are_no_ten_thousand_lines(log: Log, story: Story)
     for index in range(10_000):
         story.run(f"review/{index}", status="failed")
     story.end("review", "failed")
-    assert len(log.said) == 1 + LOUD + 9 + 1
+    assert len(log.said) == 1 + MAX_VERBOSE_MEMBERS + 9 + 1
     assert log.said[-1].startswith("✗ review  parallel  failed  0 of 10000 done, 10000 failed")
 
 
@@ -213,7 +213,7 @@ def test_a_group_of_unknown_size_goes_quiet(log: Log, story: Story) -> None:
         story.member(f"review/{index}", index)
         story.member_ends(f"review/{index}")
     assert log.said[0] == "▸ review  for_each"
-    assert log.said[LOUD + 1 :] == [
+    assert log.said[MAX_VERBOSE_MEMBERS + 1 :] == [
         "▸ review  for_each  500 done",
         "▸ review  for_each  1000 done",
     ]

@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from handrail.cli.channels import tell
 from handrail.cli.exits import Exit, Refused
-from handrail.cli.options import WHERE, Hand, Json, RunId, RunTarget, Where
+from handrail.cli.options import WHERE, Json, RunId, RunTarget, SteeringOptions, Where
 from handrail.cli.reaching import reach_run
 from handrail.cli.report import one_line
 from handrail.codec.unresolved import Unresolved
@@ -45,7 +45,7 @@ def answer(
     as_json
         Print the answer that counts as JSON.
     """
-    with reach_run(run, Hand(by, as_json, where)) as it:
+    with reach_run(run, SteeringOptions(by, as_json, where)) as it:
         if _needs_code(it.journal, it.run_id, gate):
             it.workflow(target)
         try:
@@ -53,12 +53,12 @@ def answer(
         except GateClosed as error:
             if it.data is not None:
                 said = {"answer": error.answer, "by": error.by, "at": error.at}
-                it.tell("", gate=gate, accepted=False, **said)
+                it.print_done("", gate=gate, accepted=False, **said)
             tell(one_line(str(error)))
             return Exit.FAILED
         line = f"answered {gate!r} with {value!r}, by {it.who}"
-        it.tell(line, gate=gate, accepted=True, answer=value, by=it.who)
-        it.tell_who_goes_on()
+        it.print_done(line, gate=gate, accepted=True, answer=value, by=it.who)
+        it.print_resume_hint()
     return Exit.SUCCEEDED
 
 
@@ -85,7 +85,7 @@ def signal(
     as_json
         Print what was sent as JSON.
     """
-    with reach_run(run, Hand(by, as_json, where)) as it:
+    with reach_run(run, SteeringOptions(by, as_json, where)) as it:
         if it.info.status == "succeeded" and it.info.holder is None:
             raise Refused(f"run {it.run_id}", "has succeeded and takes no more signals")
         sent = payload_of(payload)
@@ -94,8 +94,8 @@ def signal(
                 it.workflow(None)
         it.executor().signal_sync(it.run_id, name, sent, by=it.who)
         line = f"sent the signal {name!r}, by {it.who}"
-        it.tell(line, signal=name, payload=sent, by=it.who)
-        it.tell_who_goes_on()
+        it.print_done(line, signal=name, payload=sent, by=it.who)
+        it.print_resume_hint()
     return Exit.SUCCEEDED
 
 

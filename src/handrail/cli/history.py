@@ -20,7 +20,7 @@ from handrail.cli.inputs import given_inputs, pair
 from handrail.cli.journal import choose_run, pick_run
 from handrail.cli.masking import mask_text, mask_value
 from handrail.cli.options import (
-    CHANGED,
+    CHANGED_STEPS,
     DRIVING,
     WHERE,
     Dir,
@@ -101,7 +101,7 @@ def fork(
         tell(f"run {fork_id} is a fork of {info.run_id}")
         made = pick_run(journal, fork_id)
         options = as_recorded(options, info.labels)
-        return drive_again(made, workflow, CHANGED, Session(options, data, place, journal))
+        return drive_again(made, workflow, CHANGED_STEPS, Session(options, data, place, journal))
 
 
 # -- diff ------------------------------------------------------------------------------------------

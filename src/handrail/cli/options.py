@@ -138,11 +138,11 @@ class Driving:
         Raises:
             Refused: options were typed that do not apply to a cluster.
         """
-        from handrail.cli.cluster import ClusterPlace, refuse_of_a_process, refuse_of_workers
+        from handrail.cli.cluster import ClusterPlace, refuse_process_options, refuse_worker_options
 
         place = where.place()
         if isinstance(place, ClusterPlace):
-            refuse_of_workers(
+            refuse_worker_options(
                 {
                     "--backend": self.backend,
                     "--model": self.model,
@@ -150,7 +150,7 @@ class Driving:
                     "--replay": self.replay,
                 }
             )
-            refuse_of_a_process({"--detach": self.detach, "--notify": self.notify})
+            refuse_process_options({"--detach": self.detach, "--notify": self.notify})
         return place
 
     def options(self) -> Options:
@@ -159,7 +159,7 @@ class Driving:
         Raises:
             Refused: options were typed that exclude one another.
         """
-        from handrail.cli.apart import detached_sink
+        from handrail.cli.detaching import detached_sink
         from handrail.cli.driving import Options
         from handrail.cli.exits import Refused
         from handrail.cli.settings import limits_of, parse_labels
@@ -220,7 +220,7 @@ class Serving:
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Hand:
+class SteeringOptions:
     """Who steers a run, and where it is.
 
     Parameters
@@ -238,7 +238,7 @@ class Hand:
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Changed:
+class ChangedSteps:
     """What to do about recorded steps that have changed.
 
     Parameters
@@ -323,6 +323,6 @@ def _cassette_of(record: Path | None, replay: Path | None) -> Cassette | None:
 
 
 DRIVING = Driving()
-HAND = Hand()
-CHANGED = Changed()
+STEERING = SteeringOptions()
+CHANGED_STEPS = ChangedSteps()
 SERVING = Serving()

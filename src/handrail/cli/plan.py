@@ -14,7 +14,7 @@ from handrail.cli.driving import DrivingExecutor
 from handrail.cli.exits import Exit
 from handrail.cli.journal import Place, pick_run
 from handrail.cli.masking import mask_text
-from handrail.cli.options import CHANGED, WHERE, Changed, Json, RunId, RunTarget, Where
+from handrail.cli.options import CHANGED_STEPS, WHERE, ChangedSteps, Json, RunId, RunTarget, Where
 from handrail.cli.report import change_lines, resume_commands
 from handrail.cli.show import describe_status
 from handrail.cli.target import workflow_of
@@ -28,7 +28,7 @@ def plan(
     run: RunId,
     /,
     *,
-    changed: Changed = CHANGED,
+    changed: ChangedSteps = CHANGED_STEPS,
     target: RunTarget = None,
     as_json: Json = False,
     where: Where = WHERE,
@@ -59,7 +59,7 @@ def plan(
     return Exit.SUCCEEDED
 
 
-def _show(found: Plan, info: RunInfo, changed: Changed, place: Place) -> None:
+def _show(found: Plan, info: RunInfo, changed: ChangedSteps, place: Place) -> None:
     print(f"{found.workflow_name}, run {found.run_id}: {describe_status(info)}\n")
     width = max((len(path_text(step.path)) for step in found.steps), default=0)
     kinds = max((len(step.step_type) for step in found.steps), default=0)
@@ -124,7 +124,7 @@ def _remark(step: PlannedStep, *, alive: bool) -> str:
     return step.status or ""
 
 
-def _next_text(found: Plan, changed: Changed, place: Place) -> str:
+def _next_text(found: Plan, changed: ChangedSteps, place: Place) -> str:
     run_id = found.run_id
     if found.status == "succeeded" and not (changed.rerun or changed.rerun_from):
         but = ". Changed steps make no difference" if found.changes else ""

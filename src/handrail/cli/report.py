@@ -51,7 +51,7 @@ def _one_line(text: str) -> str:
 
 MOST_LINES = 40
 """Lines, or items, of a returned value that is cut on a terminal."""
-TOLD = 200
+CLOSING_LINE_CHARS = 200
 """Characters of the reason of a suspension that the console's closing line shows."""
 
 
@@ -165,7 +165,7 @@ def tell_ending(
         tell("\n".join(indented_lines(error)))
     if place is not None and result.status == "suspended":
         _tell_what_is_waited_for(result, place, listed=not quiet)
-        if place.goes_on_alone and not result.error:
+        if place.resumes_by_itself and not result.error:
             watch = place.command("tail", result.run_id)
             tell(f"then it continues by itself; to watch it: {watch}")
         else:
@@ -213,7 +213,7 @@ def tell_mismatch(error: ReplayMismatch, place: Place | None) -> None:
 
 def _fits_closing_line(error: str) -> bool:
     """True if the console's closing line has the whole error."""
-    return len(" ".join(error.split())) <= TOLD
+    return len(" ".join(error.split())) <= CLOSING_LINE_CHARS
 
 
 def tell_missing(run_id: str, variables: Sequence[str]) -> None:

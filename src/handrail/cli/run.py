@@ -19,10 +19,10 @@ from handrail.cli.exits import Exit, Refused
 from handrail.cli.inputs import arguments_for, given_inputs
 from handrail.cli.journal import Place, find_exact, find_info, pick_run, with_executor
 from handrail.cli.options import (
-    CHANGED,
+    CHANGED_STEPS,
     DRIVING,
     WHERE,
-    Changed,
+    ChangedSteps,
     Driving,
     Json,
     Quiet,
@@ -88,7 +88,7 @@ def resume(
     *,
     latest: bool = False,
     all_runs: Annotated[bool, Parameter(name="--all")] = False,
-    changed: Changed = CHANGED,
+    changed: ChangedSteps = CHANGED_STEPS,
     target: RunTarget = None,
     driving: Driving = DRIVING,
     where: Where = WHERE,
@@ -118,7 +118,7 @@ def _resume(
     place: Place,
     *,
     latest: bool = False,
-    changed: Changed,
+    changed: ChangedSteps,
     target: str | None = None,
 ) -> int:
     with json_channel(wanted=options.as_json) as data:
@@ -130,7 +130,7 @@ def _resume(
         return drive_again(info, workflow, changed, Session(options, data, place, journal))
 
 
-def drive_again(info: RunInfo, workflow: Any, changed: Changed, session: Session) -> int:
+def drive_again(info: RunInfo, workflow: Any, changed: ChangedSteps, session: Session) -> int:
     """Resume a run whose workflow is loaded; the exit code."""
     reuse, rerun = changed.paths(session.journal, info.run_id)
     if state_of(info) == "succeeded" and not rerun:
@@ -144,7 +144,7 @@ def drive_again(info: RunInfo, workflow: Any, changed: Changed, session: Session
     )
 
 
-def _resume_all(options: Options, place: Place, changed: Changed) -> int:
+def _resume_all(options: Options, place: Place, changed: ChangedSteps) -> int:
     """Resume every run that is suspended or dead, oldest first; the worst of the exit codes."""
     waiting = [one for one in place.find().runs() if state_of(one) in {"suspended", "dead"}]
     if not waiting:
@@ -194,7 +194,7 @@ def resume_run(info: RunInfo, workflow: Any, given: Mapping[str, Any], session: 
         why = f"it was started with {error.name}={error.recorded}, not {error.given}"
         hint = "Leave out the inputs to continue it, or leave out --run-id to start another run."
         raise Refused(f"run {info.run_id}", why, hint) from None
-    return drive_again(info, workflow, CHANGED, session)
+    return drive_again(info, workflow, CHANGED_STEPS, session)
 
 
 def run(

@@ -494,10 +494,10 @@ def _incident_text(one: IncidentView, *, alive: bool) -> str:
         f"{step.backend}: " if step.backend else ""
     )
     kind = clean(step.kind.replace("_", " "), 80)
-    return f"{kind}{whose}: {said.rstrip('.')}; {_followed_text(one, alive=alive)}"
+    return f"{kind}{whose}: {said.rstrip('.')}; {_outcome_text(one, alive=alive)}"
 
 
-def _followed_text(one: IncidentView, *, alive: bool) -> str:
+def _outcome_text(one: IncidentView, *, alive: bool) -> str:
     step = one.step
     if step.parked:
         if one.over_at is None:
@@ -655,7 +655,7 @@ def time_text(wait: WaitsFor) -> str:
 Emit: TypeAlias = Callable[[ev.Event], None]
 
 EVERY_S = 0.1
-_SPARE = 3
+_PAUSE_FACTOR = 3
 """The pause after reading a long run, as a multiple of the time that reading took."""
 
 
@@ -699,7 +699,7 @@ async def _follow(journal: Journal, info: RunInfo, emit: Emit) -> ev.Event | Non
                 emit(event)
             return known[-1] if known else None
         if info.holder is not None:
-            await anyio.sleep(max(EVERY_S, _SPARE * (time.monotonic() - began)))
+            await anyio.sleep(max(EVERY_S, _PAUSE_FACTOR * (time.monotonic() - began)))
         info = find_info(journal, info.run_id) or info
 
 

@@ -208,7 +208,7 @@ def place_of(wanted: Path | None, executor: str | None = None, cluster: str | No
     table = project_table()
     target = executor or table.get("executor")
     if target is not None:
-        place = attrs.evolve(place, executor_typed=executor or "")
+        place = attrs.evolve(place, typed_executor=executor or "")
         place = with_executor(place, load_executor(target))
     known = None if named else os.environ.get("HANDRAIL_TEMPORAL") or table.get("temporal")
     address = cluster or known

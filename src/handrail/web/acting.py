@@ -191,15 +191,15 @@ def body_of(verb: str, raw: bytes) -> _Body:
 class Acting:
     """Acts on the runs of one journal for the page. Mutable: it keeps the drives that it started.
 
-    ``executor`` drives resumed runs, and has their workflows; without it and ``drive`` the page
-    only posts messages. ``code_of`` returns an executor that has the workflow of a run, or raises.
-    ``drive`` resumes a run in another process.
+    ``executor`` drives resumed runs, and has their workflows; without it and ``resume_elsewhere``
+    the page only posts messages. ``load_executor`` returns an executor that has the workflow of a
+    run, or raises. ``resume_elsewhere`` resumes a run in another process.
     """
 
     journal: Journal
     executor: Executor | None = None
-    code_of: Callable[[RunInfo], Executor] | None = None
-    drive: Callable[[RunInfo], object] | None = None
+    load_executor: Callable[[RunInfo], Executor] | None = None
+    resume_elsewhere: Callable[[RunInfo], object] | None = None
     _posting: Executor = field(init=False)
     _at_work: set[object] = field(default_factory=set[object], init=False)
 
@@ -209,7 +209,7 @@ class Acting:
     @property
     def can_drive(self) -> bool:
         """True if a run that no process drives can be resumed from the page."""
-        return self.drive is not None or bool(self.executor and self.executor.workflows)
+        return self.resume_elsewhere is not None or bool(self.executor and self.executor.workflows)
 
     async def do(self, info: RunInfo, verb: str, body: _Body, by: str | None) -> dict[str, Json]:
         """Carry out a verb on a run, as ``by``; the data of the response.
@@ -242,15 +242,15 @@ class Acting:
             raise RunIsOver(info.run_id, info.status)
         reason = body.reason or (f"cancelled by {by}" if by else "cancelled")
         executor = self._own_executor(info)
-        if executor is not None and (info.holder is not None or self.drive is None):
+        if executor is not None and (info.holder is not None or self.resume_elsewhere is None):
             self._start(executor.cancel(info.run_id, reason))
             return {}
         if info.holder is None and info.status == "failed":
             raise RunIsOver(info.run_id, info.status)
         event = ev.stamp(ev.CancelRequested(reason), info.run_id, 0, self._now())
         self.journal.post(Letter(event))
-        if info.holder is None and self.drive is not None:
-            self.drive(info)
+        if info.holder is None and self.resume_elsewhere is not None:
+            self.resume_elsewhere(info)
         return {}
 
     async def pause(self, info: RunInfo, body: NoBody, by: str | None) -> dict[str, Json]:
@@ -313,8 +313,8 @@ class Acting:
         if info.status == "succeeded":
             raise RunIsOver(info.run_id, "succeeded")
         executor = self._own_executor(info)
-        if self.drive is not None:
-            self.drive(info)
+        if self.resume_elsewhere is not None:
+            self.resume_elsewhere(info)
         elif executor is not None:
             self._start(executor.resume(info.run_id))
         else:
@@ -325,8 +325,12 @@ class Acting:
         """Fork a run."""
         del by
         executor = self._posting
-        if (body.inputs or body.outputs) and self._own_executor(info) is None and self.code_of:
-            executor = self.code_of(info)
+        if (
+            (body.inputs or body.outputs)
+            and self._own_executor(info) is None
+            and self.load_executor
+        ):
+            executor = self.load_executor(info)
         fork_id = await executor.fork(
             info.run_id,
             at=body.at,
@@ -340,9 +344,9 @@ class Acting:
     def function_of(self, info: RunInfo) -> Callable[..., Any] | None:
         """The function of a run's workflow; None if it is not known."""
         executor = self._own_executor(info)
-        if executor is None and self.code_of is not None:
+        if executor is None and self.load_executor is not None:
             with contextlib.suppress(HandrailError):  # its code is not here any more
-                executor = self.code_of(info)
+                executor = self.load_executor(info)
         for one in () if executor is None else executor.workflows:
             if one.definition.name == info.workflow_name:
                 return one.definition.function
@@ -356,8 +360,8 @@ class Acting:
 
     def _executor_for(self, info: RunInfo) -> Executor:
         """The executor that posts a message, with the run's code, for the message's classes."""
-        if self.code_of is not None and self._own_executor(info) is None:
-            return self.code_of(info)
+        if self.load_executor is not None and self._own_executor(info) is None:
+            return self.load_executor(info)
         return self._posting
 
     def _now(self) -> float:

@@ -43,7 +43,7 @@ from handrail.web.acting import (
     problem_of,
 )
 from handrail.web.graph_json import graph_of
-from handrail.web.log import MOST_LINES, ONLY, LogQuery, Only
+from handrail.web.log import MOST_LINES, ONLY, LogFilter, LogQuery
 from handrail.web.openapi import document
 from handrail.web.reading import Reader
 from handrail.web.stream import StreamRequest, list_events, run_events
@@ -101,7 +101,7 @@ class Page:
             HTTPException: _http_problem,
         }
         app = Starlette(routes=routes, exception_handlers=handlers)
-        app.add_middleware(_Guard, page=self)
+        app.add_middleware(_AccessMiddleware, page=self)
         return app
 
     # -- runs --------------------------------------------------------------------------------------
@@ -167,7 +167,7 @@ class Page:
             raise BadRequest(f"only: {', '.join(filter(None, ONLY))} is wanted, got {only[:40]!r}")
         if "start" in query and "line" in query:
             raise BadRequest("start and line: only one of them says which part is wanted")
-        sought = LogQuery(tuple(query.get("q", "").lower().split()), cast("Only", only))
+        sought = LogQuery(tuple(query.get("q", "").lower().split()), cast("LogFilter", only))
         found = await self.reader.log(
             _run_id(request),
             sought,
@@ -274,7 +274,7 @@ class Page:
         return self.access.is_known(head)
 
 
-class _Guard:
+class _AccessMiddleware:
     """Refuses requests that ``Access`` refuses, and adds ``HEADERS`` to every response."""
 
     def __init__(self, app: ASGIApp, page: Page) -> None:
