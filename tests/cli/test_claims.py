@@ -83,7 +83,7 @@ def test_a_person_claims_lists_and_gives_back(repo: Path, monkeypatch: pytest.Mo
         (["release", "nothing"], "nothing: is not claimed here"),
         (["lock", "git"], "lock"),
         (["worktrees", "--force"], "Add --prune"),
-        (["guard", "--install", "vi"], "vi: is no program whose settings are known"),
+        (["guard", "--install", "vi"], "vi: is not a program that the guard supports"),
     ],
 )
 def test_what_cannot_be_done_is_refused(words: list[str], said: str, repo: Path) -> None:
@@ -130,7 +130,9 @@ def test_the_guard_lets_one_session_at_a_time_edit_a_file(repo: Path) -> None:
     assert edit(repo, "src/a.py", "one-session").code == 0
     refused = edit(repo, "src/a.py", "two-session")
     assert refused.code == 2
-    assert refused.err.startswith("src/a.py is held by session one-sess, who works on it now.")
+    assert refused.err.startswith(
+        "src/a.py is claimed by session one-sess, who is working on it now."
+    )
     assert edit(repo, "src/b.py", "two-session").code == 0
     assert edit(repo, "", "one-session", "Stop").code == 0
     assert edit(repo, "src/a.py", "two-session").code == 0

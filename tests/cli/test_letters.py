@@ -117,7 +117,7 @@ def test_what_no_process_drives_is_not_stopped(cli: Cli) -> None:
     """It is told how the run stands; and what a run that is over can be given instead."""
     cli("run", "durable.py:asks", "--run-id", "a")
     assert cli("stop", "a").out.startswith(
-        "run a is suspended: no process is running it. To continue:"
+        "run a is suspended; no process is running it. To continue:"
     )
     assert cli("stop", "a", "--json").data["stopped"] == []
     cli("cancel", "a")
@@ -125,7 +125,7 @@ def test_what_no_process_drives_is_not_stopped(cli: Cli) -> None:
         refused = cli(*words)
         assert refused.code == 2
         assert "was cancelled" in refused.err
-        assert "`handrail resume` goes on with it" in refused.err
+        assert "`handrail resume` continues it" in refused.err
 
 
 def test_a_run_that_has_succeeded_takes_no_signal(cli: Cli) -> None:

@@ -29,7 +29,7 @@ def test_each_step_is_told_and_none_is_run(cli: Cli) -> None:
         [],
         ["waits", "for", "an"],
         [],
-        ["Go", "on", "with:"],
+        ["To", "continue:", "handrail"],
     ]
     assert notes() == ["before"]
 
@@ -38,7 +38,7 @@ def test_a_step_that_was_at_work_is_told(cli: Cli) -> None:
     """After a kill the step that had begun is interrupted; as JSON it says so too."""
     killed("run", "durable.py:dies", "--run-id", "d")
 
-    assert "interrupted  second  python  was at work" in cli("plan", "d").out
+    assert "interrupted  second  python  was running" in cli("plan", "d").out
     steps = cli("plan", "d", "--json").data["steps"]
     assert [(step["path"], step["state"], step["interrupted"]) for step in steps] == [
         ("first", "recorded", False),
@@ -182,8 +182,8 @@ def shop():
 
     planned = cli("plan", "s").out
     assert (
-        "  interrupted  pay  python  was at work when its process ended; it must not begin again, "
-        "and fails\n\nThat fails the run. This rolls back a and ends it:\n  handrail resume s\n"
+        "  interrupted  pay  python  was running when its process ended; it must not run twice, "
+        "so it fails\n\nThat fails the run. This rolls back a and ends it:\n  handrail resume s\n"
         "This runs the step once more:\n  handrail resume s --rerun pay\n"
     ) in planned
     assert cli("plan", "s", "--json").data["steps"][1]["status"] == "failed"
@@ -208,7 +208,7 @@ def test_what_is_recorded_behind_a_new_step_is_told_as_not_looked_at(
 
     planned = cli("plan", "a")
     assert "  will run     new     python\n" in planned.out
-    assert "  recorded     before  python  succeeded; whether it has changed shows" in planned.out
+    assert "  recorded     before  python  succeeded; not yet compared with the code" in planned.out
     steps = {one["path"]: one for one in cli("plan", "a", "--json").data["steps"]}
     assert (steps["before"]["state"], steps["before"]["reached"]) == ("recorded", False)
     assert cli("resume", "a").code == 2
@@ -222,7 +222,7 @@ def test_the_plan_of_a_live_run_does_not_take_it_for_dead(cli: Cli) -> None:
     with live("run", "durable.py:holds", "--run-id", "h"):
         planned = cli("plan", "h").out
         Path("go").touch()
-    assert "  running      hold    command  is at work\n" in planned
+    assert "  running      hold    command  is running\n" in planned
     assert "It is running now. To watch it: handrail tail h\n" in planned
     assert "resume" not in planned
 

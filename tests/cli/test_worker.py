@@ -180,7 +180,7 @@ def test_what_is_at_work_when_a_worker_is_killed_or_stopped(home: Path, here: Ma
     others = [here.begin("worker") for _ in range(2)]
     pid = driver(home, "r")
     os.kill(pid, signal.SIGSTOP)
-    until(lambda: sum("drives what is due" in line for line in here.told()) == 3)
+    until(lambda: sum("resumes runs that are due" in line for line in here.told()) == 3)
     pause(LEASE_S * 3)
     assert (effects(home).count("held"), driver(home, "r")) == (2, pid)
     (home / "go").touch()

@@ -280,7 +280,7 @@ async def test_what_a_later_launch_does_not_say_is_not_taken_for_nothing() -> No
 
 @pytest.mark.parametrize(
     ("answer", "failed", "why"),
-    [("allow", "s3", "usd 0.8 of 1"), ("stop", "s1", "1 launch of an agent did not say what it")],
+    [("allow", "s3", "usd 0.8 of 1"), ("stop", "s1", "1 launch of an agent did not report its")],
 )
 async def test_launches_that_say_nothing_are_asked_about(
     answer: str, failed: str, why: str

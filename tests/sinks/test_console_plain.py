@@ -292,7 +292,7 @@ def test_budgets_have_lines(log: Log, story: Story) -> None:
     assert log.said[1:] == [
         "▸ budget  used 0.9 of 1 cost_usd",
         "▸ budget of step 'a/b'  used 900 of 1000 tokens",
-        f"▸ budget of step 'a0'  1 launch did not say what it cost, {reserved} it counts",
+        f"▸ budget of step 'a0'  1 launch did not report cost, {reserved} it counts",
         f"▸ budget  2 launches did not report tokens, {reserved} them counts",
         f"▸ budget  {first}",
         "▸ budget  raised by its original amount",

@@ -105,7 +105,7 @@ def test_a_retry_is_waited_for_and_then_runs(tree: LiveRun, story: Story) -> Non
     story.start("call", "python")
     story.tell(ev.AttemptFailed("call", 1, "busy", "app.Overloaded"), after=0)
     story.tell(ev.TimerSet("call", story.at + 20, "retry"), after=0)
-    assert drawn(tree)[1] == "└─ ⏸ call  python  again in 20 s  failed once: Overloaded: busy"
+    assert drawn(tree)[1] == "└─ ⏸ call  python  retries in 20 s  failed once: Overloaded: busy"
     assert drawn(tree, now=22.0)[1] == "└─ ⠋ call  python  21 s  failed once: Overloaded: busy"
 
 

@@ -197,7 +197,7 @@ async def _repository() -> Repository:
     found = await repository_of(Path.cwd(), marker())
     if found is None:
         hint = "Make it a repository (git init), or hold a name: handrail lock NAME -- COMMAND."
-        raise Refused(str(Path.cwd()), "is in no git repository, whose files are claimed", hint)
+        raise Refused(str(Path.cwd()), "is in no git repository, so it has no files to claim", hint)
     return found
 
 

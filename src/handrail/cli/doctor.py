@@ -132,8 +132,8 @@ def _git_clean_advice(place: Place) -> str:
     if place.is_safe or ".git" in file.parts or not any(one.exists() for one in _git_folders(file)):
         return ""
     return (
-        f"It is in a git checkout, where `git clean -fdx` removes it, and agents type that. For "
-        f"runs that nobody watches name a folder outside: --dir or {VARIABLE}."
+        f"It is in a git checkout, where `git clean -fdx` removes it, and agents run that command. "
+        f"For unattended runs, name a folder outside: --dir or {VARIABLE}."
     )
 
 

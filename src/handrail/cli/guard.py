@@ -193,12 +193,12 @@ def _program() -> int:
 def _set_up(program: str, *, user: bool, remove: bool) -> int:
     """Write the hook into the settings of an agent program, or take it out."""
     if program != "claude":
-        raise Refused(program, "is no program whose settings are known", "Known: claude.")
+        raise Refused(program, "is not a program that the guard supports", "Known: claude.")
     file = _settings(user=user)
     try:
         settings: dict[str, Any] = json.loads(file.read_text("utf-8")) if file.exists() else {}
     except ValueError as error:
-        raise Refused(str(file), f"is no JSON: {error}", "Repair it first.") from None
+        raise Refused(str(file), f"is not JSON: {error}", "Repair it first.") from None
     changed = _with_hooks(settings, remove=remove)
     file.parent.mkdir(parents=True, exist_ok=True)
     fresh = file.with_name(f"{file.name}.new")

@@ -177,7 +177,7 @@ class Place:
             near = self._journal_above()
             hint = f"There is one in {near}: cd there, or " if near else "Elsewhere? Then "
             hint += f"name its folder with --dir or {VARIABLE}."
-            raise Refused(f"journal {self.file}", "there is none, so there are no runs", hint)
+            raise Refused(f"journal {self.file}", "does not exist, so there are no runs", hint)
         own = self.own_journal()
         return SqliteJournal(self.file) if own is None else own
 
@@ -273,7 +273,7 @@ def find_exact(journal: Journal, run_id: str) -> RunInfo | None:
 def _refuse_if_hidden(runs: Sequence[RunInfo], name: str) -> None:
     hidden = [run.run_id for run in runs if run.damaged and not run.workflow_name]
     if hidden:
-        why = f"is not known, but may be one whose entry is damaged: {', '.join(hidden)}"
+        why = f"was not found, but may be one whose entry is damaged: {', '.join(hidden)}"
         raise Refused(f"run {name!r}", why, "Put back a copy of the journal, or name another.")
 
 
@@ -293,7 +293,7 @@ def choose_run(runs: Sequence[RunInfo], name: str) -> RunInfo:
         why = f"may be any of {len(found)}: {_list_ids(found)}"
         raise Refused(f"run {name!r}", why, "Type more of it.")
     _refuse_if_hidden(runs, name)
-    raise Refused(f"run {name!r}", "there is none", _hint(runs, name))
+    raise Refused(f"run {name!r}", "does not exist", _hint(runs, name))
 
 
 def matching_runs(runs: Sequence[RunInfo], name: str) -> list[RunInfo]:

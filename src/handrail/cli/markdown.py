@@ -122,7 +122,7 @@ def _summary_of_job() -> Path:
     """
     named = os.environ.get("GITHUB_STEP_SUMMARY")
     if not named:
-        raise Refused("--github", "is for a job on GitHub: GITHUB_STEP_SUMMARY is not set")
+        raise Refused("--github", "only works in a GitHub job: GITHUB_STEP_SUMMARY is not set")
     return Path(named)
 
 

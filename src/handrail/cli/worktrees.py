@@ -49,7 +49,7 @@ def worktrees(*, prune: bool = False, force: bool = False, as_json: Json = False
         With --prune: also remove worktrees whose work is not merged.
     """
     if force and not prune:
-        raise Refused("--force", "says which worktrees are removed", "Add --prune.")
+        raise Refused("--force", "only works with --prune", "Add --prune.")
     with json_channel(wanted=as_json) as data:
         found = anyio.run(_list_or_prune, prune, force)
         if data is not None:

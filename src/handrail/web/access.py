@@ -127,9 +127,9 @@ class Access:
         host = head.of("host") or ""
         if not self._allows_host(host):
             names = " or ".join(sorted(self.hosts or ()))
-            return Refusal(403, f"this page is not that of host {host[:80]!r}, but of {names}")
+            return Refusal(403, f"this page does not serve host {host[:80]!r}, only {names}")
         if not _is_same_site(head, host):
-            return Refusal(403, "another site may not ask this page")
+            return Refusal(403, "requests from another site are refused")
         return None
 
     def _allows_host(self, host: str) -> bool:

@@ -133,7 +133,7 @@ class Page:
         if query.get("cursor"):
             places = {info.run_id: place for place, info in enumerate(found)}
             if query["cursor"] not in places:
-                raise BadRequest(f"cursor: no run {query['cursor']!r} is among those asked for")
+                raise BadRequest(f"cursor: run {query['cursor']!r} is not in this list")
             start = places[query["cursor"]] + 1
         shown = found[start : start + limit]
         return _json(
@@ -154,7 +154,7 @@ class Page:
         run_id = _run_id(request)
         path = _query(request, {"path"}).get("path")
         if path is None:
-            raise BadRequest("path: which step? ?path= says it")
+            raise BadRequest("the step is missing: add ?path=STEP")
         found = await self.reader.step(run_id, path)
         if found is None:
             raise HTTPException(404, f"run {run_id!r} has no step at {path!r}")
@@ -164,9 +164,9 @@ class Page:
         query = _query(request, {"q", "only", "start", "line", "limit"})
         only = query.get("only", "")
         if only not in ONLY:
-            raise BadRequest(f"only: {', '.join(filter(None, ONLY))} is wanted, got {only[:40]!r}")
+            raise BadRequest(f"only: expected {', '.join(filter(None, ONLY))}, got {only[:40]!r}")
         if "start" in query and "line" in query:
-            raise BadRequest("start and line: only one of them says which part is wanted")
+            raise BadRequest("give either start or line, not both")
         sought = LogQuery(tuple(query.get("q", "").lower().split()), cast("LogFilter", only))
         found = await self.reader.log(
             _run_id(request),
@@ -204,7 +204,7 @@ class Page:
     async def _diff(self, request: Request) -> Response:
         query = _query(request, {"a", "b"})
         if not query.get("a") or not query.get("b"):
-            raise BadRequest("diff: which runs? ?a= and ?b= say it")
+            raise BadRequest("the runs are missing: add ?a=RUN&b=RUN")
         for name in ("a", "b"):
             await self.reader.info(query[name], now=True)
         found = await self.acting.diff(query["a"], query["b"])
@@ -381,13 +381,13 @@ def _query(request: Request, known: set[str]) -> dict[str, str]:
 def _number(name: str, text: str, least: int, most: int) -> int:
     if text.isascii() and text.isdigit() and len(text) < 20 and least <= int(text) <= most:
         return int(text)
-    raise BadRequest(f"{name}: a number from {least} to {most} is wanted, got {text[:40]!r}")
+    raise BadRequest(f"{name}: expected a number from {least} to {most}, got {text[:40]!r}")
 
 
 def _flag(name: str, text: str) -> bool:
     if text in {"true", "false"}:
         return text == "true"
-    raise BadRequest(f"{name}: true or false is wanted, got {text[:40]!r}")
+    raise BadRequest(f"{name}: expected true or false, got {text[:40]!r}")
 
 
 def _matches(info: RunInfo, query: Mapping[str, str]) -> bool:
