@@ -24,6 +24,10 @@ PATIENCE_S = 12.0
 """How long to wait for a drive to end; after 10 s it leaves attempts behind that do not end."""
 
 
+_TEXTS = {"begun again": "restarted"}
+"""The text for people where it differs from the value in the JSON."""
+
+
 def pause(run: RunId, /, *, steering: SteeringOptions = STEERING) -> int:
     """Pause a run: no new step starts, and steps already running finish."""
     with reach_run(run, steering) as it:
@@ -98,7 +102,8 @@ def _steer_step(  # noqa: PLR0917  # all that its callers differ in
 ) -> int:
     with reach_run(run, steering) as it:
         act(it.executor(it.workflow(target)), it)
-        it.print_done(f"{path!r} is {done}, by {it.who}", path=path, done=done, by=it.who)
+        what = _TEXTS.get(done, done)
+        it.print_done(f"{path!r} is {what}, by {it.who}", path=path, done=done, by=it.who)
         it.print_resume_hint()
     return Exit.SUCCEEDED
 
