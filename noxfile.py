@@ -40,17 +40,17 @@ NODE = (20, 19)
 """The oldest Node that builds the page."""
 OLDEST, MIDDLE, NEWEST = "3.11", "3.12", "3.13"
 PROJECT = nox.project.load_toml(ROOT / "pyproject.toml")
-WORKERS = min((os.cpu_count() or 1) + 1, 4)  # one more than cores: some tests wait for programs
+WORKERS = min((os.cpu_count() or 1) + 2, 6)  # more than cores: many tests wait for programs
 IN_PARALLEL = (f"--numprocesses={WORKERS}",)
 BRIEF = ("--hypothesis-profile=brief",)
-WITHIN_ONE_PROCESS = tuple(
-    f"tests/{name}" for name in ("core", "engine", "model", "record", "sinks", "static")
+OF_EACH_PYTHON = (
+    *(f"tests/{name}" for name in ("engine", "model", "sinks", "static", "system")),
+    *(f"tests/cli/test_{name}.py" for name in ("entry", "interruption", "resume", "run", "target")),
 )
-WITH_THE_SYSTEM = ("tests/cli", "tests/coordination", "tests/system")
-LONG = tuple(f"--ignore=tests/cli/test_{name}.py" for name in ("detach", "quickstart", "worker"))
-"""These wait for processes that wait for one another, on whichever Python."""
-WITHOUT_EXTRAS = ("tests/core", "tests/engine", "tests/record", "tests/sinks", "tests/journals",
-                  "tests/test_public.py")  # fmt: skip
+"""What differs between two Pythons shows in one process, on the loop and the parser that come with
+them, and in how a program starts and ends.
+"""
+WITHOUT_EXTRAS = ("tests/core", "tests/engine", "tests/journals", "tests/test_public.py")
 """What a run needs. The nouns, the source's reader and processes are asked on 3.11 and 3.13."""
 
 PROGRAMS = {"claude": "@anthropic-ai/claude-code", "codex": "@openai/codex",
@@ -143,15 +143,11 @@ def build(session: nox.Session) -> None:
 
 @nox.session(python=[OLDEST, NEWEST], requires=["build"])
 def tests(session: nox.Session) -> None:
-    """Run the suite on the installed wheel with every extra; on the newest Python in brief.
-
-    All of it on the oldest. What differs between two Pythons shows in what runs in one process, on
-    the loop that comes with them, and in what the system has a part in.
-    """
+    """Run the suite on the installed wheel with every extra; on the newest Python in brief."""
     session.install(wheel("all"), *group("tests-all"))
     which = ()
     if session.python == NEWEST:
-        which = (*BRIEF, "-k", "not trio", *LONG, *WITHIN_ONE_PROCESS, *WITH_THE_SYSTEM)
+        which = (*BRIEF, "-k", "not trio", *OF_EACH_PYTHON)
     run_pytest(session, *IN_PARALLEL, "--all-extras", *which)
 
 

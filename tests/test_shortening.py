@@ -26,7 +26,7 @@ from handrail.secrets.values import mask_text
 from handrail.shortening import LONGEST_WORD, shortened
 from handrail.system.run import Capture, Tail
 from handrail.system.spawn import spawn
-from handrail.typed.extract import NotFound, last_fitting
+from handrail.typed.extract import NoAnswer, last_fitting
 from handrail.typed.jsonsafe import short_repr
 
 End = Literal["head", "tail"]
@@ -166,7 +166,7 @@ def not_found(text: str) -> str:
     reasons: list[str] = []
     for answer in (f'{{"a": "{text}", oops', f'{{"a": oops, {text}', f'{{"a": 12 {text}'):
         found = last_fitting(answer, dict[str, str])
-        assert isinstance(found, NotFound)
+        assert isinstance(found, NoAnswer)
         reasons.append(found.reason)
     return "; ".join(reasons)
 
@@ -219,5 +219,5 @@ def test_a_number_with_letters_is_not_quoted_in_half() -> None:
     """Where JSON breaks off within a word, that word is whole in the reason."""
     secret = "12Wx9Kv3Rt"
     found = last_fitting(f'{{"a": {secret}}}', dict[str, str])
-    assert isinstance(found, NotFound)
+    assert isinstance(found, NoAnswer)
     assert f"{secret}}}' follows after" in found.reason

@@ -1,7 +1,6 @@
 """Agent workflows as plain generator functions, run unattended and resumed after any crash.
 
-The names below are imported when they are first used: a program that imports handrail pays for what
-it uses.
+The names below are imported when they are first used, so a program pays only for those it uses.
 """
 
 from __future__ import annotations
@@ -286,5 +285,5 @@ def __dir__() -> list[str]:
     return sorted([*globals(), *_HOME])
 
 
-if not TYPE_CHECKING:  # the imports above say it to a type checker
+if not TYPE_CHECKING:  # a type checker reads the imports above
     __all__ = ["__version__", *sorted(_HOME)]  # noqa: PLE0604 - all are strings

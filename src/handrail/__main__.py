@@ -1,4 +1,4 @@
-"""``python -m handrail``: the command, where its script is not on PATH."""
+"""``python -m handrail``: runs the command where its script is not on PATH."""
 
 from __future__ import annotations
 

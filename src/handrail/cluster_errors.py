@@ -1,4 +1,4 @@
-"""What can be wrong with a run on a cluster, by name; these load nothing of its library."""
+"""Errors of runs on a Temporal cluster; importing them does not load the cluster's library."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from handrail.errors import HandrailError
 
 
 class NotDeterministic(HandrailError):
-    """A workflow's body would decide otherwise when it runs again on another machine."""
+    """A workflow's body could decide differently when another machine runs it again."""
 
     def __init__(self, workflow: str, findings: tuple[str, ...]) -> None:
         super().__init__(workflow, findings)
@@ -22,7 +22,7 @@ class NotDeterministic(HandrailError):
 
 
 class TooLarge(HandrailError):
-    """A value is larger than what a cluster takes, and no store of large values is configured."""
+    """A value is larger than a cluster accepts, and no store of large values is configured."""
 
     def __init__(self, what: str, size_bytes: int, limit_bytes: int) -> None:
         super().__init__(what, size_bytes, limit_bytes)
@@ -70,7 +70,7 @@ class NoWorker(HandrailError):
 
 
 class RunTerminated(HandrailError):
-    """A run's execution on a cluster was ended from outside, without an end of its own."""
+    """A run's execution on a cluster ended, by termination say, before the run recorded its end."""
 
     def __init__(self, run_id: str, how: str) -> None:
         super().__init__(run_id, how)
@@ -85,7 +85,7 @@ class RunTerminated(HandrailError):
 
 
 class BlobMissing(HandrailError):
-    """A large value of a run is not in the store where it was put, or is another there."""
+    """The store of large values has lost a value of a run, or has other bytes in its place."""
 
     def __init__(self, name: str, where: str, *, damaged: bool = False) -> None:
         super().__init__(name, where)
@@ -102,7 +102,7 @@ class BlobMissing(HandrailError):
 
 
 class ServerNotStarted(HandrailError):
-    """The program of the cluster is not there, or did not come up."""
+    """A local cluster's program is not installed, or did not start."""
 
     def __init__(self, why: str) -> None:
         super().__init__(why)
@@ -113,7 +113,7 @@ class ServerNotStarted(HandrailError):
 
 
 class ClusterRefused(HandrailError):
-    """The cluster could not have an attempt made, or take its end."""
+    """The cluster did not get a step's attempt or rollback performed, or did not accept its end."""
 
     def __init__(self, path: str, why: str) -> None:
         super().__init__(path, why)

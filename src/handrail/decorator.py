@@ -1,4 +1,4 @@
-"""``@workflow`` and what it makes of a generator function."""
+"""``@workflow``, and the ``Workflow`` that it makes of a generator function."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ R = TypeVar("R")
 
 
 class Workflow(Generic[P, R]):
-    """A workflow: call it to run it with a default executor, or give it to one of your own."""
+    """A workflow: call it to run it with a default executor, or pass it to your own executor."""
 
     def __init__(self, definition: WorkflowDefinition) -> None:
         self._definition = definition
@@ -37,7 +37,7 @@ class Workflow(Generic[P, R]):
         """Run it to its end with a default executor, from code without an event loop.
 
         Raises:
-            InsideEventLoop: there is one in this thread; the text names ``.run``.
+            InsideEventLoop: this thread runs an event loop; the text names ``.run``.
             TypeError: the arguments do not fit.
         """
         name = self._definition.name
@@ -49,7 +49,7 @@ class Workflow(Generic[P, R]):
         return await Executor().run(self, *args, **kwargs)
 
     def describe(self) -> dict[str, Any]:
-        """What it is called, what it takes, which steps its source names: JSON-safe data."""
+        """Its name, description, parameters, and the steps its source names, as JSON-safe data."""
         from handrail.static.may_run import may_run
         from handrail.static.source import SourceUnavailable, source_of
         from handrail.typed.jsonsafe import json_safe
@@ -98,7 +98,7 @@ class Workflow(Generic[P, R]):
 
 
 _KINDS = {"call": "python", "run_workflow": "subworkflow"}
-"""Typed twins of verbs, and the kind that results and events call both."""
+"""Verbs that results and events record under the name of their untyped twin."""
 
 
 def _annotation(annotation: Any) -> str | None:
@@ -141,12 +141,12 @@ def workflow(
     """Make a workflow of a generator function: ``@workflow``, ``@workflow("name")``,
     ``@workflow("name", "description")``, ``@workflow(name=..., description=...)``.
 
-    Without a name it is the function's; without a description the docstring's first line.
-    ``limits`` bound each run of it, where its executor has no such limit; as a child of another
-    workflow it is under the limits of the run.
+    The name defaults to the function's, the description to the docstring's first line.
+    ``limits`` bound each run of the workflow, where its executor sets no such limit. If it runs as
+    a child of another workflow, the limits of that run apply instead.
 
     Raises:
-        TypeError: it is not a sync generator function; the text says what to write instead.
+        TypeError: this is no sync generator function; the text says what to write instead.
     """
     if isinstance(function, str):
         if name is not None:
@@ -207,7 +207,7 @@ def _check_function(function: Any) -> None:
 
 
 def _is_method(function: Any) -> bool:
-    """True if it was defined in a class body and takes ``self`` or ``cls`` first."""
+    """True for a function of a class body whose first parameter is ``self`` or ``cls``."""
     owner = getattr(function, "__qualname__", "").rpartition(".")[0]
     if not owner or owner.endswith("<locals>"):
         return False

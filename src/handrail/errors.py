@@ -4,8 +4,8 @@ An error says what happened (with its values), why, and what to do. All argument
 ``super().__init__`` and the text is rendered in ``__str__``, so that an error survives pickle and
 copy with its parts as attributes.
 
-Those that carry a result, or a failed launch, are defined beside what they carry
-(``model.results``, ``model.launch``), and are found here and in ``handrail`` like all others.
+Errors that carry a result or a failed launch are defined beside these (``model.results``,
+``model.launch``). They can be imported from here and from ``handrail``, like all others.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ AgentErrorKind: TypeAlias = Literal[
     "context_overflow",  # the conversation does not fit the model
     "auth",  # not logged in, or not allowed; a person must act
     "transient",  # a server or connection failed; the same again may work
-    "bad_request",  # refused for what it is: unknown model, invalid schema
-    "invalid_output",  # an answer, but none that fits the output type
+    "bad_request",  # the request itself is wrong: unknown model, invalid schema
+    "invalid_output",  # the answer does not fit the output type
     "max_turns",  # the agent used up its turns
     "output_limit",  # the answer was cut at the model's output limit
     "refusal",  # the model declined
-    "timeout",  # no first sign, no sign for too long, or too long in all
+    "timeout",  # no first sign of life, none for too long, or too long in all
     "interrupted",  # stopped by a signal or a person
-    "crashed",  # it ended without its own word that the work is done
+    "crashed",  # the program ended without saying that the work is done
     "not_installed",  # the program or library is not there
     "config",  # the program did not accept its options
 ]
@@ -49,7 +49,7 @@ class RunCancelled(BaseException):
     """Thrown into a workflow at its ``yield`` when its run, or its group, is being cancelled.
 
     A ``BaseException``, so that ``except Exception`` does not swallow a cancellation. Steps that
-    are yielded while it unwinds (in ``except`` and ``finally``) still run, within
+    the body yields while it unwinds (in ``except`` and ``finally``) still run, within
     ``cleanup_timeout_s``.
     """
 
@@ -81,7 +81,7 @@ class WorkflowError(HandrailError):
 
 
 class WorkflowMistake(HandrailError):
-    """Base of the mistakes in a workflow's own code; they end the run, they are never thrown."""
+    """Base of mistakes in a workflow's code; they end the run and are never thrown into it."""
 
 
 class NotAStep(WorkflowMistake):
@@ -135,8 +135,9 @@ class LimitExceeded(HandrailError):
 
 
 class InvalidInput(HandrailError, ValueError):
-    """An input of a workflow is missing, unknown, or not of its parameter's type; or ``what`` it
-    is that somebody gives a run later.
+    """An input of a workflow is missing, unknown, or not of its parameter's type.
+
+    ``what`` names the kind of value, where somebody passes another one, such as a step's output.
     """
 
     def __init__(self, parameter: str, got: str, expected: str, what: str = "input") -> None:
@@ -151,7 +152,7 @@ class InvalidInput(HandrailError, ValueError):
 
 
 class OutputNotSerializable(HandrailError):
-    """A value of a durable run cannot be written so that it comes back equal."""
+    """A value of a durable run cannot be recorded so that an equal value is read back."""
 
     def __init__(self, where: str, field: str, why: str) -> None:
         super().__init__(where, field, why)
@@ -169,7 +170,7 @@ class OutputNotSerializable(HandrailError):
 
 @dataclass(frozen=True, slots=True)
 class StepChange:
-    """A recorded step that the code describes otherwise now: what it was, and what it is."""
+    """A recorded step that the code now describes differently: its description then and now."""
 
     path: str
     was: str
@@ -182,8 +183,8 @@ class StepChange:
 class ReplayMismatch(HandrailError):
     """Recorded steps changed since they were recorded; ``changes`` lists each one.
 
-    ``late``: it only showed behind steps that were run; they are on record, and the run is
-    suspended. Else nothing was run.
+    ``late``: a change showed only after the resume had run other steps. These are recorded, and
+    the run is suspended. Otherwise nothing was run.
     """
 
     def __init__(self, run_id: str, changes: Sequence[StepChange], *, late: bool = False) -> None:
@@ -192,8 +193,8 @@ class ReplayMismatch(HandrailError):
         self.changes = tuple(changes)
         self.late = late
         self.unchanged = ""
-        """Where the first of the steps is yielded, if its file has not changed since the run began:
-        then the body may not be deterministic.
+        """``file:line`` that yields the first of the steps, if that file has not changed since the
+        run began; then the body may not be deterministic.
         """
 
     def __str__(self) -> str:
@@ -206,7 +207,7 @@ class ReplayMismatch(HandrailError):
 
     @property
     def hint(self) -> str:
-        """What to look for where no file was changed; else empty."""
+        """Advice for the case that no file has changed; else empty."""
         if not self.unchanged:
             return ""
         return (
@@ -244,7 +245,7 @@ class RunLocked(HandrailError):
 
 
 class LeaseLost(HandrailError):
-    """This process drove a run, and another one has taken it over since; nothing was stored."""
+    """Another process took over the run that this one drove; this one stored nothing more."""
 
     def __init__(self, run_id: str, pid: int, host: str) -> None:
         super().__init__(run_id, pid, host)
@@ -261,7 +262,7 @@ class LeaseLost(HandrailError):
 
 
 class ClaimTimeout(HandrailError, TimeoutError):
-    """What a step was to hold was not free in time; ``holders`` say who was in the way."""
+    """A step did not get a claim in time; ``holders`` names who has it, or is ahead in line."""
 
     def __init__(
         self, claimant: str, what: str, seconds: float, holders: Sequence[str] = ()
@@ -282,7 +283,7 @@ class ClaimTimeout(HandrailError, TimeoutError):
 
 
 class ClaimDeadlock(HandrailError):
-    """To wait for a claim would close a circle; ``circle`` says who waits for whom, one each."""
+    """Waiting for a claim would close a circle; ``circle`` has a sentence for each waiter."""
 
     def __init__(self, claimant: str, what: str, circle: Sequence[str]) -> None:
         super().__init__(claimant, what, tuple(circle))
@@ -299,13 +300,13 @@ class ClaimDeadlock(HandrailError):
 
 
 class ClaimLost(HandrailError):
-    """What a step held was taken from it before it was done; what it did was not merged.
+    """A step lost its claim before it was done; its work was not merged.
 
-    ``epoch`` is that of its claim, ``holder`` who has it now, if anybody.
+    ``epoch`` is the lost claim's. ``holder`` names who has the claim now; empty if nobody has.
     """
 
     usage: Any = None
-    """What an agent had used by then, if it was one that lost it."""
+    """The usage of the agent until then, if an agent lost the claim."""
 
     def __init__(self, claimant: str, what: str, epoch: int, holder: str = "") -> None:
         super().__init__(claimant, what, epoch, holder)
@@ -324,7 +325,7 @@ class ClaimLost(HandrailError):
 
 
 class ClaimsFailed(HandrailError):
-    """What keeps the claims of a repository could not be opened, read or written."""
+    """The store of a repository's claims could not be opened, read or written."""
 
     def __init__(self, store: str, doing: str, why: str, hint: str = "") -> None:
         super().__init__(store, doing, why, hint)
@@ -354,9 +355,9 @@ class JournalFailed(HandrailError):
 
 
 class JournalDamaged(JournalFailed):
-    """What a journal holds is not what was written; none of it is believed.
+    """A journal's content is not what was written to it; handrail trusts none of it.
 
-    ``readable`` are the events before it, if it is of one run: enough to fork that.
+    ``readable`` has the events before the damage, if that is within one run: enough for a fork.
     """
 
     readable: Sequence[Any] = ()
@@ -389,7 +390,7 @@ class DamagedExport(HandrailError):
 
 
 class OutputChanged(HandrailError):
-    """An action changed in place what an earlier step of a durable run returned."""
+    """An action changed in place the value that an earlier step of a durable run returned."""
 
     def __init__(self, path: str, owner: str, field: str) -> None:
         super().__init__(path, owner, field)
@@ -406,8 +407,9 @@ class OutputChanged(HandrailError):
 
 
 class StepWasInterrupted(HandrailError):
-    """A step that must not run twice has begun in an earlier drive, and has no success on record
-    that counts: its process ended, say, while it was at work, or it was undone.
+    """A ``.once()`` step began in an earlier drive, and has no recorded success that counts.
+
+    The process may have ended while the step was at work, or the step was rolled back.
     """
 
     def __init__(self, path: str) -> None:
@@ -423,7 +425,7 @@ class StepWasInterrupted(HandrailError):
 
 
 class StepIsPoisonous(HandrailError):
-    """A step during which the process died, again and again."""
+    """The process died ``crashes`` times while this step was at work, so it is not run again."""
 
     def __init__(self, path: str, crashes: int) -> None:
         super().__init__(path, crashes)
@@ -439,7 +441,7 @@ class StepIsPoisonous(HandrailError):
 
 
 class NotRecorded(HandrailError):
-    """A path was named that the run has no record of."""
+    """The run has no recorded step at a path that was named."""
 
     def __init__(self, run_id: str, path: str, known: Sequence[str] = ()) -> None:
         super().__init__(run_id, path, tuple(known))
@@ -466,9 +468,7 @@ class RunNotFound(HandrailError):
 
 
 class CannotSteer(HandrailError):
-    """A run, or a step of it, does not take what somebody wants done to it; ``instead`` says what
-    can be done.
-    """
+    """A run or step cannot be steered in this way; ``instead`` says what can be done."""
 
     def __init__(self, run_id: str, why: str, instead: str = "") -> None:
         super().__init__(run_id, why, instead)
@@ -481,7 +481,7 @@ class CannotSteer(HandrailError):
 
 
 class RunIdTaken(HandrailError):
-    """A new run was to have the id of one that the journal knows."""
+    """The id for a new run belongs to a run that the journal already has."""
 
     def __init__(self, run_id: str) -> None:
         super().__init__(run_id)
@@ -492,8 +492,9 @@ class RunIdTaken(HandrailError):
 
 
 class InputsDiffer(HandrailError):
-    """A run that there is already was asked for with another input than it was begun with; the
-    values are texts for people.
+    """An existing run was requested with an input that differs from the recorded one.
+
+    ``recorded`` and ``given`` are texts for people.
     """
 
     def __init__(self, run_id: str, name: str, recorded: str, given: str) -> None:
@@ -511,7 +512,7 @@ class InputsDiffer(HandrailError):
 
 
 class WorkflowNotFound(HandrailError):
-    """A run is to be resumed, and its workflow is not known."""
+    """A run cannot be resumed, because its workflow is not known here."""
 
     def __init__(self, name: str, known: Sequence[str] = ()) -> None:
         super().__init__(name, tuple(known))
@@ -557,7 +558,7 @@ class InvalidAnswer(HandrailError, ValueError):
 
 
 class InvalidSignal(HandrailError, ValueError):
-    """A signal's payload is not of the type that is waited for; the signal was not sent."""
+    """A signal's payload does not fit the ``wait_for`` that is open; the signal was not sent."""
 
     def __init__(self, signal: str, payload: Any, expected: str) -> None:
         super().__init__(signal, payload, expected)
@@ -573,7 +574,7 @@ class InvalidSignal(HandrailError, ValueError):
 
 
 class GateRefusal(HandrailError):
-    """Nobody may answer this gate: the executor's policy has no answer to it."""
+    """A gate gets no answer: the executor's ``gates=`` policy has none, or the input ended."""
 
     def __init__(self, gate: str, why: str) -> None:
         super().__init__(gate, why)
@@ -585,7 +586,7 @@ class GateRefusal(HandrailError):
 
 
 class GateNotFound(HandrailError):
-    """The run has no gate of this path that was ever opened."""
+    """The run never opened a gate at this path."""
 
     def __init__(self, run_id: str, gate: str, open_gates: Sequence[str] = ()) -> None:
         super().__init__(run_id, gate, tuple(open_gates))
@@ -601,8 +602,8 @@ class GateNotFound(HandrailError):
 class NotPortable(HandrailError):
     """A part of a step exists only in this process and cannot be performed elsewhere.
 
-    ``part`` is ``action``, ``args[0].lock`` and the like, ``where`` the ``file:line`` that says it,
-    if that is known.
+    ``part`` is ``action``, ``args[0].lock`` and the like; ``where`` is the ``file:line`` of the
+    code that names it, if that is known.
     """
 
     def __init__(self, path: str, part: str, why: str = "", where: str = "") -> None:
@@ -623,7 +624,7 @@ class NotPortable(HandrailError):
 
 
 class CodeNotFound(HandrailError):
-    """A function, a class or an object that a step names is not in this process."""
+    """This process cannot find a function, class or object that a step names."""
 
     def __init__(self, name: str, why: str) -> None:
         super().__init__(name, why)
@@ -639,7 +640,7 @@ class CodeNotFound(HandrailError):
 
 
 class HubFailed(HandrailError):
-    """A hub, or its file, cannot be used: ``hub`` is where it is, ``why`` what is the matter."""
+    """A hub or its file cannot be used; ``hub`` is its place, ``why`` completes the sentence."""
 
     def __init__(self, hub: str, why: str, hint: str = "") -> None:
         super().__init__(hub, why, hint)
@@ -693,7 +694,7 @@ class StepTimeout(HandrailError, TimeoutError):
 
 
 class CancelledFromWithin(HandrailError):
-    """An attempt was cancelled by somebody else than the run."""
+    """An attempt was cancelled, but not by its run: something that it awaited was cancelled."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
@@ -741,7 +742,7 @@ class CommandNotFound(HandrailError, FileNotFoundError):
 
 
 class NotClean(HandrailError):
-    """A result was to be clean, and defaults took part in it; ``paths`` are their steps."""
+    """A result was required to be clean, but steps used defaults; ``paths`` are these steps."""
 
     def __init__(self, of: str, paths: Sequence[str]) -> None:
         super().__init__(of, tuple(paths))
@@ -758,8 +759,8 @@ class NotClean(HandrailError):
 class BudgetExceeded(HandrailError):
     """An agent was not launched, because a budget does not allow it.
 
-    ``scope`` is the path of the step that the budget is of, empty for the run's; ``name`` is the
-    bound. ``next`` is how much the launch was expected to use.
+    ``scope`` is the path of the step that has the budget, empty for the run's; ``name`` is the
+    bound. ``next`` is the estimate that had to be reserved for the launch.
     """
 
     def __init__(
@@ -824,7 +825,7 @@ class StagesMissing(HandrailError):
 
 
 class NoArmChosen(HandrailError):
-    """No predicate of a ``branch`` was true, or one of them gave no bool."""
+    """No predicate of a ``branch`` was true, or one did not return a bool."""
 
     def __init__(self, path: str, why: str) -> None:
         super().__init__(path, why)
@@ -854,7 +855,7 @@ _BESIDE_WHAT_THEY_CARRY = frozenset({
 
 
 def __getattr__(name: str) -> Any:
-    """An error that is defined beside what it carries; pickle finds it by this name, too."""
+    """Return an error that is defined beside what it carries; pickle looks here for it, too."""
     if name in _BESIDE_WHAT_THEY_CARRY:
         return getattr(sys.modules["handrail"], name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

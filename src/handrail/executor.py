@@ -1,7 +1,8 @@
-"""``Executor``: what it is made of where nothing else is said; the only place that knows everyone.
+"""``Executor``: an engine assembled from the parts you pass, and from defaults for the others.
 
-What it does, it has from ``engine``: ``engine.engine.Engine`` begins, resumes and plans runs,
-``engine.steering`` and ``engine.serving`` reach them.
+Its behaviour comes from ``engine``: ``engine.engine.Engine`` begins, resumes and plans runs;
+``engine.steering`` and ``engine.serving`` reach existing runs. Unlike ``engine``, this module may
+import the adapters: agents, journals and sinks.
 """
 
 from __future__ import annotations
@@ -37,27 +38,32 @@ if TYPE_CHECKING:
 
 
 class Executor(ServingEngine):
-    """Runs workflows, and reaches those that run or wait.
+    """Runs workflows, and reaches runs that are at work or wait.
 
-    ``journal``: where runs are recorded (default: in memory, for this executor alone). ``sinks``
-    are shown every event. ``agents`` replaces agents by name. ``stages`` names commands or
-    callables for ``validate``; those of ``[tool.handrail.stages]`` in ``pyproject.toml`` count
-    too. ``services`` and ``config`` are shown to context builders. ``workflows`` are found by name
-    on ``resume``. ``limits`` bound each run, ``shared_limits`` (``max_concurrency``, ``tags`` and
-    ``rates``) all runs of the executor together. ``gates`` answers ``ask``: a callable that is
-    given an ``OpenGate``, or one of ``"ask"`` (whoever is at the terminal), ``"approve"``,
-    ``"default"``, ``"fail"``; with none the run suspends, after ``linger_s``.
-    Timers longer than ``suspend_timers_after_s`` suspend the run too (None: never). ``backend``,
-    ``model`` and ``agent_options`` hold for agents where neither they nor their steps say other;
-    where they are not given, ``HANDRAIL_BACKEND`` and ``HANDRAIL_MODEL`` count, then ``backend``
-    and ``model`` in ``[tool.handrail]`` of ``pyproject.toml``. ``cassette`` records agents, or is
-    replayed in their place. ``ladder`` holds for agents that have none of their own. ``around``
-    makes async context managers of the ``Current``: each attempt runs inside of them, in its own
-    context. ``on_change`` says what a resume does with recorded steps that the code describes
-    otherwise now: ``"refuse"`` raises ``ReplayMismatch``, ``"reuse"`` keeps their record,
-    ``"rerun"`` runs them again. ``portable`` holds every step to what can be performed on another
-    machine: code by its name, values as data (else ``NotPortable``). ``claims`` keeps runs, people
-    and programs out of one another's way (default: those of this machine, in each repository).
+    - ``journal``: where runs are recorded (default: in memory, for this executor alone).
+      ``sinks`` receive every event. ``workflows`` are found by name on ``resume``.
+    - ``agents`` replaces agents by name. ``stages`` names commands or callables for ``validate``,
+      besides those of ``[tool.handrail.stages]`` in ``pyproject.toml``. Context builders see
+      ``services`` and ``config``.
+    - ``limits`` bound each run, ``shared_limits`` (``max_concurrency``, ``tags`` and ``rates``) all
+      runs of the executor together.
+    - ``gates`` answers ``ask``: a callable that takes an ``OpenGate``, or one of ``"ask"`` (whoever
+      is at the terminal), ``"approve"``, ``"default"``, ``"fail"``. Without it the run suspends,
+      after ``linger_s``. Timers longer than ``suspend_timers_after_s`` suspend the run too (None:
+      never).
+    - ``backend``, ``model`` and ``agent_options`` apply to agents where neither the agent nor its
+      step sets them. Their own defaults are ``HANDRAIL_BACKEND`` and ``HANDRAIL_MODEL``, then
+      ``backend`` and ``model`` in ``[tool.handrail]`` of ``pyproject.toml``. ``ladder`` applies to
+      agents without a ladder. ``cassette`` records agents, or replays them.
+    - ``around``: factories that make an async context manager from the ``Current``. Each attempt
+      runs inside of these, in its own context.
+    - ``on_change`` says what a resume does with recorded steps that the code now describes
+      differently: ``"refuse"`` raises ``ReplayMismatch``, ``"reuse"`` keeps their record,
+      ``"rerun"`` runs them again.
+    - ``portable`` requires that another machine could perform every step: code by its name, values
+      as data (else ``NotPortable``).
+    - ``claims`` keeps runs, people and programs out of one another's way (default: the claims of
+      this machine, in each repository).
     """
 
     def __init__(
@@ -146,7 +152,7 @@ class Executor(ServingEngine):
                 agent_defaults=cache(
                     lambda: attrs.evolve(
                         agent_defaults(backend, model, agent_options),
-                        wrap=None if cassette is None else cassette.wrapper(secrets),
+                        replace_backend=None if cassette is None else cassette.wrapper(secrets),
                         ladder=ladder,
                     )
                 ),
@@ -160,7 +166,7 @@ class Executor(ServingEngine):
 def _check_agents(
     backend: AgentBackend | str | None, model: str | None, options: AgentOptions
 ) -> None:
-    """Do nothing, or raise what is wrong with what an executor is told of its agents."""
+    """Raise what is wrong with the backend, model or options of an executor, if anything is."""
     options = with_model(model, options, "Executor")
     if backend is not None:
         from handrail.agents.routes import check_backend, check_options
@@ -172,7 +178,7 @@ def _check_agents(
 def _check_agent(
     agent: Any, settings: AgentSettings, defaults: Callable[[], AgentSettings] | None
 ) -> None:
-    """Do nothing, or raise what an agent would be refused for when it is launched."""
+    """Raise the error that a launch of this agent would be refused with, if any."""
     from handrail.agents.agent import check_launchable
 
     check_launchable(agent, settings, defaults)
@@ -181,7 +187,7 @@ def _check_agent(
 def _folder_of_agent(
     agent: Any, settings: AgentSettings, defaults: AgentSettings, launch: Launch
 ) -> Path | None:
-    """Where a launch of an agent works; None for one that heeds no ``writes=``."""
+    """The folder that a launch of an agent works in; None for an agent that ignores ``writes=``."""
     from handrail.agents.agent import launch_folder
 
     return launch_folder(agent, settings, defaults, launch)
@@ -190,7 +196,7 @@ def _folder_of_agent(
 def agent_defaults(
     backend: AgentBackend | str | None, model: str | None, options: AgentOptions
 ) -> AgentSettings:
-    """What holds for a run's agents: what is given, else the environment, else the project's.
+    """The run's settings for agents: the arguments, else the environment's, else the project's.
 
     Raises:
         DefinitionError: there is no backend of this name, or ``pyproject.toml`` is malformed.
@@ -214,7 +220,7 @@ def agent_defaults(
 
 
 def _surrounding_settings() -> Iterator[tuple[str, str | None, str | None]]:
-    """Where, backend and model: of the environment, then of the project."""
+    """Source, backend and model: first from the environment, then from the project."""
     variables = os.environ
     yield (
         "HANDRAIL_BACKEND",
@@ -227,7 +233,7 @@ def _surrounding_settings() -> Iterator[tuple[str, str | None, str | None]]:
 
 
 def _is_for(said: str | None, chosen: AgentBackend | str | None) -> bool:
-    """True unless a model was named together with another backend than the chosen one."""
+    """True unless a model was configured beside a backend other than the chosen one."""
     if said is None or chosen is None:
         return True
     name = chosen if isinstance(chosen, str) else chosen.name

@@ -55,7 +55,9 @@ _KEYS: Mapping[str, tuple[Callable[[object], bool], str]] = {
 
 
 def project_table(start: Path | None = None) -> dict[str, Any]:
-    """The table of the nearest ``pyproject.toml`` at or above a folder; ``file`` is that file.
+    """``[tool.handrail]`` of the nearest ``pyproject.toml`` at or above a folder.
+
+    The key ``file`` is added: that file, or "" if there is none.
 
     Raises:
         DefinitionError: the file is not TOML, or the table has an unknown key or a wrong value.
@@ -69,7 +71,7 @@ def project_table(start: Path | None = None) -> dict[str, Any]:
 
 
 def no_such_key(file: str, table: str, name: str, known: Sequence[str]) -> DefinitionError:
-    """What is wrong with a key that nobody reads."""
+    """The error for an unknown key of a table."""
     hint = did_you_mean([name], known) or f" It may have: {', '.join(known)}."
     return DefinitionError(f"{file}: {table} has no key {name!r}.{hint}")
 

@@ -1,4 +1,4 @@
-"""Whether today's code still replays a recorded run, wherever that is kept."""
+"""Checks whether today's code still replays a run, recorded in an export or in a journal."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ _IN_A_THREAD = (
 def replay(
     source: Source, workflow: WorkflowLike[..., Any], *, run_id: str | None = None
 ) -> ReplayReport:
-    """Whether the workflow's code does what is recorded of a run; nothing is performed.
+    """Compare the workflow's code with a recorded run; nothing is performed.
 
-    ``run_id`` is needed of a journal with several runs.
+    ``run_id`` is needed for a journal with several runs.
 
     Raises:
         DamagedExport, JournalDamaged: it cannot be read. RunNotFound: there is no such run.
-        WrongUse: it is one of another workflow, or the journal has several and none was named.
+        WrongUse: the run is of another workflow, or the journal has several and none was named.
     """
     history, definition = _history(source, run_id), definition_of(workflow)
-    engine = Executor(durable=True)  # which compares what steps are with what they were
+    engine = Executor(durable=True)  # a durable engine compares steps with their record
     return run_outside("replay()", _IN_A_THREAD, replay_code, engine, history, definition)
 
 
@@ -79,10 +79,10 @@ def _history(source: Source, run_id: str | None) -> Sequence[ev.Event]:
 async def replay_code(
     engine: Engine, history: Sequence[ev.Event], definition: WorkflowDefinition
 ) -> ReplayReport:
-    """The code of a workflow against a recorded run of it.
+    """Compare a workflow's code with a recorded run of it, up to the first divergence.
 
     Raises:
-        WrongUse: it is a run of another workflow.
+        WrongUse: the run is of another workflow.
     """
     refuse_other_workflow(history, definition)
     run, evaluator = engine.as_recorded(history, definition)
@@ -108,22 +108,22 @@ async def replay_code(
 def assert_replays(
     source: Source, workflow: WorkflowLike[..., Any], *, run_id: str | None = None
 ) -> None:
-    """Do nothing if ``replay`` matches.
+    """Do nothing if ``replay`` finds no divergence.
 
     Raises:
-        AssertionError: it does not; the text has the first divergence.
+        AssertionError: it found one, which the text has.
     """
-    __tracebackhide__ = True  # the line of the test is what pytest is to show
+    __tracebackhide__ = True  # so that pytest shows the line of the test
     report = replay(source, workflow, run_id=run_id)
     if report.divergence is not None:
         raise AssertionError(f"run {report.run_id} is not replayed: {report.divergence}")
 
 
 def recorded_runs(folder: str | os.PathLike[str]) -> pytest.MarkDecorator:
-    """Have a test run once for each exported run (``*.jsonl``) of a folder, as ``recorded_run``.
+    """Run a test for each exported run (``*.jsonl``) in a folder, as its argument ``recorded_run``.
 
     Raises:
-        FileNotFoundError: there is none.
+        FileNotFoundError: the folder has none.
     """
     import pytest
 

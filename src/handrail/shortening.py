@@ -1,8 +1,8 @@
-"""Texts cut to a length without leaving a piece of a word.
+"""Cuts texts to a length without leaving a piece of a word.
 
-Texts are mostly shortened before anybody has looked for secrets in them, and half a secret is not
-recognised any more. So a word, which is what stands between blanks and quotes, is kept whole or not
-at all. What a secret with blanks or quotes in it leaves is not known here.
+Most texts are shortened before their secrets are masked, and masking does not recognise half a
+secret. So a word (the text between two blanks or quotes) is kept whole or dropped. This does not
+protect a secret that itself contains blanks or quotes.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ import re
 from typing import Literal
 
 LONGEST_WORD = 512
-"""Longer words are cut like any text: they are base64, or data without blanks, and seldom a secret;
-without this, nothing at all would be shown of them."""
+"""Longer words are cut like any text: they are base64, or data without blanks, and seldom a secret.
+Otherwise nothing at all would be shown of them."""
 
-_NO_WORD = "\t\n\v\f\r \"'`"  # in ASCII alone, so that bytes can be looked at as Latin-1
+_WORD_SEPARATORS = "\t\n\v\f\r \"'`"  # ASCII only, so that bytes decoded as Latin-1 work too
 
 
 def shortened(
     text: str, characters: int, keep: Literal["head", "tail"] = "head", mark: str = "..."
 ) -> str:
-    """``text``, or its beginning or its end and a mark where it was cut.
+    """``text``, or its beginning or end, with a mark where it was cut.
 
-    At most ``characters`` are kept, not counting the mark. A word that the cut would go through is
-    left out, unless it has more than 512 characters.
+    At most ``characters`` are kept, not counting the mark. A word that the cut would split is left
+    out, unless it has more than 512 characters.
     """
     if len(text) <= characters:
         return text
@@ -33,9 +33,9 @@ def shortened(
 
 
 def head_end(text: str, at: int) -> int:
-    """Where to cut the end off: at ``at``, or before the word that a cut there would go through.
+    """Where to cut the end off: at ``at``, or before the word that a cut there would split.
 
-    Nothing but the 512 characters on either side of ``at`` is looked at.
+    Only the 512 characters on either side of ``at`` are searched.
     """
     before, after = _word_around(text, at)
     return at - before if after else at
@@ -48,11 +48,11 @@ def tail_start(text: str, at: int) -> int:
 
 
 def _word_around(text: str, at: int) -> tuple[int, int]:
-    """How many characters of one word stand before and after a place; none if it is longer."""
+    """How many characters of one word are before and after ``at``; (0, 0) for a longer word."""
     left = text[max(0, at - LONGEST_WORD) : at]
     right = text[at : at + LONGEST_WORD]
-    before = len(left) - 1 - max(map(left.rfind, _NO_WORD))
-    after = min((end for end in map(right.find, _NO_WORD) if end >= 0), default=len(right))
+    before = len(left) - 1 - max(map(left.rfind, _WORD_SEPARATORS))
+    after = min((end for end in map(right.find, _WORD_SEPARATORS) if end >= 0), default=len(right))
     return (before, after) if before + after <= LONGEST_WORD else (0, 0)
 
 
@@ -71,6 +71,6 @@ def clean(text: object, limit: int = 200) -> str:
 
 
 def last_line(text: str) -> str:
-    """The last line of a program's output that says something; a carriage return ends one too."""
+    """The last line of a program's output that is not blank; a carriage return ends a line too."""
     lines = text[-_SCANNED:].replace("\r", "\n").splitlines()
     return next((said for line in reversed(lines) if (said := clean(line))), "")

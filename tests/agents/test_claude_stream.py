@@ -122,7 +122,7 @@ def test_a_retry_asks_for_patience() -> None:
     patience = []
     for line in recorded("claude", "rate_limit_429_2_retries").splitlines():
         parser.feed(line)
-        patience.append(parser.patience_s)
+        patience.append(parser.extra_silence_s)
     assert patience == [0, 1.048, 1.228, 0, 0]
 
 

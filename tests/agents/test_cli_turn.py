@@ -45,20 +45,20 @@ class Words:
     def __init__(self) -> None:
         self.finished = False
         self.open_tools = 0
-        self.patience_s = 0.0
+        self.extra_silence_s = 0.0
         self.said: list[str] = []
         self.ending: Ending | None = None
 
     def feed(self, line: bytes, /) -> Iterable[Notice]:
         """Lazily, as parsers may."""
-        self.patience_s = 0.0
+        self.extra_silence_s = 0.0
         match line.decode("utf-8", "replace"):
             case "tool":
                 self.open_tools += 1
             case "tool done":
                 self.open_tools -= 1
             case "retry":
-                self.patience_s = 60.0
+                self.extra_silence_s = 60.0
                 yield AgentRetry("step", delay_s=60.0)
             case "done":
                 self.finished = True

@@ -91,11 +91,11 @@ def test_a_retry_is_told_and_waited_for() -> None:
     talk.start()
     for message in said("rate_limit_sse_retry"):
         notices, _ = tell(talk, message)
-        waits += [talk.patience_s for _ in of_type(notices, AgentRetry)]
+        waits += [talk.extra_silence_s for _ in of_type(notices, AgentRetry)]
         got += of_type(notices, AgentRetry)
     assert [(retry.attempt, retry.delay_s) for retry in got] == [(1, 1.5)]
     assert waits == [1.5]
-    assert talk.patience_s == 0.0
+    assert talk.extra_silence_s == 0.0
 
 
 # -- what it may do -------------------------------------------------------------------------------

@@ -308,7 +308,7 @@ def test_the_wait_that_copilot_tells_is_a_reset_time() -> None:
     parser = CopilotParser(turn_of())
     wait = event("auto_mode_switch.requested", retryAfterSeconds=90)
     list(parser.feed(json.dumps(wait).encode()))
-    assert parser.patience_s == 90
+    assert parser.extra_silence_s == 90
     error = event("session.error", errorType="rate_limit", message="m")
     assert say(wait, error, done(1)).error.retry_at == NOW + 90
     senseless = event("auto_mode_switch.requested", retryAfterSeconds=-5)

@@ -170,6 +170,6 @@ def test_retries_are_read_from_stderr() -> None:
     assert of_type(retries, AgentRetry)[0] == AgentRetry(
         "s", 1, None, "You exceeded your current quota. Please retry in 3.2s"
     )
-    assert parser.patience_s > 5
+    assert parser.extra_silence_s > 5
     parser.feed(b'{"type": "message"}')
-    assert parser.patience_s == 0
+    assert parser.extra_silence_s == 0

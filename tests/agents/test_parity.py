@@ -17,6 +17,7 @@ import pytest
 
 from handrail import Agent, Executor, Steps, step, workflow
 from handrail.agents.routes import backend_names
+from handrail.agents.transport.turn import run_turn
 from handrail.errors import AgentError
 from handrail.model import events as ev
 from handrail.model.agent_options import OPTION_NAMES, AgentOptions
@@ -297,8 +298,11 @@ async def test_a_hang_is_a_timeout(name: str, ask: Ask, stage: Ask, run_id: str)
 
 
 @every_backend
-async def test_a_result_before_a_hang_counts(name: str, ask: Ask, stage: Ask) -> None:
+async def test_a_result_before_a_hang_counts(
+    name: str, ask: Ask, stage: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A program that has said that it is done is not waited for."""
+    monkeypatch.setitem(run_turn.__kwdefaults__, "grace_s", 0.5)
     backend = stage(name, Hangs(after="result", says=Says("It is done.")))
     if not has(name, "watchdogs"):
         with anyio.move_on_after(0.1) as patience:

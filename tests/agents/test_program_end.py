@@ -28,7 +28,7 @@ from handrail.agents.transport.parser import Ending, describe_end, kind_of_end, 
 )
 def test_an_end_has_a_kind(ending: Ending, kind: str) -> None:
     """A refusal before the first event is a wrong setting or login; what we stopped is ours."""
-    assert kind_of_end(ending, alive=False) == kind
+    assert kind_of_end(ending, saw_protocol=False) == kind
 
 
 WORDS: list[tuple[Any, str, Any]] = [
@@ -81,14 +81,14 @@ def test_a_failure_that_may_pass_keeps_the_time_that_its_words_name() -> None:
 
 def test_a_program_that_had_begun_crashed() -> None:
     """What stands on stderr after the first event does not make it a wrong setting."""
-    assert kind_of_end(Ending(1, stderr="Not logged in"), alive=True) == "crashed"
+    assert kind_of_end(Ending(1, stderr="Not logged in"), saw_protocol=True) == "crashed"
 
 
 NO_BUBBLEWRAP = "2026 ERROR codex_app_server: Codex could not find bubblewrap on PATH. Install it."
 
 
 @pytest.mark.parametrize(
-    ("ending", "alive", "words"),
+    ("ending", "saw_protocol", "words"),
     [
         (Ending(2, stderr="\x1b[91mError\x1b[0m: no"), False, "p exited with 2: Error: no"),
         (Ending(1, stderr="x"), True, "p exited with 1 without saying that it is done: x"),
@@ -109,9 +109,9 @@ NO_BUBBLEWRAP = "2026 ERROR codex_app_server: Codex could not find bubblewrap on
         ),
     ],
 )
-def test_an_end_has_words(ending: Ending, alive: Any, words: str) -> None:
+def test_an_end_has_words(ending: Ending, saw_protocol: Any, words: str) -> None:
     """The words say what was done, and what stood on stderr."""
-    assert describe_end("p", ending, alive=alive) == words
+    assert describe_end("p", ending, saw_protocol=saw_protocol) == words
 
 
 def test_much_on_stderr_is_shortened() -> None:

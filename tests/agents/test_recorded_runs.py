@@ -144,7 +144,7 @@ def test_nothing_that_is_printed_raises(program: str, data: st.DataObject, noise
     for line in lines:
         parser.feed_stderr(line)
         assert all(notice.path == "s" for notice in parser.feed(line))
-        assert parser.patience_s >= 0
+        assert parser.extra_silence_s >= 0
     ending = Ending(data.draw(st.sampled_from([0, 1])), stderr="x", now=NOW)
     outcome = play(PARSERS[program](turn_of()), [b"\n".join(lines)], ending).outcome
     assert isinstance(outcome, AgentReply) or (outcome.kind and outcome.reason)

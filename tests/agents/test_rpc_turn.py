@@ -30,7 +30,7 @@ class Methods:
     def __init__(self) -> None:
         self.finished = False
         self.open_tools = 0
-        self.patience_s = 0.0
+        self.extra_silence_s = 0.0
         self.heard: list[str] = []
         self.stopped: str | None = None
 

@@ -80,7 +80,7 @@ def test_a_session_that_is_not_there_is_a_bad_request(program: Program, ending: 
     assert (error.kind, error.session, "'old'" in error.reason) == ("bad_request", None, True)
     assert state(program).unfinished(ending).kind == "config"
     begun = state(program, session="old")
-    begun.is_alive = True
+    begun.saw_protocol = True
     assert begun.unfinished(ending).kind == "crashed"
 
 

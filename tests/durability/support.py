@@ -14,11 +14,11 @@ from hypothesis import HealthCheck, settings
 from handrail import Executor, WorkflowResult
 from handrail.engine import driver
 from handrail.model import events as ev
-from handrail.model.paths import all_above
+from handrail.model.paths import ancestors_of
 from handrail.record.dropped import begun
 from handrail.record.reading import ended, recorded_result
 from handrail.testing import JumpClock, ProcessGone, TextJournal
-from handrail.testing.crash_trial import Errand, counted
+from handrail.testing.crash_trial import RunScenario, counted
 from handrail.testing.shapes import Act, Shape
 from tests.durability.flows import FLOWS
 from tests.testing import by_hand
@@ -161,7 +161,9 @@ class Lives:
         with anyio.fail_after(30):
             options = {"gates": self.gates, "clock": self.clock, **self.options}
             executor = Executor(journal=self.journal, **options)
-            errand = Errand(self.flow, RUN, self.args, answers=self.answers, signals=self.signals)
+            scenario = RunScenario(
+                self.flow, RUN, self.args, answers=self.answers, signals=self.signals
+            )
             if self.cancels is not None and not _cancels(self.found[-1]):
                 result = await executor.cancel(RUN, self.cancels, self.flow)
                 assert result is not None
@@ -170,7 +172,7 @@ class Lives:
                 result = await executor.resume(RUN, self.flow, rerun=self.rerun)
                 if result.status != "suspended":
                     return result
-            return await errand.finish(executor, self.journal)
+            return await scenario.finish(executor, self.journal)
 
     def twin(self) -> Lives:
         """A copy of the run as it stands, for somebody else to go on with."""
@@ -377,7 +379,7 @@ def what_was_undone_is_done_again(story: Story) -> None:
         for event in drive:
             undone = isinstance(event, ev.RollbackCompleted) and event.path in listed
             if undone and done.get(event.path, 0) < event.seq:
-                above = [ends.get(one, 0) for one in all_above(event.path, known)]
+                above = [ends.get(one, 0) for one in ancestors_of(event.path, known)]
                 assert max(above, default=0) > event.seq, event
 
 

@@ -13,7 +13,7 @@ import pytest
 from handrail import Executor, StepFailed, Steps, step, workflow
 from handrail.model import events as ev
 from handrail.testing import ProcessGone, TextJournal
-from handrail.testing.crash_trial import Errand
+from handrail.testing.crash_trial import RunScenario
 from tests.durability.support import RUN, backends
 
 
@@ -73,7 +73,7 @@ def test_checkpoint_validity(stop_at: int, backend: str) -> None:
         await Executor(journal=journal).options(run_id=RUN).run(saves)
 
     async def second(found: TextJournal) -> Any:
-        return await Errand(saves, RUN).finish(Executor(journal=found), found)
+        return await RunScenario(saves, RUN).finish(Executor(journal=found), found)
 
     with pytest.raises(ProcessGone):
         anyio.run(first, backend=backend)
@@ -111,7 +111,7 @@ def test_a_once_step_is_on_disk_before_it_begins(stop_at: int, backend: str) -> 
         await Executor(journal=journal).options(run_id=RUN).run(buys)
 
     async def second(found: TextJournal) -> Any:
-        return await Errand(buys, RUN).finish(Executor(journal=found), found)
+        return await RunScenario(buys, RUN).finish(Executor(journal=found), found)
 
     with contextlib.suppress(ProcessGone):
         anyio.run(first, backend=backend)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from handrail import Limits, Steps, Workflow, WorkflowError, WorkflowResult, WrongUse, workflow
 from handrail.model import events as ev
-from handrail.model.paths import all_above
+from handrail.model.paths import ancestors_of
 from handrail.record.dropped import begun
 from handrail.testing.shapes import (
     Act,
@@ -315,7 +315,7 @@ def what_succeeded_is_not_dropped(story: Story) -> None:
         match event:
             case ev.RunResumed():
                 for path in done.intersection(event.superseded):
-                    above = {kinds.get(one) for one in all_above(path, known)}
+                    above = {kinds.get(one) for one in ancestors_of(path, known)}
                     assert "validate" in above, (path, event)
                 done.difference_update(event.superseded)
             case ev.StepCompleted() if event.status == "succeeded":
@@ -323,7 +323,7 @@ def what_succeeded_is_not_dropped(story: Story) -> None:
                     done.add(event.path)
             case ev.RollbackCompleted():
                 here = event.path
-                done = {one for one in done if here not in (one, *all_above(one, known))}
+                done = {one for one in done if here not in (one, *ancestors_of(one, known))}
             case _:
                 pass
 

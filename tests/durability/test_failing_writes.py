@@ -10,7 +10,7 @@ import pytest
 from handrail import Executor, JournalFailed, SqliteJournal
 from handrail.journals.sqlite.open import failure
 from handrail.testing import JumpClock
-from handrail.testing.crash_trial import Errand
+from handrail.testing.crash_trial import RunScenario
 from tests.durability import flows
 from tests.durability.flows import FLOWS
 from tests.durability.support import RUN, Lives, backends, essence, hold
@@ -91,7 +91,7 @@ class FailingOnce:
 
 async def test_a_run_in_a_file_goes_on_after_any_failed_write(tmp_path: Any) -> None:
     """With the same executor, once there is space again: its lease and its connection are free."""
-    errand = Errand(
+    scenario = RunScenario(
         flows.waits, RUN, answers={"merge?": "no", "both/sure?": "yes"}, signals={"go": [1, 2]}
     )
     results = []
@@ -99,9 +99,9 @@ async def test_a_run_in_a_file_goes_on_after_any_failed_write(tmp_path: Any) -> 
         journal: Any = FailingOnce(SqliteJournal(tmp_path / f"{number}.db"), number)
         executor = Executor(journal=journal, clock=JumpClock())
         try:
-            await errand.finish(executor, journal)
+            await scenario.finish(executor, journal)
         except JournalFailed:
-            results.append(await errand.finish(executor, journal))
+            results.append(await scenario.finish(executor, journal))
         else:
             break
         finally:

@@ -18,7 +18,7 @@ from handrail import (
     step,
     workflow,
 )
-from handrail.agents.routes import owner_first, routes_of
+from handrail.agents.routes import routes_of, session_backend_first
 from handrail.model.agent_options import NO_SETTINGS, AgentSettings
 from handrail.testing import JumpClock, TextJournal
 from tests.engine.support import Flaky, bound
@@ -118,4 +118,6 @@ def test_the_owner_leads_and_the_rest_keeps_its_order(
         Agent("a", "x", backend=backend, fallback=fallback), NO_SETTINGS, NO_SETTINGS
     )
     settings = AgentSettings(session="s", session_backend=owner)
-    assert [route.name for route in owner_first(routes, settings, "agent 'a'")] == expected
+    assert [
+        route.name for route in session_backend_first(routes, settings, "agent 'a'")
+    ] == expected

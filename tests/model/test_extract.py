@@ -16,7 +16,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from handrail.typed import extract
-from handrail.typed.extract import MAX_TRIED, Found, NotFound, Span, last_fitting, structures
+from handrail.typed.extract import MAX_TRIED, NoAnswer, ParsedAnswer, Span, last_fitting, structures
 
 
 class Verdict(Enum):
@@ -33,7 +33,7 @@ class Report:
 def value_in(text: str, type_: Any) -> Any:
     """The value found in ``text``, which is read from a piece of it."""
     found = last_fitting(text, type_)
-    assert isinstance(found, Found), found
+    assert isinstance(found, ParsedAnswer), found
     assert found.source in text
     return found.value
 
@@ -41,7 +41,7 @@ def value_in(text: str, type_: Any) -> Any:
 def reason_in(text: str, type_: Any) -> str:
     """The reason why nothing was found in ``text``."""
     missing = last_fitting(text, type_)
-    assert isinstance(missing, NotFound), missing
+    assert isinstance(missing, NoAnswer), missing
     return missing.reason
 
 
@@ -126,7 +126,7 @@ def test_answers_of_every_type(text: str, type_: Any, expected: Any) -> None:
 @pytest.mark.parametrize("text", ["", "  plain *text* \n", '{"a": 1}', '"quoted"', "```\nx\n```"])
 def test_a_text_answer_is_the_text_itself(text: str) -> None:
     """For str the answer is all of the text, whatever it holds, without the blanks round it."""
-    assert Found(text.strip(), text.strip()) == last_fitting(text, str)
+    assert ParsedAnswer(text.strip(), text.strip()) == last_fitting(text, str)
 
 
 def test_a_text_answer_keeps_to_its_constraints() -> None:
@@ -171,7 +171,7 @@ def test_scalars_in_prose_are_no_answer(text: str, type_: Any) -> None:
 )
 def test_a_part_of_an_answer_is_not_the_answer(text: str) -> None:
     """What stands inside a value, be it complete, cut off or malformed, is not taken for it."""
-    assert isinstance(last_fitting(text, Report), NotFound)
+    assert isinstance(last_fitting(text, Report), NoAnswer)
 
 
 @pytest.mark.parametrize(
@@ -289,10 +289,10 @@ def test_no_array_is_missed(text: str) -> None:
 
 @given(st.text())
 def test_any_text_has_an_end(text: str) -> None:
-    """Whatever a model writes, the end is Found or NotFound with a reason."""
+    """Whatever a model writes, the end is ParsedAnswer or NoAnswer with a reason."""
     for type_ in (Report, list[int], int, Verdict, dict[str, Any]):
         found = last_fitting(text, type_)
-        assert isinstance(found, Found) or found.reason
+        assert isinstance(found, ParsedAnswer) or found.reason
 
 
 class CountingPattern:

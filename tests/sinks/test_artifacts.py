@@ -32,7 +32,7 @@ from handrail.model.folders import run_folder, step_folder
 from handrail.model.results import StepResult
 from handrail.sinks import background
 from handrail.sinks.artifacts import ArtifactsSink
-from handrail.sinks.background import BackgroundWriter
+from handrail.sinks.background import BackgroundWriter, overwrite
 from handrail.testing.contracts import SinkContract
 from tests.sinks.story import Story
 
@@ -356,6 +356,23 @@ def test_a_slow_disk_holds_nobody_up(folder: Path, monkeypatch: pytest.MonkeyPat
     writer.append(str(file), b"more\n")
     assert writer.finish(60)
     assert file.read_text("utf-8").endswith("more\n")
+
+
+def test_a_slow_disk_loses_no_whole_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only texts that are appended are left out: a prompt or an output is written, though late."""
+    disk = SlowDisk(monkeypatch)
+    writer = BackgroundWriter(most_bytes=1_000)
+    log = str(folder / "stdout")
+    for number in range(20):
+        writer.append(log, b"x" * 100)
+        file = str(folder / str(number))
+        writer.do(lambda file=file: overwrite(file, b"y" * 100), 100)
+    disk.gate.set()
+    assert writer.finish(60)
+    writer.append(log, b"more\n")
+    assert writer.finish(60)
+    assert [(folder / str(number)).read_bytes() for number in range(20)] == [b"y" * 100] * 20
+    assert Path(log).read_text("utf-8").endswith("more\n")
 
 
 def test_the_thread_ends_when_it_is_idle(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

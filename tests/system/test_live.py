@@ -11,13 +11,14 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 
 from handrail.errors import CommandNotFound
+from handrail.system import ending
 from handrail.system import live as live_module
-from handrail.system import marker as procfs
 from handrail.system.live import Exited, Line, LiveProcess, open_live
 from handrail.system.run import kill_marked
 from tests.leftovers import nothing_left, open_files
@@ -62,9 +63,11 @@ async def heard(live: LiveProcess) -> tuple[list[tuple[str, bytes]], int | None]
     return lines, item.code
 
 
-async def run(argv: list[str] | str, marker: str, stdin: bytes = b"") -> tuple[list[bytes], int]:
+async def run(
+    argv: list[str] | str, marker: str, stdin: bytes = b"", **options: Any
+) -> tuple[list[bytes], int]:
     """The lines of stdout of a program that is left to end by itself, and its exit code."""
-    async with open_live(argv, marker=marker, stdin=stdin) as live:
+    async with open_live(argv, marker=marker, stdin=stdin, **options) as live:
         lines, code = await heard(live)
     assert code is not None
     return [data for stream, data in lines if stream == "stdout"], code
@@ -286,13 +289,11 @@ async def test_endless_output_after_the_exit_is_ended(
     assert code == 6
 
 
-async def test_a_program_that_only_closed_its_outputs_is_stopped(
-    marker: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_program_that_only_closed_its_outputs_is_stopped(marker: str) -> None:
     """The end of stdout is no exit; the exit is waited for, and made, within bounds."""
-    monkeypatch.setattr(live_module, "EXIT_S", 0.2)
     assert await run("exec >&- 2>&-; trap 'exit 8' INT; sleep 0.05; exit 1", marker) == ([], 1)
-    _, code = await run("exec >&- 2>&-; exec sleep 60", marker)
+    with anyio.fail_after(30):
+        _, code = await run("exec >&- 2>&-; exec sleep 60", marker, exit_s=0.2)
     assert code == -signal.SIGINT
 
 
@@ -488,7 +489,7 @@ async def test_without_proc_the_group_is_still_ended(
         raise OSError(38, "Function not implemented")
 
     monkeypatch.setattr(os, "pidfd_open", refuse)
-    monkeypatch.setattr(procfs, "HAS_PROC", False)
+    monkeypatch.setattr(ending, "HAS_PROC", False)
     assert await run("read x; echo $x; exit 4", marker, b"on\n") == ([b"on"], 4)
     async with open_live(f"sleep 60 & {STUBBORN}", marker=marker) as live:
         await first_line(live)

@@ -15,7 +15,7 @@ import anyio
 import pytest
 
 from handrail.errors import CommandNotFound
-from handrail.system import marker as procfs
+from handrail.system import ending
 from handrail.system.run import ProcessResult, kill_marked, run_process
 from tests.leftovers import nothing_left
 
@@ -444,7 +444,7 @@ def bare_system(monkeypatch: pytest.MonkeyPatch) -> None:
         raise OSError(38, "Function not implemented")
 
     monkeypatch.setattr(os, "pidfd_open", refuse)
-    monkeypatch.setattr(procfs, "HAS_PROC", False)
+    monkeypatch.setattr(ending, "HAS_PROC", False)
 
 
 @pytest.mark.usefixtures("bare_system")

@@ -16,7 +16,7 @@ from examples.ship import Change, Plan, Report, ship
 from handrail import Executor
 from handrail.agents.fake_agent import FakeAgent
 from handrail.temporal import TemporalExecutor, TemporalWorker
-from handrail.testing.conformance import by_path, differences, essence
+from handrail.testing.conformance import by_path, essence, history_differences
 from handrail.testing.contracts.host import history_of
 from tests.examples.conftest import repository
 
@@ -75,7 +75,7 @@ async def both(
     assert sorted(histories[0]) == sorted(histories[1])
     if flow is review_files:  # the others race, or have commits with a time
         assert essence(results[0]) == essence(results[1])
-        assert differences(*histories) == []
+        assert history_differences(*histories) == []
     return [result.unwrap() for result in results]
 
 

@@ -14,7 +14,7 @@ from handrail import Budget, Executor, Limits, RunTerminated
 from handrail.model import events as ev
 from handrail.temporal import TemporalExecutor, TemporalWorker
 from handrail.temporal.wire import Bounds, Row, merge_chunks, pack_rows, unpack_rows
-from handrail.testing.conformance import CASES, Case, by_path, costly, differences, essence
+from handrail.testing.conformance import CASES, Case, by_path, costly, essence, history_differences
 from handrail.testing.conformance import FLOWS as CONFORMANCE
 from handrail.testing.contracts.host import compared, history_of
 from tests.temporal.flows import FLOWS, asks_between, counts, fans
@@ -43,7 +43,7 @@ async def test_it_comes_to_the_same_end(
         for which, executor, result in (("here", here, one), ("there", there, other))
     ]
     assert essence(one) == essence(other)
-    assert differences(*map(by_path, histories)) == []
+    assert history_differences(*map(by_path, histories)) == []
     drives = [event for event in histories[1] if isinstance(event, ev.RunResumed)]
     assert len(drives) >= 1
 

@@ -14,7 +14,7 @@ from temporalio.testing import WorkflowEnvironment
 from handrail import Executor
 from handrail.temporal import TemporalExecutor, TemporalWorker
 from handrail.testing import JumpClock
-from handrail.testing.conformance import by_path, differences, essence
+from handrail.testing.conformance import by_path, essence, history_differences
 from handrail.testing.contracts.host import history_of
 from tests.temporal.flows import FLOWS, patient, sleeps
 
@@ -46,7 +46,7 @@ async def test_a_month_goes_by(skipping: WorkflowEnvironment, tmp_path: Path) ->
                 await history_of(executor, result.run_id, tmp_path / f"{which}.jsonl")
                 for which, executor, result in (("here", here, one), ("there", there, other))
             ]
-            assert differences(*map(by_path, histories)) == []
+            assert history_differences(*map(by_path, histories)) == []
             took = [round(one[-1].at - one[0].at, -1) for one in histories]
             assert took[0] == took[1] > 7_000
     assert time.monotonic() - began < 20

@@ -120,7 +120,9 @@ class Hand(Drive):
         if isinstance(command, cmd.Undo):
             action = command.rollback.action
             assert isinstance(action, Undoing)
-            self.land(path, rollback_event(path, Broken("rollback") if action.fails else None))
+            self.end_attempt(
+                path, rollback_event(path, Broken("rollback") if action.fails else None)
+            )
             return
         self.performed.append((path, command.attempt))
         verb: Any = command.step.verb
@@ -131,18 +133,18 @@ class Hand(Drive):
         if stage is not None:
             error = StageFailed(StageResult(stage.name, False, "", str(error)))
         if action.fails(path, command.attempt):
-            self.land(path, failure_event(command, error))
+            self.end_attempt(path, failure_event(command, error))
         else:
             value = action.value(command.attempt)
             output = value if stage is None else StageResult(stage.name, True)
-            self.land(path, success_event(command, output, None, self.now()))
+            self.end_attempt(path, success_event(command, output, None, self.now()))
 
     def end_with(self, path: str, output: Any) -> None:
         """End the attempt in flight at this path with this output."""
         command = self.open_attempts[path].command
         assert isinstance(command, cmd.Perform)
         self.performed.append((path, command.attempt))
-        self.land(path, success_event(command, output, None, self.now()))
+        self.end_attempt(path, success_event(command, output, None, self.now()))
 
     def run(
         self,

@@ -19,15 +19,15 @@ from handrail.model.results import StepResult, WorkflowResult
 from handrail.testing import Crashes, FakeAgent, JumpClock, plugin
 from handrail.testing import crash_everywhere as everywhere
 from handrail.testing.crash_trial import (
-    Chapter,
     Notebook,
+    ProcessLog,
     all_points,
     in_child,
-    read_story,
+    read_logs,
     repeated,
     spread,
 )
-from handrail.testing.crash_verdict import differences, verdict_of
+from handrail.testing.crash_verdict import verdict_differences, verdict_of
 
 CrashEverywhere = Callable[..., Crashes]
 crash_everywhere = (
@@ -170,7 +170,7 @@ def test_a_run_that_fails_each_time_is_told(crash_everywhere: CrashEverywhere) -
 def test_long_values_are_shown_where_they_part() -> None:
     """Of two long texts the place is shown at which the second is another."""
     one, other = ("x" * 500 + end + "y" * 500 for end in ("A", "B"))
-    (told,) = differences({"value": one}, {"value": other})
+    (told,) = verdict_differences({"value": one}, {"value": other})
     assert "xA" in told
     assert "xB" in told
     assert len(told) < 600
@@ -281,8 +281,8 @@ def test_types_count() -> None:
         one = StepResult("a", "a", "python", "succeeded", value, duration_ms=took_ms)
         return verdict_of(WorkflowResult("w", "r", "succeeded", (one,), took_ms, [one]), Codec())
 
-    assert differences(verdict((1,), 1.0), verdict((1,), 2.0)) == []
-    assert differences(verdict((1,), 1.0), verdict([1], 1.0)) != []
+    assert verdict_differences(verdict((1,), 1.0), verdict((1,), 2.0)) == []
+    assert verdict_differences(verdict((1,), 1.0), verdict([1], 1.0)) != []
 
 
 def test_what_is_performed_although_it_was_recorded_is_found(tmp_path: Path) -> None:
@@ -291,11 +291,11 @@ def test_what_is_performed_although_it_was_recorded_is_found(tmp_path: Path) -> 
     done = StepResult("a", "a", "python", "succeeded")
     notes.note_history([stamp(StepStarted("a", "python"), "r", 1, 1.0), StepCompleted("a", done)])
     notes.performs("attempt", "b", 1, once=False)
-    assert repeated(read_story(tmp_path / "notes")) == []
+    assert repeated(read_logs(tmp_path / "notes")) == []
     notes.performs("attempt", "a", 1, once=False)
-    (chapter,) = read_story(tmp_path / "notes")
-    assert repeated([chapter]) == ["'a' was performed again although its end was recorded"]
-    assert isinstance(chapter, Chapter)
+    (log,) = read_logs(tmp_path / "notes")
+    assert repeated([log]) == ["'a' was performed again although its end was recorded"]
+    assert isinstance(log, ProcessLog)
 
 
 def test_a_child_is_waited_for(tmp_path: Path) -> None:

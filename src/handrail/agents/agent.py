@@ -28,8 +28,8 @@ from handrail.agents.routes import (
     Fallback,
     check_backend,
     check_options,
-    owner_first,
     routes_of,
+    session_backend_first,
 )
 from handrail.errors import DefinitionError, WrongUse
 from handrail.model.agent_options import NO_OPTIONS, AgentOptions, AgentSettings, with_model
@@ -283,7 +283,7 @@ class Agent(Generic[T_co]):
             AnswerRejected: the answer was not of the output type.
         """
         routes = routes_of(self, request.settings, request.defaults)
-        routes = owner_first(routes, request.settings, f"agent {self.name!r}")
+        routes = session_backend_first(routes, request.settings, f"agent {self.name!r}")
         text = await self.prompt_for(request)
         folder = Path(routes[0].options.cwd or Path.cwd())
         results = request.workflow.results
@@ -321,7 +321,7 @@ def check_launchable(
         check_options(settings.backend, settings.options, whose)
         return
     try:
-        routes_of(agent, settings, attrs.evolve(defaults(), wrap=None))
+        routes_of(agent, settings, attrs.evolve(defaults(), replace_backend=None))
     except DefinitionError:
         raise
     except Exception:  # noqa: BLE001  # the launch reports it
@@ -340,7 +340,7 @@ def launch_folder(
     agent = cast("Agent[Any]", given)
     try:
         routes = routes_of(agent, settings, defaults)
-        routes = owner_first(routes, settings, f"agent {agent.name!r}")
+        routes = session_backend_first(routes, settings, f"agent {agent.name!r}")
     except Exception:  # noqa: BLE001  # the launch reports it
         return None
     route = routes[min(launch.route, len(routes) - 1)]

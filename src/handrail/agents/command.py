@@ -44,7 +44,7 @@ class CommandParser:
 
     finished = False
     open_tools = 0
-    patience_s = 0.0
+    extra_silence_s = 0.0
 
     def __init__(self, turn: AgentTurn, name: str, patience: Patience) -> None:
         self._turn = turn

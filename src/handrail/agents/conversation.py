@@ -29,12 +29,12 @@ from handrail.model.events import (
 )
 from handrail.model.launch import AgentError, AnswerRejected, Fault, fault_of
 from handrail.model.policy import Ladder
-from handrail.model.results import SILENT, AgentResult, Usage, add_launch
+from handrail.model.results import UNREPORTED, AgentResult, Usage, add_launch
 from handrail.model.shapes import AgentRequest
 from handrail.ports.agent import AgentReply, AgentTurn, capabilities_of
 from handrail.shortening import LONGEST_WORD, shortened
 from handrail.typed.convert import DoesNotFit, fit
-from handrail.typed.extract import Found, NotFound, last_fitting
+from handrail.typed.extract import NoAnswer, ParsedAnswer, last_fitting
 from handrail.typed.jsonsafe import short_repr
 from handrail.typed.schema import Schema, describe_type, json_schema, plain
 from handrail.workspace.bounds import bounds_of
@@ -104,16 +104,16 @@ def schema_for(output: Any) -> Schema | None:
     return None if plain(output) is str else json_schema(output)
 
 
-def read_answer(reply: AgentReply, output: Any) -> Found | NotFound:
+def read_answer(reply: AgentReply, output: Any) -> ParsedAnswer | NoAnswer:
     """The answer in a reply: its structured value if it has one, or else from its text."""
     if plain(output) is str and not reply.text.strip():
-        return NotFound("it gave no text")
+        return NoAnswer("it gave no text")
     if not reply.has_value or plain(output) is str:
         return last_fitting(reply.text, output)
     try:
-        return Found(fit(reply.value, output), reply.text)
+        return ParsedAnswer(fit(reply.value, output), reply.text)
     except DoesNotFit as misfit:
-        return NotFound(str(misfit))
+        return NoAnswer(str(misfit))
 
 
 @attrs.frozen
@@ -156,7 +156,7 @@ class Conversation:
         except AgentError as error:
             error.usage = _with_price(error.usage, error.model or route.options.model)
             if error.usage is None and error.kind in _AT_WORK:
-                error.usage = SILENT
+                error.usage = UNREPORTED
             self._explain(error, route, digest)
             raise
         return replace(reply, usage=_with_price(reply.usage, reply.model or route.options.model))
@@ -206,9 +206,9 @@ class Conversation:
         """The result of a reply; emits ``AgentTurnCompleted``."""
         request, launch = self.request, self.request.launch
         answer = read_answer(reply, self.output)
-        problem = answer.reason if isinstance(answer, NotFound) else None
+        problem = answer.reason if isinstance(answer, NoAnswer) else None
         request.emit(AgentTurnCompleted(request.path, launch.turn, problem, reply.usage))
-        if isinstance(answer, Found):
+        if isinstance(answer, ParsedAnswer):
             return AgentResult(
                 answer.value,
                 add_launch(launch.spent, reply.usage),

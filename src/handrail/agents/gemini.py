@@ -221,7 +221,7 @@ class GeminiParser(EventReader):
     def feed_stderr(self, line: bytes, /) -> Iterable[Notice]:
         """The notice of a retry of gemini's; its delay extends the patience."""
         if delay := _DELAY.search(line):
-            self.patience_s = int(delay[1]) / 1000
+            self.extra_silence_s = int(delay[1]) / 1000
         attempt = _ATTEMPT.search(line)
         if attempt is None:
             return ()
@@ -255,7 +255,7 @@ class GeminiParser(EventReader):
 
     def read(self, name: str, event: Object) -> Iterator[Notice]:
         """The notices of an event; notes whether the model may continue its text after it."""
-        self.is_alive, self.patience_s = True, 0.0
+        self.saw_protocol, self.extra_silence_s = True, 0.0
         yield from self._read_event(name, event)
         if name in _BETWEEN:
             self._is_speaking = name == "message" and text_in(event, "role") == "assistant"

@@ -205,7 +205,7 @@ class OpencodeParser(EventReader):
 
     def __init__(self, turn: AgentTurn, *, model: str | None = None) -> None:
         super().__init__(turn, OPENCODE, backend="opencode-run", model=model)
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._end = ""
         self._denied = ""
         self._error: Object | None = None
@@ -242,7 +242,7 @@ class OpencodeParser(EventReader):
         session, part = text_in(event, "sessionID"), object_in(event, "part")
         if session and self.session not in (None, session):
             return
-        self.is_alive = self.is_alive or bool(session)
+        self.saw_protocol = self.saw_protocol or bool(session)
         yield from self.session_named(session)
         match name:
             case "step_start":
@@ -269,8 +269,8 @@ class OpencodeParser(EventReader):
         if part.get("synthetic") is True:
             if object_in(part, "metadata").get("compaction_continue"):
                 yield AgentCompaction(self.path, "completed")
-        elif text and ref not in self._told:
-            self._told.update({ref} if ref else ())
+        elif text and ref not in self._reported:
+            self._reported.update({ref} if ref else ())
             self.text = text
             yield AgentMessage(self.path, text)
 

@@ -102,13 +102,13 @@ def routes_of(agent: Routed, settings: AgentSettings, defaults: AgentSettings) -
     fallbacks = [_fallback(one, main, levels, whose) for one in agent.fallback]
     for route in (main, *fallbacks):
         _refuse_lacking(route.backend, route.options, whose)
-    if defaults.wrap is None:
+    if defaults.replace_backend is None:
         return (main, *fallbacks)
-    wrap = defaults.wrap
-    return tuple(Route(wrap(route.backend), route.options) for route in (main, *fallbacks))
+    replace = defaults.replace_backend
+    return tuple(Route(replace(route.backend), route.options) for route in (main, *fallbacks))
 
 
-def owner_first(
+def session_backend_first(
     routes: tuple[Route, ...], settings: AgentSettings, whose: str
 ) -> tuple[Route, ...]:
     """The chain, beginning with the backend that has the session which a step continues.

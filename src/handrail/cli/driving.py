@@ -306,7 +306,7 @@ def agents_of(options: Options, known: Callable[[], AgentSettings]) -> Callable[
                 found, backend=typed.backend, options=typed.options.over(found.options)
             )
         if options.cassette is not None:
-            found = attrs.evolve(found, wrap=options.cassette.wrapper(Secrets()))
+            found = attrs.evolve(found, replace_backend=options.cassette.wrapper(Secrets()))
         return found
 
     return cache(settings)

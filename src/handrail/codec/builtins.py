@@ -31,7 +31,7 @@ from handrail.codec.writing import (
 
 Node: TypeAlias = dict[str, Any]
 Reader: TypeAlias = Callable[[Node], Any]
-"""Makes the value of an object whose parts are values already."""
+"""Builds the value of a tagged object whose parts are values already."""
 
 _PRINTABLE = frozenset({*range(32, 127), *b"\n\r\t"})
 
@@ -44,7 +44,7 @@ def _sequence(tag: str) -> Writer:
 
 
 def _set(tag: str) -> Writer:
-    """Sorted by the items' texts, so that equal sets have equal texts."""
+    """A writer that sorts by the items' texts, so that equal sets have equal texts."""
 
     def write(writing: Writing, value: Iterable[Any], depth: int) -> Node:
         items: list[Any] = []
@@ -53,7 +53,7 @@ def _set(tag: str) -> Writer:
             try:
                 items.append(writing.write(item, depth + 1))
             except Refused as refused:
-                raise refused.inside(value, "{...}") from refused.__cause__
+                raise refused.add_step(value, "{...}") from refused.__cause__
         return {TAG: tag, "v": sorted(items, key=msgspec.json.encode)}
 
     return write
@@ -75,7 +75,7 @@ def _text(tag: str, text: Callable[[Any], str] = str) -> Writer:
 
 def _windows_path(tag: str) -> Writer:
     def write(writing: Writing, value: PureWindowsPath, depth: int) -> Node:
-        writing.proven = False  # of some, such as //://, the text is that of another path
+        writing.proven = False  # the text of some paths, such as //://, reads as another path
         return {TAG: tag, "v": writing.write(str(value), depth + 1)}
 
     return write
@@ -106,7 +106,7 @@ def _write_defaultdict(writing: Writing, value: defaultdict[Any, Any], depth: in
     try:
         factory = writing.write(value.default_factory, depth + 1)
     except Refused as refused:
-        raise refused.inside(value, ".default_factory") from refused.__cause__
+        raise refused.add_step(value, ".default_factory") from refused.__cause__
     pairs = writing.pairs(value, value.items(), depth)
     return {TAG: "defaultdict", "factory": factory, "v": pairs}
 
@@ -120,7 +120,7 @@ def _write_time(writing: Writing, value: time, depth: int) -> Node:
 
 
 def _clock_reading(tag: str, writing: Writing, value: datetime | time, depth: int) -> Node:
-    """ISO text with a plain offset in it; any other zone stands beside the local time."""
+    """ISO text that includes a plain offset; any other zone is written beside the local time."""
     zone = value.tzinfo
     if zone is None or _is_plain_offset(zone):
         node: Node = {TAG: tag, "v": value.isoformat()}
@@ -128,13 +128,13 @@ def _clock_reading(tag: str, writing: Writing, value: datetime | time, depth: in
         try:
             written = writing.write(zone, depth + 1)
         except Refused as refused:
-            raise refused.inside(value, ".tzinfo") from refused.__cause__
+            raise refused.add_step(value, ".tzinfo") from refused.__cause__
         node = {TAG: tag, "v": value.replace(tzinfo=None).isoformat(), "zone": written}
     return {**node, "fold": 1} if value.fold else node
 
 
 def _is_plain_offset(zone: tzinfo) -> bool:
-    """True if ISO text says all of it; of an offset below a second ``fromisoformat`` makes UTC."""
+    """True if ISO text keeps the zone; ``fromisoformat`` reads an offset below a second as UTC."""
     if type(zone) is not timezone:
         return False
     offset, *name = cast("Any", zone).__getinitargs__()
@@ -286,5 +286,5 @@ PAIRED = frozenset({"dict", "OrderedDict", "Counter", "mappingproxy", "defaultdi
 
 
 def is_zoneinfo(cls: type) -> bool:
-    """True for ``zoneinfo.ZoneInfo``, which is imported only where somebody uses it."""
+    """True for ``zoneinfo.ZoneInfo``; does not import ``zoneinfo``, which few programs need."""
     return cls is getattr(sys.modules.get("zoneinfo"), "ZoneInfo", None)

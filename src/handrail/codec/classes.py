@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, cast
 import msgspec
 
 from handrail.codec.builtins import Node
-from handrail.codec.shapes import EnumShape, Shape
+from handrail.codec.class_shapes import EnumShape, Shape
 from handrail.codec.types import OWN_TAGS, SHORT_NAMES, tag_of
 from handrail.codec.writing import TAG, Refused, Writing, class_of
 from handrail.model.dataclass import GENERATED
@@ -25,20 +25,20 @@ from handrail.typed.reference import NEWER
 from handrail.typed.schema import is_alias, is_pydantic
 
 FIELDS_SET, EXTRA, PRIVATE = "$set", "$extra", "$private"
-"""What a model knows beside its fields."""
+"""Keys for the state of a pydantic model that is no field."""
 
 ARGUMENTS = "$args"
-"""What a generic model was made for: its class has a name, ``Box[int]``, that no module knows."""
+"""The key for a generic model's type arguments: no module has its class, ``Box[int]``, by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class PydanticShape(Shape):
-    """How pydantic models are written: their state, which is not validated again."""
+    """The shape of pydantic models: it writes their state, and reads it without validation."""
 
     arguments: tuple[Any, ...] = ()
 
     def write(self, writing: Writing, value: Any, depth: int) -> Node:
-        """The fields, and what makes it differ from a model with just these fields set."""
+        """The fields, and other state in which it differs from a model with just these fields."""
         held = value.__dict__
         fields_set: set[str] = value.__pydantic_fields_set__
         names = [name for name in self.names if name in held]
@@ -53,18 +53,18 @@ class PydanticShape(Shape):
                 try:
                     node[key] = writing.write(dict(state), depth + 1)
                 except Refused as refused:
-                    raise refused.inside(value, f".{key[1:]}") from refused.__cause__
+                    raise refused.add_step(value, f".{key[1:]}") from refused.__cause__
         return node
 
 
 def is_model(cls: Any) -> bool:
-    """True for pydantic models, other than the class they all derive from."""
+    """True for pydantic models, but not for ``BaseModel`` itself."""
     parts = ("__pydantic_fields__", "__pydantic_generic_metadata__")
     return is_pydantic(cls) and all(hasattr(cls, part) for part in parts)
 
 
 def pydantic_shape(cls: Any) -> Shape:
-    """How the model is written and read."""
+    """The shape of a model class."""
     names = tuple(map(str, cls.__pydantic_fields__))
     beside = (FIELDS_SET, EXTRA, PRIVATE)
     generic = cls.__pydantic_generic_metadata__
@@ -81,7 +81,7 @@ def specialised(shape: Shape, arguments: Iterable[Any]) -> Shape:
 
 
 def _maker(cls: Any) -> Callable[[Node], Any]:
-    """As pydantic's own copy does it: no validation, and defaults for what was not recorded."""
+    """Builds a model as pydantic's own copy does: unvalidated, with defaults for missing fields."""
 
     def make(node: Node) -> Any:
         fields = cls.__pydantic_fields__
@@ -141,7 +141,7 @@ def _is_named_tuple(cls: Any) -> bool:
 
 
 def shape_of_class(cls: Any) -> Shape | None:
-    """How the data class is written and read, or None if it is none."""
+    """The shape of a data class; None for any other class."""
     if not is_data(cls):
         return None
     if _derives(cls, Enum):
@@ -151,7 +151,7 @@ def shape_of_class(cls: Any) -> Shape | None:
     if _is_named_tuple(cls):
         return _named_tuple_shape(cls)
     if _derives(cls, *_CONTAINERS):
-        return None  # beside its fields it has items
+        return None  # it has items besides its fields
     if _derives(cls, msgspec.Struct):
         names: tuple[str, ...] = cls.__struct_fields__
         simple = not hasattr(cls, "__post_init__") and _is_ordinary(cls, names)
@@ -225,7 +225,7 @@ def _attrs_shape(cls: Any) -> Shape:
 def _constructed(
     cls: Any, names: tuple[str, ...], arguments: dict[str, str], *, plain: bool
 ) -> Shape:
-    """Through the constructor, if it takes the fields and no more; else set field by field."""
+    """A shape that calls the constructor if that takes just the fields, else sets each field."""
     late = [name for name in names if name not in arguments]
     if not _takes(cls, set(arguments.values())):
         make, late = _setter(cls), list(names)
@@ -238,7 +238,7 @@ def _constructed(
 
 
 def _takes(cls: Any, arguments: set[str]) -> bool:
-    """True if the constructor was made from the fields and needs nothing else."""
+    """True if the constructor was generated from the fields and needs no other argument."""
     if not _is_generated(cls.__init__) and not hasattr(cls, "__pydantic_validator__"):
         return False
     try:
@@ -250,12 +250,12 @@ def _takes(cls: Any, arguments: set[str]) -> bool:
 
 
 def _is_generated(function: Any) -> bool:
-    """True if dataclasses or attrs wrote this, and not a person."""
+    """True if dataclasses, attrs or handrail generated this function, and no person wrote it."""
     code = getattr(function, "__code__", None)
     if not isinstance(code, types.CodeType):
         return False
-    by_attrs = code.co_filename.startswith(("<attrs generated ", GENERATED))
-    return by_attrs or code.co_qualname.startswith("__create_fn__.")
+    in_generated_file = code.co_filename.startswith(("<attrs generated ", GENERATED))
+    return in_generated_file or code.co_qualname.startswith("__create_fn__.")
 
 
 def _caller_and_setter(cls: Any, arguments: dict[str, str]) -> Callable[[Node], Any]:
@@ -280,7 +280,7 @@ def _setter(cls: Any) -> Callable[[Node], Any]:
 
 
 def _is_ordinary(cls: Any, names: tuple[str, ...]) -> bool:
-    """True if nothing comes between an instance and what is stored in its fields."""
+    """True if the class runs no code of its own when its fields are read or set."""
     if type(cls) not in _ORDINARY_METACLASSES:
         return False
     if cls.__new__ not in {object.__new__, msgspec.Struct.__new__}:
@@ -314,7 +314,7 @@ def is_annotation(kind: type) -> bool:
 
 
 def write_annotation(writing: Writing, value: Any, depth: int) -> Node:
-    """A class by its name, a generic one with its arguments."""
+    """A type by its name, a generic type with its arguments."""
     arguments = typing.get_args(value)
     if isinstance(value, types.UnionType):
         return _with_arguments(_UNION_TYPE, writing, value, arguments, depth)
@@ -347,11 +347,11 @@ def _argument(writing: Writing, value: Any, one: Any, depth: int) -> Any:
     try:
         return writing.write(one, depth + 1)
     except Refused as refused:
-        raise refused.inside(value, ".__args__") from refused.__cause__
+        raise refused.add_step(value, ".__args__") from refused.__cause__
 
 
 def _named(writing: Writing, value: Any) -> str:
-    writing.proven = False  # whether its name leads back to it must be tried
+    writing.proven = False  # a trial reading must show that the name leads back to the type
     short = SHORT_NAMES.get(value) if isinstance(value, type) else None
     if short is not None:
         return short
@@ -371,7 +371,7 @@ def _named(writing: Writing, value: Any) -> str:
 
 
 def read_annotation(origin: Any, name: str, node: Node) -> Any:
-    """The type whose name stands for ``origin``, with the arguments of the object."""
+    """The type ``origin``, with the type arguments that the object has."""
     if "args" not in node:
         return origin
     arguments = tuple(cast("list[Any]", node["args"]))
@@ -383,7 +383,7 @@ def read_annotation(origin: Any, name: str, node: Node) -> Any:
 
 
 def write_limits(writing: Writing, value: msgspec.Meta, depth: int) -> Node:
-    """A ``msgspec.Meta`` by what it sets."""
+    """A ``msgspec.Meta`` as the limits that it sets."""
     node: Node = {TAG: "meta"}
     for name in _LIMITS:
         limit = getattr(value, name)

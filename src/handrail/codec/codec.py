@@ -1,15 +1,15 @@
 """Typed values as JSON text, and back.
 
-Theory of operation. A value becomes a JSON tree (``codec_write``): what JSON knows stays as it is,
+Theory of operation. A value becomes a JSON tree (``writing``): what JSON has stays as it is,
 anything else becomes an object with a tag, ``"$"``. The tag says which class it was: a short word
-for Python's own classes (``codec_builtins``), ``module:qualname`` for data classes, whose fields
-stand flat beside it (``codec_classes``), a name and ``"$v"`` for what a ``TypeCodec`` has written.
-A text can be read without knowing what was declared, as long as its classes are loaded; the
-declared type helps where they are local, or were renamed since (``codec_names``).
+for Python's own classes (``builtins``), ``module:qualname`` for data classes, whose fields are keys
+beside it (``classes``), a name and ``"$v"`` for what a ``TypeCodec`` has encoded. A text can be
+read without knowing the declared type, as long as its classes are loaded; the declared type helps
+if classes are local, or were renamed since (``names``).
 
-A value is recorded only if it comes back equal: of the same class, and with the same text when it
-is written again. For builtins and for ordinary data classes that follows from how they are made;
-for any other class it is tried each time.
+A value is recorded only if it reads back equal: of the same class, and with the same text when it
+is written again. For builtins and ordinary data classes that follows from how they are built; for
+any other class a trial reading checks it each time.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _SHOWN = 80
 
 
 def difference(was: Any, became: Any) -> Refused:
-    """The first part in which two different trees are not the same, and what it is in each."""
+    """The error for two different trees: the first part that differs, as it is in each."""
     steps: list[str] = []
     while (inner := _first(was, became)) is not None:
         step, was, became = inner
@@ -86,7 +86,7 @@ def _cut(tree: Any) -> str:
 
 
 class Naming(Writing):
-    """The writing of a value in which a name stands for what cannot be written. Mutable."""
+    """A writing for ``identity``: a name replaces each part that cannot be written. Mutable."""
 
     names = True
     __slots__ = ("_in_order",)
@@ -96,7 +96,7 @@ class Naming(Writing):
         self._in_order = in_order
 
     def unordered(self, pairs: list[Any]) -> list[Any]:
-        """The pairs of a dict by the texts of their keys."""
+        """The pairs of a dict, sorted by the texts of their keys unless ``in_order``."""
         return pairs if self._in_order else sorted(pairs, key=_text_of_key)
 
     def write(self, value: Any, depth: int) -> Any:
@@ -105,7 +105,7 @@ class Naming(Writing):
             return super().write(value, depth)
         except Refused as refused:
             if refused.why == TOO_DEEP:
-                raise  # as a whole: in what contains itself there is no end of parts
+                raise  # the name replaces the whole: a value that contains itself has no last part
             return name_of(value)
 
 
@@ -114,7 +114,7 @@ def _text_of_key(pair: list[Any]) -> bytes:
 
 
 def name_of(value: Any) -> str:
-    """``<module:qualname>`` of a function, of any other value that of its class."""
+    """``<module:qualname>`` of a callable, if it has one; else of the value's class."""
     kind = class_of(value)
     try:
         target: Callable[..., Any] = value if callable(value) else kind
@@ -126,7 +126,7 @@ def name_of(value: Any) -> str:
 _Class: TypeAlias = type[Any]
 _MARK = '"$"'
 UNKNOWN = object()
-"""For ``dump``: nobody has said what type is declared for the value."""
+"""For ``dump``: the declared type is not known, so nothing is checked against it."""
 
 _CONTAINERS: frozenset[type] = frozenset({list, dict})
 _AS_JSON: frozenset[type] = WITH_TEXT | {int, float, list, dict}
@@ -161,9 +161,9 @@ def _is_a_name(_: Any, __: Any, value: Any) -> None:
 class TypeCodec:
     """How values of a class of yours are recorded.
 
-    ``encode`` makes of a value anything that the codec can write, ``decode`` makes the value again.
-    ``name`` stands in the record; it defaults to ``module:qualname``, and gives you the freedom to
-    rename or move the class. Subclasses are not included.
+    ``encode`` turns a value into anything that the codec can write, ``decode`` turns that back into
+    the value. The record has ``name`` (default: ``module:qualname``); if you set it, you may rename
+    or move the class later. Subclasses are not included.
     """
 
     type: _Class = attrs.field(validator=_is_a_class)
@@ -173,11 +173,11 @@ class TypeCodec:
 
     @property
     def tag(self) -> str:
-        """The name that stands in the record."""
+        """The tag that the record has for such values."""
         return self.name or reference(self.type)
 
     def write(self, writing: Writing, value: Any, depth: int) -> Any:
-        """What stands in the record for a value."""
+        """The object that the record has for a value."""
         writing.proven = False
         try:
             encoded = self.encode(value)
@@ -211,7 +211,7 @@ def _classes_of(codec: Codec) -> Classes:
 
 @attrs.frozen
 class Codec:
-    """Writes values as JSON text that brings them back with the type they had."""
+    """Writes values as JSON text, and reads them back with the types they had."""
 
     types: tuple[TypeCodec, ...] = attrs.field(default=(), converter=_as_tuple, validator=_distinct)
     _classes: Classes = attrs.field(
@@ -228,12 +228,12 @@ class Codec:
     ) -> str:
         """The value as JSON text.
 
-        ``where`` (a step, say) and ``root`` (what the value is called there) begin the error. With
-        ``declared``, the type that ``load`` will be given, classes that it would not find are
-        refused; those of a function's own are found nowhere else.
+        The error begins with ``where`` (a step, say) and ``root`` (what the value is called there).
+        ``declared`` is the type that ``load`` will get. If it is set, classes that ``load`` would
+        not find are refused; ``load`` finds classes local to a function only in ``declared``.
 
         Raises:
-            OutputNotSerializable: it could not come back equal; the error names the part of it.
+            OutputNotSerializable: the value would not read back equal; the error names the part.
         """
         try:
             return self._dumped(value, declared)
@@ -271,7 +271,7 @@ class Codec:
         return data.decode()
 
     def _try(self, data: bytes, writing: Writing) -> None:
-        """Read what was written, and write it again."""
+        """Read the text and write the value again; refuse it if the second text differs."""
         try:
             back = Reading(Met(self._classes, writing.classes)).read(msgspec.json.decode(data))
         except Unreadable as error:
@@ -285,12 +285,12 @@ class Codec:
             again.met(tag, cls)
 
     def load(self, text: str, declared: Any = Any) -> Any:
-        """The value that ``dump`` made the text of.
+        """The value that ``dump`` wrote as ``text``.
 
-        Its classes are looked for in ``declared``, then among what is loaded. Nothing is imported.
+        Its classes are searched in ``declared``, then in the loaded modules. Nothing is imported.
 
         Raises:
-            Unresolvable: a class was not found, or does not take what was recorded.
+            Unresolvable: a class was not found, or cannot be built from what was recorded.
         """
         tree = msgspec.json.decode(text)
         if _MARK not in text:
@@ -318,9 +318,9 @@ class Codec:
     def identity(self, value: Any, *, in_order: bool = False) -> str:
         """A text that is the same for equal values; never raises.
 
-        What cannot be recorded counts as ``<module:Type>``, a function as ``<module:qualname>``.
-        ``in_order``: dicts whose items are in another order have another text, as in the records of
-        version 0.1.
+        A part that cannot be recorded counts as ``<module:Type>``, a function as
+        ``<module:qualname>``. ``in_order``: the order of a dict's items makes a difference, as in
+        the records of version 0.1.
         """
         try:
             return self._named(value, in_order=in_order)
@@ -334,7 +334,7 @@ class Codec:
             if kind in WITH_TEXT or (kind is int and INT_MIN <= value <= INT_MAX):
                 return msgspec.json.encode(value).decode()
             if kind is list and (text := plain_json(value)) is not None and "{" not in text:
-                return text  # without a dict there is no order in which its keys are written
+                return text  # it has no dict, whose keys would have to be put in order
             naming = Naming(self._classes, in_order=in_order)
             return msgspec.json.encode(naming.write(value, 0), order=order).decode()
         except UnicodeEncodeError:

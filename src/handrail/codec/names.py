@@ -1,4 +1,4 @@
-"""What a codec knows of classes: how each is written, and what each name in a record means."""
+"""What a codec knows of classes: how to write each, and which class a name in a record means."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from handrail.codec.builtins import WRITERS, is_zoneinfo, write_zoneinfo
+from handrail.codec.class_shapes import Shape
 from handrail.codec.classes import (
     is_annotation,
     is_data,
@@ -16,13 +17,12 @@ from handrail.codec.classes import (
     write_limits,
 )
 from handrail.codec.reading import Unreadable, data_classes, one_data_class
-from handrail.codec.shapes import Shape
 from handrail.codec.types import find_by_name, still_loaded, tag_of, type_by_name
 from handrail.codec.writing import WITH_TEXT, Refused, Writer, Writing
 from handrail.typed.schema import shape_of
 
 _REMEMBERED = 4096
-"""So many classes are remembered; a program that makes classes all the time fills no memory."""
+"""How many classes are remembered; bounds the memory if a program keeps creating classes."""
 
 
 class Classes:
@@ -43,10 +43,10 @@ class Classes:
         self._declared: dict[Any, dict[str, type | None]] = {}
 
     def learn(self, kind: type) -> Writer:
-        """The writer of values of a class that was not met before.
+        """The writer for values of a class that was not met before.
 
         Raises:
-            Refused: there is none.
+            Refused: values of the class cannot be written.
         """
         if len(self.writers) > _REMEMBERED:
             self.writers = dict(self._own)
@@ -65,7 +65,7 @@ class Classes:
         raise Refused(why_not(kind))
 
     def shape(self, cls: type) -> Shape | None:
-        """How a data class is written and read, or None if it is none."""
+        """The shape of a data class; None for any other class."""
         if cls not in self._shapes:
             if len(self._shapes) > _REMEMBERED:
                 self._shapes.clear()
@@ -74,7 +74,7 @@ class Classes:
         return self._shapes[cls]
 
     def finds(self, met: Mapping[str, Any]) -> bool:
-        """True if the classes are known to be found by these names; nearly always, once."""
+        """True if each tag is known to lead to its class; nearly always, after the first time."""
         loaded = self.loaded
         for tag, cls in met.items():
             known = loaded.get(tag)
@@ -83,7 +83,7 @@ class Classes:
         return True
 
     def declared(self, type_: Any) -> Mapping[str, type | None]:
-        """The data classes in a type by their tags; None where two have the same."""
+        """The data classes in a type by their tags; None for a tag that two classes share."""
         try:
             known = self._declared.get(type_)
         except TypeError:  # not hashable, because of an annotation's metadata
@@ -117,7 +117,7 @@ def why_not(kind: type) -> str:
 
 
 class Resolution:
-    """What the names in a record mean, given what is declared."""
+    """Finds the classes for the names in a record, given the declared type."""
 
     __slots__ = ("_classes", "_declared")
 
@@ -126,7 +126,7 @@ class Resolution:
         self._declared = _NONE if declared is Any else classes.declared(declared)
 
     def shape(self, tag: str, place: Any) -> Shape:
-        """The declared class of this name, else a loaded one, else the one class declared there."""
+        """The class declared for the tag, else a loaded one, else the only one at ``place``."""
         here = None if place is None else shape_of(one_data_class(place))[0]
         if here is not None and tag_of(here) == tag:
             return self._of(here, tag)
@@ -161,21 +161,21 @@ class Resolution:
         return found
 
     def decoder(self, tag: str) -> Callable[[Any], Any]:
-        """The user's codec of this name."""
+        """The ``decode`` of the user's ``TypeCodec`` of this name."""
         try:
             return self._classes.decoders[tag]
         except KeyError:
             raise Unreadable(tag, "the codec has no TypeCodec of this name") from None
 
     def lost(self, met: Mapping[str, Any]) -> list[str]:
-        """The names under which another class would be found than the one met, or none."""
+        """The tags that do not lead back to their class, but to another class or to none."""
         lost: list[str] = []
         for tag, cls in met.items():
             declared = self._declared.get(tag)
             if (declared or find_by_name(tag)) is not cls:
                 lost.append(tag)
             elif declared is None and self._classes.shape(cls) is not None:
-                self._loaded(tag)  # known from now on
+                self._loaded(tag)  # so that ``finds`` knows it from now on
         return lost
 
 
@@ -183,7 +183,7 @@ _NONE: Mapping[str, Any] = {}
 
 
 class Locating(Writing):
-    """A second writing of a value, which is refused where a class is met that will not be found."""
+    """A second writing of a value, which refuses the first class that could not be found again."""
 
     __slots__ = ("_lost",)
 
@@ -192,7 +192,7 @@ class Locating(Writing):
         self._lost = lost
 
     def met(self, tag: str, cls: type) -> None:
-        """Refuse the class if it is one of those."""
+        """Refuse the class if its tag is lost."""
         if tag in self._lost:
             name = f"{cls.__module__}.{cls.__qualname__}"
             raise Refused(
@@ -203,7 +203,7 @@ class Locating(Writing):
 
 
 class Met:
-    """What the names in a record mean to the one who wrote it a moment ago."""
+    """Finds classes for a trial reading: those that the writing has just met."""
 
     __slots__ = ("_classes", "_met")
 
@@ -226,5 +226,5 @@ class Met:
         return found
 
     def decoder(self, tag: str) -> Callable[[Any], Any]:
-        """The user's codec of this name."""
+        """The ``decode`` of the user's ``TypeCodec`` of this name."""
         return self._classes.decoders[tag]

@@ -1,12 +1,12 @@
-"""Whether a value is JSON through and through, told by two libraries in C.
+"""Tests with two libraries in C whether a value is plain JSON in all its parts.
 
-Each of them goes past some classes that the other one refuses: ormsgpack can be told to refuse
-tuples, subclasses, enums and what else has a tag in a record, and would pack bytes; orjson refuses
-bytes, and ints of more than 53 bits. Both would write what is not finite: in the packed value it
-shows.
+Each library accepts some classes that the other refuses. ormsgpack has options to refuse tuples,
+subclasses, enums and all else that gets a tag in a record, but it packs bytes. orjson refuses
+bytes, and ints of more than 53 bits. Both write floats that are not finite; the packed value shows
+them.
 
-A walk over the value in Python tells the same, 8 times slower: of a MiB of rows 10 ms. And what
-orjson wrote to tell is the text of the value, which need not be written once more.
+A walk over the value in Python gives the same answer 8 times slower: it takes 10 ms for a MiB of
+rows. And what orjson writes for the test is already the value's JSON text.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from functools import cache
 from typing import Any
 
 MANY = 32
-"""In a list or dict of so many items it is worth while to ask."""
+"""The test pays for a list or dict of at least so many items."""
 PART = 512
-"""Of a longer list so many items at a time are asked for: in those among which one is not plain, or
-may not be, each is looked at.
+"""A longer list is tested in parts of so many items. The items of a part that is not surely plain
+are looked at one by one.
 """
 
 _NOT_FINITE = re.compile(rb"\xcb[\x7f\xff][\xf0-\xff]")
-"""A double whose exponent is all ones, as MessagePack has it; other numbers may look the same."""
+"""A double with an exponent of all ones, in MessagePack; bytes of other values may match too."""
 _EXPONENT = re.compile(rb"[0-9]e\+[0-9]")
-"""A number that has another text by msgspec, ``1e20``; texts may look the same."""
+"""A number that msgspec writes differently, such as ``1e20``; texts may match too."""
 _AS_NULL = b"null"
-"""What JSON has in its place; None and texts look the same."""
+"""What orjson writes for a float that is not finite; None and texts match too."""
 _TAGGED = b'"$":'
-"""A key that is a tag; in a text the quotes would be escaped."""
+"""A key that is a tag; inside a text the quotes would be escaped."""
 
 
 @cache
@@ -50,15 +50,14 @@ def _libraries() -> tuple[Any, int, Any, int]:
 
 
 def is_plain(value: object) -> bool:
-    """True if a list or dict is written into a record as it is. False where it is not, or where
-    that is not sure.
-    """
+    """True if a list or dict surely goes into a record unchanged, without tags."""
     return _dumped(value) is not None
 
 
 def plain_json(value: object) -> str | None:
-    """The JSON text of a list or dict that is written into a record as it is; None where it is not,
-    or where that is not sure, or where the text is not the one that msgspec makes.
+    """The JSON text of a list or dict that surely goes into a record unchanged; else None.
+
+    None also if msgspec would write another text.
     """
     dumped = _dumped(value)
     if dumped is None or (b"e+" in dumped and _EXPONENT.search(dumped) is not None):
@@ -67,7 +66,7 @@ def plain_json(value: object) -> str | None:
 
 
 def _dumped(value: object) -> bytes | None:
-    """What orjson makes of a plain value."""
+    """The JSON that orjson writes for a value that is surely plain; else None."""
     pack, refuse, dump, strict = _libraries()
     try:
         packed = pack(value, None, refuse)

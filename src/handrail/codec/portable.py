@@ -1,8 +1,9 @@
 """Values for another process: data as the codec writes it, code and objects by their names.
 
-A function, a class, or an object that a module holds under a name is written as that name, and
-found by it again, if need be by an import. A partial and a bound method are written by their parts.
-What the codec can write is written by value; only of an agent or a backend the name goes first.
+A function, a class, or an object that a module has under a name is written as that name; the reader
+finds it by the name, and imports the module if need be. A partial and a bound method are written by
+their parts. What the codec can write is written by value, except that an agent or a backend is
+written by its name if it has one.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from typing import Any
 
 import msgspec
 
+from handrail.codec.class_shapes import Shape
 from handrail.codec.codec import Codec, TypeCodec
 from handrail.codec.names import Classes, Locating, Resolution
 from handrail.codec.reading import VALUE, Reading, Unreadable
-from handrail.codec.shapes import Shape
 from handrail.codec.unresolved import Unresolvable
 from handrail.codec.writing import TAG, TOO_DEEP, Refused, Writer, Writing, of_cycle
 from handrail.errors import CodeNotFound, OutputNotSerializable
@@ -33,7 +34,7 @@ METHOD = "handrail:method"
 class PortableCodec:
     """Writes values as JSON text that another process reads. Mutable: it learns names.
 
-    ``home`` is the module in which objects are looked for first.
+    ``home`` is the module that is searched first for the names of objects.
     """
 
     def __init__(self, codec: Codec, home: str = "") -> None:
@@ -58,7 +59,7 @@ class PortableCodec:
         """The value as JSON text.
 
         Raises:
-            OutputNotSerializable: a part of it is neither data nor has a name.
+            OutputNotSerializable: a part of it is no data, and has no name.
         """
         try:
             return self._dumped(value)
@@ -85,10 +86,10 @@ class PortableCodec:
         return text
 
     def dump_object(self, value: Any, *, where: str, root: str) -> str:
-        """The same of what has a life of its own, an agent or a backend: its name goes first.
+        """The text of an agent or a backend: its name if it has one, else as ``dump`` writes it.
 
         Raises:
-            OutputNotSerializable: it has neither a name nor is it data.
+            OutputNotSerializable: it has no name, and is no data.
         """
         name = self._names.name_of(value)
         if name is not None:
@@ -96,10 +97,10 @@ class PortableCodec:
         return self.dump(value, where=where, root=root)
 
     def load(self, text: str, declared: Any = Any) -> Any:
-        """The value that ``dump`` made the text of; modules that it names are imported.
+        """The value that ``dump`` wrote as ``text``; modules that it names are imported.
 
         Raises:
-            CodeNotFound: something that it names is not here.
+            CodeNotFound: the text names something that is not here.
         """
         try:
             return Reading(_Importing(self._classes, declared), placed=declared is not Any).read(
@@ -128,7 +129,7 @@ class PortableCodec:
 
     def _method(self, writing: Writing, value: Any, depth: int) -> Any:
         try:
-            return self._code(writing, value, depth)  # of a class
+            return self._code(writing, value, depth)  # a class method can be found by its name
         except Refused:
             owner = writing.write(value.__self__, depth + 1)
         return {TAG: METHOD, VALUE: [owner, value.__name__]}
@@ -140,7 +141,7 @@ def _partial(writing: Writing, value: functools.partial[Any], depth: int) -> Any
 
 
 class _Portably(Writing):
-    """The writing of a value in which a name stands for what cannot be written. Mutable."""
+    """A writing in which a reference by name replaces a part that cannot be written. Mutable."""
 
     __slots__ = ("_names",)
 
@@ -149,7 +150,7 @@ class _Portably(Writing):
         self._names = names
 
     def write(self, value: Any, depth: int) -> Any:
-        """The tree of the value, or its name."""
+        """The tree of the value, or a reference to its name."""
         try:
             return super().write(value, depth)
         except Refused as refused:
@@ -160,7 +161,7 @@ class _Portably(Writing):
 
 
 class _Importing(Resolution):
-    """What names mean, once their modules are imported."""
+    """Finds classes by their names, and imports their modules if need be."""
 
     __slots__ = ()
 
@@ -184,10 +185,10 @@ class _Importing(Resolution):
 
 
 def _imported(name: str) -> bool:
-    """True if the module of a name could be imported.
+    """Import the module of a name; False if the name has no module.
 
     Raises:
-        CodeNotFound: it could not.
+        CodeNotFound: the import failed.
     """
     module, colon, _ = name.partition(":")
     if not colon:

@@ -1,4 +1,4 @@
-"""A value from a JSON tree in which objects may have tags."""
+"""Builds a value from a JSON tree in which objects may have tags."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from handrail.codec.builtins import PAIRED, READERS, Node
+from handrail.codec.class_shapes import Shape
 from handrail.codec.classes import (
     ARGUMENTS,
     is_data,
@@ -15,7 +16,6 @@ from handrail.codec.classes import (
     read_limits,
     specialised,
 )
-from handrail.codec.shapes import Shape
 from handrail.codec.writing import TAG, class_of
 from handrail.typed.schema import (
     LISTS,
@@ -31,7 +31,7 @@ from handrail.typed.schema import (
 
 
 def data_classes(declared: Any) -> list[type]:
-    """Every data class in a type: in its arguments, in its fields' types, and so on."""
+    """Every data class in a type: in its arguments, in the types of its fields, and so on."""
     found: list[type] = []
     seen: list[Any] = []
     waiting = [declared]
@@ -57,7 +57,7 @@ def _hints(cls: Any) -> dict[str, Any]:
 
 
 def _flat(arguments: typing.Iterable[Any]) -> list[Any]:
-    """Arguments in a row; those of a Callable are a list in the list."""
+    """The arguments as one flat list; those of a Callable are a list inside the list."""
     flat: list[Any] = []
     for one in arguments:
         flat.extend(one if is_list(one) else [one])
@@ -70,7 +70,7 @@ def _is_value(argument: Any) -> bool:
 
 
 def members_of(place: Any) -> list[Any]:
-    """The types a value at a place may have, unions taken apart."""
+    """The types that a value at a place may have: a union as its members."""
     type_ = plain(place)
     union = members(type_)
     if union is None:
@@ -116,11 +116,14 @@ def field_places(place: Any) -> dict[str, Any]:
 _READERS = {**READERS, "meta": read_limits}
 
 VALUE = "$v"
-"""Where a user's codec has put what it made; no field of a data class has such a name."""
+"""The key for what a ``TypeCodec`` has encoded; no field of a data class can have such a name."""
 
 
 class Unreadable(Exception):
-    """An object in a tree that no value can be made of here."""
+    """An object in a tree cannot be turned into a value here.
+
+    ``unknown``: its name was not found. ``misfit``: building the value raised.
+    """
 
     def __init__(self, tag: str, why: str, *, unknown: bool = False, misfit: bool = False) -> None:
         super().__init__(tag, why)
@@ -131,10 +134,10 @@ class Unreadable(Exception):
 
 
 class Names(Protocol):
-    """What the names in a tree mean."""
+    """Finds the classes for the names in a tree."""
 
     def shape(self, tag: str, place: Any) -> Shape:
-        """The data class of a tag; ``place`` is what is declared where it was found, or None."""
+        """The data class of a tag; ``place`` is the type declared at the tag's place, or None."""
         ...
 
     def type(self, name: str) -> Any:
@@ -142,14 +145,14 @@ class Names(Protocol):
         ...
 
     def decoder(self, tag: str) -> Callable[[Any], Any]:
-        """What makes a value of what a user's codec has written."""
+        """The ``decode`` of the user's ``TypeCodec`` of this name."""
         ...
 
 
 class Reading:
-    """The reading of one tree; it is used up by that: values take the place of what stood for them.
+    """Reads one tree, and uses it up: values replace the objects of the tree in place.
 
-    Without ``placed`` nothing is asked of the declared type, which is much faster.
+    ``placed``: the declared types help to find classes; without it reading is much faster.
     """
 
     __slots__ = ("_shapes", "names", "placed")
@@ -160,10 +163,10 @@ class Reading:
         self._shapes: dict[str, Shape] = {}
 
     def read(self, tree: Any, place: Any = None) -> Any:
-        """The value that a tree stands for.
+        """The value of a tree.
 
         Raises:
-            Unreadable: a tag in it means nothing here, or its value could not be built.
+            Unreadable: a tag in it is not known here, or its value could not be built.
         """
         kind = class_of(tree)
         if kind is list:
@@ -217,7 +220,7 @@ class Reading:
         shape = self._shapes.get(tag)
         if shape is None:
             shape = self.names.shape(tag, place)
-            if not self.placed:  # then the tag alone says which class it is
+            if not self.placed:  # then the class depends on the tag alone
                 self._shapes[tag] = shape
         if ARGUMENTS in node:
             shape = self._specialised(shape, node)

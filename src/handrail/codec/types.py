@@ -63,9 +63,9 @@ def tag_of(cls: Any) -> str:
 
 
 def find_by_name(name: str) -> Any:
-    """What a tag or the name of a type means among what is loaded already, or None.
+    """The loaded object that a tag or the name of a type means, or None.
 
-    Only dictionaries are looked into: a module's ``__getattr__`` might import.
+    The search reads only dictionaries, because a module's ``__getattr__`` might import.
     """
     if name in OWN_CLASSES:
         return OWN_CLASSES[name]
@@ -79,7 +79,7 @@ def find_by_name(name: str) -> Any:
 
 
 def type_by_name(name: str) -> Any:
-    """The class, or form of ``typing``, that a name means among what is loaded already, or None."""
+    """The loaded class, or form of ``typing``, that a name means, or None."""
     found = find_by_name(name)
     kind = class_of(found)
     is_type = isinstance(found, type) or found is ... or kind.__module__ == "typing"
@@ -87,7 +87,7 @@ def type_by_name(name: str) -> Any:
 
 
 def still_loaded(cls: type) -> bool:
-    """True if the class is what its name stands for in its module."""
+    """True if the module of the class still has the class under its name."""
     module = sys.modules.get(cls.__module__)
     return isinstance(module, ModuleType) and _held(module).get(cls.__qualname__) is cls
 
@@ -105,7 +105,7 @@ def _walk(found: Any, path: str) -> Any:
 
 
 def _own(owner: object) -> Mapping[str, Any]:
-    """What stands in a module, or in a class and those it derives from."""
+    """The attributes of a module, or of a class and its bases."""
     if isinstance(owner, ModuleType):
         return _held(owner)
     if isinstance(owner, type):
@@ -114,6 +114,6 @@ def _own(owner: object) -> Mapping[str, Any]:
 
 
 def _held(module: ModuleType) -> Mapping[str, Any]:
-    """What stands in a module; one that is to be loaded when it is first looked at is not."""
+    """The attributes of a module; reading them does not load a lazy module."""
     held: Mapping[str, Any] = ModuleType.__getattribute__(module, "__dict__")
     return held

@@ -1,4 +1,4 @@
-"""Recorded values whose class is not known here; apart from the codec, which costs more to load."""
+"""Recorded values whose class is not found here; apart from the codec, which is slower to load."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from handrail.errors import HandrailError
 
 
 class Unresolvable(HandrailError):
-    """A recorded value whose class was not found, or (``misfit``) does not take what was recorded;
-    of the step at ``path``, where that is known.
+    """The class of a recorded value was not found, or (``misfit``) cannot be built from the record.
+
+    ``path`` is the path of the step, if that is known.
     """
 
     def __init__(self, tag: str, why: str, path: str = "", *, misfit: bool = False) -> None:
@@ -40,14 +41,14 @@ class Unresolvable(HandrailError):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Unresolved:
-    """A recorded value whose class was not found: its text, and the tag that means nothing here."""
+    """A recorded value whose class was not found: its text, and the tag that is not known here."""
 
     text: str
     tag: str
 
     @property
     def data(self) -> Any:
-        """What is written, without the names of classes."""
+        """The recorded data, without the names of classes."""
         return _untagged(json.loads(self.text))
 
     def __repr__(self) -> str:

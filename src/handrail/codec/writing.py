@@ -1,8 +1,8 @@
-"""A value as a JSON tree, in which what JSON does not know is an object with a tag.
+"""Writes a value as a JSON tree; what JSON does not have becomes an object with a tag.
 
 Plain are str, bool, None, an int of 64 bits, a finite float, a list, and a dict whose keys are str
 other than ``"$"``. Anything else becomes an object whose first key is ``"$"``, its tag. Only exact
-classes are written: a subclass would come back as its base.
+classes are written: a subclass would be read back as its base.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ class Refused(Exception):
         self.why = why
         self.steps: list[tuple[object, str]] = []
 
-    def inside(self, container: object, step: str) -> Refused:
-        """The same, seen from the value that holds this one at ``step``."""
+    def add_step(self, container: object, step: str) -> Refused:
+        """This error, with one step more: ``container`` has the refused part at ``step``."""
         self.steps.append((container, step))
         return self
 
     @property
     def path(self) -> str:
-        """Where the part is, seen from the whole: ``.items[3].lock``."""
+        """Where the part is in the whole value: ``.items[3].lock``."""
         return "".join(step for _, step in reversed(self.steps))
 
 
 def of_cycle(refused: Refused) -> Refused:
-    """What is nested too deeply because it contains itself, told as that."""
+    """The error; for a value nested too deeply because it contains itself, one that says so."""
     if refused.why != TOO_DEEP:
         return refused
     seen: set[int] = set()
@@ -53,19 +53,19 @@ def of_cycle(refused: Refused) -> Refused:
             told.steps.reverse()
             return told
         seen.add(id(container))
-        told.inside(container, step)
+        told.add_step(container, step)
     return refused
 
 
 class Writing:
-    """The writing of one value: which classes it met, and whether it is sure to come back.
+    """Writes one value, and notes the classes it meets. Mutable.
 
-    ``proven`` stays true while every part is of a kind that is known to come back equal; otherwise
-    it must be tried. ``surrogates``: strings may hold what UTF-8 has no form for. Mutable.
+    ``proven`` stays true while every part is of a kind that is known to read back equal; otherwise
+    a trial reading is needed. ``surrogates``: strings may have surrogates, which UTF-8 cannot have.
     """
 
     names = False
-    """It makes a name for the value, which is never read again."""
+    """True if the text only identifies the value, and is never read again."""
     __slots__ = ("_known", "as_is", "classes", "proven", "surrogates")
 
     def __init__(self, known: Writers, *, surrogates: bool = False) -> None:
@@ -76,7 +76,7 @@ class Writing:
         self.proven = True
 
     def write(self, value: Any, depth: int) -> Any:
-        """The tree of ``value``, which may share what is plain in it.
+        """The tree of ``value``, which may share its plain parts.
 
         Raises:
             Refused: a part of it cannot be written.
@@ -103,7 +103,7 @@ class Writing:
                 kept = type(item) in self.as_is
                 written.append(item if kept else self.write(item, depth + 1))
         except Refused as refused:
-            raise refused.inside(holder, f"[{len(written)}]") from refused.__cause__
+            raise refused.add_step(holder, f"[{len(written)}]") from refused.__cause__
         return written
 
     def pairs(self, holder: object, pairs: Iterable[tuple[Any, Any]], depth: int) -> list[Any]:
@@ -115,7 +115,7 @@ class Writing:
                 self.hashed(key)
                 written.append([self.write(key, depth + 1), self.write(item, depth + 1)])
         except Refused as refused:
-            raise refused.inside(holder, f"[{_short_key(key)}]") from refused.__cause__
+            raise refused.add_step(holder, f"[{_short_key(key)}]") from refused.__cause__
         return written
 
     def unordered(self, pairs: list[Any]) -> list[Any]:
@@ -123,7 +123,7 @@ class Writing:
         return pairs
 
     def hashed(self, element: Any) -> None:
-        """Note an element of a set or a key; those of users may become equal to one another."""
+        """Note a set's element or a key; two of a user's class may become equal to each other."""
         if type(element) not in _PROVEN_KEYS:
             self.proven = False
 
@@ -132,15 +132,15 @@ Writer: TypeAlias = Callable[[Writing, Any, int], Any]
 
 
 class Writers(Protocol):
-    """How values of each class are written."""
+    """The writers of all classes."""
 
     @property
     def writers(self) -> Mapping[type, Writer]:
-        """The classes that were met already."""
+        """The writers of the classes that were met already."""
         ...
 
     def learn(self, kind: type, /) -> Writer:
-        """The writer of another class.
+        """The writer of a class that was not met yet.
 
         Raises:
             Refused: its values cannot be written.
@@ -154,7 +154,7 @@ _PROVEN_KEYS: frozenset[type] = WITH_TEXT | {int, float, bytes}
 
 
 def write_text(writing: Writing, value: str, depth: int) -> Any:
-    """A string that may hold lone surrogates, which JSON in UTF-8 cannot."""
+    """A string; escaped if it has lone surrogates, which JSON in UTF-8 cannot have."""
     del writing, depth
     try:
         value.encode()
@@ -172,7 +172,7 @@ def write_int(writing: Writing, value: int, depth: int) -> Any:
 
 
 def int_text(value: int) -> str:
-    """Decimal digits, or hexadecimal ones where Python might refuse so many."""
+    """Decimal digits; hexadecimal ones for an int so large that Python might refuse decimals."""
     return str(value) if value.bit_length() <= 1024 else hex(value)
 
 
@@ -183,7 +183,7 @@ def write_float(writing: Writing, value: float, depth: int) -> Any:
 
 
 def write_list(writing: Writing, value: list[Any], depth: int) -> Any:
-    """A list: itself if it is plain through and through."""
+    """A list; the same object if all its parts are plain."""
     as_is = writing.as_is
     if as_is.issuperset(map(type, value)):
         return value
@@ -204,12 +204,12 @@ def write_list(writing: Writing, value: list[Any], depth: int) -> Any:
                         written = value.copy()
                     written[index] = tree
     except Refused as refused:
-        raise refused.inside(value, f"[{index}]") from refused.__cause__
+        raise refused.add_step(value, f"[{index}]") from refused.__cause__
     return value if written is None else written
 
 
 def write_dict(writing: Writing, value: dict[Any, Any], depth: int) -> Any:
-    """A dict: itself if it is plain through and through, pairs if a key is no plain one."""
+    """A dict; the same object if all its parts are plain, and pairs if a key is not plain."""
     if len(value) >= MANY and is_plain(value):
         return value
     as_is = writing.as_is
@@ -230,7 +230,7 @@ def write_dict(writing: Writing, value: dict[Any, Any], depth: int) -> Any:
         else:
             return value if written is None else written
     except Refused as refused:
-        raise refused.inside(value, f"[{_short_key(key)}]") from refused.__cause__
+        raise refused.add_step(value, f"[{_short_key(key)}]") from refused.__cause__
     pairs = writing.pairs(value, value.items(), depth)
     return {TAG: "dict", "v": writing.unordered(pairs)}
 

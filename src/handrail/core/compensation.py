@@ -58,7 +58,7 @@ class CompensationSearch(Retracing):
         base = path.rpartition("/")[0]
         while base:
             self._bases.add(base)
-            path = self.recorded.home_of(path)
+            path = self.recorded.parent_of(path)
             if path in self._leading_to:
                 return
             self._leading_to.add(path)

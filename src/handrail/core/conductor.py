@@ -109,7 +109,7 @@ class Host(Protocol):
         """Stop something soon; report its end as if it had ended by itself."""
 
     def alarm(self, due: float | None, /) -> None:
-        """Call ``tick`` at this time (None: never), and no longer at that of an earlier alarm."""
+        """Call ``tick`` at this time (None: never); a ring of an earlier alarm does no harm."""
 
     def turn(self, path: str, /) -> None:
         """Let other work have a turn, then call ``turned`` with this: a group has more to begin."""

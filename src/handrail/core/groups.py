@@ -92,10 +92,9 @@ class Members:
         self.stopped: str | None = None
         """Why an earlier drive was stopping the group, if a cancelled member shows that it was."""
         self.decided = False
-        """True if no further member may begin: one failed, won or was stopped, or time is over.
+        """True if no further member may begin: one failed, won or was stopped, or the group must.
 
-        Time is over if, during a rehearsal, the group's deadline has passed already or the run is
-        ending.
+        It must stop if, during a rehearsal, its deadline has passed already or the run is ending.
         """
         self.succeeded = self.failed = self.cancelled = self.skipped = 0
 

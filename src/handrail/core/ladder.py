@@ -131,7 +131,10 @@ def _retry(fault: Fault, here: Sequence[LadderStep], now: float, seed: str) -> N
 def _wait_for_outage(
     fault: Fault, here: Sequence[LadderStep], now: float, seed: str
 ) -> LadderDecision | None:
-    """The next retry, or a person after hours of one outage; None if retries are over."""
+    """The next retry, or a person after hours of one outage.
+
+    None if retries are over, or if the time that the backend named is too far off.
+    """
     ladder = fault.ladder
     outage = _last_of(here, now, _PAUSED, max(ladder.backoff.max_s, _LONG_LAUNCH_S))
     most = ladder.transient_retries

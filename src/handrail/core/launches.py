@@ -30,7 +30,7 @@ from handrail.core.run_state import AgentNode, MakeLaunch, RunState, StepNode
 from handrail.core.steering import postpone_blocked
 from handrail.model import events as ev
 from handrail.model.launch import FIRST, Launch
-from handrail.model.results import A_PERSON, SILENT, add_usage
+from handrail.model.results import A_PERSON, UNREPORTED, add_usage
 from handrail.record.results import incident_of
 from handrail.record.run_record import PathRecord
 from handrail.steps.verbs import launches_agent, wanted_by
@@ -268,7 +268,7 @@ def launch_again(run: RunState, node: AgentNode, report: cmd.Stopped) -> None:
         last,
         number=last.number + 1,
         turn=last.turn + 1,
-        spent=known.total or last.spent or (SILENT if known.session else None),
+        spent=known.total or last.spent or (UNREPORTED if known.session else None),
         guidance=unheard,
         said=last.said if unheard else (*last.said, *last.guidance),
     )

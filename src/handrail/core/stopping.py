@@ -131,7 +131,7 @@ def _end_step(run: RunState, node: StepNode) -> None:
 
 
 def deadline_passed(run: RunState, node: CompositeNode) -> None:
-    """Stop a composite whose deadline passed; it fails once all below it has ended."""
+    """Stop a composite or wait whose deadline passed; it fails once all below it has ended."""
     if node.stop is not None or node.phase in {Phase.ENDING, Phase.UNDOING}:
         return
     error = StepTimeout(node.path, node.step.modifiers.timeout_s or 0.0)

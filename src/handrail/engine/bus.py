@@ -75,11 +75,13 @@ class Bus:
             return
         # Inline on purpose: every step has these events, and a call would be half of the cost.
         if type(event) is StepStarted and not event.signal:
-            quick = len(event.path) < NAME_LEAST or event.path == self.mask.clean
+            quick = len(event.path) < NAME_LEAST or event.path == self.mask.last_clean_path
         elif (type(event) is StepCompleted or type(event) is StepReplayed) and not self.kept:
             result = event.result
             quick = result is not None and type(result.output) in PLAIN and result.error is None
-            quick = quick and (len(event.path) < NAME_LEAST or event.path == self.mask.clean)
+            quick = quick and (
+                len(event.path) < NAME_LEAST or event.path == self.mask.last_clean_path
+            )
         else:
             quick = False
         if quick:

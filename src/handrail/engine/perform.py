@@ -42,7 +42,7 @@ from handrail.model.events import (
 )
 from handrail.model.launch import AgentError, Launch, fault_of
 from handrail.model.results import (
-    SILENT,
+    UNREPORTED,
     AgentResult,
     CommandResult,
     StageFailed,
@@ -456,7 +456,7 @@ class _LaunchReport:
         own, session = self._used, self._session
         return BrokenOff(
             own,
-            add_launch(self._launch.spent, own) or SILENT,
+            add_launch(self._launch.spent, own) or UNREPORTED,
             None if session is None else session.session,
             "" if session is None else session.backend,
             self._answered,

@@ -17,9 +17,9 @@ from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition
 from handrail.model.plan import Plan, PlannedStep, PlanState
 from handrail.model.results import WaitsFor
-from handrail.ports.journal import status_of, waits_of
 from handrail.record.dropped import stuck_step
 from handrail.record.results import children_of
+from handrail.record.status import run_status, run_waits
 
 _KINDS = {"call": "python", "run_workflow": "subworkflow"}
 """The name of a verb in results, where it differs from the method that people type."""
@@ -76,7 +76,7 @@ async def plan_of(
     return Plan(
         run_id,
         machine.run.definition.name,
-        status_of(history),
+        run_status(history),
         tuple(planned),
         None if finished is None else finished.status,
         undoes,
@@ -88,7 +88,7 @@ async def plan_of(
 
 def _waits(machine: Machine, history: Sequence[ev.Event], now: float) -> Iterator[WaitsFor]:
     """What a person must do before the resume, and what the resumed run would wait for."""
-    yield from (wait for wait in waits_of(history, now) if wait.kind == "person")
+    yield from (wait for wait in run_waits(history, now) if wait.kind == "person")
     for wait in open_waits(machine.run):
         if wait.kind != "person" and (wait.until is None or wait.until > now):
             yield wait

@@ -78,7 +78,7 @@ class Steering:
 
     async def retry(self, run_id: str, path: str, *, by: str | None = None) -> None:
         """Stop the attempt of a step, and begin it again; the stopped one is not counted. Ends a
-        wait before the next attempt, or for an agent's usage cap, at once.
+        wait before the next attempt, or for any limit of an agent (a usage cap, say), at once.
 
         Raises:
             CannotSteer: there is no such step at work, it has steps below it, or it is one of

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from handrail.errors import HandrailError, RunIdTaken, RunLocked
 from handrail.model.events import Event, stamp
-from handrail.ports.journal import Holder, Letter, RunInfo, info_of
+from handrail.ports.journal import Holder, Letter, RunInfo
+from handrail.record.status import run_info
 
 if TYPE_CHECKING:
     from handrail.codec.codec import Codec
@@ -122,7 +123,7 @@ class MemoryJournal:
         holders = {run_id: lease.holder for run_id, lease in self._leases.copy().items()}
         now = time.time()
         return [
-            info_of(run_id, events, holders.get(run_id), now)
+            run_info(run_id, events, holders.get(run_id), now)
             for run_id, events in list(self._events.items())
         ]
 

@@ -1,1 +1,1 @@
-"""The nouns of handrail: frozen data that every other package speaks of."""
+"""The nouns of handrail: frozen data that every other package uses."""

@@ -1,4 +1,4 @@
-"""What an agent may be told besides its prompt: model, rights, surroundings, bounds."""
+"""The options of an agent besides its prompt: model, permissions, surroundings, bounds."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _dollars(_: Any, attribute: attrs.Attribute[Any], value: object) -> None:
         )
 
 
-# Converters leave alone what is of the wrong kind: the validators after them know its name.
+# A converter returns a value of the wrong kind unchanged: the validator after it knows the name.
 
 
 def _seconds(value: float | timedelta | None) -> float | None:
@@ -92,7 +92,7 @@ def _dict(given: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 
 def _mapping(_: Any, attribute: attrs.Attribute[Any], value: object) -> None:
-    if value is not None and not isinstance(value, dict):  # not shown: it may hold secrets
+    if value is not None and not isinstance(value, dict):  # not shown: it may contain secrets
         raise DefinitionError(
             f"{attribute.name} of AgentOptions must be a mapping, got {type(value).__name__}"
         )
@@ -104,23 +104,23 @@ def _names_only(env: Mapping[str, str] | None) -> str:
 
 @attrs.frozen(kw_only=True)
 class AgentOptions:
-    """How a backend is to carry an agent out. None: not said here, so an outer setting counts.
+    """How a backend carries out an agent. None: not set here, so an outer setting applies.
 
-    The nearest that says something wins, field by field: the step's, the agent's, the backend's
-    own, the run's. A backend refuses an option that it cannot honour (see ``Capabilities``).
+    The nearest setting wins, field by field: the step's, the agent's, the backend's own, the
+    run's. A backend refuses an option that it cannot honour (see ``Capabilities``).
 
     - ``model``: as the backend names it; ``profile@model`` picks a profile of codex too.
     - ``effort``: how hard to think, in the backend's words (``"low"``, ``"high"``, ...).
     - ``system_prompt`` replaces the backend's own, ``append_system_prompt`` follows it.
-    - ``permission``: what it may do without asking; what it would have to ask for is denied.
+    - ``permission``: what the agent may do without asking; whatever else it asks for is denied.
     - ``allowed_tools``, ``denied_tools``: names as the backend has them. ``mcp_servers``: name to
       ``{"command": ..., "args": [...], "env": {...}}`` or ``{"url": ...}``.
     - ``cwd``: its working folder (default: this process's), ``add_dirs``: further ones.
     - ``env`` is added to this process's environment.
     - ``max_turns``: of the model, within one answer. ``max_cost_usd``: for one answer.
-    - ``start_timeout_s`` (60): to the first sign of life. ``idle_timeout_s`` (300): without one
-      after that; ``tool_timeout_s`` (1800) while a tool is at work. ``timeout_s``: for one answer
-      in all (default: none).
+    - ``start_timeout_s`` (60): until the first sign of life. ``idle_timeout_s`` (300): from one
+      sign to the next; ``tool_timeout_s`` (1800) while a tool is at work. ``timeout_s``: for one
+      answer in all (default: none).
     - ``extra_args``: appended to the program's own, at your risk.
     """
 
@@ -158,7 +158,7 @@ class AgentOptions:
     )
 
     def over(self, outer: AgentOptions) -> AgentOptions:
-        """These, and of ``outer`` what is not said here; the variables of ``env`` are joined."""
+        """These options; None is filled in from ``outer``, and the two ``env`` are merged."""
         chosen = {
             name: getattr(outer, name) if getattr(self, name) is None else getattr(self, name)
             for name in OPTION_NAMES
@@ -169,7 +169,7 @@ class AgentOptions:
 
     @property
     def given(self) -> tuple[str, ...]:
-        """The names of the options that are said here."""
+        """The names of the options that are set here."""
         return tuple(name for name in OPTION_NAMES if getattr(self, name) is not None)
 
     @property
@@ -180,10 +180,10 @@ class AgentOptions:
 
 
 def with_model(model: str | None, options: AgentOptions, whose: str) -> AgentOptions:
-    """The options, with the model that is given beside them.
+    """The options with this model.
 
     Raises:
-        DefinitionError: they name another one.
+        DefinitionError: they name another model.
     """
     if model is None:
         return options
@@ -202,12 +202,14 @@ NO_OPTIONS = AgentOptions()
 
 @attrs.frozen
 class AgentSettings:
-    """``backend`` is one, or a name of one; None: not said here. ``session`` is gone on in, with
-    ``fork`` in a copy of it; one that is ``lent`` is another run's, of which a copy is gone on in.
-    ``session_usage`` is what it had used so far, if that is known, and ``session_backend`` the name
-    of the backend that keeps it ("": not known).
-    ``writes`` are the patterns of what the agent may write, ``worktree`` gives it one of its own.
-    ``wrap`` makes of every backend the one that is used; only a run says it.
+    """What a step, an agent or a run sets for launches. None: not set here.
+
+    - ``backend``: a backend, or the name of one. ``replace_backend`` is called on every backend and
+      returns the one to use; only a run sets it.
+    - ``session``: the session to continue; ``fork``: continue a copy of it. ``lent``: the session
+      belongs to another run, so only a copy may be continued. ``session_usage``: what the session
+      has used so far, if known. ``session_backend``: the backend that keeps it ("": not known).
+    - ``writes``: patterns of the files that the agent may write. ``worktree``: it works in its own.
     """
 
     backend: Any = None
@@ -218,7 +220,7 @@ class AgentSettings:
     lent: bool = False
     writes: tuple[str, ...] | None = None
     worktree: bool = False
-    wrap: Callable[[Any], Any] | None = None
+    replace_backend: Callable[[Any], Any] | None = None
     session_backend: str = ""
     ladder: Ladder | None = None
 

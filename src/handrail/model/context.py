@@ -1,4 +1,4 @@
-"""What a workflow's small functions are shown: the run's inputs and the results so far."""
+"""What a workflow's small functions see of a run: its inputs and the results so far."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from handrail.model.results import StepResult, ValidationResult
 
 @dataclass(frozen=True, slots=True)
 class WorkflowContext:
-    """The view of a run that context builders, predicates, handlers and rollbacks are given.
+    """The view of a run that context builders, predicates, handlers and rollbacks get.
 
     It shows results of the step's own generator and of the enclosing ones, never of siblings that
-    run at the same time, so that it does not depend on who is faster. ``results`` maps full paths.
-    ``check_name`` raises if no step has the name that was asked for.
+    run at the same time, so that it does not depend on which is faster. ``results`` is keyed by
+    full path. ``check_name(path, name)`` raises if the workflow has no step of that name.
     """
 
     run_id: str
@@ -29,8 +29,10 @@ class WorkflowContext:
     check_name: Callable[[str, str], None] | None = field(default=None, repr=False, compare=False)
 
     def result(self, path: str) -> StepResult[Any] | None:
-        """The result at a path, or None: a name is searched from this step's own generator outward;
-        a leading ``/`` makes it a path from the root of the run.
+        """The result at a path, or None.
+
+        The path is searched from this step's own generator outward; with a leading ``/`` it is a
+        path from the root of the run.
         """
         find = getattr(self.results, "find", None)
         if find is None:
@@ -42,7 +44,7 @@ class WorkflowContext:
         """The output of a finished step, looked up as ``result`` does, or ``default``.
 
         Raises:
-            WrongUse: no step of the workflow has this name, as far as its source tells.
+            WrongUse: the workflow's source, as far as it can be read, has no step of this name.
         """
         found = self.result(path)
         if found is None and self.check_name is not None:
@@ -53,7 +55,7 @@ class WorkflowContext:
         """Do nothing, unless a default was used at a path or below it (``""``: anywhere).
 
         Raises:
-            NotClean: one was; the error lists the steps.
+            NotClean: a default was used; the error lists the steps.
         """
         found = self.result(path) if path else None
         top = found.path if found is not None else path.removeprefix("/")

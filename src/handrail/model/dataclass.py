@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 else:
 
     def dataclass(*, slots: bool, frozen: bool = False, kw_only: bool = False) -> Any:
-        """``dataclasses.dataclass``, for a class of which only some processes make an instance.
+        """``dataclasses.dataclass``, but ``__init__`` is compiled when the first instance is made.
 
-        The standard one compiles six methods for each class, 0.4 ms. Of all events, results and
-        steps that was a quarter of the time in which a process starts and runs one step. Here five
-        of them are the same functions for all classes, and ``__init__`` is compiled at the first
-        instance. What ``dataclasses`` says and does of the class is the same.
+        The standard decorator compiles six methods for each class, which takes 0.4 ms. For all
+        events, results and steps that was a quarter of the time in which a process starts and runs
+        one step, and most processes use few of these classes. Here all classes share the other five
+        methods. The functions of ``dataclasses`` treat the class like a standard one.
         """
         assert slots
 
@@ -30,9 +30,9 @@ else:
             above = [one.__dataclass_params__ for one in cls.__mro__[1:] if _is_one(one)]
             were = [params.frozen for params in above]
             for params in above:
-                params.frozen = False  # or a class that says it is not could not be made of it
+                params.frozen = False  # dataclasses would refuse to derive from a frozen class
             own = set(vars(cls))
-            cls.__doc__ = cls.__doc__ or cls.__qualname__  # else it would look at the signature
+            cls.__doc__ = cls.__doc__ or cls.__qualname__  # else it would inspect the signature
             try:
                 cls = dataclasses.dataclass(
                     init=False, repr=False, eq=False, slots=True, kw_only=kw_only
@@ -58,20 +58,20 @@ def _is_one(cls: type) -> bool:
 
 
 class _Init:
-    """Stands for ``__init__`` until somebody asks for it."""
+    """A descriptor in place of ``__init__``, which compiles it when it is first read."""
 
     def __init__(self, *, frozen: bool) -> None:
         self._frozen = frozen
 
     def __get__(self, instance: object, owner: Any) -> Any:
         while not isinstance(owner.__dict__.get("__init__"), _Init):
-            owner = owner.__mro__[1]  # the class that has it, where a subclass was asked
+            owner = owner.__mro__[1]  # from a subclass up to the class that has it
         init = owner.__init__ = _init_of(owner, frozen=self._frozen)
         return init if instance is None else init.__get__(instance, owner)
 
 
 class _Factory:
-    """Stands for a default that is made for each instance."""
+    """The default of a parameter whose value a factory makes for each instance."""
 
     def __repr__(self) -> str:
         return "<factory>"
@@ -79,7 +79,7 @@ class _Factory:
 
 _FACTORY: Any = _Factory()
 GENERATED = "<handrail generated __init__>"
-"""The file that an ``__init__`` says it is from."""
+"""The file name of every generated ``__init__``, as tracebacks show it."""
 
 
 def _init_of(cls: Any, *, frozen: bool) -> Any:
@@ -114,12 +114,12 @@ def _init_of(cls: Any, *, frozen: bool) -> Any:
     return init
 
 
-# -- what all of them have -------------------------------------------------------------------------
+# -- methods that all classes share ----------------------------------------------------------------
 
 
 @cache
 def _values_of(cls: Any) -> Callable[[Any], Any]:
-    """What gives the values of all fields that count in a comparison, as one tuple."""
+    """A function that returns an instance's class and its compared fields, as one tuple."""
     return attrgetter("__class__", *(one.name for one in fields(cls) if one.compare))
 
 

@@ -1,4 +1,4 @@
-"""What ``@workflow`` learned of a function, once."""
+"""``WorkflowDefinition``: what ``@workflow`` reads from a function, once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from handrail.typed.jsonsafe import short_repr
 REQUIRED: Any = inspect.Parameter.empty
 _NAMED = frozenset({_ParameterKind.POSITIONAL_OR_KEYWORD, _ParameterKind.KEYWORD_ONLY})
 _OF_THE_RUN = frozenset({"run_id", "labels", "existing"})
-"""What ``Executor.options`` takes, and users try to give to ``run``."""
+"""Arguments of ``Executor.options`` that users try to pass to ``run``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class WorkflowParameter:
 
     @property
     def description(self) -> str:
-        """What ``Annotated[..., "text"]`` says of it, or a ``description`` there; else nothing."""
+        """The text in ``Annotated[..., "text"]``, or an object's ``description`` there; else ""."""
         said = getattr(self.annotation, "__metadata__", ())
         texts = (getattr(one, "description", one) for one in said)
         return next((text for text in texts if isinstance(text, str)), "")
@@ -57,7 +57,7 @@ class WorkflowDefinition:
         """The inputs by parameter name, defaults included.
 
         Raises:
-            TypeError: they do not fit the signature; the text names the workflow.
+            TypeError: the arguments do not fit the signature; the text names the workflow.
         """
         try:
             self._refuse_unknown(kwargs)
@@ -68,7 +68,7 @@ class WorkflowDefinition:
         return dict(bound.arguments)
 
     def _refuse_unknown(self, kwargs: Mapping[str, Any]) -> None:
-        """A misspelt name is told before what is missing for it, which Python tells first."""
+        """Refuse a misspelt name first: Python would report the argument that it leaves missing."""
         kinds = {one.name: one.kind for one in self.parameters}
         if _ParameterKind.VAR_KEYWORD in kinds.values():
             return
@@ -84,7 +84,7 @@ class WorkflowDefinition:
                 raise TypeError(f"got an unexpected keyword argument {name!r}{meant}")
 
     def _display_signature(self) -> inspect.Signature:
-        """The signature for people: types without their modules, and not what is returned."""
+        """The signature for people: types without their modules, and no return type."""
         shown = [
             self.signature.parameters[one.name].replace(
                 annotation=_type_words(one.annotation), default=_value_words(one.default)
@@ -95,7 +95,7 @@ class WorkflowDefinition:
 
 
 class _Words:
-    """Stands in a signature for what is shown as these words."""
+    """An annotation or a default of a signature that is shown as these words."""
 
     def __init__(self, words: str) -> None:
         self._words = words

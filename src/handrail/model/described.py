@@ -22,7 +22,7 @@ _CARRIERS = tuple(
 
 
 def text_of(error: BaseException) -> str:
-    """What an exception says, or its type's name if it says nothing or cannot be rendered."""
+    """An exception's text; its type's name if it has none, or a note if it cannot be rendered."""
     try:
         said = str(error)
     except Exception as broken:  # noqa: BLE001  # a user's __str__ may do anything
@@ -36,7 +36,7 @@ def bases_of(error: BaseException) -> tuple[str, ...]:
 
 
 def traceback_of(error: BaseException) -> str:
-    """The traceback as text, without the frames at its top that only carried it."""
+    """The traceback as text, without the outermost frames of handrail and of the event loop."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None and _machinery(trace.tb_frame.f_code):
         trace = trace.tb_next
@@ -48,7 +48,7 @@ def traceback_of(error: BaseException) -> str:
 
 
 def _machinery(code: CodeType) -> bool:
-    """True for handrail's own code, and for the threads and tasks that it runs actions in."""
+    """True for code of handrail, or of the libraries whose threads and tasks run its actions."""
     return _own(code) or any(part in code.co_filename for part in _CARRIERS)
 
 
@@ -64,9 +64,10 @@ def _foreign(path: str) -> bool:
 
 
 def line_of(generator: Generator[Any, Any, Any]) -> str:
-    """``file:line`` where a suspended generator stands, in the author's code.
+    """``file:line`` at which a generator is suspended, in the author's code.
 
-    Follows ``yield from`` into helpers, but not into handrail's own generators.
+    Follows ``yield from`` into helpers, but not into handrail's own generators. For a generator
+    that has ended, its first line.
     """
     inner: Any = generator
     while True:
@@ -89,10 +90,10 @@ def defined_at(function: object) -> str | None:
 
 
 def raised_at(error: BaseException) -> str | None:
-    """``file:line`` of the author's code that an exception passed through last, or None.
+    """``file:line`` of the author's innermost frame in an exception's traceback, or None.
 
-    Code that was generated (such as attrs does for a class) or that is installed is not the
-    author's, unless there is nothing else.
+    Generated code (attrs writes some for a class) and installed code are not the author's. If the
+    traceback has no other, its outermost frame outside of handrail counts.
     """
     first: str | None = None
     last: str | None = None
@@ -111,7 +112,7 @@ _FRAME = re.compile(r'^  File "(.+)", line (\d+), in ', re.MULTILINE)
 
 
 def raised_in(traceback_text: str | None) -> str:
-    """``file:line`` of the author's code that a recorded traceback passed through last, or ""."""
+    """``file:line`` of the author's innermost frame in a recorded traceback, or ""."""
     frames: list[tuple[str, str]] = _FRAME.findall(traceback_text or "")
     own = [(path, line) for path, line in frames if not path.startswith(_OWN)]
     return next((f"{path}:{line}" for path, line in reversed(own) if not _foreign(path)), "")

@@ -1,6 +1,6 @@
 """What has happened in a run.
 
-Two closed unions. ``Event``: facts, journaled and numbered without a hole (``seq`` from 1 in a
+Two closed unions. ``Event``: facts, journaled and numbered without a gap (``seq`` from 1 in a
 run); they are all that a replay needs. ``Progress``: what a person may like to see meanwhile
 (deltas, output lines); it reaches sinks only, and carries the ``seq`` of the last event before it.
 
@@ -35,7 +35,7 @@ TimerReason: TypeAlias = Literal["sleep", "retry", "timeout", "gate", "cap", "ba
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stamped:
-    """What every event carries; see the module's text."""
+    """The fields that every event has; see the module's text."""
 
     run_id: str = ""
     seq: int = 0
@@ -54,7 +54,7 @@ _set = object.__setattr__
 
 
 def stamp(event: E, run_id: str, seq: int, at: float) -> E:
-    """The same event, numbered; for the engine alone, once, before anyone else holds the event."""
+    """Number an event in place; only the engine may, once, before others have the event."""
     _set(event, "run_id", run_id)
     _set(event, "seq", seq)
     _set(event, "at", at)
@@ -70,8 +70,8 @@ def stamp(event: E, run_id: str, seq: int, at: float) -> E:
 class WorkflowStarted(Stamped):
     """A run began; ``inputs`` are bound by parameter name.
 
-    ``forked_from`` is the run, and the step or None, that it was forked from: what follows was
-    recorded there, up to a suspension with the reason ``"forked"``.
+    ``forked_from`` is the run that this one was forked from, and the step (or None). Then the next
+    events are copied from that run, up to a ``RunSuspended`` with the reason ``"forked"``.
     """
 
     workflow_name: str
@@ -84,7 +84,7 @@ class WorkflowStarted(Stamped):
 class WorkflowCompleted(Stamped):
     """A run ended; always the last event of its drive.
 
-    ``orphaned`` are paths of recorded steps that the code, changed since, did not come to.
+    ``orphaned`` are paths of recorded steps that the code, changed since, did not reach.
     """
 
     status: RunStatus
@@ -102,7 +102,7 @@ class WorkflowCompleted(Stamped):
 class RunSuspended(Stamped):
     """A drive ended while the run waits; always the last event of its drive.
 
-    ``notes`` say what bodies did that were closed: raised, or yielded steps that did not run.
+    ``notes`` say what bodies did when they were closed: raised, or yielded steps that did not run.
     """
 
     waiting: tuple[OpenGate, ...] = ()
@@ -116,7 +116,7 @@ class RunSuspended(Stamped):
 class RunResumed(Stamped):
     """A new drive of the run began; records of ``superseded`` paths no longer count.
 
-    ``letter`` is the number of the last message that had come too late for the drive before.
+    ``letter`` is the number of the last message that this drive skips: it was for an earlier drive.
     """
 
     superseded: tuple[str, ...] = ()
@@ -142,8 +142,10 @@ SteeringAction: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True)
 class RunSteered(Stamped):
-    """Somebody (``by``) steered the run, or its step at ``path``; ``value`` is the output that
-    ``complete`` gives, or what ``guide`` says. ``letter`` is the number of the message.
+    """Somebody (``by``) steered the run, or its step at ``path``.
+
+    ``value`` is the output for ``complete``, or the text of ``guide``. ``letter`` is the number of
+    the message.
     """
 
     action: SteeringAction
@@ -169,12 +171,12 @@ class LimitReached(Stamped):
 class StepStarted(Stamped):
     """A step is about to make its first attempt, or to be skipped by its predicate.
 
-    ``fingerprint`` describes the step as the code did (empty where nothing is to be durable),
-    ``verdict`` is the predicate's, ``signal`` what a ``wait_for`` waits for, ``index`` the place
-    (from 0) among the members of its group, or among what its body yielded, ``rollback`` whether it
-    can be undone, ``once`` whether it must not run again, ``accepts`` the type of the signal's
-    payload (None: any, or one that cannot be recorded), ``cleanup`` whether it was yielded by a
-    body that was being cancelled.
+    ``fingerprint`` describes the step as the code did (empty in a run that is not durable).
+    ``verdict`` is the predicate's. ``index`` is the step's place (from 0) among the members of its
+    group, or among the steps that its body yielded. ``signal`` is the signal that a ``wait_for``
+    waits for, ``accepts`` the type of its payload (None: any, or a type that cannot be recorded).
+    ``rollback``: it has a rollback. ``once``: it must not run again. ``cleanup``: the body that
+    yielded it was being cancelled.
     """
 
     path: str
@@ -193,8 +195,8 @@ class StepStarted(Stamped):
 class AttemptFailed(Stamped):
     """An attempt failed; ``retryable`` is the verdict of ``retry(on=)`` on the live exception.
 
-    ``took`` is the number of the signal that a ``wait_for`` took and that did not fit, ``left_out``
-    and ``composed`` are as in ``StepCompleted``.
+    ``took`` is the number of a signal that a ``wait_for`` took, and whose payload did not fit.
+    ``left_out`` and ``composed`` are as in ``StepCompleted``.
     """
 
     path: str
@@ -213,8 +215,9 @@ class AttemptFailed(Stamped):
 
 @dataclass(frozen=True, slots=True)
 class StepMoved(Stamped):
-    """A step, or a member, whose end is on record has another place in its body or group than it
-    had: the code, or its course, is another. ``index`` as in ``StepStarted``.
+    """A step or member with a recorded end is now at another place in its body or group.
+
+    The code changed, or it took another course. ``index`` as in ``StepStarted``.
     """
 
     path: str
@@ -223,9 +226,9 @@ class StepMoved(Stamped):
 
 @dataclass(frozen=True, slots=True)
 class StepInterrupted(Stamped):
-    """A step was stopped because the process is to end; it has no end and will run again.
+    """A step was stopped because the process must end; it has no end and will run again.
 
-    ``usage`` is what its agent said it had used in this launch.
+    ``usage`` is what its agent reported for this launch until then.
     """
 
     path: str
@@ -237,11 +240,11 @@ class StepInterrupted(Stamped):
 class StepCompleted(Stamped):
     """A step ended; ``result`` says how.
 
-    ``composed`` says how the output follows from what is recorded below the path, empty if it does
-    not; then a journal need not store it again. See ``record.outputs``. ``took`` is the number of
-    the signal that a ``wait_for`` took. ``left_out`` are the paths just below this one that are on
-    record, and that it did not come to: the code, or its course, was another before.
-    ``used_before`` is what its attempts that failed had used; ``result.usage`` has it in it.
+    ``composed`` says how the output can be composed from the records below the path, so that a
+    journal need not store it again; empty if it cannot. See ``record.outputs``. ``took`` is the
+    number of the signal that a ``wait_for`` took. ``left_out`` are recorded paths directly below
+    this one that the step did not reach now: the code, or its course, was different before.
+    ``used_before`` is what its failed attempts used; ``result.usage`` includes it.
     """
 
     path: str
@@ -258,7 +261,7 @@ class StepCompleted(Stamped):
 
     @property
     def used(self) -> Usage | None:
-        """What its last attempt used."""
+        """What the last attempt used."""
         total, before = self.result.usage, self.used_before
         if total is None or before is None:
             return total
@@ -293,8 +296,8 @@ class GroupStarted(Stamped):
 class GroupCompleted(Stamped):
     """A group closed, with how its members ended.
 
-    Of ``work``, ``order`` are the keys of its tasks in the order of their tree, if they began in
-    another one, and ``why_stopped`` says why tasks were left.
+    For ``work``, ``order`` has the keys of the tasks in tree order, if they began in another order,
+    and ``why_stopped`` says why tasks were left.
     """
 
     path: str
@@ -310,8 +313,9 @@ class GroupCompleted(Stamped):
 
 @dataclass(frozen=True, slots=True)
 class MemberStarted(Stamped):
-    """A member of a ``for_each``, or a task of ``work``, began: its index (from 0), key, and a
-    digest of its item, or payload.
+    """A member of a ``for_each``, or a task of ``work``, began.
+
+    ``index`` counts from 0; ``digest`` is a digest of the item, or of the payload.
     """
 
     path: str
@@ -322,8 +326,10 @@ class MemberStarted(Stamped):
 
 @dataclass(frozen=True, slots=True)
 class MemberCompleted(Stamped):
-    """A member of a ``for_each`` ended, or a task; ``composed`` and ``left_out`` as in
-    ``StepCompleted``. ``found`` are the tasks that a task brought, by id, with their priorities.
+    """A member of a ``for_each``, or a task of ``work``, ended.
+
+    ``composed`` and ``left_out`` are as in ``StepCompleted``. ``found`` has the id and priority of
+    each task that a task brought.
     """
 
     path: str
@@ -341,7 +347,7 @@ class MemberCompleted(Stamped):
 
 @dataclass(frozen=True, slots=True)
 class TasksQueued(Stamped):
-    """The tasks that ``work`` begins with, as the code has them now."""
+    """The tasks with which a ``work`` step begins, as the code lists them now."""
 
     path: str
     tasks: tuple[Task, ...] = ()
@@ -349,8 +355,10 @@ class TasksQueued(Stamped):
 
 @dataclass(frozen=True, slots=True)
 class WorkEdited(Stamped):
-    """Somebody (``by``) changed the queue of ``work``: tasks to ``add`` or, by their ids, to
-    ``drop``, and new priorities. ``letter`` is the number of the message.
+    """Somebody (``by``) changed the queue of ``work``.
+
+    ``add`` has new tasks, ``drop`` the ids of tasks to drop, ``priority`` new priorities by id.
+    ``letter`` is the number of the message.
     """
 
     path: str
@@ -363,8 +371,9 @@ class WorkEdited(Stamped):
 
 @dataclass(frozen=True, slots=True)
 class WorkStopped(Stamped):
-    """The ``stop`` of ``work`` said why no task is to begin any more, after so many had ``ended``
-    in this ``attempt``.
+    """The ``stop`` rule of ``work`` returned a reason, so no further task begins.
+
+    ``ended`` is how many tasks had ended in this ``attempt`` by then.
     """
 
     path: str
@@ -416,7 +425,7 @@ class GateAnswered(Stamped):
 
 @dataclass(frozen=True, slots=True)
 class TimerSet(Stamped):
-    """Something waits until ``due`` (unix seconds)."""
+    """A timer was set, which fires at ``due`` (unix seconds)."""
 
     path: str
     due: float
@@ -426,8 +435,9 @@ class TimerSet(Stamped):
 
 @dataclass(frozen=True, slots=True)
 class SignalReceived(Stamped):
-    """A signal arrived; it is kept until a ``wait_for`` takes it. ``letter`` is its number if it
-    came as a message.
+    """A signal arrived; the run keeps it until a ``wait_for`` takes it.
+
+    ``letter`` is its number if it came as a message.
     """
 
     name: str
@@ -460,9 +470,10 @@ class RollbackCompleted(Stamped):
 
 @dataclass(frozen=True, slots=True)
 class AgentSessionStarted(Stamped):
-    """A backend named its session: what an interrupted step goes on in.
+    """A backend named its session, which an interrupted step can continue.
 
-    ``launch`` is the number of the launch, ``backend`` its name, ``model`` what answers, if known.
+    ``launch`` is the number of the launch, ``backend`` the backend's name, ``model`` the model that
+    answers, if known.
     """
 
     path: str
@@ -474,8 +485,9 @@ class AgentSessionStarted(Stamped):
 
 @dataclass(frozen=True, slots=True)
 class ClaimWaiting(Stamped):
-    """A step waits for ``what``, files or a name, which ``holder`` has now, or waits for before it:
-    another step, a person, a program.
+    """A step waits for a claim of ``what``: files, or a name.
+
+    ``holder`` (another step, a person, a program) has the claim now, or waits before the step.
     """
 
     path: str
@@ -485,7 +497,7 @@ class ClaimWaiting(Stamped):
 
 @dataclass(frozen=True, slots=True)
 class ClaimGranted(Stamped):
-    """A step holds ``what``, under an ``epoch`` that is greater than all before it."""
+    """A step got a claim of ``what``; the claim's ``epoch`` is greater than all earlier ones."""
 
     path: str
     what: str
@@ -494,7 +506,7 @@ class ClaimGranted(Stamped):
 
 @dataclass(frozen=True, slots=True)
 class ClaimLost(Stamped):
-    """What a step held was taken from it before it was done; ``holder`` has it now, if anybody."""
+    """A step lost its claim before it was done; ``holder`` has the claim now (empty: nobody)."""
 
     path: str
     what: str
@@ -504,11 +516,11 @@ class ClaimLost(Stamped):
 
 @dataclass(frozen=True, slots=True)
 class LadderStep(Stamped):
-    """A launch of an agent failed, and what follows instead of the end of the attempt.
+    """A launch of an agent failed, and another launch follows instead of the attempt's end.
 
-    ``kind`` and ``error`` say why it failed, ``next`` what is launched at ``due`` (unix seconds;
-    0: at once). ``backend`` and ``session`` are those that failed. ``parked``: the run suspends
-    before that, and ``error`` says what a person must do.
+    ``kind`` and ``error`` say why it failed. The launch ``next`` is due at ``due`` (unix seconds;
+    0: at once). ``backend`` and ``session`` are those of the failed launch. ``parked``: the run
+    suspends before the next launch, and ``error`` says what a person must do.
     """
 
     path: str
@@ -524,10 +536,10 @@ class LadderStep(Stamped):
 
 @dataclass(frozen=True, slots=True)
 class AgentGuided(Stamped):
-    """A launch of an agent is about to be made, ``next``, which gives it what people said.
+    """The launch ``next`` is about to begin; it passes guidance from people on to the agent.
 
-    ``numbers`` say which: they count what people said in the run, from 1. ``said_by`` are those
-    people, in the same order. If a launch was broken off for it, it is no failure.
+    All guidance of a run is numbered from 1; ``numbers`` says which of it this launch passes on,
+    ``said_by`` from whom, in the same order. If a launch was stopped for it, that is no failure.
     """
 
     path: str
@@ -539,7 +551,7 @@ class AgentGuided(Stamped):
 
 @dataclass(frozen=True, slots=True)
 class BudgetReserved(Stamped):
-    """A launch is about to be made, and this much of the budgets above ``path`` is set aside."""
+    """A launch is about to begin; this much of each budget above ``path`` is reserved for it."""
 
     path: str
     launch: int
@@ -549,7 +561,7 @@ class BudgetReserved(Stamped):
 
 @dataclass(frozen=True, slots=True)
 class BudgetSettled(Stamped):
-    """A launch ended; ``usage`` takes the place of what was reserved (None: that stays)."""
+    """A launch ended; ``usage`` replaces its reserve (None: the reserve stays)."""
 
     path: str
     launch: int
@@ -559,7 +571,7 @@ class BudgetSettled(Stamped):
 
 @dataclass(frozen=True, slots=True)
 class BudgetWarning(Stamped):
-    """A soft bound of a budget was passed: ``used`` of ``limit`` of ``name``, at ``scope``."""
+    """The budget of ``scope`` passed its soft bound: ``used`` of ``limit`` of ``name``."""
 
     path: str
     scope: str
@@ -570,7 +582,7 @@ class BudgetWarning(Stamped):
 
 @dataclass(frozen=True, slots=True)
 class BudgetRaised(Stamped):
-    """Somebody allowed as much again of the budget of ``scope``; ``name``: of this bound alone."""
+    """Somebody allowed as much again of the budget of ``scope``, or of its bound ``name`` alone."""
 
     path: str
     scope: str
@@ -578,7 +590,7 @@ class BudgetRaised(Stamped):
 
 
 ENDS: frozenset[type] = frozenset({StepCompleted, MemberCompleted})
-"""The kinds whose result says when it ended, which is known when the event is stamped."""
+"""The events with a result; ``stamp`` also sets the time ``at`` of that result."""
 
 Event: TypeAlias = (
     WorkflowStarted
@@ -644,8 +656,9 @@ class StepReplayed(Stamped):
 
 @dataclass(frozen=True, slots=True)
 class WorkGrew(Stamped):
-    """So many tasks of ``work`` are known now, whether they wait, are at work or have ended, and so
-    many were refused.
+    """How many tasks of ``work`` are known now.
+
+    ``total`` counts tasks that wait, are at work or have ended; ``refused`` those that do not run.
     """
 
     path: str
@@ -682,7 +695,7 @@ class AgentTurnCompleted(Stamped):
 
 @dataclass(frozen=True, slots=True)
 class AgentReasoning(Stamped):
-    """A piece of what an agent thought aloud."""
+    """A piece of an agent's reasoning."""
 
     path: str
     text: str
@@ -700,8 +713,9 @@ class AgentToolStarted(Stamped):
 
 @dataclass(frozen=True, slots=True)
 class AgentToolCompleted(Stamped):
-    """A tool of an agent ended. ``ok`` is False if it failed or was denied; ``exit_code`` where it
-    was a command.
+    """A tool of an agent ended.
+
+    ``ok`` is False if it failed or was denied; ``exit_code`` is set if it was a command.
     """
 
     path: str
@@ -714,7 +728,7 @@ class AgentToolCompleted(Stamped):
 
 @dataclass(frozen=True, slots=True)
 class AgentRetry(Stamped):
-    """A backend tries a request again by itself, after ``delay_s`` if that is known."""
+    """A backend retries a request by itself, after ``delay_s`` if that is known."""
 
     path: str
     attempt: int | None = None
@@ -745,7 +759,7 @@ class AgentLimit(Stamped):
 
 @dataclass(frozen=True, slots=True)
 class AgentPermission(Stamped):
-    """An agent wanted to do what it has to ask for."""
+    """An agent asked for permission to use a tool."""
 
     path: str
     tool: str
@@ -755,7 +769,7 @@ class AgentPermission(Stamped):
 
 @dataclass(frozen=True, slots=True)
 class AgentUsage(Stamped):
-    """What an answer has used so far."""
+    """What an agent has used for its answer so far."""
 
     path: str
     usage: Usage
@@ -763,9 +777,9 @@ class AgentUsage(Stamped):
 
 @dataclass(frozen=True, slots=True)
 class AgentFinished(Stamped):
-    """A backend is done with one prompt; always its last word. ``error`` if it gave no answer.
+    """A backend is done with one prompt; always its last notice. ``error`` if it gave no answer.
 
-    ``files_changed`` are the paths that it says it changed, as it names them.
+    ``files_changed`` are the paths that the backend says it changed, as it names them.
     """
 
     path: str
@@ -817,4 +831,4 @@ Progress: TypeAlias = (
 
 OfClaims: TypeAlias = ClaimWaiting | ClaimGranted | ClaimLost
 Notice: TypeAlias = Progress | AgentSessionStarted | OfClaims
-"""What an agent or its backend tells while it works; what is no ``Progress`` is journaled."""
+"""What an agent or its backend reports while it works; all but ``Progress`` is journaled."""

@@ -1,4 +1,4 @@
-"""Where what people read of a run is on disk: a folder for the run, one for each part of a path."""
+"""The folders on disk of a run's artifacts: one for the run, one for each part of a path."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from functools import lru_cache
 
 from handrail.model.paths import on_disk
 
-# Of files that stand beside the folders of steps: a step of such a name has another folder.
+# Files that lie beside the folders of steps. A step of such a name gets a folder of another name.
 _TAKEN = re.compile(
     r"(run\.json|events\.jsonl|output\.json|error\.txt|transcript\.jsonl|activity\.jsonl|stdout|stderr"
     r"|reasoning\.md|(prompt|answer)(-\d+)?\.md|(resumed|detached|notify)\.log|notified\.jsonl)\Z"
 )
-_MOST = 600
-"""Characters of the path of a step's folder; what lies deeper is told by a hash."""
+_MAX_FOLDER_CHARS = 600
+"""Characters that the path of a step's folder may have; a hash replaces deeper parts."""
 
 
 def run_folder(workflow_name: str, run_id: str) -> str:
@@ -21,10 +21,11 @@ def run_folder(workflow_name: str, run_id: str) -> str:
     return on_disk(f"{workflow_name}-{run_id}" if workflow_name else run_id)
 
 
-@lru_cache(maxsize=256)  # it is asked for each line that a program prints
+@lru_cache(maxsize=256)  # it is called for each line that a program prints
 def step_folder(path: str) -> str:
-    """The folder of a step below that of its run, a part of its path a folder; different paths
-    have different folders.
+    """The folder of a step, relative to its run's: one folder for each part of the path.
+
+    Different paths have different folders.
     """
     found = ""
     parts = path.split("/")
@@ -32,7 +33,7 @@ def step_folder(path: str) -> str:
         folder = on_disk(part)
         if _TAKEN.match(folder):
             folder = f"%{ord(folder[0]):02X}{folder[1:]}"
-        if found and len(found) + len(folder) >= _MOST:
+        if found and len(found) + len(folder) >= _MAX_FOLDER_CHARS:
             rest = "/".join(parts[count:]).encode("utf-8", "surrogatepass")
             import hashlib
 

@@ -1,4 +1,4 @@
-"""What histories of runs say beside one another: two runs, or a run and today's code."""
+"""What is found when recorded runs are compared, replayed, checked or pruned."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ COMPARED = ("status", "output", "error", "attempts", "usage")
 
 @dataclass(frozen=True, slots=True)
 class StepDiff:
-    """One step in two runs. ``fields`` are those of its results that differ: of ``status``,
-    ``output``, ``error``, ``attempts`` and ``usage``. Times make no difference.
+    """One step in two runs; ``fields`` names the fields of its two results that differ.
+
+    Compared are ``status``, ``output``, ``error``, ``attempts`` and ``usage``, but no times.
     """
 
     path: str
@@ -28,9 +29,9 @@ class StepDiff:
 
 @dataclass(frozen=True, slots=True)
 class RunDiff:
-    """Two runs, step by step: those of ``a`` in its order, and those of ``b`` alone between them.
+    """Two runs, step by step: the steps of ``a`` in its order, steps of ``b`` alone in between.
 
-    ``fields``: of ``status``, ``value`` and ``error``, those of the runs that differ.
+    ``fields`` names those of the runs' ``status``, ``value`` and ``error`` that differ.
     """
 
     a: str
@@ -57,8 +58,10 @@ class RunDiff:
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """Where today's code and a recorded run part: ``was`` is recorded, ``now`` is what the code
-    does; ``where`` is its line, ``file:line``. The path is empty if it is the run's end.
+    """Where today's code departs from a recorded run.
+
+    ``was`` is what is recorded, ``now`` what the code does, ``where`` the code's ``file:line``. An
+    empty path stands for the run's end.
     """
 
     path: str
@@ -81,14 +84,15 @@ class ReplayReport:
 
     @property
     def matches(self) -> bool:
-        """True if the code does what is recorded."""
+        """True if there is no divergence."""
         return self.divergence is None
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
-    """Something in a journal that is not as it was written: the run, empty if it is of none, the
-    number of the event, 0 if it is none, and what is wrong.
+class JournalFault:
+    """A place in a journal that is not as it was written; ``what`` says what is wrong.
+
+    ``run_id`` is empty if the place belongs to no run, ``number`` is 0 if it is no event.
     """
 
     run_id: str
@@ -101,7 +105,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """The runs that were removed from a journal, their events, and the bytes that are free now."""
+    """The runs that were removed from a journal, the count of their events, the bytes freed."""
 
     runs: tuple[str, ...]
     events: int

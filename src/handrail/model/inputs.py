@@ -1,4 +1,4 @@
-"""The inputs of a workflow: as they were given, of the types that it declares."""
+"""Binds the inputs of a workflow to its parameters, and converts them to the declared types."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def bind_inputs(
 ) -> dict[str, Any]:
     """The inputs by parameter name, defaults included, converted to the annotated types.
 
-    Data is checked. An object that is no data, such as a test double, is taken as it is where the
-    parameter is of a class.
+    Plain data must fit. An object that is no data, such as a test double, is passed on unchanged
+    for a parameter whose type is no scalar.
 
     Raises:
-        TypeError: they do not fit the signature.
+        TypeError: the arguments do not fit the signature.
         InvalidInput: a value is not of its parameter's type.
     """
     inputs = definition.bind(args, kwargs)
@@ -58,7 +58,7 @@ def input_of(name: str, value: Any, annotation: Any) -> Any:
         if _is_data(value) or plain(annotation) in _SCALARS:
             raise
         return value
-    return value if type(value) is int and type(converted) is float else converted  # it is one
+    return value if type(value) is int and type(converted) is float else converted  # an int fits
 
 
 def _is_data(value: object) -> bool:

@@ -1,4 +1,4 @@
-"""One launch of an agent within a step, why it is made, and how it failed."""
+"""One launch of an agent within a step: its reason, and how it failed."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from handrail.model.results import Usage, add_usage
 
 Rung: TypeAlias = Literal[
     "start",  # the first prompt
-    "resume",  # the same session again, after a crash of this process
-    "retry",  # the same again, after a failure that may pass
-    "wait",  # the same again, when a cap was to be over
-    "reask",  # the same session, told why its answer does not fit
-    "compact",  # the same session, made smaller first
-    "summarise",  # a new session, told what the full one had done
-    "reframe",  # a new session, told how earlier answers did not fit
-    "fallback",  # the next backend or model of the agent's chain
-    "guide",  # the same session, told what a person said
+    "resume",  # the same session, after the process that drove the run crashed
+    "retry",  # the failed launch again, after a failure that may pass
+    "wait",  # the failed launch again, at a time when the cap should be over
+    "reask",  # the same session, with the reason why the answer does not fit
+    "compact",  # the same session, which the backend makes smaller first
+    "summarise",  # a new session, with the end of what the full one said and did
+    "reframe",  # a new session, with what was wrong with the earlier answers
+    "fallback",  # the next backend or model of the agent's chain, in a new session
+    "guide",  # the same session, with what a person said
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """Which launch of a step's agent this is, and what it follows from.
+    """Which launch of a step's agent this is, and what the launches before it left to it.
 
-    ``number`` counts from 1 over all attempts and drives, ``turn`` within the attempt. ``session``
-    is the one to go on in; ``route`` the place in the agent's chain of backends (0: its own). After
-    an answer that did not fit, or a session that was full, ``answer`` is what the agent said last
-    (shortened) and ``reason`` what was wrong. ``reasks`` counts the re-asks of the step so far.
-    ``spent`` is what the launches before it used, ``session_usage`` what the session had used so
-    far, as its backend counts it. ``form`` is the rung whose words it is put in, where that is not
-    its own: the one before, if that did not get through. ``fresh``: it goes on from a session that
-    was left, so the step's given session is not gone back to. ``backend`` is whose the session is.
-    ``guidance`` is what people said that this launch gives to the agent, ``said`` what they had
-    said to it before.
+    - ``number`` counts from 1 over all attempts and drives, ``turn`` within the attempt.
+    - ``session``: the session to continue; ``backend``: the backend that keeps it;
+      ``session_usage``: what it has used so far, as that backend counts it. ``fresh``: an earlier
+      launch left the step's given session for a new one, so no launch returns to the given one.
+    - ``route``: the place in the agent's chain of backends (0: its own backend).
+    - ``reason``: why the launch before failed; ``answer``: what the agent said last (shortened).
+    - ``reasks`` counts the re-asks of the step so far. ``spent``: what earlier launches used.
+    - ``form``: which rung's prompt template to use; set when the previous prompt never reached the
+      agent and must be repeated. None: that of ``rung``.
+    - ``guidance``: what people said, for this launch to pass on; ``said``: for earlier launches.
     """
 
     number: int = 1
@@ -61,10 +61,10 @@ FIRST = Launch()
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """How a launch failed, and what could be done instead of giving up.
+    """How a launch failed, and what the ladder could do instead of giving up.
 
-    ``session`` can be gone on in if ``can_resume``; ``routes`` is the length of the agent's chain.
-    The other fields are those of ``AgentError``.
+    ``can_resume``: the backend can continue ``session``. ``routes`` is the length of the agent's
+    chain. The fields that ``AgentError`` has too mean the same here.
     """
 
     launch: Launch
@@ -85,17 +85,17 @@ class Fault:
 
     @property
     def spent(self) -> Usage | None:
-        """What this launch and those before it used."""
+        """What this launch and the launches before it used."""
         return add_usage(self.launch.spent, self.usage)
 
 
 class AgentError(HandrailError):
-    """An agent's backend ended without an answer that can be used.
+    """An agent's backend ended without a usable answer.
 
-    ``kind`` says why in words that all backends share; without one nothing is known but the
-    ``reason``, and the step is not tried again by itself. ``retry_at`` is the time (unix seconds)
-    from which it may work again, ``session`` one that can be gone on in, ``text`` what the agent
-    said last, ``usage`` what was spent, ``hint`` what a person can do.
+    ``kind`` says why, in words that all backends share. Without a kind only ``reason`` is known,
+    and the ladder makes no further launch. ``retry_at`` is the time (unix seconds) from which a
+    launch may work again, ``session`` a session that can be continued, ``text`` what the agent
+    said last, ``usage`` what it used, ``hint`` what a person can do.
     """
 
     __module__ = "handrail.errors"
@@ -153,7 +153,7 @@ class PromptError(AgentError):
 
 
 def fault_of(error: AgentError, launch: Launch) -> Fault | None:
-    """What is known of a failure by its error alone; None if its kind is not known."""
+    """The fault as far as its error alone tells; None for an error without a kind."""
     if error.kind is None:
         return None
     return Fault(

@@ -1,4 +1,4 @@
-"""How a generator is gone on with: a value sent or an exception thrown, in this one place."""
+"""Resumes a generator: the one place that sends a value or throws an exception into it."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ RAISED: Final = 2
 def resume(
     generator: Generator[Any, Any, Any], value: Any = None, error: BaseException | None = None
 ) -> tuple[int, Any]:
-    """What the generator does next: ``YIELDED``, ``RETURNED`` or ``RAISED``, and what.
+    """Resume the generator: ``YIELDED``, ``RETURNED`` or ``RAISED``, with the value or exception.
 
-    It raises nothing itself: ``KeyboardInterrupt`` of the body is an outcome too, the caller
-    decides. A pair, not an object: this runs once for each step.
+    It raises nothing: even a ``KeyboardInterrupt`` of the body is an outcome, about which the
+    caller decides. The result is a pair and no object, because this runs once for each step.
     """
     try:
         return YIELDED, generator.send(value) if error is None else generator.throw(error)

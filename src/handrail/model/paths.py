@@ -5,8 +5,8 @@ A path is names and keys joined by ``/``. It is the key of the journal, so the g
 - a *name* is typed by the author of a workflow: 1 to 120 printable characters, no ``/``, no blank
   at an edge, not ``.`` or ``..``, not ending in ``~`` and digits (that suffix marks later
   attempts);
-- a *key* comes from data: ``str(key)`` with ``/``, ``%``, control characters and whole dots
-  percent-encoded, so that any value has a key and no two keys run together;
+- a *key* comes from data: ``str(key)`` with ``/``, ``%``, control characters and the dots of ``.``
+  and ``..`` percent-encoded, so that any value has a key and different texts have different keys;
 - attempt n >= 2 of a composite step runs its children under ``name~n/``.
 """
 
@@ -29,7 +29,7 @@ _LIMITS = "limits."
 
 
 def check_name(name: object, what: str = "step") -> str:
-    """The name itself, if it is one.
+    """The name itself, if it is a valid name.
 
     Raises:
         DefinitionError: it is not a string of the grammar above; the text says which rule it broke.
@@ -76,7 +76,7 @@ def _problem_with(name: object) -> str | None:
 
 
 def encode_key(key: object) -> str:
-    """The part of a path that stands for a member's key; distinct strings have distinct encodings.
+    """A member's key as a part of a path; distinct strings have distinct encodings.
 
     Raises:
         ValueError: the key's text is empty.
@@ -92,7 +92,7 @@ def encode_key(key: object) -> str:
 
 
 def decode_key(part: str) -> str:
-    """The key, or name, that a part of a path stands for, for people."""
+    """A part of a path as the key or name that it encodes, for people."""
     return _ENCODED.sub(_unpercent, part) if "%" in part else part
 
 
@@ -110,14 +110,14 @@ def join(parent: str, name: str) -> str:
 
 
 def attempt_base(path: str, attempt: int) -> str:
-    """Where the children of a composite's attempt live: ``path`` for the first, then ``path~n``."""
+    """The parent path of the children of an attempt: ``path`` for the first, then ``path~n``."""
     return path if attempt < 2 else f"{path}~{attempt}"
 
 
-def home_of(path: str, known: Container[str]) -> str:
-    """The path of the step, group or member that a path stands in; empty for one of the top level.
+def parent_of(path: str, known: Container[str]) -> str:
+    """The path of the step, group or member that contains a path; empty at the top level.
 
-    ``known``: all paths of the run, for a member's key may end as a later attempt does.
+    ``known`` has all paths of the run, because a member's key may end in ``~`` and digits, too.
     """
     above = path.rpartition("/")[0]
     if above in known:
@@ -126,17 +126,18 @@ def home_of(path: str, known: Container[str]) -> str:
     return head if tilde and digits.isascii() and digits.isdigit() else above
 
 
-def all_above(path: str, known: Container[str]) -> Iterator[str]:
-    """Every path that this one stands in, from the nearest up; ``known`` as in ``home_of``."""
-    above = home_of(path, known)
+def ancestors_of(path: str, known: Container[str]) -> Iterator[str]:
+    """Every path that contains this one, the nearest first; ``known`` as in ``parent_of``."""
+    above = parent_of(path, known)
     while above:
         yield above
-        above = home_of(above, known)
+        above = parent_of(above, known)
 
 
 def is_within(path: str, above: str) -> bool:
-    """True if a path is this one or stands in it, in whichever attempt; all stand in the run, whose
-    path is empty.
+    """True if a path is ``above`` or below it, in any attempt.
+
+    The run, whose path is empty, contains every path.
     """
     if not above or path == above:
         return True
@@ -158,20 +159,20 @@ def on_disk(part: str) -> str:
 
 
 def budget_gate(step: str, number: int) -> str:
-    """Where it is asked whether a step's agent may be launched, for the ``number``-th time."""
+    """The path of the ``number``-th gate that asks whether a step's agent may be launched."""
     return f"{step}/{_BUDGET}{number}"
 
 
 def limit_gate(name: str, number: int) -> str:
-    """Where it is asked whether a limit of the run may be raised; no step can be named so."""
+    """The path of the gate that asks whether to raise a limit; no step can have such a name."""
     return f"{_LIMITS}{name}~{number}"
 
 
 def is_limit_gate(path: str) -> bool:
-    """True for a place that ``limit_gate`` gives."""
+    """True for a path that ``limit_gate`` returns."""
     return path.startswith(_LIMITS) and "~" in path and "/" not in path
 
 
 def is_budget_gate(step: str, path: str) -> bool:
-    """True for a place that ``budget_gate`` gives for this step."""
+    """True for a path that ``budget_gate`` returns for this step."""
     return path.startswith(f"{step}/{_BUDGET}")

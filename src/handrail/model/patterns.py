@@ -1,17 +1,17 @@
-r"""Patterns of paths, as in ``.gitignore``: what they cover, and whether two lists may meet.
+r"""Patterns of paths, as in ``.gitignore``: which paths they cover, and whether two lists overlap.
 
-Paths are relative to a repository, with ``/``. In a pattern ``*`` and ``?`` stand for anything but
-``/``, ``**`` for any number of folders, ``[a-z]`` for one character of these, and ``\`` takes the
-meaning of the sign behind it away. One without ``/``, except at its end, counts in every folder; a
-``/`` or ``./`` at its beginning keeps it to the top one. A name without such signs covers a file,
-or a folder with all that is below it; with ``/`` at its end only the latter. Of a list the last
-pattern that covers a path decides: with ``!`` before it, against it.
+Paths are relative to a repository, with ``/``. In a pattern ``*`` and ``?`` match anything but
+``/``, ``**`` any number of folders, ``[a-z]`` one of these characters. These are the signs; ``\``
+makes the character after it a plain one. A pattern without ``/``, except at its end, applies in
+every folder; a leading ``/`` or ``./`` restricts it to the top folder. A name without signs covers
+a file, or a folder with everything below it; with ``/`` at its end it covers only what is below the
+folder. The last pattern of a list that covers a path decides; with ``!`` it excludes the path.
 
-*May two lists meet?* Each pattern is a small automaton over characters. Two of them share a path if
-both can be walked to their ends on the same characters: the walk is over pairs of their states, and
-for characters one of each kind that the patterns tell apart will do. Later patterns with ``!`` are
-walked along, as sets of states, since what counts of them is that none has come to its end. That is
-exact; only a walk that takes too long is given up, and then the answer is yes.
+*Do two lists overlap?* Each pattern is a small automaton over characters. Two patterns share a path
+if the same characters lead both automata to an end. The search goes over pairs of their states, and
+tries one character of each class that the patterns tell apart. It moves later patterns with ``!``
+along as sets of states, because a shared path must lead none of these to an end. The answer is
+exact, unless the search takes too long: then the search stops, and the answer is yes.
 """
 
 from __future__ import annotations
@@ -26,14 +26,11 @@ from handrail.errors import DefinitionError
 
 _SIGNS = re.compile(r"[*?\[]")
 _MOST_STATES = 5_000
-"""So far two lists are walked along."""
+"""How many pairs of states the search for a shared path visits before it gives up."""
 
 
 def covers(patterns: Sequence[str], path: str, *, folds: bool = False) -> bool:
-    """True if the last of the patterns that covers the path is none with ``!``.
-
-    ``folds``: upper and lower case are one.
-    """
+    """True if the last pattern that covers the path has no ``!``; ``folds``: case is ignored."""
     for pattern in reversed(patterns):
         if compiled(pattern.removeprefix("!"), folds=folds).fullmatch(path):
             return not pattern.startswith("!")
@@ -42,17 +39,18 @@ def covers(patterns: Sequence[str], path: str, *, folds: bool = False) -> bool:
 
 @lru_cache(maxsize=4096)
 def compiled(pattern: str, *, folds: bool = False) -> re.Pattern[str]:
-    """The paths that a pattern without ``!`` covers."""
+    """An expression for the paths that a pattern without ``!`` covers."""
     parts, below, itself = _split(pattern)
     rest = ("(?:/.+)?" if itself else "/.+") if below else ""
     return re.compile(_joined(parts) + rest, re.DOTALL | (re.IGNORECASE if folds else 0))
 
 
 def normal(pattern: str) -> str:
-    """The pattern without ``.``, ``..`` and empty parts; a part that ``..`` takes back is a name.
+    """The pattern without ``.``, ``..`` and empty parts.
 
     Raises:
-        DefinitionError: it leads out of the repository, or is empty; the text says which.
+        DefinitionError: it leads out of the repository, is empty, or has ``..`` after a part with
+            signs; the text says which.
     """
     sign = "!" if pattern.startswith("!") else ""
     given = pattern.removeprefix("!")
@@ -80,29 +78,30 @@ def normal(pattern: str) -> str:
 def literal(path: str) -> str:
     """The pattern that covers this path alone, and nothing below it.
 
-    Only of a name that is all ``!`` and ``^`` it covers what is below, too.
+    If the name has no other characters than ``!`` and ``^``, it covers what is below, too.
     """
     folder, slash, name = path.rpartition("/")
-    # A name with a sign in it stands for no folder; "!" and "^" cannot stand in [] alone.
+    # One character goes into []: a name with a sign is no folder. [!] and [^] would be no class.
     at = max((at for at, sign in enumerate(name) if sign not in "!^"), default=len(name))
     alone = f"[{name[at]}]" if at < len(name) else ""
     return f"{escaped(folder)}{slash or '/'}{escaped(name[:at])}{alone}{escaped(name[at + 1 :])}"
 
 
 def escaped(text: str) -> str:
-    """The text as a pattern in which no sign has a meaning."""
+    """The text as a pattern in which every character is a plain one."""
     return re.sub(r"([\\*?\[]|^!)", r"\\\1", text)
 
 
 def display_pattern(pattern: str) -> str:
-    """The pattern as people read it: one that ``literal`` made is the path."""
+    """The pattern as people read it: for a pattern that ``literal`` made, the path."""
     path = _only_path(pattern) if "[" in pattern else None
     return pattern if path is None else path
 
 
 def fixed_part(pattern: str) -> str:
-    """The folders that a pattern without ``!`` names before its first sign; empty if there are
-    none, or it counts in every folder.
+    """The parts of a pattern without ``!`` before its first part with a sign, joined.
+
+    Empty if there are none, or if the pattern applies in every folder.
     """
     parts, _, _ = _split(pattern)
     fixed: list[str] = []
@@ -117,7 +116,7 @@ def fixed_part(pattern: str) -> str:
 
 
 def _split(pattern: str) -> tuple[list[str], bool, bool]:
-    """The parts; whether what is below them is covered, and whether they themselves are."""
+    """A pattern's parts; whether it covers what is below them; whether it covers them."""
     if pattern.startswith("./"):
         pattern = pattern[1:]
     folder = pattern.endswith("/")
@@ -131,7 +130,7 @@ def _split(pattern: str) -> tuple[list[str], bool, bool]:
 
 
 def _joined(parts: Sequence[str]) -> str:
-    """The parts with ``/`` between them; ``**`` as a part is any number of them."""
+    """An expression for the parts with ``/`` between; ``**`` is any number of folders."""
     *before, last = parts
     folders = "".join("(?:[^/]+/)*" if part == "**" else f"{_part(part)}/" for part in before)
     return folders + (".+" if last == "**" else _part(last))
@@ -146,7 +145,7 @@ _ANY = "[^/]"
 
 
 def _tokens(part: str) -> Iterator[str]:
-    """Each sign of a part as the expression of one character, or a star."""
+    """A part as expressions for one character each, and stars."""
     at = 0
     while at < len(part):
         sign, at = part[at], at + 1
@@ -165,18 +164,18 @@ def _tokens(part: str) -> Iterator[str]:
 
 
 def _class(inside: str) -> str:
-    """``[abc]``, ``[a-z]``, ``[!abc]``; never a ``/``."""
+    """The expression for ``[abc]``, ``[a-z]`` or ``[!abc]``; it never matches a ``/``."""
     negated = inside[:1] in {"!", "^"}
     members = re.sub(r"([\\\[\]^&~|])", r"\\\1", inside[negated:])
     return f"(?!/)[{'^' * negated}{members}]"
 
 
-# -- may two lists meet? ---------------------------------------------------------------------------
+# -- do two lists overlap? -------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=4096)
 def overlap(one: tuple[str, ...], other: tuple[str, ...], *, folds: bool = False) -> bool:
-    """False only if no path is covered by both lists; see the module's text."""
+    """False only if no path can be covered by both lists; see the module's text."""
     for mine, against_me in _inclusions(one):
         path = _only_path(mine)
         if path is not None:
@@ -193,7 +192,7 @@ def overlap(one: tuple[str, ...], other: tuple[str, ...], *, folds: bool = False
 
 
 def _inclusions(patterns: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Each pattern that is none with ``!``, and those with one behind it."""
+    """Each pattern without ``!``, and the patterns with ``!`` that come after it."""
     for at, pattern in enumerate(patterns):
         if not pattern.startswith("!"):
             later = (one[1:] for one in patterns[at + 1 :] if one.startswith("!"))
@@ -206,7 +205,7 @@ def _any_covers(patterns: Iterable[str], path: str, *, folds: bool) -> bool:
 
 @lru_cache(maxsize=4096)
 def _only_path(pattern: str) -> str | None:
-    """The path that is all that the pattern covers, if it is one of ``literal``."""
+    """The only path that the pattern covers, if ``literal`` could have made it; else None."""
     parts, below, _ = _split(pattern)
     if below or "**" in parts:
         return None
@@ -215,7 +214,7 @@ def _only_path(pattern: str) -> str | None:
 
 
 def _only_sign(token: str) -> str | None:
-    """The character that an expression is of, if it is of one."""
+    """The only character that an expression matches; None if it matches several."""
     if token == _STAR:
         return None
     token = token.removeprefix("(?!/)[").removesuffix("]") if len(token) > 2 else token
@@ -223,7 +222,7 @@ def _only_sign(token: str) -> str | None:
 
 
 def _prefixes_differ(one: str, other: str, *, folds: bool) -> bool:
-    """True if what both begin with differs: nothing more need be looked at."""
+    """True if the plain beginnings of two patterns differ: no path fits both."""
     first, second = _common_prefix(one), _common_prefix(other)
     if folds:
         first, second = first.lower(), second.lower()
@@ -232,7 +231,7 @@ def _prefixes_differ(one: str, other: str, *, folds: bool) -> bool:
 
 @lru_cache(maxsize=4096)
 def _common_prefix(pattern: str) -> str:
-    """The text that every path begins with which the pattern covers."""
+    """The text with which every path begins that the pattern covers."""
     parts, _, _ = _split(pattern)
     text = ""
     for at, part in enumerate(parts):
@@ -245,7 +244,9 @@ def _common_prefix(pattern: str) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Automaton:
-    """Where each state leads, by expressions of one character; ``ends`` are where a path ends."""
+    """The moves of each state, as (expression for one character, next state); a path may end in
+    one of ``ends``.
+    """
 
     moves: tuple[tuple[tuple[str, int], ...], ...]
     ends: frozenset[int]
@@ -256,7 +257,7 @@ class _Automaton:
 def _automaton(pattern: str) -> _Automaton:
     parts, below, itself = _split(pattern)
     moves: list[list[tuple[str, int]]] = [[]]
-    here = [0]  # the states in which what was read so far may end
+    here = [0]  # the states in which the parts read so far may end
 
     def state() -> int:
         moves.append([])
@@ -308,7 +309,7 @@ _Place = tuple[frozenset[int], ...]
 
 
 def _paths_overlap(both: tuple[str, str], against: tuple[str, ...], *, folds: bool) -> bool:
-    """True if a path is covered by both, and by none of the others; or if that takes too long."""
+    """True if a path fits ``both`` and none of ``against``, or if the search takes too long."""
     machines = [_automaton(pattern) for pattern in (*both, *against)]
     signs = _signs(machines, folds=folds)
     begin: _Place = tuple(machine.start for machine in machines)
@@ -332,7 +333,7 @@ def _paths_overlap(both: tuple[str, str], against: tuple[str, ...], *, folds: bo
 
 
 def _possible(machines: Sequence[_Automaton], place: _Place) -> frozenset[str]:
-    """The only signs that lead on, where one of the two says which these are; else nothing."""
+    """The characters that can lead on, if one of the two patterns allows only a few; else none."""
     named = [_named(machines[at], place[at]) for at in (0, 1)]
     return min(filter(None, named), key=len, default=frozenset[str]())
 
@@ -368,7 +369,7 @@ def _matches_sign(expression: str, sign: str, folds: bool) -> bool:  # noqa: FBT
 
 
 def _signs(machines: Iterable[_Automaton], *, folds: bool) -> tuple[str, ...]:
-    """One character of each kind that the expressions tell apart."""
+    """One character of each class that the expressions tell apart."""
     named = {
         sign
         for machine in machines

@@ -17,13 +17,16 @@ PlanState: TypeAlias = Literal["recorded", "changed", "will run", "may run", "or
 class PlannedStep:
     """One step of a plan.
 
-    ``recorded``: its end is in the journal and counts. ``changed``: so it is, but the code
-    describes the step otherwise now (``was`` and ``now``). ``will run``: the next one of its
-    branch. ``may run``: named in the source behind it. ``orphaned``: recorded, and the code did
-    not come to it. ``status`` is the recorded one; of one that will run, how it ends without being
-    performed, by an answer that came since, say. ``interrupted``: it was at work when its process
-    ended; if its status is "failed", it must not begin again. ``reached`` is False of one that is
-    recorded behind what must run first: whether the code describes it otherwise shows only then.
+    - ``state``: ``recorded``: its end is in the journal, and counts. ``changed``: recorded, but the
+      code now describes the step differently (``was`` and ``now``). ``will run``: the next step of
+      its branch. ``may run``: the source names it after those. ``orphaned``: recorded, but the code
+      no longer reaches it.
+    - ``status``: the recorded status. For a step that will run: how it ends without being
+      performed, by an answer that came meanwhile, say.
+    - ``interrupted``: it was at work when its process ended; with the status "failed" it must not
+      begin again.
+    - ``reached``: False for a recorded step after steps that must run first. Only when they have
+      run does it show whether the code now describes this step differently.
     """
 
     path: str
@@ -40,11 +43,11 @@ class PlannedStep:
 class Plan:
     """What ``resume`` would do with a run; nothing was run to find out.
 
-    ``status`` is the run's, None while it has no end. ``ends`` is how the run would end if no step
-    of it had to run any more. ``undoes``: the steps whose rollbacks would run at once, in order.
-    ``unwinds``: why the run was to be cancelled, if all that is left is to unwind it. ``waits_for``
-    is what it would wait for, and what a person must do first. ``stuck`` is the step that must not
-    begin again, if the run ends by that: only ``rerun`` of it helps.
+    ``status`` is the run's, None while it has no end. ``ends`` is how the run would end; None if
+    a step must run before. ``undoes``: the steps whose rollbacks would run at once, in order.
+    ``unwinds``: the reason of the cancellation, if the resume would only unwind the run.
+    ``waits_for``: what the run would wait for, and what a person must do first. ``stuck``: the step
+    that must not begin again, if the run would end because of it: only ``rerun`` of it helps.
     """
 
     run_id: str

@@ -1,4 +1,4 @@
-"""What an author sets on a step or a run: retry, backoff, limits, secrets."""
+"""What an author sets on a step or a run: retry, backoff, limits, budget, ladder."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def seconds_of(value: object, what: str) -> float:
     """A duration as seconds, from a number of seconds or a timedelta.
 
     Raises:
-        DefinitionError: it is negative, not finite, or neither of the two.
+        DefinitionError: it is negative, not finite, or of another type.
     """
     if isinstance(value, timedelta):
         value = value.total_seconds()
@@ -82,8 +82,8 @@ def _optional_seconds(_: Any, attribute: attrs.Attribute[Any], value: object) ->
 class Backoff:
     """The pause before attempt n + 1: ``initial_s * factor ** (n - 1)``, at most ``max_s``.
 
-    ``jitter`` is the share of the pause that may be taken off; how much is a hash of run, path and
-    attempt, so that a replay waits as the first run did.
+    ``jitter`` is the largest share of the pause that may be taken off. A hash of run, path and
+    attempt decides how much, so that a replay waits as long as the first run did.
     """
 
     initial_s: float = attrs.field(default=1.0, validator=_seconds)
@@ -94,14 +94,14 @@ class Backoff:
 
 @attrs.frozen
 class Retry:
-    """How often a step is tried, how long it pauses in between, and after which errors."""
+    """How many attempts a step has, with which pauses, and after which errors."""
 
     max_attempts: int = attrs.field(validator=_count)
     backoff: Backoff = Backoff()
     on: RetryOn | None = None
 
     def covers(self, error: BaseException) -> bool:
-        """True if this error may be tried again.
+        """True if another attempt may follow this error.
 
         Raises:
             Exception: whatever a predicate given as ``on`` raises.
@@ -138,7 +138,7 @@ def _budget(_: Any, __: attrs.Attribute[Any], value: object) -> None:
 
 
 def one_of(owner: str, *words: str) -> Callable[[Any, attrs.Attribute[Any], object], None]:
-    """A validator of a field of ``owner`` that takes these words."""
+    """A validator for a field of ``owner`` that accepts only these words."""
 
     def check(_: Any, attribute: attrs.Attribute[Any], value: object) -> None:
         if value not in words:
@@ -155,17 +155,17 @@ OnLimit: TypeAlias = Literal["fail", "ask"]
 
 @attrs.frozen
 class Limits:
-    """Bounds of one run, None for none; a run that reaches one ends as failed and names it.
+    """Bounds of one run; None: no bound. A run that reaches one ends as failed and names it.
 
     ``max_concurrency`` and ``tags`` (units of a tag at once) and ``rates`` (starts a minute, evenly
     spaced, by tag) do not end a run, they make steps wait. ``timeout_s`` is time from the recorded
-    start of the run, suspensions included; a clock that is set meanwhile adds none. ``max_depth``
-    bounds nested workflows, ``max_visits`` how often one literal step name may recur through
-    f-strings. ``budget`` bounds what its agents consume.
+    start of the run, suspensions included; setting the clock meanwhile adds none. ``max_depth``
+    bounds nested workflows, ``max_visits`` how many steps one line of a body may yield. ``budget``
+    bounds what the run's agents consume.
 
     ``on_breach="ask"``: no step begins beyond ``max_steps``, ``max_visits`` or ``timeout_s`` until
-    a gate of the run is answered. ``"allow"`` allows as much again, ``"stop"`` ends the run as
-    failed. What is at work goes on meanwhile.
+    somebody answers a gate of the run: ``"allow"`` allows as much again, ``"stop"`` ends the run as
+    failed. Steps at work continue meanwhile.
     """
 
     max_steps: int | None = attrs.field(default=None, validator=_count)
@@ -181,7 +181,7 @@ class Limits:
     )
 
     def over(self, other: Limits | None) -> Limits:
-        """These, and those of ``other`` where these say nothing."""
+        """These limits; where one has its default, the limit of ``other``."""
         if other is None:
             return self
         said = {
@@ -193,14 +193,15 @@ class Limits:
 
     @property
     def bounds_steps(self) -> bool:
-        """True if a step may have to be kept out."""
+        """True if one of these limits can keep a step from beginning."""
         asks = self.on_breach == "ask" and self.timeout_s is not None
         return asks or (self.max_steps, self.max_visits) != (None, None)
 
     @property
     def bounds_agents(self) -> bool:
-        """True if a run comes to an end by them, however its agents behave; tokens and dollars end
-        none whose agents do not say what they use.
+        """True if these limits end every run, however its agents behave.
+
+        Bounds on tokens and dollars do not, because an agent may not report what it uses.
         """
         if (self.max_steps, self.timeout_s) != (None, None):
             return True
@@ -240,21 +241,21 @@ def _wall_s(value: float | timedelta | None) -> float | None:
 
 @attrs.frozen(kw_only=True)
 class Budget:
-    """Bounds on what the agents below a step, or of a run, consume. None: no bound.
+    """Bounds on what the agents of a run, or below a step, consume. None: no bound.
 
     - ``tokens``, input and output together; ``usd``; ``launches`` of agents, re-asks and retries
       included; ``wall_s``, seconds since the step or run began, waits included.
-    - Before each launch its share is set aside: ``reserve_tokens`` and ``reserve_usd``, or what the
-      dearest launch so far used; the first, of which that is not known, goes alone. Afterwards what
-      it used takes the place of that. What a launch used and does not say stays reserved, and is
-      not taken for nothing. ``unknown``: after so many launches that did not say what they used of
+    - handrail reserves a share before each launch: ``reserve_tokens`` and ``reserve_usd``, or as
+      much as the most expensive launch so far used; while neither is known, a launch runs alone.
+      When a launch ends, what it used replaces its reserve; if it does not report that, the reserve
+      stays, and does not count as nothing. ``unknown``: after so many launches that did not report
       the tokens or dollars that are bounded, a gate asks whether as many again may be made.
-    - From the share ``soft`` on, a ``BudgetWarning`` is told, once.
+    - When the share ``soft`` is passed, a ``BudgetWarning`` is emitted, once.
     - A launch that does not fit is not made: the step fails (``"fail"``), the run suspends until it
       is resumed with more (``"suspend"``), or a gate asks whether as much again may be used
       (``"ask"``). With ``"fail"``, a launch is also stopped when ``wall_s`` is over.
 
-    All of it is in the journal, so that neither a crash nor a resume begins to count anew.
+    The journal records all of it, so neither a crash nor a resume restarts the count.
     """
 
     tokens: int | None = attrs.field(default=None, validator=_budget_count)
@@ -309,26 +310,26 @@ def _probe_s(value: float | timedelta | None) -> float | None:
 
 @attrs.frozen(kw_only=True)
 class Ladder:
-    """How an agent step goes on after a launch that failed. Its ``.retry`` counts none of these.
+    """What follows a failed launch of an agent. None of this uses up the step's ``.retry``.
 
-    - After a failed server, connection or a rate limit it tries again, with pauses by ``backoff``,
-      or at the time that the reply named, for up to ``transient_max_wait_s``; then the run is
-      suspended. Where there is a fallback it takes over after 6 retries. ``transient_retries`` says
-      another count: after so many it falls back, or fails.
-    - ``crash_retries`` after a program that ended without its own word that it is done, with pauses
-      by ``backoff``; ``timeout_retries`` after one that hung. Both go on in the session, if the
+    - After a failed server, a failed connection or a rate limit, the step retries, with pauses by
+      ``backoff`` or at the time that the reply named, for up to ``transient_max_wait_s``; then the
+      run suspends. If the agent has a fallback, that takes over after 6 retries.
+      ``transient_retries`` sets another count: after it the step falls back, or fails.
+    - ``crash_retries`` after a program that ended without saying that it is done, with pauses by
+      ``backoff``; ``timeout_retries`` after a program that hung. Both continue the session, if the
       backend can.
-    - A usage cap with a known end is waited for until ``cap_margin_s`` after it, with one probe
-      after ``cap_probe_s`` (None: no probe), because such texts are misread and caps are lifted
-      early. Without a known end it is probed every ``cap_wait_s``. What would end later than
+    - For a usage cap with a known end, the step waits until ``cap_margin_s`` after that, with one
+      probe after ``cap_probe_s`` (None: no probe), because such texts are misread and caps are
+      lifted early. Without a known end it probes every ``cap_wait_s``. A cap that ends later than
       ``cap_max_wait_s`` from now, or lasts longer, suspends the run. With ``cap="fallback"`` the
       next of ``Agent(fallback=)`` takes over at once, and only the last of them waits.
-    - A login that is missing suspends the run. With ``auth="probe"`` it is looked for again after a
-      minute, and then every ``cap_wait_s``, for up to ``cap_max_wait_s``.
-    - ``overflow_retries`` after a session that got too long: made smaller where the backend can,
-      else a new session with a summary.
+    - A missing login suspends the run. With ``auth="probe"`` the step first probes for the login,
+      after a minute and then every ``cap_wait_s``, for up to ``cap_max_wait_s``.
+    - ``overflow_retries`` after a session that got too long: the backend makes it smaller if it
+      can, else a new session begins with a summary.
     - An answer that does not fit is asked for again, ``Agent(max_reasks=)`` times in all; the last
-      of several times is a new session with the prompt put otherwise.
+      of several re-asks is a new session with the prompt reframed.
     - Then the next of ``Agent(fallback=)``. ``max_launches`` bounds one attempt in all.
     """
 

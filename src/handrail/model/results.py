@@ -1,4 +1,4 @@
-"""What steps and runs end in: frozen, slotted records."""
+"""The results of steps and runs: frozen, slotted records."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _SUCCESS: frozenset[str] = frozenset({"succeeded", "skipped", "defaulted"})
 class Usage:
     """What models consumed. ``None`` is unknown, which is never zero.
 
-    ``input_tokens`` are all that were sent: ``cached_tokens`` of them came from a cache,
-    ``cache_write_tokens`` were put into one. ``output_tokens`` are all that came back,
-    ``reasoning_tokens`` of them thoughts. ``turns`` are the model's own. ``cost_source`` says who
-    knows the cost: the ``"reply"``, or a ``"table"`` of prices. ``unpriced`` counts the launches
-    in it whose cost is not known, and so not in ``cost_usd``; ``unknown`` those whose tokens are
-    not known.
+    ``input_tokens`` are all tokens sent: ``cached_tokens`` of them came from a cache,
+    ``cache_write_tokens`` were put into one. ``output_tokens`` are all tokens received,
+    ``reasoning_tokens`` of them thoughts. ``turns`` are the model's own. ``cost_source`` says where
+    the cost is from: the ``"reply"``, or a ``"table"`` of prices. ``unpriced`` counts launches
+    whose cost is unknown, and so not part of ``cost_usd``; ``unknown`` counts launches whose tokens
+    are unknown.
     """
 
     input_tokens: int | None = None
@@ -60,12 +60,12 @@ class Usage:
 
     @property
     def _without_price(self) -> int:
-        """How many launches are in it of which the cost is not known."""
+        """How many of the launches in this sum have an unknown cost."""
         return self.unpriced or int(self.cost_usd is None and self != Usage())
 
     @property
     def _without_tokens(self) -> int:
-        """How many launches are in it of which the tokens are not known."""
+        """How many of the launches in this sum have an unknown number of tokens."""
         return self.unknown or int(self.tokens is None and self != Usage())
 
     @property
@@ -74,37 +74,37 @@ class Usage:
         return _plus(self.input_tokens, self.output_tokens)
 
     def since(self, before: Usage) -> Usage:
-        """What was added to ``before``, of two counts of the same session."""
+        """What was used after ``before``, if both are counts of the same session."""
         return Usage(**_counts(self, before, _minus), cost_source=self.cost_source)
 
 
 COUNTED = tuple(
     f.name for f in fields(Usage) if f.name not in {"cost_source", "unpriced", "unknown"}
 )
-"""The fields that are counts of a model's."""
+"""The fields that count what a model used."""
 
 
 def _counts(a: Usage, b: Usage, made: Callable[[Any, Any], Any]) -> dict[str, Any]:
-    """What is made of each count of the two."""
+    """``made(count of a, count of b)`` for each counted field, by name."""
     return {name: made(getattr(a, name), getattr(b, name)) for name in COUNTED}
 
 
 def add_usage(a: Usage | None, b: Usage | None) -> Usage | None:
-    """The sum; None is nothing that is known of."""
+    """The sum of both; None if neither is known."""
     return a or b if a is None or b is None else a + b
 
 
-SILENT = Usage(unpriced=1, unknown=1)
-"""Of a launch that does not say what it used."""
+UNREPORTED = Usage(unpriced=1, unknown=1)
+"""The usage of a launch that does not report what it used."""
 
 
 def add_launch(before: Usage | None, own: Usage | None) -> Usage | None:
-    """The sum with one launch more: of one that says nothing, that its price is not known."""
-    return before + SILENT if own is None and before is not None else add_usage(before, own)
+    """The sum of ``before``, if known, and one launch more; no report counts as ``UNREPORTED``."""
+    return before + UNREPORTED if own is None and before is not None else add_usage(before, own)
 
 
 def own_usage(total: Usage, before: Usage) -> Usage:
-    """What one launch used, of sums; a sum that did not change says nothing of it."""
+    """What one launch used: the sum after it less the sum before; None for an unchanged count."""
     return Usage(**_counts(total, before, _changed), cost_source=total.cost_source)
 
 
@@ -118,14 +118,14 @@ def _plus(a: N | None, b: N | None) -> N | None:
 
 
 def _minus(a: N | None, b: N | None) -> N | None:
-    """A count that went down was begun anew, so all of it is new."""
+    """``a - b``; a count that went down was restarted, so all of ``a`` is new."""
     if a is None or b is None:
         return a
     return a - b if a >= b else a
 
 
 def _changed(a: N | None, b: N | None) -> N | None:
-    """The same; of a count that did not change nothing is known."""
+    """As ``_minus``; but a count that did not change is unknown, so None."""
     return None if a == b else _minus(a, b)
 
 
@@ -166,10 +166,10 @@ class StepResult(Generic[T_co]):
     ``error_type`` is ``module.Qualname``, ``error_bases`` the same for its base classes,
     ``traceback`` text. ``replayed``: taken from the record of an earlier drive. ``abandoned``: a
     thread that could not be stopped was left behind. ``masked``: a secret was cut from the output.
-    ``handled`` are failures that the step's fallback, default or skip got over, the first one
-    first; if a fallback failed too, the step's own ``error`` is that of the fallback. ``at`` is
-    when it ended, in unix seconds; 0.0 of a step that has just ended and is not recorded yet.
-    ``given_by``: who gave its output in the place of the step's own; None: nobody.
+    ``handled`` are failures for which the step's fallback, default or skip made up, in order; if
+    a fallback failed too, ``error`` is that of the fallback. ``at`` is when the step ended, in unix
+    seconds; 0.0 if it has just ended and is not recorded yet. ``given_by``: the person who gave the
+    output in place of the step; None: the step's own output.
     """
 
     name: str
@@ -204,17 +204,17 @@ class StepResult(Generic[T_co]):
 
     @property
     def started_at(self) -> datetime:
-        """When its first attempt began, in UTC."""
+        """When the first attempt began, in UTC."""
         return _utc(self.at - self.duration_ms / 1000)
 
     @property
     def ended_at(self) -> datetime:
-        """When it ended, in UTC."""
+        """When the step ended, in UTC."""
         return _utc(self.at)
 
     @property
     def degraded(self) -> bool:
-        """True if the output is a default, or the result of a child workflow that one fed into."""
+        """True if the output is a default, or a child workflow's result that used a default."""
         if self.status == "defaulted":
             return True
         output: object = self.output
@@ -254,8 +254,8 @@ _NO_DATA: Any = None
 class CommandResult(Generic[T_co]):
     """What a command did: exit code, decoded output, and stdout parsed as JSON if asked.
 
-    With ``parse=T``, ``data`` is a ``T``. Of a command that was allowed to fail (``check=False``),
-    did, and printed something else, it is not set: reading it is a ``WrongUse``.
+    With ``parse=T``, ``data`` is a ``T``. If a command failed, was allowed to (``check=False``),
+    and its output does not parse, ``data`` is not set: reading it raises ``WrongUse``.
     """
 
     exit_code: int
@@ -265,11 +265,11 @@ class CommandResult(Generic[T_co]):
 
 
 class _DataNotSet(WrongUse, AttributeError):
-    """The ``data`` of a command's result was read, and its output did not parse."""
+    """The ``data`` of a command's result was read, but the output did not parse."""
 
 
 class UnparsedCommandResult(CommandResult[Any]):
-    """The result of a command that failed, as it may, and whose output did not parse."""
+    """The result of a command that failed, was allowed to, and whose output did not parse."""
 
     __slots__ = ()
 
@@ -281,7 +281,7 @@ class UnparsedCommandResult(CommandResult[Any]):
 
         @property
         def data(self) -> Any:
-            """Not there.
+            """Not set.
 
             Raises:
                 _DataNotSet: always.
@@ -312,8 +312,8 @@ class UnparsedCommandResult(CommandResult[Any]):
 class AgentResult(Generic[T_co]):
     """An agent's answer; ``attempts`` counts the turns it took, re-asks included.
 
-    ``usage`` is what all of them used, ``session_usage`` what the session has used since it began,
-    as its backend counts it. ``backend`` is the name of the one that answered.
+    ``usage`` is what all turns used, ``session_usage`` what the session has used since it began,
+    as its backend counts it. ``backend`` is the name of the backend that answered.
     """
 
     output: T_co
@@ -327,13 +327,13 @@ class AgentResult(Generic[T_co]):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """Say where it is, if the answer has what was asked of the result."""
+            """Raise an error that points to ``output``, if that has the attribute or key."""
             raise AttributeError(_not_of_result(self, name))
 
 
 def _not_of_result(result: AgentResult[Any], name: str) -> str:
     said = f"'AgentResult' object has no attribute {name!r}"
-    if name.startswith("_") or name == "output":  # asked for by copy and pickle, before it is whole
+    if name.startswith("_") or name == "output":  # copy and pickle read these before they are set
         return said
     output = result.output
     if _has_key(output, name):
@@ -404,7 +404,7 @@ class ValidationResult:
 class OpenGate:
     """A question that waits for a person; ``since`` and ``deadline`` are unix seconds.
 
-    ``opening`` counts, from 1, how often this step has asked: an answer is to one opening.
+    ``opening`` counts, from 1, how often this step has asked: an answer counts for one opening.
     """
 
     path: str
@@ -425,11 +425,11 @@ A_PERSON, A_SENDER = "a person", "a sender"
 class WaitsFor:
     """What a run waits for: ``what``, at ``path``, from ``whom``, ``until`` when (unix seconds).
 
-    ``kind`` is ``answer`` (``what`` is the question), ``signal`` (its name), ``person`` (what
-    somebody must do before a resume), ``time`` (``sleep``, ``retry``, or the kind of the failure
-    that an agent waits out), ``claim`` (what the step or run ``whom`` has now), or ``unpause``
-    (``what`` is who paused the run). Nobody is needed where ``whom`` is empty. Without ``until``
-    there is no end to it: of an answer and a signal it is the deadline, of a time when it goes on.
+    ``kind`` says what ``what`` is: ``answer``: the question. ``signal``: its name. ``person``: what
+    somebody must do before a resume. ``time``: ``sleep``, ``retry``, or the kind of the failure
+    that an agent waits out. ``claim``: what the step or run ``whom`` has claimed now. ``unpause``:
+    who paused the run. An empty ``whom``: nobody needs to act. ``until`` is the deadline of an
+    answer or a signal, and the time at which a wait for ``time`` ends; None: no end.
     """
 
     kind: Literal["answer", "signal", "person", "time", "claim", "unpause"]
@@ -459,7 +459,7 @@ class WaitsFor:
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Work in a worktree that does not go together with the working tree, which is as it was.
+    """Work in a worktree that conflicts with the working tree, which was left unchanged.
 
     The worktree at ``path`` is kept, its work is committed on ``branch``; ``files`` are those that
     both have changed, ``reason`` is what git says.
@@ -473,8 +473,10 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True)
 class RollbackError:
-    """A rollback that failed, or was not found: the path of the step that it was to undo, and what
-    it raised, or a ``WorkflowError`` if the code of a resumed run does not lead to it any more.
+    """A rollback that failed, or that the code of a resumed run no longer leads to.
+
+    ``path`` is the step's. The error is the one that the rollback raised, or a ``WorkflowError`` if
+    the code does not lead to the rollback.
     """
 
     path: str
@@ -484,7 +486,7 @@ class RollbackError:
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """What a run lived through: a launch of an agent that failed, and what followed.
+    """A failed launch of an agent that did not end the attempt, and what followed it.
 
     ``kind`` and ``error`` say why it failed, ``rung`` what was launched next, after ``waited_s``
     seconds. ``parked``: the run was suspended until a person had done something.
@@ -504,13 +506,13 @@ class Incident:
 class WorkflowResult(Generic[R_co]):
     """How a run ended, or where it waits.
 
-    ``step_results`` holds every finished step, nested ones included, in tree order. ``value`` is
+    ``step_results`` has every finished step, nested ones included, in tree order. ``value`` is
     exactly what the workflow returned (None unless it succeeded); ``final_output`` falls back to
     the output of the last top-level step that was not skipped. ``orphaned`` are paths of recorded
-    steps that the code, changed since, did not come to. ``incidents`` are failures of agents that
-    the run lived through, in all its drives. ``waits_for`` says what a suspended run waits for,
-    ``waiting`` and ``waiting_signals`` the same of questions and signals alone. ``at`` is when it
-    ended, or was suspended, in unix seconds.
+    steps that the code, changed since, did not reach. ``incidents`` are failures of agents that
+    the run survived, in all its drives. ``waits_for`` says what a suspended run waits for,
+    ``waiting`` has its open questions alone, ``waiting_signals`` its signals. ``at`` is when the
+    run ended, or was suspended, in unix seconds.
     """
 
     workflow_name: str
@@ -536,12 +538,12 @@ class WorkflowResult(Generic[R_co]):
 
     @property
     def started_at(self) -> datetime:
-        """When its first drive began, in UTC."""
+        """When the first drive began, in UTC."""
         return _utc(self.at - self.total_duration_ms / 1000)
 
     @property
     def ended_at(self) -> datetime:
-        """When it ended, or was suspended, in UTC."""
+        """When the run ended, or was suspended, in UTC."""
         return _utc(self.at)
 
     def __str__(self) -> str:
@@ -572,7 +574,7 @@ class WorkflowResult(Generic[R_co]):
         """This result, if no default took part in it.
 
         Raises:
-            NotClean: one did; the error lists the steps.
+            NotClean: a default did; the error lists the steps.
         """
         defaulted = tuple(one.path for one in self.step_results if one.status == "defaulted")
         if defaulted:
@@ -623,7 +625,7 @@ class StepFailed(HandrailError):
     """Thrown at the ``yield`` of a step that failed; ``result`` is its whole record.
 
     It is built from the recorded result alone (no ``__cause__``; the traceback is the text in
-    ``result.traceback``), so a workflow sees the same exception at the first run and on replay.
+    ``result.traceback``), so a workflow sees the same exception in the first run and on replay.
     """
 
     __module__ = "handrail.errors"
@@ -684,7 +686,7 @@ class StageFailed(HandrailError):
 
 
 class ValidationFailed(HandrailError):
-    """A ``validate`` step used up its rounds; ``result`` holds every round."""
+    """A ``validate`` step used up its rounds; ``result`` has every round."""
 
     __module__ = "handrail.errors"
 

@@ -32,8 +32,10 @@ class WorkflowLike(Protocol[P, R_co]):
 
 @dataclass(frozen=True, slots=True)
 class OwnTree:
-    """A worktree that steps work in: its folder, and that of the working tree it stands for; the
-    branch that is checked out in it, and the commit that it began at.
+    """A worktree in which steps work.
+
+    ``folder`` is its folder, ``root`` the folder of the working tree that it replaces, ``branch``
+    is checked out in it, ``base`` is the commit at which it began.
     """
 
     folder: str
@@ -42,7 +44,7 @@ class OwnTree:
     base: str = ""
 
     def inside(self, path: str) -> str:
-        """Where a path of that working tree is in this one; another path stays as it is."""
+        """A path of the working tree moved into this worktree; any other path is unchanged."""
         absolute = os.path.realpath(path)
         if absolute != self.root and not absolute.startswith(f"{self.root}/"):
             return path
@@ -53,15 +55,16 @@ class OwnTree:
 class AgentRequest:
     """One launch of an agent step, as an agent is asked to carry it out.
 
-    ``emit`` takes what happens meanwhile (never blocks); ``sleep`` waits on the executor's clock,
-    so that scripted delays pass at once under a clock that jumps; ``now`` is its time, in unix
-    seconds. ``launch`` says which launch it is and what it follows from, ``settings`` what the step
-    says of backend, model and session, ``defaults`` what the run does.
-    ``mark`` is what the run's processes are found by. ``output`` is the type that the agent in the
-    workflow says it answers with, which a fake in its place keeps to; Any if it says none.
-    ``prompt`` is what that agent's prompt makes of the context, for a fake in its place.
-    ``tree`` is the worktree that the steps around it work in, None if they work where the process
-    does; ``claims`` are what it keeps others out with (a ``LaunchClaims``), None if no run does.
+    - ``emit`` takes notices while the agent works, and never blocks. ``sleep`` waits on the
+      executor's clock, so that scripted delays pass at once under a clock that jumps; ``now`` is
+      that clock's time, in unix seconds.
+    - ``launch`` says which launch this is. ``settings`` are the step's settings of backend, model
+      and session, ``defaults`` the run's.
+    - ``mark`` is the text by which the run's processes are found.
+    - ``output`` is the answer's type as the workflow's agent declares it (Any: not declared), and
+      ``prompt`` that agent's rendered prompt: both are for a fake in the agent's place.
+    - ``tree`` is the worktree in which the enclosing steps work; None: the process's folder.
+      ``claims`` (a ``LaunchClaims``) has the launch's claims; None if its run keeps no claims.
     """
 
     run_id: str

@@ -1,7 +1,7 @@
-"""Work that grows: its tasks, what each of them finds, and what became of all.
+"""The tasks of a ``.work`` step: what each of them finds, and what became of all.
 
-A task's end may bring further tasks. Which of them belongs to which, and in which order all of them
-are told, is decided by what was found and not by who was faster: see ``in_tree_order``.
+A task that ends may bring further tasks. Each task's parent, and the order in which all tasks are
+listed, depend on what the tasks found and not on which was faster: see ``in_tree_order``.
 """
 
 from __future__ import annotations
@@ -22,9 +22,7 @@ _NO_TASK = "children are Tasks, got {one!r}. Write Found(value, [Task(id, payloa
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One thing to do: its id, unique in its work, what it is about, and how urgent it is (lower
-    numbers begin first).
-    """
+    """One task: an id, unique in its work, a payload, a priority (lower numbers begin first)."""
 
     id: str
     payload: Any = None
@@ -41,10 +39,10 @@ class Task:
 
 
 def priority_of(value: object, whose: str) -> float:
-    """A priority as a number that can be put in order.
+    """A priority as a finite float.
 
     Raises:
-        DefinitionError: it is none.
+        DefinitionError: the value is no finite number.
     """
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
         raise DefinitionError(f"the priority of {whose} must be a finite number, got {value!r}")
@@ -53,7 +51,7 @@ def priority_of(value: object, whose: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Found(Generic[T_co]):
-    """What a task came to: its value, and the further tasks that follow from it, in order."""
+    """The output of a task: its value, and the further tasks that it brings, in order."""
 
     value: T_co
     children: Sequence[Task] = ()
@@ -71,14 +69,16 @@ class Found(Generic[T_co]):
 
 
 def is_found(output: object) -> TypeGuard[Found[Any]]:
-    """True if a task may give this: what it found."""
+    """True if a task's output is a ``Found``."""
     return isinstance(output, Found)
 
 
 @dataclass(frozen=True, slots=True)
 class TaskDone(Generic[T_co]):
-    """A task that came to an end, with the value it found; ``parent`` is the id of the task that
-    brought it, None of one that was there from the start or was added.
+    """A task that succeeded, with the value it found.
+
+    ``parent`` is the id of the task that brought it; None if the step began with it, or if somebody
+    added it.
     """
 
     task: Task
@@ -87,7 +87,7 @@ class TaskDone(Generic[T_co]):
 
     @property
     def id(self) -> str:
-        """The task's."""
+        """The task's id."""
         return self.task.id
 
 
@@ -101,12 +101,12 @@ class TaskFailed:
 
     @property
     def id(self) -> str:
-        """The task's."""
+        """The task's id."""
         return self.task.id
 
     @property
     def error(self) -> str:
-        """Why, for people."""
+        """Why the task failed, for people."""
         return self.failure.error
 
     @property
@@ -117,7 +117,7 @@ class TaskFailed:
 
 @dataclass(frozen=True, slots=True)
 class TaskRefused:
-    """A task that was not taken, and why: there was one of its id already, or it was dropped."""
+    """A task that does not run, and why: its id was in use already, or somebody dropped it."""
 
     task: Task
     why: str
@@ -125,17 +125,17 @@ class TaskRefused:
 
     @property
     def id(self) -> str:
-        """The task's."""
+        """The task's id."""
         return self.task.id
 
 
 @dataclass(frozen=True, slots=True)
 class Work(Generic[T_co]):
-    """What became of all tasks, each list in the order of their tree: a task, then those that it
-    brought, in its order, whenever they ran.
+    """What became of all tasks; each tuple is in tree order.
 
-    ``left`` are tasks without an end: they never began, or were stopped. ``why_stopped`` is None if
-    none was left to begin.
+    In tree order a task comes before the tasks that it brought, and these in the order in which it
+    listed them, whenever they ran. ``left`` are tasks without an end: they never began, or were
+    stopped. ``why_stopped`` is None if no task was left to begin.
     """
 
     done: tuple[TaskDone[T_co], ...] = ()
@@ -146,16 +146,16 @@ class Work(Generic[T_co]):
 
     @property
     def values(self) -> tuple[T_co, ...]:
-        """What the tasks that are done found."""
+        """The values of the tasks that succeeded."""
         return tuple(one.value for one in self.done)
 
 
 class Tally(Generic[T_co]):
-    """How far the work has come, as ``stop`` is shown it. It changes as the work goes on.
+    """How far the work has come, as the ``stop`` rule sees it. Mutable: it follows the work.
 
     ``ends`` are the tasks that are done or failed, in the order in which they ended. ``queued``
-    wait, ``running`` have begun and not ended, ``refused`` were not taken. ``notes`` is for whoever
-    is asked to keep something in until it is asked again; a resume begins with none.
+    tasks wait, ``running`` ones have begun and not ended, ``refused`` ones do not run. In ``notes``
+    a stop rule can keep something from one call to the next; a resume begins with empty notes.
     """
 
     __slots__ = ("done", "ends", "failed", "notes", "queued", "refused", "running")
@@ -186,13 +186,13 @@ class Tally(Generic[T_co]):
 
 
 StopRule: TypeAlias = "Callable[[Tally[Any]], str | None]"
-"""Says why work is to stop, or None: it is to go on. Of any tally, or a checker would take its type
-for that of the work.
+"""Returns why the work must stop, or None to continue. It takes a ``Tally[Any]``: from another type
+a type checker would infer the type of the work.
 """
 
 
 class _Plateau:
-    """Says that nothing better was found for a while. It keeps what it knows in the tally."""
+    """A stop rule: nothing better was found for a while. The tally's notes keep its state."""
 
     __slots__ = ("_highest", "_key", "_length")
 
@@ -202,7 +202,7 @@ class _Plateau:
         self._highest = highest
 
     def __call__(self, tally: Tally[Any], /) -> str | None:
-        """Why the work is to stop, or None."""
+        """Why the work must stop, or None."""
         seen, best_at, best = tally.notes.get(self, (0, 0, None))
         for number, end in enumerate(tally.ends[seen:], seen + 1):
             if not isinstance(end, TaskDone):
@@ -218,10 +218,10 @@ class _Plateau:
 
 
 def plateau(n: int, *, key: Callable[[Any], Any] | None = None, highest: bool = False) -> StopRule:
-    """A ``stop`` for work that searches: when ``n`` tasks in a row have found nothing better.
+    """A ``stop`` rule for a search: stop when ``n`` tasks in a row have found nothing better.
 
-    Better is a lower value, with ``highest`` a higher one; ``key`` gives what is compared of a
-    value. A task that failed has found nothing.
+    Better is a lower value, with ``highest`` a higher one; ``key`` maps a value to the one that is
+    compared. A task that failed has found nothing.
 
     Raises:
         DefinitionError: ``n`` is no whole number of at least 1.
@@ -235,12 +235,11 @@ def plateau(n: int, *, key: Callable[[Any], Any] | None = None, highest: bool = 
 def in_tree_order(
     roots: Iterable[Task], children: Mapping[str, Sequence[Task]]
 ) -> list[tuple[Task, str | None, bool]]:
-    """Every task that was brought, with the id of the one that brought it, and whether it counts:
-    of several of one id the first one does.
+    """Every task in tree order, with its parent's id (None for a root), and whether it counts.
 
-    ``roots`` come before all that is found: whatever was brought later is never taken for them.
-    Then a task's children count in the order of the tree. So what this gives depends on what was
-    brought, and not on when.
+    Of several tasks with one id only the first counts. Roots count first: a task that was found
+    never takes the place of a root. Then the children count, in tree order. So the result depends
+    on which tasks were brought, and not on when.
     """
     known, top = set[str](), list[Task]()
     ordered: list[tuple[Task, str | None, bool]] = []
@@ -275,8 +274,9 @@ def work_of(
     dropped: Mapping[str, str],
     why_stopped: str | None,
 ) -> Work[Any]:
-    """What became of all tasks, which are ``in_tree_order``. ``ends`` are by the task's id,
-    ``dropped`` says why a task was.
+    """What became of all tasks, given ``in_tree_order``.
+
+    ``ends`` is keyed by task id; ``dropped`` maps the id of a dropped task to the reason.
     """
     done, failed = list[TaskDone[Any]](), list[TaskFailed]()
     left, refused = list[Task](), list[TaskRefused]()

@@ -149,11 +149,11 @@ class AgentBackend(Protocol):
         ...
 
 
-NOTHING_MORE = Capabilities(sessions=True)
+DEFAULT_CAPABILITIES = Capabilities(sessions=True)
 
 
 def capabilities_of(backend: AgentBackend) -> Capabilities:
     """The capabilities that a backend declares. Without any, handrail assumes that it answers
     prompts and continues the sessions that its replies name.
     """
-    return getattr(backend, "capabilities", NOTHING_MORE)
+    return getattr(backend, "capabilities", DEFAULT_CAPABILITIES)

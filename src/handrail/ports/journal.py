@@ -8,29 +8,14 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
 
 from handrail.model.dataclass import dataclass
 from handrail.model.events import (
-    AgentGuided,
-    AgentSessionStarted,
-    AttemptFailed,
     CancelRequested,
-    ClaimGranted,
-    ClaimLost,
-    ClaimWaiting,
     Event,
     GateAnswered,
-    GateOpened,
-    LadderStep,
-    RunResumed,
     RunSteered,
-    RunSuspended,
     SignalReceived,
-    StepCompleted,
-    StepStarted,
-    TimerSet,
     WorkEdited,
-    WorkflowCompleted,
-    WorkflowStarted,
 )
-from handrail.model.results import A_PERSON, A_SENDER, RunStatus, WaitsFor
+from handrail.model.results import RunStatus, WaitsFor
 from handrail.typed.reference import NEWER
 
 if TYPE_CHECKING:
@@ -85,101 +70,6 @@ class Letter:
     event: Message
     key: str = ""
     number: int = 0
-
-
-def waits_of(events: Sequence[Event], now: float) -> tuple[WaitsFor, ...]:
-    """What a run waits for: as its suspension says, or by its last event while it has no end."""
-    for event in reversed(events):
-        match event:
-            case RunSuspended():
-                return event.waits_for
-            case WorkflowCompleted():
-                return ()
-            case WorkflowStarted() | RunResumed():
-                break
-            case _:
-                pass
-    return waits_since(events[-1], now) if events else ()
-
-
-def waits_since(last: Event, now: float) -> tuple[WaitsFor, ...]:
-    """What a run without an end waits for, by its last event; empty if that wait is over. Had the
-    run not waited, another event would have followed.
-    """
-    wait = wait_begun(last)
-    is_over = wait is None or (wait.until is not None and wait.until <= now)
-    return () if wait is None or is_over else (wait,)
-
-
-_WHY = {"sleep": "sleep", "retry": "retry", "backoff": "retry", "cap": "usage_cap"}
-"""Reasons of timers that hold up a step, and what ``WaitsFor.what`` calls them."""
-
-
-def wait_begun(event: Event) -> WaitsFor | None:
-    """The wait that this event begins, or None."""
-    match event:
-        case GateOpened(path, gate):
-            return WaitsFor("answer", path, gate.question, A_PERSON, gate.deadline)
-        case StepStarted() if event.signal and event.verdict is not False:
-            return WaitsFor("signal", event.path, event.signal, A_SENDER)
-        case LadderStep(path) if event.parked:
-            return WaitsFor("person", path, event.error, A_PERSON)
-        case LadderStep(path) if event.due > event.at:
-            return WaitsFor("time", path, event.kind, "", event.due)
-        case TimerSet(path) if event.reason in _WHY:
-            return WaitsFor("time", path, _WHY[event.reason], "", event.due)
-        case ClaimWaiting(path):
-            return WaitsFor("claim", path, event.what, event.holder)
-        case _:
-            return None
-
-
-_ENDS_A_WAIT = (
-    AgentGuided, AgentSessionStarted, AttemptFailed, ClaimGranted, ClaimLost, GateAnswered,
-    LadderStep, StepCompleted,
-)  # fmt: skip
-
-
-def wait_after(event: Event, wait: WaitsFor | None) -> WaitsFor | None:
-    """What a step waits for after this event, if it waited for ``wait`` before."""
-    begun = wait_begun(event)
-    if begun is None:
-        return None if isinstance(event, _ENDS_A_WAIT) else wait
-    is_known = wait is not None and (wait.kind, wait.until) == ("time", begun.until)
-    return wait if is_known and isinstance(event, TimerSet) else begun  # `wait` says why
-
-
-def status_of(events: Sequence[Event]) -> RunStatus | None:
-    """A run's status by its events; None while a drive has no end."""
-    for event in reversed(events):
-        match event:
-            case WorkflowCompleted():
-                return event.status
-            case RunSuspended():
-                return "suspended"
-            case WorkflowStarted() | RunResumed():
-                return None
-            case _:
-                pass  # an answer or a signal that arrived after the drive's last event
-    return None
-
-
-def info_of(run_id: str, events: Sequence[Event], holder: Holder | None, now: float) -> RunInfo:
-    """A run as a journal lists it, from all of its events."""
-    first, last = events[0], events[-1]
-    started = first if isinstance(first, WorkflowStarted) else WorkflowStarted("")
-    return RunInfo(
-        run_id,
-        started.workflow_name,
-        status_of(events),
-        first.at,
-        len(events),
-        last.at,
-        dict(started.labels),
-        holder,
-        waits_for=waits_of(events, now),
-        forked_from=started.forked_from,
-    )
 
 
 class Lease(Protocol):

@@ -27,7 +27,7 @@ from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 
 from handrail.errors import LimitExceeded, StepIsPoisonous, StepWasInterrupted
 from handrail.model import events as ev
-from handrail.model.paths import all_above, home_of
+from handrail.model.paths import ancestors_of, parent_of
 from handrail.model.results import qualified
 
 # The parts of a history that still count: when each step began and ended, and how.
@@ -158,7 +158,7 @@ def causes_of(
     failed = index.ended_as("failed")
     failed_in: dict[str, list[str]] = {}
     for one in sorted(failed, key=failed.__getitem__):
-        failed_in.setdefault(home_of(one, known), []).append(one)
+        failed_in.setdefault(parent_of(one, known), []).append(one)
     bodies = _bodies(history)
     yielded_last: dict[str, int] = {}
     for one, at in begun_at.items() if bodies else ():
@@ -198,7 +198,7 @@ def _bodies(history: Iterable[ev.Event]) -> dict[str, str]:
 
 def _yielded_in(body: str, path: str, known: set[str]) -> str | None:
     """The step yielded by ``body`` that is at this path, or encloses it; None if there is none."""
-    for above in all_above(path, known):
+    for above in ancestors_of(path, known):
         if above == body:
             return path
         path = above
@@ -274,7 +274,7 @@ def _inside(
     return {
         path
         for path in _outside(found, ended, index)
-        if not dropped.isdisjoint(all_above(path, index.known))
+        if not dropped.isdisjoint(ancestors_of(path, index.known))
     }
 
 
@@ -292,10 +292,10 @@ def _expanded(own: Iterable[str], whole: Iterable[str], index: HistoryIndex) -> 
     dropped.update(
         path
         for path in known
-        if path.startswith(prefixes) and not roots.isdisjoint(all_above(path, known))
+        if path.startswith(prefixes) and not roots.isdisjoint(ancestors_of(path, known))
     )
     for path in tuple(dropped):
-        dropped.update(above for above in all_above(path, known) if above in known)
+        dropped.update(above for above in ancestors_of(path, known) if above in known)
     return dropped
 
 
@@ -332,7 +332,7 @@ def _outside(
     return {
         path
         for path, when in paths.items()
-        if not any(outcomes.get(above, -1) > when for above in all_above(path, index.known))
+        if not any(outcomes.get(above, -1) > when for above in ancestors_of(path, index.known))
     }
 
 
@@ -352,7 +352,7 @@ def _what_ended_it(
     if last.status == "failed" and last.error_type != _LIMIT:
         if last.failed_step is None:  # the workflow's own error, whatever came before
             return len(history)
-        outermost = (last.failed_step, *all_above(last.failed_step, index.known))[-1]
+        outermost = (last.failed_step, *ancestors_of(last.failed_step, index.known))[-1]
         return index.ended_at.get(outermost, len(history))
     ending = ev.CancelRequested if last.status == "cancelled" else ev.LimitReached
     ended_at, ends = len(history), 0

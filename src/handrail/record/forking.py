@@ -83,7 +83,7 @@ def _ended(history: Sequence[ev.Event], path: str) -> int:
 
 
 def _unwinding_from(history: Sequence[ev.Event]) -> int:
-    """The index where a run succeeded, or, without an end, began to fail; else the length."""
+    """The index where a run succeeded, or, without an end, began to unwind; else the length."""
     last = ended(history)
     if last is not None:
         return len(history) if last.status != "succeeded" else _place(history, last)

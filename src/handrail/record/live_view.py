@@ -9,7 +9,7 @@ An event costs O(depth of its path), however many members a group has, and so do
 children of a step are kept by state; ended ones are counted, and only some of them kept.
 ``record.view`` reads the same from a history, and keeps all steps. The fold does not use it, as its
 record takes 350 bytes for each step while the run lasts, and half as much time again for an event.
-Both take the meaning of an event from one place, ``Cause`` and ``wait_after``.
+Both take the meaning of an event from one place, ``Cause`` and ``step_wait_after``.
 
 A step is found by its path while it is live. The first event below an unknown path makes the steps
 above it: ``verify/2`` (a round) and ``name~2`` (another attempt, which is the step ``name`` again)
@@ -38,7 +38,7 @@ from handrail.model.results import (
     WaitsFor,
     add_usage,
 )
-from handrail.ports.journal import wait_after
+from handrail.record.status import step_wait_after
 from handrail.record.view import Cause, StepState, exit_code_of
 from handrail.shortening import last_line
 from handrail.steps.verbs import LAUNCHED
@@ -567,7 +567,7 @@ class LiveRun:
 
     def _waits(self, step: LiveStep, event: ev.Event) -> None:
         """Set the wait that the event begins, or clear the one that it ends."""
-        self._wait(step, event, wait_after(event, step.wait))
+        self._wait(step, event, step_wait_after(event, step.wait))
 
     def _wait(self, step: LiveStep, event: ev.Event, wait: WaitsFor | None) -> None:
         if wait is step.wait:

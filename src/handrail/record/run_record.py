@@ -14,7 +14,13 @@ import msgspec
 
 from handrail.codec.unresolved import Unresolved
 from handrail.model import events as ev
-from handrail.model.paths import all_above, attempt_base, home_of, is_budget_gate, is_limit_gate
+from handrail.model.paths import (
+    ancestors_of,
+    attempt_base,
+    is_budget_gate,
+    is_limit_gate,
+    parent_of,
+)
 from handrail.model.results import AgentResult, Incident, OpenGate, StepResult, Usage, add_usage
 from handrail.model.work import Task
 from handrail.record.assemble import copier
@@ -235,7 +241,7 @@ class Recorded:
             self.begun_once = {
                 once
                 for once in self.begun_once
-                if once not in again and again.isdisjoint(all_above(once, known))
+                if once not in again and again.isdisjoint(ancestors_of(once, known))
             }
 
     # -- building -------------------------------------------------------------------------------
@@ -486,7 +492,7 @@ class Recorded:
             self.unresolved.add(event.path)
 
     def _rollback_started(self, event: ev.RollbackStarted) -> None:
-        above = all_above(event.path, self._paths)
+        above = ancestors_of(event.path, self._paths)
         what = next((path for path in above if not self.at(path).ended()), "")
         self.undoing.setdefault(what, self.cancel)
         if not what:
@@ -616,7 +622,7 @@ class Recorded:
         if not self.undoing:
             return None
         known = self._paths.keys() | self._gaps
-        above = {"", *(one for path in paths for one in all_above(path, known))}
+        above = {"", *(one for path in paths for one in ancestors_of(path, known))}
         return min(self.undoing.keys() & above, default=None)
 
     def signals_left(self) -> dict[str, list[tuple[int, Any]]]:
@@ -752,9 +758,9 @@ class Recorded:
             and record.end.status == "succeeded"
         ]
 
-    def home_of(self, path: str) -> str:
+    def parent_of(self, path: str) -> str:
         """The path of the step or member that encloses this one; see ``model.paths``."""
-        return home_of(path, self._paths)
+        return parent_of(path, self._paths)
 
     def is_reused(self, path: str) -> bool:
         """True if a person said that the record of this path, or of one above it, still counts."""

@@ -32,11 +32,12 @@ from handrail.model.results import (
     add_usage,
     own_usage,
 )
-from handrail.ports.journal import RunInfo, wait_after
+from handrail.ports.journal import RunInfo
 from handrail.record.guidance import GivenGuidance, given_guidance
 from handrail.record.inbox import paused_by, unpause_of
 from handrail.record.results import incident_of
 from handrail.record.run_record import Recorded
+from handrail.record.status import step_wait_after
 from handrail.record.work_view import WorkView, works_of
 from handrail.steps.verbs import LAUNCHED
 from handrail.typed.jsonsafe import json_safe
@@ -451,7 +452,7 @@ class Reading:
     def _wait(self, event: Any) -> None:
         path = event.path
         before = self._waits.get(path)
-        wait = wait_after(event, before)
+        wait = step_wait_after(event, before)
         if wait is not None:
             self._waits[path] = wait
         elif before is not None:

@@ -26,7 +26,13 @@ from uuid import UUID
 import msgspec
 
 from handrail.secrets.needles import utf8
-from handrail.secrets.values import SHORTEST, SecretFinder, SecretValues, mask_text, may_hold_token
+from handrail.secrets.values import (
+    SHORTEST,
+    SecretFinder,
+    SecretValues,
+    mask_text,
+    may_contain_token,
+)
 from handrail.typed.jsonsafe import CUT, MAX_DEPTH, Json, json_safe, record_items
 
 # How much of a streamed text can be searched for secrets before the rest has arrived.
@@ -69,7 +75,7 @@ def maskable_end(text: str, finder: SecretFinder | None) -> int:
 def _value_start(text: str, finder: SecretFinder | None) -> int:
     """Start of the longest beginning of a secret value that ends the text; else the text's end."""
     found = len(text)
-    if finder is None or not text or text[-1] not in finder.inside:
+    if finder is None or not text or text[-1] not in finder.prefix_end_chars:
         return found
     for value in finder.names:
         here = text.find(value[0], max(0, len(text) - len(value) + 1), found)
@@ -142,13 +148,13 @@ class Mask:
     Values without a secret are returned as the same object.
     """
 
-    __slots__ = ("_in_names", "_latin", "clean", "values")
+    __slots__ = ("_in_names", "_latin", "last_clean_path", "values")
 
     def __init__(self, values: SecretValues) -> None:
         self.values = values
         self._in_names = {n: value for n, value in values.items() if len(value) >= NAME_LEAST}
         self._latin = {n: utf8(value).decode("latin-1") for n, value in values.items()}
-        self.clean = ""  # the last path found to contain no secret
+        self.last_clean_path = ""  # the last path found to contain no secret
 
     def text(self, text: str) -> str:
         """The text with values as ``${THEIR_NAME}`` and tokens as their ends: ``ghp_***a1b2``."""
@@ -184,15 +190,15 @@ class Mask:
         finder = self.values.finder
         if finder is not None and finder.may_occur_in(packed):
             return True
-        return may_hold_token(packed)
+        return may_contain_token(packed)
 
     def has_clean(self, path: str) -> bool:
         """True if the path is shown unchanged; remembers the last such path."""
-        if path == self.clean or len(path) < NAME_LEAST:
+        if path == self.last_clean_path or len(path) < NAME_LEAST:
             return True
         if self._name(path) is not path:
             return False
-        self.clean = path
+        self.last_clean_path = path
         return True
 
     def _name(self, name: str) -> str:

@@ -27,7 +27,7 @@ from handrail.secrets.values import (
     SecretFinder,
     SecretValues,
     finder_of,
-    may_hold_token,
+    may_contain_token,
     placeholder,
     without_tokens,
 )
@@ -65,11 +65,11 @@ def seal_text(
         return text, False
     finder = finder_of(secrets) if secrets else None
     if finder is not None and _BASE64 not in text:
-        if not finder.or_token_in_json(text):
+        if not finder.value_or_token_in_json(text):
             return text, False
         if not finder.occurs_in_json(text):
             finder = None
-    if finder is None and not may_hold_token(text):
+    if finder is None and not may_contain_token(text):
         return text, False
     seal = _Seal(finder, secrets or {})
     tree = [_decode(text)]
@@ -207,7 +207,7 @@ def _seal_items(holder: Any, items: Iterable[Any], seal: _Seal, todo: list[Any])
             new = seal.string(item)
             if new is not item:
                 holder[key] = new
-        elif _holds_more(item):
+        elif _is_container(item):
             todo.append(item)
 
 
@@ -230,11 +230,11 @@ def _references(tree: list[Any]) -> Iterator[tuple[Any, Any, Node]]:
         for key, item in _places(holder):
             if type(item) is dict and cast("Node", item).get(_TAG) == _SECRET:
                 yield holder, key, cast("Node", item)
-            if _holds_more(item):
+            if _is_container(item):
                 todo.append(item)
 
 
-def _holds_more(item: Any) -> bool:
+def _is_container(item: Any) -> bool:
     return type(item) is dict or type(item) is list
 
 

@@ -143,7 +143,7 @@ def placeholder(name: str) -> str:
     return f"${{{name}}}"
 
 
-def may_hold_token(text: str | bytes) -> bool:
+def may_contain_token(text: str | bytes) -> bool:
     """True if a token may occur in a text, or in JSON text; fast if there is none."""
     if len(text) < _SHORTEST_TOKEN or not _TOKENS.may_occur_in(text):
         return False
@@ -173,11 +173,18 @@ class SecretFinder:
     """Finds the values of some variables in texts, longest first.
 
     ``names`` maps each text searched for to its variable and the value's spelling there, a key of
-    ``SPELLINGS``. ``inside`` are the characters with which a proper beginning of such a text may
-    end.
+    ``SPELLINGS``. ``prefix_end_chars`` are the characters with which a proper beginning of such a
+    text may end.
     """
 
-    __slots__ = ("_as_it_is", "_in_json", "_in_json_or_tokens", "inside", "names", "pattern")
+    __slots__ = (
+        "_as_it_is",
+        "_in_json",
+        "_in_json_or_tokens",
+        "names",
+        "pattern",
+        "prefix_end_chars",
+    )
 
     def __init__(self, values: Mapping[str, str]) -> None:
         counted = [(name, value) for name, value in values.items() if len(value) >= SHORTEST]
@@ -188,7 +195,7 @@ class SecretFinder:
         }
         longest_first = sorted(self.names, key=len, reverse=True)
         self.pattern = re.compile("|".join(map(re.escape, longest_first)))
-        self.inside = frozenset("".join(text[:-1] for text in longest_first))
+        self.prefix_end_chars = frozenset("".join(text[:-1] for text in longest_first))
         self._as_it_is = Needles(self.names)
         self._in_json = Needles(json_inner(text) for text in longest_first)
         self._in_json_or_tokens = self._in_json | _TOKENS
@@ -201,7 +208,7 @@ class SecretFinder:
         """True if one of the values may occur in a string of the JSON text."""
         return self._in_json.may_occur_in(text)
 
-    def or_token_in_json(self, text: str) -> bool:
+    def value_or_token_in_json(self, text: str) -> bool:
         """True if one of the values, or a token, may occur in a string of the JSON text."""
         return self._in_json_or_tokens.may_occur_in(text)
 

@@ -5,8 +5,9 @@ and continues. A thread takes the whole list, and opens, writes and closes each 
 at most one file is open, a written text is with the operating system, and the more texts wait, the
 less each one costs. The thread ends when it is idle, and the next text starts another.
 
-The list is bounded. If texts come faster than the disk takes them, some are left out, and the file
-says at that place how many bytes are missing. Other operations that are left out leave no trace.
+The texts in the list are bounded. If they come faster than the disk takes them, some are left out,
+and the file says at that place how many bytes are missing. Other operations are never left out:
+each writes a prompt, an answer or an output, which the run keeps in memory anyway.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ class BackgroundWriter:
         self._waiting: list[tuple[str, bytes | Write]] = []
         self._bytes = 0
         self._left_out: dict[str, int] = {}
+        """Bytes that are missing at the end of a file, by its path."""
         self._busy = self._urgent = False
         self._thread: threading.Thread | None = None
         self._error: Exception | None = None
@@ -47,7 +49,15 @@ class BackgroundWriter:
         Raises:
             OSError: an earlier write failed.
         """
-        self._add(file, data, len(data))
+        with self._changed:
+            self._raise_error()
+            if self._bytes + len(data) > self._most and self._waiting:
+                self._left_out[file] = self._left_out.get(file, 0) + len(data)
+                return
+            missing = self._left_out.pop(file, 0)
+            if missing:
+                self._waiting.append((file, _gap_text(missing)))
+            self._add(file, data, len(data))
 
     def do(self, write: Write, size_bytes: int) -> None:
         """Queue a call for the thread. Calls run in order, appends that wait with them afterwards.
@@ -55,7 +65,9 @@ class BackgroundWriter:
         Raises:
             OSError: an earlier write failed.
         """
-        self._add("", write, size_bytes)
+        with self._changed:
+            self._raise_error()
+            self._add("", write, size_bytes)
 
     def finish(self, timeout_s: float) -> bool:
         """Wait until everything is written; False if that takes longer than ``timeout_s``.
@@ -72,22 +84,14 @@ class BackgroundWriter:
         return done
 
     def _add(self, file: str, what: bytes | Write, size: int) -> None:
-        self._raise_error()
-        with self._changed:
-            if self._bytes + size > self._most and self._waiting:
-                self._left_out[file] = self._left_out.get(file, 0) + size
-                return
-            missing = self._left_out.pop(file, 0)
-            if missing:
-                self._waiting.append((file, _gap_text(missing)))
-            self._waiting.append((file, what))
-            self._bytes += size
-            if self._thread is None:
-                name = "handrail artifacts"
-                self._thread = threading.Thread(target=self._work, name=name, daemon=True)
-                self._thread.start()
-            elif len(self._waiting) == 1:
-                self._changed.notify_all()
+        self._waiting.append((file, what))
+        self._bytes += size
+        if self._thread is None:
+            name = "handrail artifacts"
+            self._thread = threading.Thread(target=self._work, name=name, daemon=True)
+            self._thread.start()
+        elif len(self._waiting) == 1:
+            self._changed.notify_all()
 
     def _raise_error(self) -> None:
         error, self._error = self._error, None
@@ -117,9 +121,7 @@ class BackgroundWriter:
                 self._changed.notify_all()
 
     def _write_what_is_missing(self) -> None:
-        for file, size in self._left_out.items():
-            if file != "":
-                self._waiting.append((file, _gap_text(size)))
+        self._waiting += [(file, _gap_text(size)) for file, size in self._left_out.items()]
         self._left_out.clear()
 
 

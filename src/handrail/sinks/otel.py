@@ -27,7 +27,7 @@ from handrail.model.events import (
     WorkflowCompleted,
     WorkflowStarted,
 )
-from handrail.model.paths import all_above
+from handrail.model.paths import ancestors_of
 from handrail.model.results import StepResult, Usage
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ class OtelSink:
         context = trace.set_span_in_context(trace.INVALID_SPAN)
         if key:
             if above is None:
-                above = next(iter(all_above(key, run.known)), "")
+                above = next(iter(ancestors_of(key, run.known)), "")
             sampled = trace.TraceFlags(trace.TraceFlags.SAMPLED)
             parent = trace.SpanContext(
                 trace_id, _number(8, run.run_id, above), is_remote=True, trace_flags=sampled

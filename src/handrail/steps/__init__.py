@@ -1,1 +1,1 @@
-"""Steps as data, and the words that people type to make them."""
+"""Steps as data, and the functions and methods that people type to make them."""

@@ -1,5 +1,6 @@
-"""What the verbs of a step are given, checked: each function returns it as the step holds it, or
-raises what is wrong with it.
+"""Checks the arguments of a step's verbs.
+
+Each function returns an argument in the form that the step stores, or raises an error.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Missing:
-    """Stands for an argument that was not given, where None could be given."""
+    """The default of an argument for which None would be a value."""
 
     def __repr__(self) -> str:
         return "..."
@@ -72,7 +73,7 @@ def context_of(name: str, context: object) -> Context:
 
 
 def stages_of(name: str, items: Iterable[object]) -> tuple[str | Stage, ...]:
-    """The stages; callables that share a name, as lambdas do, are numbered apart."""
+    """The stages; callables that share a name, as lambdas do, get different numbers."""
     made: list[str | Stage] = []
     for item in items:
         stage = _stage(name, item)
@@ -84,7 +85,7 @@ def stages_of(name: str, items: Iterable[object]) -> tuple[str | Stage, ...]:
 
 
 def check_agent(name: str, agent: object) -> None:
-    """Do nothing if it is an agent."""
+    """Raise unless this is an agent."""
     if isinstance(agent, type):
         raise WrongUse(
             f"step {name!r}: .agent() takes an agent, got the class {agent.__name__}. "
@@ -113,7 +114,7 @@ def _stage(name: str, item: object) -> str | Stage:
 
 
 def workflow_of(name: str, workflow: object) -> WorkflowLike[..., Any]:
-    """A decorated workflow."""
+    """The workflow, if it is a decorated one."""
     if hasattr(workflow, "definition"):
         return cast("WorkflowLike[..., Any]", workflow)
     raise WrongUse(
@@ -122,7 +123,7 @@ def workflow_of(name: str, workflow: object) -> WorkflowLike[..., Any]:
 
 
 def wanted_of(name: str, what: object, wait: float | timedelta | None) -> Wanted:
-    """What ``.holding()`` holds: a text is a name, unless it has the signs of a pattern."""
+    """What ``.holding()`` claims: a text is a name, unless it has the signs of a pattern."""
     wait_s = None if wait is None else seconds_of(wait, f"wait of step {name!r}")
     if isinstance(what, str) and not _SIGNS.intersection(what):
         return Wanted((check_name(what, "claim"),), None, wait_s)
@@ -157,7 +158,7 @@ def patterns_of(name: str, where: str, given: object) -> tuple[str, ...]:
 
 
 def body_of(name: str, body: object) -> Callable[..., Any]:
-    """A function that gives a step, or yields some."""
+    """The body: a function that returns a step, or yields steps."""
     if hasattr(body, "definition"):
         raise WrongUse(
             f"step {name!r}: the body is a function that gives a step, got the workflow "
@@ -172,7 +173,7 @@ def body_of(name: str, body: object) -> Callable[..., Any]:
 
 
 def setup_of(name: str, setup: object) -> Step[Any] | None:
-    """The step that is run first in a worktree: a step, or a command."""
+    """The step that runs first in a worktree, from a step or a command."""
     if setup is None:
         return None
     if isinstance(setup, Step):
@@ -200,7 +201,7 @@ def merge_of(name: str, merge: object) -> str | Callable[..., Any]:
 def check_group(
     name: str, on_error: str, max_concurrency: int | None, min_success: float | None
 ) -> None:
-    """Do nothing if a group can have these options."""
+    """Raise unless a group can have these options."""
     if on_error not in ON_ERROR_MODES:
         raise DefinitionError(
             f"step {name!r}: on_error is one of {', '.join(ON_ERROR_MODES)}, got {on_error!r}"
@@ -223,7 +224,7 @@ def check_group(
 
 
 def tasks_of(name: str, tasks: object) -> tuple[Task, ...]:
-    """The tasks that work begins with."""
+    """The tasks with which ``.work()`` begins."""
     if isinstance(tasks, Task) or not isinstance(tasks, Iterable) or isinstance(tasks, str):
         raise WrongUse(f"step {name!r}: .work() takes a collection of Tasks, got {tasks!r}")
     found = tuple(cast("Iterable[object]", tasks))
@@ -245,7 +246,7 @@ def check_work(
     max_concurrency: int | None,
     at_most: int | None,
 ) -> None:
-    """Do nothing if work can have these options."""
+    """Raise unless ``.work()`` can have these options."""
     if not callable(body):
         raise WrongUse(
             f"step {name!r}: the body of .work() is a function of one Task that returns a step or "
@@ -301,7 +302,7 @@ def agent_settings(
     """The settings of an agent step.
 
     Raises:
-        WrongUse, DefinitionError: one of them is of the wrong kind, or two do not go together.
+        WrongUse, DefinitionError: a setting is of the wrong kind, or two contradict each other.
     """
     if (
         (backend, model, session, writes) == (None, None, None, None)
@@ -337,7 +338,7 @@ def agent_settings(
 
 
 def _session(name: str, given: object) -> AgentSettings:
-    """What is known of the session to go on in, from an id or the result of an agent."""
+    """The settings of the session to continue, from an id or the result of an agent."""
     if given is None:
         return NO_SETTINGS
     if isinstance(given, AgentResult):
@@ -372,7 +373,7 @@ class Raising(TypedDict, total=False):
 
 
 class Continuing(TypedDict, total=False):
-    """The options of a group whose output tells of each member how it ended."""
+    """The options of a group whose output has a ``StepResult`` for each member."""
 
     on_error: Required[Literal["continue"]]
     max_concurrency: int | None

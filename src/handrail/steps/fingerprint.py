@@ -1,11 +1,11 @@
-"""What a step is, as a text that can be compared with the recorded one.
+"""The fingerprint of a step: a text that can be compared with the recorded one.
 
-It covers what decides the step's output as far as the workflow says it: the verb, the callable by
+It covers what determines the step's output, as far as the workflow says: the verb, the callable by
 name, its arguments, a command and its folder, an agent's prompt and output, a child's inputs, the
-mode of a group. It leaves out function bodies, modifiers, environment, time limits, and by whom an
-agent is carried out: those may change between two drives of a run.
+mode of a group. It leaves out function bodies, modifiers, environment, time limits, and an agent's
+backend and options: these may change between two drives of a run.
 
-The text is for people too: it is what a mismatch shows. A long one is cut, with a digest of all.
+People read the text too: a mismatch shows it. A long text is cut, and gets a digest of the whole.
 """
 
 from __future__ import annotations
@@ -54,16 +54,16 @@ Identity = Callable[[Any], str]
 
 
 def fingerprint(step: Step[Any], codec: Codec, secrets: Mapping[str, str] | None = None) -> str:
-    """The step's verb and what follows from it, on one line; equal for equal steps.
+    """The step's verb and its arguments, on one line; equal for equal steps.
 
-    The values of ``secrets`` stand there by name, so that it stays when they are renewed.
+    Names replace the values of ``secrets``, so that a renewed secret does not change the text.
     """
     return _of_step(step, codec.identity, secrets)
 
 
 def _of_step(step: Step[Any], identity: Identity, secrets: Mapping[str, str] | None) -> str:
     verb = step.verb
-    if type(verb) is PythonCall and not verb.kwargs:  # most steps; the same as below, and quicker
+    if type(verb) is PythonCall and not verb.kwargs:  # most steps; the same text, but faster
         action, args = verb.action, verb.args
         named = reference(action) if type(action) is FunctionType else _callable(action, identity)
         return short(f"python {named} {identity(list(args)) if args else '[]'}", secrets)
@@ -73,9 +73,9 @@ def _of_step(step: Step[Any], identity: Identity, secrets: Mapping[str, str] | N
 def matches(
     recorded: str, step: Step[Any], codec: Codec, secrets: Mapping[str, str] | None = None
 ) -> bool:
-    """True if the step is what was recorded.
+    """True if the step has the recorded fingerprint.
 
-    Where the text is the recorded one as it is, no secret need be looked for in it: there was none.
+    The fast path masks no secrets: a text that equals the recorded one has none to mask.
     """
     verb = step.verb
     if type(verb) is PythonCall and not verb.kwargs and type(verb.action) is FunctionType:
@@ -84,21 +84,21 @@ def matches(
             return True
     if recorded == fingerprint(step, codec, secrets):
         return True
-    in_order = functools.partial(codec.identity, in_order=True)  # of version 0.1
+    in_order = functools.partial(codec.identity, in_order=True)  # as version 0.1 wrote it
     return recorded == _of_step(step, in_order, secrets)
 
 
 def item_matches(
     recorded: str, item: Any, codec: Codec, secrets: Mapping[str, str] | None = None
 ) -> bool:
-    """True if a member's item is what was recorded."""
+    """True if a member's item has the recorded digest."""
     if recorded == item_digest(item, codec, secrets):
         return True
     return recorded == short(codec.identity(item, in_order=True), secrets)
 
 
 def item_digest(item: Any, codec: Codec, secrets: Mapping[str, str] | None = None) -> str:
-    """What a member's item is, as a text that can be compared with the recorded one."""
+    """A member's item as a text that can be compared with the recorded one."""
     return short(codec.identity(item), secrets)
 
 
@@ -114,7 +114,7 @@ def short(text: str, secrets: Mapping[str, str] | None = None) -> str:
 
 
 def _described(verb: Verb, identity: Identity) -> str:  # noqa: C901, PLR0911, PLR0912  # one case a verb
-    """The whole of it, however long."""
+    """The fingerprint before it is masked or cut."""
     match verb:
         case PythonCall():
             said = f"python {_callable(verb.action, identity)} {identity(list(verb.args))}"
@@ -170,7 +170,7 @@ def _described(verb: Verb, identity: Identity) -> str:  # noqa: C901, PLR0911, P
 
 
 def _callable(target: Any, identity: Identity) -> str:
-    """A partial counts with what it binds, a workflow by its function."""
+    """A callable by its name: a partial with the arguments it binds, a workflow by its function."""
     definition = getattr(target, "definition", None)
     if definition is not None:
         target = definition.function
@@ -190,7 +190,7 @@ def _bound(target: Any) -> tuple[list[Any], dict[str, Any]]:
 
 
 def _agent(agent: Any, identity: Identity) -> str:
-    """Its name, and what it says of its prompt and output, if it says anything."""
+    """The agent's name, and its ``identity`` (its prompt and output), if it has one."""
     described: Callable[[], Any] | Any = getattr(agent, "identity", None)
     if callable(described):
         described = described()

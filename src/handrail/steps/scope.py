@@ -14,14 +14,14 @@ R = TypeVar("R")
 
 
 def scope(name: str, body: Generator[Step[Any], Any, R] | Step[R], /) -> Step[R]:
-    """A step that runs a helper's steps below its own path, and gives what the helper returns.
+    """A step that runs a helper's steps below its own path; its output is what the helper returns.
 
-    So a helper can be called again: its steps have other paths each time.
-    ``yield from scope(f"round-{n}", improve(draft))``. What the helper raises fails the scope. A
-    scope cannot be retried, for a generator runs once: ``subworkflow`` can.
+    So a workflow can call a helper again: its steps have other paths each time.
+    ``yield from scope(f"round-{n}", improve(draft))``. An exception in the helper fails the scope.
+    A scope cannot be retried, because a generator runs once; a ``subworkflow`` can.
 
     Raises:
-        WrongUse: ``body`` is no step and no generator that has not begun.
+        WrongUse: ``body`` is neither a step nor a generator that has not begun.
     """
     if type(body) is Step:
         body = alone(body)

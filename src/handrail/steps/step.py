@@ -1,7 +1,7 @@
 """``step(name)`` and its verbs.
 
 The verbs are typed so that ``yield from step(...).verb(...)`` has the type of the step's output
-under mypy --strict and pyright strict; ``tests/typing`` holds what was promised.
+under mypy --strict and pyright strict; ``tests/typing`` checks this.
 """
 
 from __future__ import annotations
@@ -114,9 +114,10 @@ _STEP_AS_VALUE = (
 
 
 def step(name: str) -> StepName:
-    """A name that waits for its verb: ``step("plan").agent(...)``, ``step("x").call(f, 1)``.
+    """Name a step, whose verb follows: ``step("plan").agent(...)``, ``step("x").call(f, 1)``.
 
-    A ``/`` in it becomes ``%2F``, as in the keys of ``for_each``: it is part of no path.
+    A ``/`` in the name becomes ``%2F``, as in the keys of ``for_each``: ``/`` separates the parts
+    of a path.
 
     Raises:
         DefinitionError: the name is not 1 to 120 printable characters.
@@ -138,7 +139,7 @@ class StepName:
     if not TYPE_CHECKING:
 
         def __iter__(self) -> Any:
-            """Yield itself, so that a forgotten verb is reported as that."""
+            """Yield this object, so that the run can report the forgotten verb."""
             return (yield self)
 
     # -- python and call ------------------------------------------------------------------------
@@ -181,7 +182,7 @@ class StepName:
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Step[Any]:
-        """Call ``action(*args, **kwargs)``, sync (in a thread) or async; its result is given."""
+        """Call ``action(*args, **kwargs)``, sync (in a thread) or async, for its result."""
         if not isinstance(args, (tuple, list)):
             raise WrongUse(
                 f"step {self.name!r}: .python(action, args) takes the arguments as a tuple, got "
@@ -281,12 +282,13 @@ class StepName:
     ) -> Step[AgentResult[Any]]:
         """Give the agent its context (a mapping, or a function of the ``WorkflowContext``).
 
-        ``backend``, ``model`` and ``options`` are for this step, before the agent's own.
-        ``session`` goes on in the session of an earlier step's result (or of an id), ``fork`` in a
-        copy of it; else the agent starts clean. ``writes`` are patterns of the files that it may
-        change, in a git repository: other changes are put into a patch file and undone, and the
-        step fails. ``worktree`` gives it a git worktree of its own, merged back when it succeeds.
-        ``default`` is the answer if the step fails; ``.answer()`` makes the answer the output.
+        ``backend``, ``model`` and ``options`` apply to this step, before the agent's own.
+        ``session`` (an earlier step's result, or an id) names the session to continue, with
+        ``fork`` in a copy; else the agent starts clean. ``writes`` are patterns of the files that
+        the agent may change, in a git repository: handrail saves other changes to a patch file and
+        undoes them, and the step fails. ``worktree`` gives the agent a git worktree of its own,
+        merged back when it succeeds. ``default`` is the answer if the step fails; ``.answer()``
+        makes the answer the output.
         """
         check_agent(self.name, agent)
         settings = agent_settings(
@@ -301,7 +303,7 @@ class StepName:
         generator: AgentLike[Any] | Callable[[Mapping[str, Any]], str | Awaitable[str]],
         context: Context | None = None,
     ) -> Step[str]:
-        """Have text written by an agent, or by a function of the context."""
+        """Have an agent, or a function of the context, write a text, which is the output."""
         if not callable(generator) and not callable(getattr(generator, "run", None)):
             raise WrongUse(
                 f"step {self.name!r}: .generate() takes an agent or a function of the context, "
@@ -317,8 +319,10 @@ class StepName:
         retry: int = 3,
         on_failure: Step[Any] | None = None,
     ) -> Step[ValidationResult]:
-        """Run stages (None: all that are configured). While any fails, run ``on_failure`` and all
-        stages again, at most ``retry`` times; then the step fails.
+        """Run stages (None: all that are configured), and repair what they find.
+
+        While a stage fails, run ``on_failure`` and then all stages again, at most ``retry`` times;
+        then the step fails.
         """
         count_of(retry, "validate(retry)", least=0)
         if on_failure is not None and not isinstance(on_failure, Step):
@@ -362,7 +366,7 @@ class StepName:
         /,
     ) -> Step[BranchResult[T1 | T2 | T3]]: ...
     # mypy falls back to Any where two overloads fit and an argument has an Any in it (a lambda, a
-    # fake agent's output), so variadic forms begin where those of fixed length end. `*arms` fits.
+    # fake agent's output), so variadic forms begin where those of fixed length end; `*arms` fits.
     @overload
     def branch(
         self,
@@ -392,10 +396,11 @@ class StepName:
         *args: *Ts,
         wait: float | timedelta | None = None,
     ) -> Step[R]:
-        """Hold a name (a text), or the files that patterns cover (a list), over all steps of
-        ``body(*args)``, which gives a step, or yields steps below this one's path; its value is
-        what the body gives. Who claims what overlaps waits in line. ``wait``: how long to wait for
-        it, else the step fails.
+        """Claim a name (a text), or the files that patterns cover (a list), during ``body(*args)``.
+
+        ``body`` returns a step, or yields steps, which run below this step's path; the output is
+        the body's. Whoever claims something that overlaps waits in line. ``wait``: how long to wait
+        for the claim, else the step fails.
 
         Raises:
             DefinitionError: a pattern leads out of the repository. WrongUse: no function was given.
@@ -414,13 +419,13 @@ class StepName:
     ) -> Step[R]:
         """Run all steps of ``body(*args)`` in a git worktree of their own, then merge it.
 
-        It begins at the commit ``base`` (default: HEAD), and ``setup``, a step or a command, is run
-        in it first. ``merge``: its commits are put on top of what HEAD is by then (``"ff"``), come
-        with a merge commit (``"merge"``), stay where they are (``"keep"``), or a function is given
-        the worktree. The value is what the body gives.
+        The worktree begins at the commit ``base`` (default: HEAD), and ``setup``, a step or a
+        command, runs in it first. ``merge``: handrail puts its commits on top of what HEAD is by
+        then (``"ff"``), makes a merge commit (``"merge"``), leaves them (``"keep"``), or calls a
+        function with the worktree. The output is the body's.
 
         Raises:
-            DefinitionError: there is no such way to merge. WrongUse: no function was given.
+            DefinitionError: ``merge`` is none of these. WrongUse: ``body`` is no function.
         """
         first = setup_of(self.name, setup)
         how = merge_of(self.name, merge)
@@ -631,9 +636,10 @@ class StepName:
     ) -> Step[Any]:
         """Run steps side by side; the output is their outputs in the order written.
 
-        ``on_error``: ``fail_fast`` cancels the siblings of the first failure; ``continue`` runs all
-        and gives their ``StepResult``s (``min_success``: how many, or from 0 to 1 which share, must
-        succeed); ``all_or_nothing`` runs all, then fails and rolls back those that succeeded.
+        ``on_error``: ``fail_fast`` cancels the siblings of the first failure. ``continue`` runs all
+        steps, and the output has their ``StepResult``s; ``min_success`` is how many must succeed,
+        or as a float from 0.0 to 1.0 which share of them. ``all_or_nothing`` runs all steps; if one
+        fails, the group fails and rolls back those that succeeded.
         """
         for member in steps:
             _a_step(self.name, ".parallel()", member)
@@ -718,16 +724,16 @@ class StepName:
         stop: StopRule | None = None,
         on_error: Literal["continue", "fail_fast"] = "continue",
     ) -> Step[Work[T]]:
-        """Run ``body(task)`` for each task, the most urgent first; what it finds brings more tasks.
+        """Run ``body(task)`` for each task, the most urgent first; a task may bring further tasks.
 
-        ``body`` returns a step, or is a generator function whose steps nest under ``name/<id>/``;
-        it gives ``Found(value, children)``, and the children join the queue. A second task of one
-        id is refused. While the window of ``max_concurrency`` is full, tasks wait: of those the
-        lowest ``priority`` begins first, and of equal ones the one that came first. No more than
-        ``at_most`` tasks begin, in all drives. ``stop`` is asked after each end, with the ``Tally``
-        so far; if it gives a text, none begins any more, and those at work go on to their ends.
-        A task that fails is told in ``Work.failed``; with ``on_error="fail_fast"`` it fails the
-        step and stops the others.
+        ``body`` returns a step, or is a generator function whose steps nest under ``name/<id>/``.
+        Its output is ``Found(value, children)``, and the children join the queue. A second task
+        with the same id is refused. While the window of ``max_concurrency`` is full, tasks wait:
+        the lowest ``priority`` begins first, among equals the one that came first. No more than
+        ``at_most`` tasks begin, in all drives. After each task's end handrail calls ``stop`` with
+        the ``Tally`` so far; if that returns a text, no further task begins, and tasks at work
+        finish. A failed task is in ``Work.failed``; with ``on_error="fail_fast"`` it fails the step
+        and stops the others.
         """
         found = tasks_of(self.name, tasks)
         check_work(
@@ -755,8 +761,9 @@ class StepName:
         self, a: Step[T], b: Step[T], c: Step[T], d: Step[T], e: Step[T], /, *steps: Step[T]
     ) -> Step[T]: ...
     def race(self, *steps: Step[Any]) -> Step[Any]:
-        """Run steps side by side; the output is that of the first success, the others are
-        cancelled. It fails if all fail.
+        """Run steps side by side; the first success is the output, and the others are cancelled.
+
+        The race fails if all steps fail.
         """
         if not steps:
             raise DefinitionError(f"step {self.name!r}: .race() needs at least one step")
@@ -798,7 +805,7 @@ class StepName:
     ) -> Step[Any]:
         """Ask a person; the output is the answer, one of ``choices`` or converted to ``type``.
 
-        After ``timeout`` seconds the answer is ``default``; without one the step fails.
+        After ``timeout`` seconds the answer is ``default``; without a default the step fails.
 
         Raises:
             TypeError: choices and type together.
@@ -830,7 +837,7 @@ class StepName:
         return Step(self.name, SignalWait(check_name(signal, "signal"), type))
 
     def sleep(self, duration: float | timedelta | datetime) -> Step[None]:
-        """Wait: seconds, a timedelta, or until an aware datetime."""
+        """Wait for seconds or a timedelta, or until an aware datetime."""
         if isinstance(duration, datetime):
             if duration.tzinfo is None or duration.utcoffset() is None:
                 raise DefinitionError(

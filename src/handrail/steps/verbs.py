@@ -1,7 +1,7 @@
 """A step: a frozen, typed description of one unit of work, and the verbs it can have.
 
-A step does nothing by itself. ``step(name)`` in ``handrail.steps.step`` makes them; the core reads
-their verb and modifiers. Verbs are plain data; ``kind`` is what results and events call them.
+A step does nothing by itself. ``step(name)`` in ``handrail.steps.step`` makes steps; the core reads
+their verb and modifiers. Verbs are plain data; ``kind`` is a verb's name in results and events.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ V = TypeVar("V")
 R = TypeVar("R")
 
 TreeAction: TypeAlias = Literal["make", "merge", "remove", "leave"]
-"""``leave``: remove it if nothing was done in it."""
+"""What the core does to a worktree; ``leave``: remove it if nothing was done in it."""
 Predicate: TypeAlias = "Callable[[WorkflowContext], bool | Awaitable[bool]]"
 ContextBuilder: TypeAlias = (
     "Callable[[WorkflowContext], Mapping[str, Any] | Awaitable[Mapping[str, Any]]]"
@@ -134,12 +134,12 @@ class AgentCall:
     context: Context
     settings: AgentSettings = NO_SETTINGS
     answers: bool = False
-    """The output is the answer itself, and not the result that it came in."""
+    """True if the output is the answer itself, and not the ``AgentResult`` around it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """Have text written: by an agent of text, or by a callable of the context."""
+    """Have an agent, or a callable of the context, write a text."""
 
     kind: ClassVar[str] = "generate"
     leaf: ClassVar[bool] = True
@@ -191,9 +191,10 @@ class ScopedBody:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a step holds while it runs: names, files that patterns cover, relative to the
-    repository, and a worktree of its own. ``wait_s``: how long it waits for them (None: as long as
-    it takes).
+    """The claims that a step needs while it runs.
+
+    ``names``; ``patterns`` of files, relative to the repository; ``worktree``: one of its own.
+    ``wait_s``: how long the step waits for them (None: as long as it takes).
     """
 
     names: tuple[str, ...] = ()
@@ -204,7 +205,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class HeldBody:
-    """Run the steps of a function's generator, or its step, while something is held."""
+    """Run the steps of a function's generator, or its step, under the claims ``wanted``."""
 
     kind: ClassVar[str] = "holding"
     leaf: ClassVar[bool] = False
@@ -234,7 +235,7 @@ class TreeWork:
     leaf: ClassVar[bool] = True
     action: TreeAction
     owner: str
-    """The path of the step whose worktree it is, in its attempt."""
+    """The path of the step that owns the worktree, in its attempt."""
     base: str | None = None
     merge: str | Callable[..., Any] = "ff"
     tree: OwnTree | None = None
@@ -277,7 +278,7 @@ class ForEachGroup:
 
 @dataclass(frozen=True, slots=True)
 class WorkGroup:
-    """Give each task to a body, the most urgent first; what it finds may bring further tasks."""
+    """Run a body for each task, the most urgent first; a task may bring further tasks."""
 
     kind: ClassVar[str] = "work"
     leaf: ClassVar[bool] = False
@@ -324,7 +325,7 @@ class SignalWait:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Wait for a time: a duration in seconds, or an aware datetime."""
+    """Wait for a number of seconds, or until an aware datetime."""
 
     kind: ClassVar[str] = "sleep"
     leaf: ClassVar[bool] = False
@@ -356,13 +357,13 @@ Verb: TypeAlias = (
 
 
 LEAF_KINDS: frozenset[str] = frozenset(verb.kind for verb in get_args(Verb) if verb.leaf)
-"""What results call the verbs that the engine performs by itself, without steps below."""
+"""The kinds of verbs that the engine performs by itself, without steps below."""
 LAUNCHED: frozenset[str] = frozenset({AgentCall.kind, Generation.kind})
-"""The same of those that an agent is launched for."""
+"""The kinds of verbs that can launch an agent."""
 
 
 def launches_agent(verb: Verb) -> bool:
-    """True if an agent is launched for it; text may be written by a plain function, too."""
+    """True if the verb launches an agent; ``generate`` may call a plain function instead."""
     if isinstance(verb, Generation):
         return callable(getattr(verb.generator, "run", None))
     return isinstance(verb, AgentCall)
@@ -385,7 +386,7 @@ class Rollback:
 
 @attrs.frozen
 class Modifiers:
-    """What stands after the verb; it takes effect in a fixed order, in whatever order it came."""
+    """A step's modifiers; they take effect in a fixed order, in whatever order they are written."""
 
     when: Predicate | None = None
     timeout_s: float | None = None
@@ -401,7 +402,7 @@ class Modifiers:
     budget: Budget | None = None
     holds: tuple[str, ...] = ()
     wait_s: float | None = None
-    """How long it waits for what it holds."""
+    """How long the step waits for the claims in ``holds``."""
 
 
 PLAIN = Modifiers()
@@ -419,11 +420,11 @@ _OF_RESULTS = frozenset(
         *("value", "success", "degraded", "unwrap", "failed", "stages", "passed"),
     }
 )
-"""What is asked of a step by whoever takes it for its output."""
+"""Attributes of outputs, which people look for on a step that they take for its output."""
 
 
 def _near_modifier(name: str) -> str:
-    """The modifier that a misspelt name is meant to be, or nothing."""
+    """The modifier that a misspelt name resembles, or ""."""
     if name.startswith("_") or name in _OF_RESULTS:
         return ""
     from difflib import get_close_matches  # 1 ms that only a mistake should cost
@@ -432,7 +433,7 @@ def _near_modifier(name: str) -> str:
 
 
 def is_simple(modifiers: Modifiers) -> bool:
-    """True if an attempt is all there is to such a step, so that a core may take a short way."""
+    """True if the step needs nothing but an attempt, so that the core can take a shortcut."""
     return modifiers is PLAIN or modifiers is INLINE or modifiers is CHECKPOINT or modifiers is ONCE
 
 
@@ -444,8 +445,8 @@ _set = object.__setattr__
 
 
 def take(step: object) -> None:
-    """Note that somebody has taken the step to run it, or to make another of it."""
-    _set(step, "_taken", True)  # noqa: FBT003  # as it must be
+    """Mark the step as used: it is yielded to run, or becomes part of another step."""
+    _set(step, "_taken", True)  # noqa: FBT003  # it takes no keywords
 
 
 @attrs.frozen(eq=False, repr=False, hash=False)
@@ -456,7 +457,8 @@ class Step(Generic[T_co]):
     verb: Verb
     modifiers: Modifiers = PLAIN
     _taken: bool = attrs.field(default=False, init=False)
-    """It was yielded, or is part of another step: nobody forgot it."""
+    """True once the step was yielded, or became part of another one: the author did not forget it.
+    """
 
     def __iter__(self) -> Generator[Step[Any], Any, T_co]:
         result: T_co = yield self
@@ -468,7 +470,7 @@ class Step(Generic[T_co]):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """Say what was forgotten, where a step is taken for its output, or what was meant."""
+            """Raise an error that names a similar modifier, or the forgotten ``yield from``."""
             meant = _near_modifier(name)
             raise AttributeError(
                 f"{self!r} has no {name!r}. Did you mean .{meant}()?"
@@ -478,11 +480,11 @@ class Step(Generic[T_co]):
             )
 
         def __bool__(self) -> bool:
-            """Refuse to be taken for the output, which is what was meant."""
+            """Raise, because the author takes the step for its output."""
             raise WrongUse(_NOT_ITS_OUTPUT.format(step=self))
 
         def __eq__(self, other: object) -> bool:
-            """Steps are equal if they are the same; nothing else is meant to be compared."""
+            """True for the same step; raises if it is compared with anything but a step."""
             if isinstance(other, Step):
                 return self is other
             raise WrongUse(_NOT_ITS_OUTPUT.format(step=self))
@@ -496,7 +498,7 @@ class Step(Generic[T_co]):
 
     @property
     def kind(self) -> str:
-        """The verb as results and events call it: ``python``, ``command``, ``agent``, ..."""
+        """The verb's name in results and events: ``python``, ``command``, ``agent``, ..."""
         return self.verb.kind
 
     # -- modifiers ---------------------------------------------------------------------------
@@ -550,7 +552,7 @@ class Step(Generic[T_co]):
         return cast("Step[T_co | V]", self._with(default=Default(value)))
 
     def answer(self: Step[AgentResult[U]]) -> Step[U]:
-        """The agent's answer itself as the output, for who needs neither its usage nor its session.
+        """Make the agent's answer itself the output, without its usage and session.
 
         Raises:
             WrongUse: this is no ``.agent()`` step.
@@ -568,7 +570,7 @@ class Step(Generic[T_co]):
         return Step(self.name, replace(verb, answers=True), modifiers)
 
     def skip_on_error(self) -> Step[T_co | Skipped]:
-        """Go on with a falsy ``Skipped`` if the step fails; its status is then ``skipped``."""
+        """Continue with a falsy ``Skipped`` if the step fails; its status is then ``skipped``."""
         if self.modifiers.default is not None:
             raise DefinitionError(_TWO_FALLBACKS.format(name=self.name))
         return cast("Step[T_co | Skipped]", self._with(skip_on_error=True))
@@ -576,13 +578,13 @@ class Step(Generic[T_co]):
     def with_rollback(
         self, action: RollbackAction, *, timeout: float | timedelta = 60.0
     ) -> Step[T_co]:
-        """Have ``action(ctx)`` undo this step if it succeeded and the run does not."""
+        """Undo this step with ``action(ctx)`` if it succeeded and the run does not."""
         _callable(action, ".with_rollback()", self.name, "ctx")
         rollback = Rollback(action, positive_seconds(timeout, "timeout of a rollback"))
         return cast("Step[T_co]", self._with(rollback=rollback))
 
     def checkpoint(self) -> Step[T_co]:
-        """Have the record of this step on disk, fsynced, before the run goes on."""
+        """Write the record of this step to disk, with fsync, before the run continues."""
         if self.modifiers is PLAIN:
             take(self)
             return Step(self.name, self.verb, CHECKPOINT)
@@ -609,7 +611,7 @@ class Step(Generic[T_co]):
         return cast("Step[T_co]", self._with(inline=True))
 
     def uses(self, tag: str, amount: int = 1) -> Step[T_co]:
-        """Take part of a limit: ``amount`` units of ``Limits(tags={tag: ...})`` while it runs."""
+        """Take ``amount`` units of ``Limits(tags={tag: ...})`` while the step runs."""
         if not isinstance(tag, str) or not tag:
             raise DefinitionError(f"step {self.name!r}: a tag must be a name, got {tag!r}")
         count_of(amount, f"uses({tag!r}) of step {self.name!r}")
@@ -617,8 +619,10 @@ class Step(Generic[T_co]):
         return cast("Step[T_co]", self._with(uses=(*kept, (tag, amount))))
 
     def holds(self, name: str, *, wait: float | timedelta | None = None) -> Step[T_co]:
-        """Hold this name while the step runs: of all steps, runs and programs of the repository
-        that claim it, one at a time. ``wait``: how long to wait for it, else the step fails.
+        """Claim this name while the step runs.
+
+        Only one step, run or program of the repository can have the claim at a time. ``wait``: how
+        long to wait for it, else the step fails.
         """
         from handrail.model.paths import check_name
 
@@ -646,7 +650,7 @@ class Step(Generic[T_co]):
         return unportable_part(self) is None
 
     def require_portable(self, path: str) -> None:
-        """Do nothing, or raise ``NotPortable`` naming the part that exists only here."""
+        """Raise ``NotPortable``, with the part's name, if a part exists only in this process."""
         part = unportable_part(self)
         if part is not None:
             raise NotPortable(path, part)
@@ -656,12 +660,12 @@ Steps: TypeAlias = Generator[Step[Any], Any, R]
 
 
 def alone(one: Step[R]) -> Generator[Step[Any], Any, R]:
-    """A body of this step alone; it gives what the step gives."""
+    """A body that yields this step alone, and returns its output."""
     return (yield from one)
 
 
 def wanted_by(step: Step[Any]) -> Wanted | None:
-    """What a step holds while it runs; None for nothing, as most do.
+    """The claims that a step needs while it runs; None if it needs none, as most steps.
 
     The patterns of an agent are relative to the repository that it works in.
     """
@@ -686,8 +690,9 @@ _TWO_FALLBACKS = (
 
 
 def _callable(value: object, where: str, name: str, *given: str) -> None:
-    """Do nothing if it can be called with what it will be given, as far as that is seen at once: a
-    handler or rollback is called when something has gone wrong already.
+    """Raise if a value is no function of the arguments ``given``, as far as its code shows.
+
+    handrail checks this early, because it calls a handler or rollback only after a failure.
     """
     if not callable(value):
         raise WrongUse(f"step {name!r}: {where} takes a function, got {value!r}")
@@ -753,11 +758,11 @@ class StepNotYielded(UserWarning):
 
 
 def warn_if_forgotten(name: str) -> None:
-    """Warn of a step that is dropped just now, if a workflow's body runs here."""
+    """Warn of a step that is just being dropped, if a workflow's body runs in this thread."""
     if sys.is_finalizing():
         return
     at: tuple[str, int] | None = None
-    frame: FrameType | None = inspect.currentframe()  # and so on to who dropped it
+    frame: FrameType | None = inspect.currentframe()  # then outward, to the code that dropped it
     while frame is not None:
         code = frame.f_code
         if code is outcome.resume.__code__:
@@ -766,8 +771,8 @@ def warn_if_forgotten(name: str) -> None:
             at = (code.co_filename, frame.f_lineno)
         frame = frame.f_back
     else:
-        return  # no body runs: it was made elsewhere
-    if at is None:  # the body has ended, and what it kept is dropped with it
+        return  # no body runs: other code made the step
+    if at is None:  # the body has ended, and its local variables are dropped
         code = frame.f_locals["generator"].gi_code
         at = (code.co_filename, code.co_firstlineno)
     text = (

@@ -18,8 +18,17 @@ from collections.abc import Callable, Generator
 
 import anyio
 
-from handrail.system import marker as procfs
-from handrail.system.marker import carries, send
+from handrail.system.marker import (
+    HAS_PROC,
+    carries,
+    environ_of,
+    group_of,
+    live_pids,
+    pid_max,
+    send,
+    session_of,
+    stat_of,
+)
 from handrail.system.pump import Pump, Stream
 
 _FASTEST_FORKS_PER_S = 100_000
@@ -41,20 +50,20 @@ class ProcessTree:
         self._child = child
         self._marker = marker
         self._started_s = time.monotonic()
-        self._start_ticks = procfs.stat_of(child.pid).start_ticks
+        self._start_ticks = stat_of(child.pid).start_ticks
 
     def others(self) -> set[int]:
         """The tree's living processes besides the child: their ids, or minus the group's id."""
-        if not procfs.HAS_PROC:
+        if not HAS_PROC:
             return {-self._child.pid} if self._group_lives() else set()
         floor = oldest_descendant(
-            self._child.pid, time.monotonic() - self._started_s, pid_max=procfs.pid_max()
+            self._child.pid, time.monotonic() - self._started_s, pid_max=pid_max()
         )
-        return {pid for pid in procfs.live_pids() if self._belongs(pid, floor)}
+        return {pid for pid in live_pids() if self._belongs(pid, floor)}
 
     def alive_of(self, pids: set[int]) -> set[int]:
         """Those of ``pids`` that still live; looks at no other process."""
-        if not procfs.HAS_PROC:
+        if not HAS_PROC:
             return self.others()
         return {pid for pid in pids if self._belongs(pid, 0)}
 
@@ -79,9 +88,9 @@ class ProcessTree:
 
     def _is_outside(self, pid: int, *, any_run: bool) -> bool:
         leader = self._child.pid
-        if pid < 0 or procfs.group_of(pid) == leader:
+        if pid < 0 or group_of(pid) == leader:
             return False
-        if any_run or procfs.session_of(pid) == leader:
+        if any_run or session_of(pid) == leader:
             return True
         return carries(self._environ_of(pid), self._marker, outer=False)
 
@@ -89,12 +98,12 @@ class ProcessTree:
         leader = self._child.pid
         if pid == leader:
             return False
-        if procfs.session_of(pid) == leader:
-            return procfs.stat_of(pid).alive
+        if session_of(pid) == leader:
+            return stat_of(pid).alive
         return pid > floor and carries(self._environ_of(pid), self._marker)
 
     def _environ_of(self, pid: int) -> bytes:
-        return procfs.environ_of(pid, since_ticks=self._start_ticks)
+        return environ_of(pid, since_ticks=self._start_ticks)
 
     def _group_lives(self) -> bool:
         # A zombie would keep its group alive, so the child is reaped first here.
@@ -126,8 +135,8 @@ KILL_S = 1.0
 """How long killed processes may take to vanish; longer only if the kernel cannot stop them."""
 REAP_S = 0.2
 """How long reaping a dead child may take; a child that the kernel cannot stop is abandoned."""
-LOOK_S = 0.02
-ALONE_LOOK_S = 0.1
+POLL_S = 0.02
+ALONE_POLL_S = 0.1
 """How often to check whether only the child is left; each check reads all of ``/proc``."""
 
 
@@ -193,7 +202,7 @@ async def end(
                     await _terminate_until_gone(tree, pump, rest)
                 with anyio.move_on_after(KILL_S):
                     while tree.signal(signal.SIGKILL) or not pump.exited:
-                        await pump.run_once(LOOK_S)
+                        await pump.run_once(POLL_S)
     except BaseException:
         tree.signal(signal.SIGKILL)
         raise
@@ -211,28 +220,28 @@ async def _wait_for_exit_or_alone(tree: ProcessTree, pump: Pump, alone_s: float 
     if alone_s is None:
         await _wait_for_exit(pump)
         return False
-    since, looked_s = math.inf, -math.inf
+    since, polled_s = math.inf, -math.inf
     while not pump.exited:
-        await pump.run_once(LOOK_S)
+        await pump.run_once(POLL_S)
         now = time.monotonic()
-        if now - looked_s >= ALONE_LOOK_S:
-            looked_s, since = now, math.inf if tree.others() else min(since, now)
+        if now - polled_s >= ALONE_POLL_S:
+            polled_s, since = now, math.inf if tree.others() else min(since, now)
         if now - since >= alone_s:
             return not pump.exited
     return False
 
 
-async def _terminate_until_gone(tree: ProcessTree, pump: Pump, told: set[int]) -> None:
+async def _terminate_until_gone(tree: ProcessTree, pump: Pump, signalled: set[int]) -> None:
     """Return when no process of the tree lives. Processes started while SIGTERM was sent out missed
     it; they get it once the processes that received it are gone.
     """
     await _wait_for_exit(pump)
-    while told := tree.alive_of(told) or tree.signal(signal.SIGTERM):
-        await pump.run_once(LOOK_S)
+    while signalled := tree.alive_of(signalled) or tree.signal(signal.SIGTERM):
+        await pump.run_once(POLL_S)
 
 
 async def _wait_until_gone(tree: ProcessTree, pump: Pump, known: set[int]) -> None:
     """Return when no process of the tree lives."""
     await _wait_for_exit(pump)
     while known := tree.alive_of(known) or tree.others():
-        await pump.run_once(LOOK_S)
+        await pump.run_once(POLL_S)

@@ -63,13 +63,13 @@ class LineFramer:
     in two pieces is whole.
     """
 
-    __slots__ = ("_cut", "_held_bytes", "_limit", "_pieces", "_stream")
+    __slots__ = ("_cut", "_kept_bytes", "_limit", "_pieces", "_stream")
 
     def __init__(self, stream: Stream, limit_bytes: int = LINE_BYTES) -> None:
         self._stream: Stream = stream
         self._limit = limit_bytes
         self._pieces: list[bytes] = []
-        self._held_bytes = 0
+        self._kept_bytes = 0
         self._cut = False
 
     def feed(self, data: bytes) -> list[Line]:
@@ -77,28 +77,28 @@ class LineFramer:
         *ends, rest = data.split(b"\n")
         lines: list[Line] = []
         for piece in ends:
-            self._hold(piece)
+            self._keep(piece)
             lines.append(self._line())
-        self._hold(rest)
+        self._keep(rest)
         return lines
 
     def finish(self) -> list[Line]:
         """The last line, if it has no newline."""
         return [self._line(b"")] if self._pieces else []
 
-    def _hold(self, piece: bytes) -> None:
-        room = self._limit - self._held_bytes
+    def _keep(self, piece: bytes) -> None:
+        room = self._limit - self._kept_bytes
         if len(piece) > room:
             piece = piece[:room]
             self._cut = True
         if piece:
             self._pieces.append(piece)
-            self._held_bytes += len(piece)
+            self._kept_bytes += len(piece)
 
     def _line(self, end: bytes = b"\n") -> Line:
         data, cut = b"".join(self._pieces), self._cut
         self._pieces.clear()
-        self._held_bytes = 0
+        self._kept_bytes = 0
         self._cut = False
         if cut or not data.endswith(b"\r"):
             return Line(self._stream, data, cut, end)
@@ -117,7 +117,7 @@ _PATIENCE_S = {
     errno.EACCES: 0.5,
     errno.ENOEXEC: 0.5,
 }
-_LOOK_S = 0.05
+_RETRY_S = 0.05
 
 
 async def spawn_patiently(
@@ -140,7 +140,7 @@ async def spawn_patiently(
         except OSError as error:
             if time.monotonic() - asked_s >= _PATIENCE_S.get(error.errno or 0, 0.0):
                 raise command.refusal(error) from None
-        await anyio.sleep(_LOOK_S)
+        await anyio.sleep(_RETRY_S)
 
 
 __all__ = ["Exited", "Line", "LiveProcess", "open_live"]
@@ -289,8 +289,8 @@ class LiveProcess:
 
         The child's group gets SIGINT and the child has ``interrupt_s`` seconds; then all that are
         left get SIGTERM and have ``grace_s``; then SIGKILL. Cancellation does not interrupt this.
-        Lines printed meanwhile, up to 64 MiB, can still be read. Called again, it returns the same
-        code.
+        Lines printed meanwhile, up to 64 MiB, can still be read. If the program has been ended
+        already, by ``next`` or an earlier call, it only returns the code.
         """
         if self._ended is None:
             try:

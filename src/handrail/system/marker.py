@@ -25,8 +25,8 @@ from handrail.errors import DefinitionError
 HAS_PROC = sys.platform == "linux" and os.path.exists("/proc/self/environ")
 
 _READ_BYTES = 1 << 17
-_EXEC_LOOKS = 20
-_EXEC_LOOK_S = 0.001
+_EXEC_POLLS = 20
+_EXEC_POLL_S = 0.001
 _PF_KTHREAD = 0x00200000
 
 
@@ -56,7 +56,7 @@ def environ_of(pid: int, *, since_ticks: int = 0) -> bytes:
     During an exec a process briefly has no environment. So if a live process has none, this waits
     up to 20 ms for one, unless the process started before ``since_ticks``.
     """
-    for _ in range(_EXEC_LOOKS):
+    for _ in range(_EXEC_POLLS):
         environ = _read_file(f"/proc/{pid}/environ")
         if environ is None:
             return b""
@@ -65,7 +65,7 @@ def environ_of(pid: int, *, since_ticks: int = 0) -> bytes:
         stat = stat_of(pid)
         if not stat.alive or stat.kernel or stat.start_ticks < since_ticks:
             return b""
-        time.sleep(_EXEC_LOOK_S)  # noqa: TID251 - also called where no loop runs any more
+        time.sleep(_EXEC_POLL_S)  # noqa: TID251 - also called where no loop runs any more
     return b""
 
 

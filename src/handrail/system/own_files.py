@@ -36,8 +36,8 @@ def _open_paths() -> list[str]:
     paths: list[str] = []
     for fd in os.listdir("/dev/fd"):
         with contextlib.suppress(OSError):
-            told = fcntl.fcntl(int(fd), fcntl.F_GETPATH, bytes(1024))
-            paths.append(os.fsdecode(told.rstrip(b"\0")))
+            raw_path = fcntl.fcntl(int(fd), fcntl.F_GETPATH, bytes(1024))
+            paths.append(os.fsdecode(raw_path.rstrip(b"\0")))
     return paths
 
 

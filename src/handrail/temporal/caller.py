@@ -19,9 +19,9 @@ from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition
 from handrail.model.policy import Limits
 from handrail.model.shapes import WorkflowLike
-from handrail.ports.journal import status_of, waits_of
 from handrail.ports.sink import Sink
 from handrail.record.reading import workflow_for
+from handrail.record.status import run_status, run_waits
 from handrail.secrets.values import Secrets, SecretValues, secret_values
 from handrail.temporal.cluster import Cluster, ExecutionInfo, with_blobs
 from handrail.temporal.connecting import connect
@@ -130,8 +130,8 @@ class Caller:
         size = sum(map(len, record))
         if size > MOST_BYTES and self.blobs is None:
             raise TooLarge(f"the record of run {run_id}", size, MOST_BYTES)
-        waits = [msgspec.to_builtins(one) for one in waits_of(history, time.time())[:LISTED]]
-        said = {SINCE: history[0].at, HELD: status_of(history) or DEAD, WAITS: waits}
+        waits = [msgspec.to_builtins(one) for one in run_waits(history, time.time())[:LISTED]]
+        said = {SINCE: history[0].at, HELD: run_status(history) or DEAD, WAITS: waits}
         await (await self.cluster()).begin(run_id, name, start, record, said=said)
 
     def definition(

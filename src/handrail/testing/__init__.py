@@ -1,8 +1,8 @@
 """The test kit: scripted runs, fake agents, a clock that jumps, crashes, the laws of every port.
 
-Each name is imported when it is first used. Only the module ``contracts`` needs pytest, only
-``strategies`` needs hypothesis: ``import *`` takes neither, ``from handrail.testing import
-contracts`` does.
+Each name is imported when it is first used. Only the module ``contracts`` needs pytest, and only
+``strategies`` needs hypothesis. ``import *`` imports neither of them; ``from handrail.testing
+import contracts`` does.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ _NEEDS = {"contracts": "pytest", "strategies": "hypothesis"}
 
 
 def __getattr__(name: str) -> Any:
-    """What is asked for, imported now.
+    """Import a name's module when the name is first used.
 
     Raises:
-        ModuleNotFoundError: it needs a library that is not installed; the text names it.
+        ModuleNotFoundError: the module needs a library that is not installed; the text names it.
     """
     if name in _NEEDS:
         return _module(name)
@@ -86,5 +86,5 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *_HOME, *_NEEDS})
 
 
-if not TYPE_CHECKING:  # the imports above say it to a type checker
+if not TYPE_CHECKING:  # a type checker reads the imports above
     __all__ = [*sorted(_HOME)]  # noqa: PLE0604 - all are strings

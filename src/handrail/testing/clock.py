@@ -3,20 +3,19 @@
 Theory of operation
 ===================
 
-Time stands still while anybody is at work, and jumps to the next moment that somebody waits for
-when nobody is. Who is at work is a matter of counting:
+Time stands still while an attempt is at work. When none is, time jumps to the next moment that a
+driver or an attempt waits for. The clock counts to know whether an attempt is at work:
 
 - a run's driver says in ``wait`` how many of its attempts are in flight (``busy``);
-- an attempt that is in ``sleep`` is in flight and not at work;
-- so nobody is at work if there are as many attempts asleep as the waiting drivers have in flight.
-  An attempt that is the only thing its run can do next is performed
-  in the driver's own task: then it is asleep and no driver speaks of it.
+- an attempt that is in ``sleep`` is in flight, but not at work;
+- so no attempt is at work if as many attempts are asleep as the waiting drivers have in flight. (If
+  an attempt is all that its run can do next, the driver performs it in its own task: then the
+  attempt is asleep, and no driver counts it.)
 
-An attempt that does anything else than sleep here (a thread, a process, real I/O) is at work, and
-time stands until it ends. A driver that has been woken, and tasks that the clock hears nothing of,
-a test that reads the events of a run for example, get ``QUIET_TURNS`` turns of the loop to speak up
-before a jump. Nothing is ever
-waited for in real time, so what a test sees does not depend on how fast the machine is.
+An attempt that does anything but sleep here (a thread, a process, real I/O) is at work, and time
+stands still until it ends. A driver that was woken, or a task unknown to the clock (a test that
+reads the events of a run, say), gets ``QUIET_TURNS`` turns of the loop to call the clock before a
+jump. The clock never waits in real time, so what a test sees does not depend on the machine.
 """
 
 from __future__ import annotations
@@ -36,19 +35,19 @@ from handrail.ports.clock import Wakeable
 from handrail.system.running_loop import Loop, running_loop
 
 START = 1_704_067_200.0
-"""Where time begins unless told otherwise: 2024-01-01 00:00 UTC."""
+"""The default time at which a clock begins: 2024-01-01 00:00 UTC."""
 
 QUIET_TURNS = 16
-"""How many turns of the loop must pass without a word to the clock before it jumps."""
+"""How many turns of the loop must pass without a call of the clock before it jumps."""
 
 
 class JumpClock:
     """A ``Clock`` of made-up time, for ``Executor(clock=JumpClock())``.
 
-    It begins at ``start`` (unix seconds, or an aware datetime) and jumps by itself to the next
-    moment that a run or a scripted delay waits for, once nobody is at work; with ``jumps=False``
-    only ``advance`` and ``set`` move it. Several runs may share one, on one event loop at a time.
-    Mutable.
+    It begins at ``start`` (unix seconds, or an aware datetime). While no attempt is at work, it
+    jumps by itself to the next moment that a run or a scripted delay waits for; with
+    ``jumps=False`` only ``advance`` and ``set`` move it. Several runs may share a clock, on one
+    event loop at a time. Mutable.
     """
 
     def __init__(self, start: float | datetime = START, *, jumps: bool = True) -> None:
@@ -59,15 +58,15 @@ class JumpClock:
         self._looking = False
         self._quiet = 0
         self._order = 0
-        self._dues: list[tuple[float, int, _Party]] = []
-        self._waiting: set[_Party] = set()
+        self._dues: list[tuple[float, int, _Waiter]] = []
+        self._waiting: set[_Waiter] = set()
         self._busy = 0
         self._asleep: dict[int, int] = {}
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} at {self._now}>"
 
-    # -- telling and setting --------------------------------------------------------------------
+    # -- reading and setting --------------------------------------------------------------------
 
     def now(self) -> float:
         """Unix seconds."""
@@ -75,17 +74,18 @@ class JumpClock:
         return self._now
 
     def advance(self, seconds: float | timedelta) -> None:
-        """Let time pass, from wherever: a test, an action, a thread.
+        """Let time pass; a test, an action or a thread may call this.
 
-        Whoever waits for a moment on the way is woken, and runs when the event loop gets to it.
+        It wakes all who wait for a moment on the way; they run when the event loop gets to them.
         """
         with self._lock:
             self._now += seconds_of(seconds, "advance")
         self._wake_elsewhere()
 
     def set(self, moment: float | datetime) -> None:
-        """Make it this moment (unix seconds, or an aware datetime), an earlier one too: machines'
-        clocks are set back at times.
+        """Set the time (unix seconds, or an aware datetime).
+
+        It may be an earlier time, because the clocks of machines are set back, too.
         """
         with self._lock:
             self._now = _moment(moment)
@@ -98,19 +98,19 @@ class JumpClock:
         if event.is_set() or (until is not None and until <= self._now):
             return
         with anyio.CancelScope() as scope:
-            party = _Party(until, scope.cancel, CURRENT.get(None), busy)
-            self._join(party)
+            waiter = _Waiter(until, scope.cancel, CURRENT.get(None), busy)
+            self._join(waiter)
             try:
                 await event.wait()
             finally:
-                self._leave(party)
+                self._leave(waiter)
 
     async def sleep(self, seconds: float) -> None:
-        """Wait that long inside an attempt, or in what answers a gate: a scripted delay."""
+        """A scripted delay, inside an attempt or inside a function that answers a gate."""
         await self._sleep(seconds, CURRENT.get(None) or object())
 
     async def elapse(self, seconds: float | timedelta) -> None:
-        """Wait that long: a test while others go on, or an attempt that takes so long."""
+        """Wait this long: in a test while runs continue, or in an attempt that takes this long."""
         await self._sleep(seconds_of(seconds, "elapse"), CURRENT.get(None))
 
     async def _sleep(self, seconds: float, attempt: object) -> None:
@@ -118,44 +118,44 @@ class JumpClock:
             await anyio.lowlevel.checkpoint()
             return
         woken = anyio.Event()
-        party = _Party(self._now + seconds, woken.set, attempt)
-        self._join(party)
+        waiter = _Waiter(self._now + seconds, woken.set, attempt)
+        self._join(waiter)
         try:
             await woken.wait()
         finally:
-            self._leave(party)
+            self._leave(waiter)
 
     # -- who waits ------------------------------------------------------------------------------
 
-    def _join(self, party: _Party) -> None:
+    def _join(self, waiter: _Waiter) -> None:
         self._enter(running_loop())
-        self._waiting.add(party)
-        self._busy += party.busy
-        if party.attempt is not None:
-            whose = id(party.attempt)
+        self._waiting.add(waiter)
+        self._busy += waiter.busy
+        if waiter.attempt is not None:
+            whose = id(waiter.attempt)
             self._asleep[whose] = self._asleep.get(whose, 0) + 1
-        if party.due is not None:
+        if waiter.due is not None:
             self._order += 1
-            heapq.heappush(self._dues, (party.due, self._order, party))
+            heapq.heappush(self._dues, (waiter.due, self._order, waiter))
         self._stir()
 
-    def _leave(self, party: _Party) -> None:
-        self._forget(party)
+    def _leave(self, waiter: _Waiter) -> None:
+        self._forget(waiter)
         self._stir()
 
-    def _forget(self, party: _Party) -> None:
-        if party not in self._waiting:
+    def _forget(self, waiter: _Waiter) -> None:
+        if waiter not in self._waiting:
             return  # it was woken, or its event loop is gone
-        self._waiting.remove(party)
-        self._busy -= party.busy
-        whose = id(party.attempt)
+        self._waiting.remove(waiter)
+        self._busy -= waiter.busy
+        whose = id(waiter.attempt)
         if self._asleep.get(whose, 0) > 1:
             self._asleep[whose] -= 1
         else:
             self._asleep.pop(whose, None)
 
     def _enter(self, loop: Loop) -> None:
-        """Begin anew on another event loop: who waited on the last one is gone with it."""
+        """Start over on a new event loop: all who waited on the previous one are gone with it."""
         if self._loop is not None and loop.this is self._loop.this:
             return
         self._loop, self._looking = loop, False
@@ -164,7 +164,7 @@ class JumpClock:
     # -- jumping --------------------------------------------------------------------------------
 
     def _stir(self) -> None:
-        """Something has changed: look again, once it is quiet."""
+        """Note a change: restart the count of quiet turns, and look again in the next turn."""
         self._quiet = 0
         if not self._looking:
             self._look_soon()
@@ -199,12 +199,12 @@ class JumpClock:
             due = self._next_due()
             if due is None or due > self._now:
                 return
-            _, _, party = heapq.heappop(self._dues)
-            self._forget(party)
-            party.wake()
+            _, _, waiter = heapq.heappop(self._dues)
+            self._forget(waiter)
+            waiter.wake()
 
     def _wake_elsewhere(self) -> None:
-        """Have the event loop, if there is one, wake whoever is due."""
+        """Have the event loop, if there is one, wake all whose time has come."""
         if self._loop is not None:
             self._loop.soon_from_anywhere(self._stir_and_wake)
 
@@ -213,10 +213,10 @@ class JumpClock:
         self._stir()
 
 
-class _Party:
-    """Somebody who waits: a sleeper, or a driver with its busy attempts.
+class _Waiter:
+    """One who waits: a sleeper, or a driver with its busy attempts.
 
-    ``attempt`` stands for the attempt that it is part of, whose tasks share it; None outside.
+    ``attempt`` identifies the attempt that it is part of, for all tasks of that; None outside.
     """
 
     __slots__ = ("attempt", "busy", "due", "wake")

@@ -1,8 +1,8 @@
-"""Workflows that must come to the same end on every engine, and how two ends are compared.
+"""Workflows that must end alike on every engine, and a comparison of two ends.
 
-A case is a workflow, its inputs, and what people do meanwhile. All code stands at the top level of
-this module, so that another process finds it by its name. What an action does outside of the run is
-noted in a folder, one file for each idempotency key: see ``effects``.
+A case is a workflow, its inputs, and what people do meanwhile. All code is at the top level of this
+module, so that another process finds it by its name. An action notes its effects outside of the run
+in a folder, in one file for each idempotency key: see ``effects``.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from handrail.testing.shapes import Body, workflow_of
 
 
 def note(folder: Path) -> int:
-    """Note that the attempt that calls this does something; how often that was done by its key."""
+    """Note an effect of the calling attempt; returns how many its idempotency key has by now."""
     here = current()
     folder.mkdir(parents=True, exist_ok=True)
     said = {"path": here.path, "attempt": here.attempt, "again": here.interrupted}
@@ -57,7 +57,7 @@ def note(folder: Path) -> int:
 
 
 def effects(folder: Path) -> Counter[tuple[str, int]]:
-    """How often each attempt did something, by path and number."""
+    """How many effects each attempt had, by path and number of the attempt."""
     found: Counter[tuple[str, int]] = Counter()
     for file in folder.iterdir() if folder.exists() else ():
         for line in file.read_text("utf-8").splitlines():
@@ -71,7 +71,7 @@ def effects(folder: Path) -> Counter[tuple[str, int]]:
 
 @dataclass(frozen=True)
 class Item:
-    """Something that is passed on."""
+    """A value that steps pass on."""
 
     name: str
     size: int = 1
@@ -79,7 +79,7 @@ class Item:
 
 
 class Unlucky(Exception):
-    """What actions fail with."""
+    """The error that actions raise."""
 
 
 def make(folder: Path, name: str, size: int = 1) -> Item:
@@ -95,7 +95,7 @@ async def grow(folder: Path, item: Item, by: int = 1) -> Item:
 
 
 def fails_first(folder: Path, times: int, name: str) -> Item:
-    """Fail in so many attempts, then give an item."""
+    """Fail in the first ``times`` attempts, then return an item."""
     note(folder)
     if current().attempt <= times:
         raise Unlucky(f"attempt {current().attempt} of {name}")
@@ -110,7 +110,7 @@ async def slow(folder: Path, seconds: float, name: str = "slow") -> Item:
 
 
 def blocks(folder: Path, seconds: float) -> str:
-    """Take a while in a thread, and look whether it is to stop."""
+    """Take a while in a thread, but end early if the attempt is cancelled."""
     note(folder)
     until = time.monotonic() + seconds
     while time.monotonic() < until and not current().cancelled:
@@ -138,12 +138,12 @@ def big_enough(ctx: WorkflowContext) -> StageResult:
 
 
 class Parrot:
-    """A backend that answers by its prompt alone."""
+    """A backend whose answer depends on its prompt alone."""
 
     name = "parrot"
 
     async def complete(self, turn: AgentTurn, /) -> AgentReply:
-        """What was asked, in capital letters, and what it cost."""
+        """The prompt in capital letters, with a fixed usage."""
         turn.emit(ev.AgentSessionStarted(turn.path, f"session-{turn.path}", self.name))
         return AgentReply(
             turn.prompt.upper(),
@@ -482,7 +482,7 @@ def storm_branch(given: tuple[Path, int, int, float]) -> Steps[int]:
 
 
 async def strike(folder: Path, total: int, number: int, seconds: float) -> int:
-    """A step of the storm, which takes long enough to be killed in."""
+    """The action of the storm's steps; it takes long enough for a kill to hit it."""
     note(folder)
     await anyio.sleep(seconds)
     return total + number
@@ -491,11 +491,11 @@ async def strike(folder: Path, total: int, number: int, seconds: float) -> int:
 # -- what people do --------------------------------------------------------------------------------
 
 Act: TypeAlias = Callable[[Any, Any, Mapping[str, Any]], Awaitable[WorkflowResult[Any]]]
-"""What is done with an executor, a workflow and its inputs; how the run ended."""
+"""Runs a workflow with its inputs on an executor, as people would; returns the run's result."""
 
 
 async def just_run(executor: Any, flow: Any, inputs: Mapping[str, Any]) -> WorkflowResult[Any]:
-    """Run it."""
+    """Run the workflow, and do nothing else."""
     result: WorkflowResult[Any] = await executor.run(flow, **inputs)
     return result
 
@@ -512,7 +512,7 @@ async def _answer_all(executor: Any, flow: Any, inputs: Mapping[str, Any]) -> Wo
     assert result.status == "suspended", result
     await executor.signal(run_id, "item", Item("sent", 3))
     result = await executor.resume(run_id)
-    while result.status == "suspended":  # until the time of the last question is over
+    while result.status == "suspended":  # until the last question times out
         await anyio.sleep(0.05)
         result = await executor.resume(run_id)
     ended: WorkflowResult[Any] = result
@@ -520,7 +520,7 @@ async def _answer_all(executor: Any, flow: Any, inputs: Mapping[str, Any]) -> Wo
 
 
 async def _at_work(executor: Any, run_id: str, path: str) -> None:
-    """Until the step at this path is performed."""
+    """Wait until the step at this path is at work."""
     async for event in executor.follow(run_id):
         if isinstance(event, ev.StepStarted) and event.path == path:
             break
@@ -570,7 +570,7 @@ async def _retry(executor: Any, run_id: str) -> None:
 
 @dataclass(frozen=True)
 class Case:
-    """A workflow that every engine must carry out alike; ``options`` are the executor's."""
+    """A workflow that must end alike on every engine; ``options`` are the executor's."""
 
     name: str
     flow: Any
@@ -609,7 +609,7 @@ FLOWS: tuple[Any, ...] = (
     drawn,
     storm,
 )
-"""All workflows of this module that are run by themselves."""
+"""The workflows of this module that are run by themselves, not as a child."""
 
 
 # -- comparing -------------------------------------------------------------------------------------
@@ -663,8 +663,9 @@ _LEFT_OUT = OF_TIME | {"run_id", "seq", "traceback", "letter", "took", "session_
 
 
 def by_path(events: Sequence[ev.Event]) -> dict[str, list[Any]]:
-    """What happened at each path, in order, without what is a drive's; what a later drive says once
-    more counts once.
+    """The events at each path, in order, without those that belong to a drive.
+
+    An event that a later drive repeats counts once.
     """
     found: dict[str, list[Any]] = {}
     for event in events:
@@ -678,7 +679,7 @@ def by_path(events: Sequence[ev.Event]) -> dict[str, list[Any]]:
 
 
 def _any_order(text: str | None) -> Any:
-    """A group's failure names its members in the order of their ends, which is no part of it."""
+    """An error's text; if it lists members, its sorted words: a group lists them as they ended."""
     return sorted(text.replace(";", "").split()) if text and "; " in text else text
 
 
@@ -686,7 +687,7 @@ def _plain(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         kept = [one.name for one in fields(value) if one.name not in _LEFT_OUT]
         found = {name: _plain(getattr(value, name)) for name in kept}
-        if found.get("composed"):  # a record need not hold what follows from others
+        if found.get("composed"):  # a journal may leave out an output that it can compose
             found.get("result", found).pop("output", None)
         return found
     if isinstance(value, (list, tuple)):
@@ -697,7 +698,7 @@ def _plain(value: Any) -> Any:
     return _any_order(value) if isinstance(value, str) else repr(value)
 
 
-def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+def history_differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
     """Where two runs differ, path by path, for people."""
     return [
         f"{path or 'the run'}:\n  {one.get(path)}\n  {other.get(path)}"

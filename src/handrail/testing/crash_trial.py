@@ -1,4 +1,4 @@
-"""One run in processes that are killed as planned, and what they may do."""
+"""Runs a workflow in processes that it kills as planned, and notes what they perform."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Kind: TypeAlias = Literal["attempt", "rollback"]
 
 
 class Note(Protocol):
-    """Is told of each attempt and rollback that begins."""
+    """A callback for each attempt and rollback that begins."""
 
     def __call__(self, kind: Kind, path: str, attempt: int, /, *, once: bool) -> None:
         """``once``: the step must not run twice."""
@@ -51,21 +51,21 @@ class Note(Protocol):
 
 @contextlib.contextmanager
 def counted(note: Note) -> Generator[None]:
-    """Tell ``note`` of all that executors of this process perform meanwhile.
+    """Call ``note`` for each attempt and rollback that executors of this process perform meanwhile.
 
-    The journal cannot be asked: it is what a crash test puts in question. Sinks see when a step
-    starts, not when an attempt does. So the driver is replaced by one that speaks.
+    The journal is no source for that: a crash test questions it. Sinks see when a step starts, not
+    when an attempt does. So a driver that reports replaces the usual one.
     """
 
     class CountingAttempts(Attempts):
-        """Attempts in the driver's own task that say when they begin."""
+        """Reports each attempt that begins in the driver's own task."""
 
         async def perform_here(self, command: cmd.Perform) -> ev.Event | None:
             note("attempt", command.path, command.attempt, once=command.step.modifiers.once)
             return await super().perform_here(command)
 
     class Counting(Driver):
-        """A driver that says what it performs in other tasks."""
+        """A driver that reports what it performs in other tasks."""
 
         make_attempts = CountingAttempts
 
@@ -82,7 +82,7 @@ def counted(note: Note) -> Generator[None]:
 
 
 def _with_note(flight: InFlight, work: Callable[[], Any], note: Note) -> Callable[[], Any]:
-    """The work, which says so when it really begins: not all that is started gets that far."""
+    """The work, which reports when it really begins: some flights end before that."""
     if flight.kind not in ("attempt", "rollback"):
         return work
 
@@ -97,14 +97,14 @@ def _with_note(flight: InFlight, work: Callable[[], Any], note: Note) -> Callabl
     return begun
 
 
-# What the processes of one run wrote down while they lived: a file of JSON lines.
+# The notes that the processes of one run write: a file of JSON lines.
 #
-# It is written beside the journal, for the journal is what is put in question. Each line is one
+# The notes are apart from the journal, because the test questions the journal. Each line is one
 # write to the file, which a SIGKILL cannot take back.
 
 
 class Notebook:
-    """Writes the lines of one process; the first says that it began."""
+    """Writes the lines of one process; the first line says that the process began."""
 
     def __init__(self, path: Path) -> None:
         self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -115,15 +115,15 @@ class Notebook:
         os.write(self._fd, json.dumps([what, *said]).encode() + b"\n")
 
     def note_history(self, history: Iterable[ev.Event]) -> None:
-        """Note the events that were recorded when it began."""
+        """Note the events that were recorded when the process began."""
         self.write("found", [line for event in history for line in _notes_of(event)])
 
     def record(self, number: int, name: str) -> None:
-        """It is about to write this record."""
+        """Note that the process is about to write this record."""
         self.write("record", number, name)
 
     def performs(self, kind: Kind, path: str, attempt: int, /, *, once: bool) -> None:
-        """It performs this now."""
+        """Note that the process now performs this attempt or rollback."""
         self.write("performs", kind, path, attempt, once)
 
 
@@ -142,11 +142,11 @@ def _notes_of(event: ev.Event) -> list[tuple[str, str, int]]:
 
 
 @dataclass
-class Chapter:
-    """The life of one process. Mutable while it is read."""
+class ProcessLog:
+    """What one process did. Mutable while the notes are read."""
 
     found: set[tuple[str, str, int]] = field(default_factory=set[tuple[str, str, int]])
-    """What was recorded when it began; attempt 0 stands for all of a step."""
+    """Kind, path and attempt of what was recorded when it began; attempt 0: the whole step."""
     records: list[str] = field(default_factory=list[str])
     performed: list[tuple[Kind, str, int]] = field(default_factory=list[tuple[Kind, str, int]])
     once: set[str] = field(default_factory=set[str])
@@ -156,60 +156,61 @@ class Chapter:
     raised: str | None = None
 
 
-def read_story(path: Path) -> list[Chapter]:
-    """The lives of all processes that wrote into this file, in order; of one that never came to
-    write, an empty one.
+def read_logs(path: Path) -> list[ProcessLog]:
+    """The logs of all processes that wrote into this file, in order.
+
+    One empty log if no process wrote.
     """
-    story: list[Chapter] = []
+    logs: list[ProcessLog] = []
     for line in path.read_text("utf-8").splitlines() if path.exists() else ():
         what, *said = json.loads(line)
         if what == "begins":
-            story.append(Chapter())
+            logs.append(ProcessLog())
             continue
-        chapter = story[-1]
+        log = logs[-1]
         match what:
             case "found":
-                chapter.found = {(kind, at, attempt) for kind, at, attempt in said[0]}
+                log.found = {(kind, at, attempt) for kind, at, attempt in said[0]}
             case "record":
-                chapter.records.append(said[1])
+                log.records.append(said[1])
             case "performs":
                 kind, at, attempt, once = said
-                chapter.performed.append((kind, at, attempt))
+                log.performed.append((kind, at, attempt))
                 if once:
-                    chapter.once.add(at)
+                    log.once.add(at)
             case "ends":
-                chapter.verdict, chapter.interrupted = said
+                log.verdict, log.interrupted = said
             case _:
-                chapter.raised = said[0]
-    return story or [Chapter()]
+                log.raised = said[0]
+    return logs or [ProcessLog()]
 
 
-def times_performed(story: Iterable[Chapter]) -> Counter[str]:
+def times_performed(logs: Iterable[ProcessLog]) -> Counter[str]:
     """How often each step, and each rollback, was performed by all processes together."""
     return Counter(
         path if kind == "attempt" else f"rollback of {path}"
-        for chapter in story
-        for kind, path, _ in chapter.performed
+        for log in logs
+        for kind, path, _ in log.performed
     )
 
 
-def repeated(story: Iterable[Chapter]) -> list[str]:
+def repeated(logs: Iterable[ProcessLog]) -> list[str]:
     """What a process performed although its end was recorded when that process began."""
     found: list[str] = []
-    for chapter in story:
-        for kind, path, attempt in chapter.performed:
+    for log in logs:
+        for kind, path, attempt in log.performed:
             whole, this = (kind, path, 0), (kind, path, attempt)
-            if whole in chapter.found or this in chapter.found:
+            if whole in log.found or this in log.found:
                 what = "the rollback of " if kind == "rollback" else ""
                 found.append(f"{what}{path!r} was performed again although its end was recorded")
     return found
 
 
 class CrashingJournal(JournalBefore):
-    """Passes everything on, and dies at ``point``, before the record is written or after.
+    """Kills the process at ``point``, before or after it writes that record to the inner journal.
 
-    Records are counted from 1 as they are written; messages are records too. ``tell`` is told of
-    each before it is written. Mutable.
+    It counts records from 1 as they are written; messages are records too. Before each write it
+    calls ``tell`` with the record's number and name. Mutable.
     """
 
     def __init__(
@@ -234,7 +235,7 @@ class CrashingJournal(JournalBefore):
     def append_all(
         self, events: Sequence[Event], /, *, sync: bool = False
     ) -> Awaitable[None] | None:
-        """Store the events, or die: before all of them, or after, for they are one write."""
+        """Store the events, or die: before all or after all of them, because they are one write."""
         dies = False
         for event in events:
             dies = self._begin(record_name(event)) or dies
@@ -248,7 +249,7 @@ class CrashingJournal(JournalBefore):
         return _die_after(stored)
 
     def post(self, letter: Letter, /, *, secrets: Mapping[str, str] | None = None) -> Letter:
-        """Keep the message, or die."""
+        """Store the message, or die."""
         dies = self._begin(f"letter {record_name(letter.event)}")
         kept = self._behind.post(letter, secrets=secrets)
         if dies:
@@ -279,7 +280,7 @@ class CrashingJournal(JournalBefore):
 
 
 def record_name(event: Event) -> str:
-    """What a record is called in a report: its kind and its path, or a signal's name."""
+    """A record's name in a report: its kind and its path, or a signal's name."""
     place = getattr(event, "path", "") or getattr(event, "name", "")
     return f"{type(event).__name__} of {place!r}" if place else type(event).__name__
 
@@ -300,11 +301,11 @@ MOST_RESUMES = 10_000
 
 
 @attrs.frozen
-class Errand:
+class RunScenario:
     """One run of a workflow: its id, its inputs, and what to do when it waits.
 
-    ``answers`` are by the path of the gate. The payloads of a signal are sent one by one, whenever
-    somebody waits for it.
+    ``answers`` are keyed by the path of the gate, ``signals`` by name. The payloads of a signal are
+    sent one by one, each time the run waits for it.
     """
 
     workflow: WorkflowLike[..., Any]
@@ -315,8 +316,10 @@ class Errand:
     signals: Mapping[str, Sequence[Any]] = attrs.field(factory=dict[str, Sequence[Any]])
 
     async def finish(self, executor: Engine, journal: Journal) -> WorkflowResult[Any]:
-        """The result of the run: begun if the journal does not know it, else resumed, and helped
-        on until it has ended or waits for what we do not have. One that has ended is not resumed.
+        """Begin the run, or resume it if the journal has it, and return its result.
+
+        While the run waits for an answer or a signal that the scenario has, send it and resume. A
+        run that has ended is not resumed.
         """
         history = journal.events(self.run_id)
         if ended(history) is not None:
@@ -334,7 +337,7 @@ class Errand:
         raise AssertionError(f"run {self.run_id} was suspended {MOST_RESUMES} times")
 
     async def _help(self, executor: Engine, journal: Journal, result: WorkflowResult[Any]) -> bool:
-        """Give the run one thing that it waits for; False if we have none."""
+        """Send one answer or signal that the run waits for; False if the scenario has none."""
         for gate in result.waiting:
             if gate.path in self.answers:
                 answer = self.answers[gate.path]
@@ -356,15 +359,15 @@ _LOOK_EVERY_S = 0.5
 
 
 def in_child(work: Callable[[], None], timeout_s: float) -> int | None:
-    """Call it in a copy of this process; its wait status, or None if it had to be killed.
+    """Call ``work`` in a fork of this process; its wait status, or None if it had to be killed.
 
-    A copy has what the test made, closures and fake agents too, and costs milliseconds. It never
-    comes back into the test: it ends with ``work``, whatever that raises, without a word.
+    A fork has what the test made, closures and fake agents too, and costs milliseconds. It never
+    returns into the test: it exits after ``work``, silently, whatever that raises.
     """
     read, write = os.pipe()
     with warnings.catch_warnings():
-        # Other threads of this process (pytest-xdist's, a journal's) are not in the copy, and a
-        # lock of theirs can hang it: that is what the timeout is for.
+        # Other threads of this process (pytest-xdist's, a journal's) are not in the fork, and a
+        # lock of theirs can hang it: the timeout is for that.
         warnings.simplefilter("ignore", DeprecationWarning)
         pid = os.fork()
     if pid == 0:
@@ -387,7 +390,7 @@ def _work_and_end(work: Callable[[], None], read: int) -> None:
 
 
 def _status(pid: int, read: int, deadline: float) -> int | None:
-    """Its wait status. The pipe's other end closes when it ends, and wakes us."""
+    """The child's wait status. When the child ends, its end of the pipe closes, and wakes us."""
     ended = False
     try:
         while not ended and time.monotonic() < deadline:
@@ -410,27 +413,27 @@ MakeExecutor: TypeAlias = Callable[[Journal], Engine]
 
 @attrs.frozen
 class Allowed:
-    """How often a step may be performed, by path or name; ``default``: the others."""
+    """How often a step may be performed, by path or name; ``default`` is for all other steps."""
 
     executions: Mapping[str, int]
     default: int | None
 
-    def exceeded(self, story: Sequence[Chapter], usual: Counter[str]) -> list[str]:
-        """What was performed more often, in words; ``usual``: how often it is without a crash."""
-        once = set[str]().union(*(chapter.once for chapter in story))
-        kills = len(story) - 1
+    def exceeded(self, logs: Sequence[ProcessLog], usual: Counter[str]) -> list[str]:
+        """Sentences on what was performed too often; ``usual`` has the counts without a crash."""
+        once = set[str]().union(*(log.once for log in logs))
+        kills = len(logs) - 1
         found: list[str] = []
-        for what, times in times_performed(story).items():
+        for what, times in times_performed(logs).items():
             most = 1 if what in once else self._most(what, usual[what] + kills)
             if times > most:
-                by = "1 process" if len(story) == 1 else f"{len(story)} processes"
+                by = "1 process" if len(logs) == 1 else f"{len(logs)} processes"
                 found.append(f"{what!r} was performed {times} times by {by}, {most} allowed")
         return found
 
     def misspelt(self, performed: Iterable[str]) -> str:
-        """What to say of names that no step had, and some step nearly has; nothing if all is well.
+        """A message on names that no step had but that resemble a step's; empty if there are none.
 
-        One that is like no other may stand for what a run need not come to.
+        A name that resembles no other may be that of a step that a run need not reach.
         """
         known = {name for path in performed for name in (path, path.rpartition("/")[2])}
         unknown = [name for name, most in self.executions.items() if most and name not in known]
@@ -448,55 +451,55 @@ class Allowed:
 
 @attrs.frozen
 class Trial:
-    """A run that can be had again and again: each has its own files in ``home``."""
+    """A run that can be repeated; each repetition has its own files in ``home``."""
 
-    errand: Errand
+    scenario: RunScenario
     executor: MakeExecutor
     home: Path
     timeout_s: float
 
     def prepare(self) -> None:
-        """Make an empty journal to copy, and import all that children would import one by one."""
+        """Make an empty journal to copy, and import what each child would import by itself."""
         journal = SqliteJournal(self.home / _EMPTY)
         journal.runs()
         journal.close()
         anyio.run(anyio.sleep, 0)
 
-    def run(self, plan: Plan = (), name: str = "") -> list[Chapter]:
-        """The lives of the processes that were killed as planned, and of the one that was not."""
+    def run(self, plan: Plan = (), name: str = "") -> list[ProcessLog]:
+        """Run once: the logs of the processes killed as planned, and of the last process."""
         name = name or name_of(plan)
-        story: list[Chapter] = []
+        logs: list[ProcessLog] = []
         shutil.copy(self.home / _EMPTY, self.home / f"{name}.db")
         for point in (*plan, None):
             status = in_child(lambda p=point: self._live(name, p), self.timeout_s)  # type: ignore[misc]  # bound now
-            story = read_story(self.home / f"{name}.jsonl")
-            last = story[-1]
+            logs = read_logs(self.home / f"{name}.jsonl")
+            last = logs[-1]
             if status is None:
                 last.raised = f"it did not end within {self.timeout_s:g} s and was killed"
             elif point is None and last.verdict is None and last.raised is None:
                 last.raised = f"its process died by itself, with {_died_of(status)}"
             if last.verdict is not None or last.raised is not None:
                 break
-        return story
+        return logs
 
     def _live(self, name: str, point: Point | None) -> None:
-        """The whole life of a child process."""
+        """Everything that a child process does."""
         notes = Notebook(self.home / f"{name}.jsonl")
         try:
             inner = SqliteJournal(self.home / f"{name}.db")
-            history = inner.events(self.errand.run_id)
+            history = inner.events(self.scenario.run_id)
             notes.note_history(history)
             journal = CrashingJournal(inner, point, notes.record)
             executor = self._executor(journal, history[-1].at if history else None)
             with counted(notes.performs):
-                result = anyio.run(self.errand.finish, executor, journal)
+                result = anyio.run(self.scenario.finish, executor, journal)
             verdict = verdict_of(result, journal.codec)
             notes.write("ends", dict(verdict), interrupted_steps(result))
-        except BaseException:  # noqa: BLE001  # the parent tells of it
+        except BaseException:  # noqa: BLE001  # the parent reports it
             notes.write("raises", traceback.format_exc())
 
     def _executor(self, journal: Journal, since: float | None) -> Engine:
-        """The executor, whose clock does not go back behind what is recorded."""
+        """The executor; a ``JumpClock`` of it begins no earlier than the last recorded event."""
         executor = self.executor(journal)
         parts = executor._parts  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # the kit knows the engine
         if parts.journal is not journal:
@@ -510,7 +513,7 @@ class Trial:
 
 
 def name_of(plan: Plan) -> str:
-    """What the files of a plan are called."""
+    """The name of a plan's files, without suffix."""
     return "-".join(f"{number}-{when}" for number, when in plan) or "whole"
 
 
@@ -524,16 +527,16 @@ When: TypeAlias = Literal["before", "after"]
 Point: TypeAlias = tuple[int, When]
 """The number of a record, from 1 in each process, and on which side of its write."""
 Plan: TypeAlias = tuple[Point, ...]
-"""The points at which one process after the other is killed; the last process lives."""
+"""The points at which one process after the other is killed; the process after them is not."""
 
 
 def all_points(records: int) -> list[Plan]:
-    """Both sides of every record."""
+    """A plan for each side of each record."""
     return [((number, when),) for number in range(1, records + 1) for when in _SIDES]
 
 
 def spread(plans: Sequence[Plan], limit: int | None) -> list[Plan]:
-    """At most ``limit`` of them, the first and the last included, evenly spread."""
+    """At most ``limit`` of the plans, evenly spread, the first and the last included."""
     if limit is None or limit >= len(plans):
         return list(plans)
     if limit == 1:
@@ -543,15 +546,15 @@ def spread(plans: Sequence[Plan], limit: int | None) -> list[Plan]:
 
 
 def second_point(index: int, records: int) -> Point:
-    """Where the process that resumed is killed too: another place for each ``index``."""
+    """The point at which the process that resumes is killed, too; it varies with ``index``."""
     return 1 + (_STRIDE * index) % max(records, 1), _SIDES[index % 2]
 
 
 def chosen(only: Iterable[Any]) -> list[Plan]:
-    """The plans that the user wrote down: a point, or a sequence of points, each.
+    """The plans that the user listed: each a point, or a sequence of points.
 
     Raises:
-        WrongUse: one of them is neither.
+        WrongUse: an item is neither.
     """
     return [_plan(one) for one in only]
 

@@ -1,4 +1,4 @@
-"""What a run came to, as text that can be compared with that of another process."""
+"""A run's result as texts, which can be compared with those of another process."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from handrail.errors import OutputNotSerializable, StepWasInterrupted
 from handrail.model.results import StepResult, WorkflowResult, qualified
 
 Verdict: TypeAlias = Mapping[str, str]
-"""What is told of the result, by what it is: ``output of step 'plan'``."""
+"""Texts of a result's parts, keyed by the name of the part: ``output of step 'plan'``."""
 
 OF_TIME = frozenset({
     *("duration_ms", "total_duration_ms", "duration_s"),
     *("at", "started_at", "ended_at", "due", "since", "deadline"),
 })  # fmt: skip
-"""What handrail's own results call times: no two runs have the same."""
+"""Fields of handrail's own results that are times, and so differ in every run."""
 _LEFT_OUT = OF_TIME | {"replayed", "traceback"}
 _OUR_TAG = "handrail:"
 _SHOWN = 200
 _BEFORE = 60
-"""How much of two long texts is shown before the place where they part."""
+"""How much of two long texts is shown before the place where they begin to differ."""
 
 
 def verdict_of(result: WorkflowResult[Any], codec: Codec) -> Verdict:
-    """All that a crash must not change: not durations, and not what was replayed.
+    """All that a crash must not change; durations, and what was replayed, are left out.
 
-    Values are given as the journal writes them, so that their types count too.
+    Values are written as the journal writes them, so that their types count too.
     """
     told = {
         "status": result.status,
@@ -55,7 +55,7 @@ def _of_step(one: StepResult[Any], codec: Codec) -> dict[str, str]:
 
 
 def text_of(value: Any, codec: Codec) -> str:
-    """The value as JSON with its types; one that cannot be written, by its ``repr``."""
+    """The value as JSON with its types; its ``repr`` if it cannot be written."""
     try:
         written = codec.dump(value)
     except OutputNotSerializable:
@@ -66,7 +66,7 @@ def text_of(value: Any, codec: Codec) -> str:
 
 
 def _timeless(item: Any) -> Any:
-    """The same without what depends on time, in results of ours that the value holds."""
+    """The JSON without the fields of handrail's own results that depend on time."""
     if isinstance(item, list):
         return list(map(_timeless, item))  # pyright: ignore[reportUnknownArgumentType]  # JSON
     if not isinstance(item, dict):
@@ -76,8 +76,8 @@ def _timeless(item: Any) -> Any:
     return {key: _timeless(one) for key, one in fields.items() if not (ours and key in _LEFT_OUT)}
 
 
-def differences(whole: Verdict, crashed: Verdict) -> list[str]:
-    """What is not the same, in words; nothing if all is."""
+def verdict_differences(whole: Verdict, crashed: Verdict) -> list[str]:
+    """Sentences on the parts that differ; empty if none does."""
     found: list[str] = []
     for key in {**whole, **crashed}:
         was, now = whole.get(key), crashed.get(key)
@@ -95,7 +95,7 @@ def _parting(one: str, other: str) -> int:
 
 
 def _excerpt(text: str | None, start: int) -> str:
-    """The text, or of a long one what stands from ``start`` on."""
+    """The text; of a long text a part from ``start`` on."""
     if text is None:
         return "nothing"
     if len(text) <= _SHOWN:

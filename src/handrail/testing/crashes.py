@@ -1,4 +1,4 @@
-"""Proof that a workflow survives: a real process is killed at every record that it writes."""
+"""Tests that a workflow survives crashes: kills a real process at every record that it writes."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from handrail.model.shapes import WorkflowLike
 from handrail.ports.journal import Journal
 from handrail.testing.crash_trial import (
     Allowed,
-    Chapter,
-    Errand,
     MakeExecutor,
     Plan,
+    ProcessLog,
+    RunScenario,
     Trial,
     all_points,
     chosen,
@@ -31,19 +31,21 @@ from handrail.testing.crash_trial import (
     spread,
     times_performed,
 )
-from handrail.testing.crash_verdict import Verdict, differences
+from handrail.testing.crash_verdict import Verdict, verdict_differences
 
 SHOWN = 3
-"""How many failing crashes are told in full."""
+"""How many failing crashes are reported in full."""
 
 
 @dataclass(frozen=True, slots=True)
 class Crashes:
-    """What ``crash_everywhere`` did: ``records`` are those of a run without a crash, ``crashes``
-    how many runs were killed, ``left_out`` how many more ``limit`` left out, ``interrupted`` how
-    many ended in the failure of a ``.once()`` step that was at work. ``executions`` is the most
-    that each step was performed in any one run, of all its processes. ``status`` is that of a run
-    without a crash: one that fails each time, for want of a fake agent perhaps, proves little.
+    """What ``crash_everywhere`` did.
+
+    ``records`` are those of a run without a crash. ``crashes`` counts the runs that were killed,
+    ``left_out`` those that ``limit`` left out, ``interrupted`` those that failed because a
+    ``.once()`` step was at work. ``executions`` is how often each step was performed at most in one
+    run, by all its processes. ``status`` is that of a run without a crash: if it always fails, for
+    want of a fake agent perhaps, the test proves little.
     """
 
     records: tuple[str, ...]
@@ -75,36 +77,38 @@ def crash_everywhere(
     folder: Path | None = None,
     **kwargs: Any,
 ) -> Crashes:
-    """Run the workflow in child processes that are killed with SIGKILL, each at another record of
-    its journal: just before it is written (after the effect that it tells of) and just after. A new
-    process resumes the run. Assert that its result is that of a run without a crash, and that
-    nothing was performed more often than it may be.
+    """Kill a workflow's process at each of its records, and assert that a resume ends as it should.
+
+    The workflow runs in child processes. Each is killed with SIGKILL at another record of its
+    journal: just before the write (after the effect that the record is about) or just after it. A
+    new process resumes the run. The result must be that of a run without a crash, and nothing may
+    have been performed more often than allowed.
 
     ``args`` and ``kwargs`` are the workflow's. ``executor`` makes the executor, on the journal that
-    it is given; with a ``JumpClock`` the run waits for nothing. ``executions`` says how often steps
-    may be performed by all processes of a run together, by path or name; ``default`` says it of the
-    others (if not given: as often as without a crash, and once more for each process that was
-    killed). What was recorded is never performed again, and ``.once()`` steps at most once, in any
-    case; a run that ends because a ``.once()`` step was at work is as it should be.
+    it gets; with a ``JumpClock`` the run never waits. ``executions`` says how often steps may be
+    performed by all processes of a run together, by path or name; ``default`` is for all other
+    steps (not given: as often as without a crash, and once more for each process that was killed).
+    In any case a step with a recorded end must not be performed again, and a ``.once()`` step at
+    most once. A run may end because a ``.once()`` step was at work.
 
-    A run that waits is helped on: ``answers`` by the path of the gate, ``signals`` by name, one
-    payload each time one is waited for. ``twice``: some of the processes that resume are killed as
-    well. ``limit``: at most so many crashes, evenly spread. ``only``: these, like
+    A run that waits gets ``answers`` by the path of the gate, and ``signals`` by name, one payload
+    each time it waits for one. ``twice``: some of the processes that resume are killed as well.
+    ``limit``: at most so many crashes, evenly spread. ``only``: these crashes, such as
     ``[(7, "before")]``. A process may take ``timeout_s``.
 
     Processes are forked, so closures and fake agents work; each has its own copy of them. Needs a
     system with ``fork``, and no running event loop.
 
     Raises:
-        AssertionError: it names each crash after which something was not as it should be, what,
-            and how to repeat that one.
-        WrongUse: ``executions`` names no step that was performed, and nearly one that was.
+        AssertionError: the text names each crash after which something was wrong, says what, and
+            how to repeat the crash.
+        WrongUse: ``executions`` names a step that was not performed, but resembles one that was.
     """
     refuse_inside_loop("crash_everywhere()", "Call it from a test that is a plain `def`.")
     name = definition_of(workflow).name
     home = Path(tempfile.mkdtemp(prefix=f"{name}-crashes-", dir=folder))
-    errand = Errand(workflow, f"{name}-crash", args, kwargs, answers or {}, signals or {})
-    trial = Trial(errand, executor or _plain, home, timeout_s)
+    scenario = RunScenario(workflow, f"{name}-crash", args, kwargs, answers or {}, signals or {})
+    trial = Trial(scenario, executor or _plain, home, timeout_s)
     trial.prepare()
     told = _Proof(trial, Allowed(executions or {}, default)).prove(chosen(only), limit, twice=twice)
     shutil.rmtree(home)
@@ -116,7 +120,7 @@ def _plain(journal: Journal) -> Executor:
 
 
 class _Proof:
-    """Judges one trial after the other. Mutable: it counts, and collects what went wrong."""
+    """Judges one run after the other. Mutable: it counts, and collects what went wrong."""
 
     def __init__(self, trial: Trial, allowed: Allowed) -> None:
         self._trial = trial
@@ -128,18 +132,18 @@ class _Proof:
         self._crashes = self._interrupted = 0
 
     def prove(self, only: Sequence[Plan], limit: int | None, *, twice: bool) -> Crashes:
-        """Run everything; what there was.
+        """Run and judge everything; returns the summary.
 
         Raises:
-            AssertionError: not all of it was as it should be.
+            AssertionError: something was wrong.
         """
         records = self._without_a_crash()
         every = only or all_points(len(records))
         plans = spread(every, limit)
         for index, plan in enumerate(plans):
-            story = self._crash(plan)
-            if twice and not only and len(story) > 1:
-                self._crash((*plan, second_point(index, len(story[-1].records))))
+            logs = self._crash(plan)
+            if twice and not only and len(logs) > 1:
+                self._crash((*plan, second_point(index, len(logs[-1].records))))
         if self._wrong:
             raise AssertionError(self._complaint())
         if misspelt := self._allowed.misspelt(self._most):
@@ -149,7 +153,7 @@ class _Proof:
         return Crashes(records, self._crashes, left_out, self._interrupted, most, status)
 
     def _without_a_crash(self) -> tuple[str, ...]:
-        """The records of a run that is left alone; two of them must come to the same."""
+        """The records of a run without a crash; two such runs must have equal results."""
         (first,) = self._trial.run(name="whole")
         (second,) = self._trial.run(name="whole-again")
         raised = first.raised or second.raised
@@ -158,7 +162,7 @@ class _Proof:
         assert first.verdict is not None
         assert second.verdict is not None
         self._whole = first.verdict
-        changing = differences(self._whole, second.verdict)
+        changing = verdict_differences(self._whole, second.verdict)
         if changing:
             listed = "\n".join(f"    {one}" for one in changing)
             raise AssertionError(
@@ -171,25 +175,25 @@ class _Proof:
             raise AssertionError(f"already without a crash {'; '.join(exceeded)}")
         return tuple(first.records)
 
-    def _crash(self, plan: Plan) -> list[Chapter]:
-        """One run that is killed as planned; what is wrong with it is kept."""
-        story = self._trial.run(plan)
+    def _crash(self, plan: Plan) -> list[ProcessLog]:
+        """Run once, with the crashes of the plan, and collect what is wrong."""
+        logs = self._trial.run(plan)
         self._crashes += 1
-        self._most |= times_performed(story)
-        wrong = [*repeated(story), *self._allowed.exceeded(story, self._usual)]
-        last = story[-1]
+        self._most |= times_performed(logs)
+        wrong = [*repeated(logs), *self._allowed.exceeded(logs, self._usual)]
+        last = logs[-1]
         if last.raised is not None:
             wrong.append(f"the last process has no result: {_last_lines(last.raised)}")
-        elif last.verdict is not None and _broke_off_once(story):
+        elif last.verdict is not None and _broke_off_once(logs):
             self._interrupted += 1
         elif last.verdict is not None:
-            wrong.extend(differences(self._whole, last.verdict))
+            wrong.extend(verdict_differences(self._whole, last.verdict))
         if wrong:
-            self._wrong.append(_describe_crash(plan, story, wrong))
-        return story
+            self._wrong.append(_describe_crash(plan, logs, wrong))
+        return logs
 
     def _complaint(self) -> str:
-        name = self._trial.errand.workflow.definition.name
+        name = self._trial.scenario.workflow.definition.name
         wrong, count = self._wrong, len(self._wrong)
         shown = "\n\n".join(wrong[:SHOWN])
         more = f"\n\n... and {count - SHOWN} more" if count > SHOWN else ""
@@ -199,17 +203,17 @@ class _Proof:
         )
 
 
-def _broke_off_once(story: Sequence[Chapter]) -> bool:
-    """True if a ``.once()`` step was at work when its process was killed: then it must fail."""
-    begun = {path for chapter in story for kind, path, _ in chapter.found if kind == "started"}
-    return bool(begun.intersection(story[-1].interrupted))
+def _broke_off_once(logs: Sequence[ProcessLog]) -> bool:
+    """True if a ``.once()`` step failed because its process was killed while it was at work."""
+    begun = {path for log in logs for kind, path, _ in log.found if kind == "started"}
+    return bool(begun.intersection(logs[-1].interrupted))
 
 
-def _describe_crash(plan: Plan, story: Sequence[Chapter], wrong: Sequence[str]) -> str:
+def _describe_crash(plan: Plan, logs: Sequence[ProcessLog], wrong: Sequence[str]) -> str:
     """The text of what was wrong with a crash, and how to repeat it."""
     killed = [
-        f"killed at record {number} ({_name(chapter, number)}, {when} the write)"
-        for (number, when), chapter in zip(plan, story, strict=False)
+        f"killed at record {number} ({_name(log, number)}, {when} the write)"
+        for (number, when), log in zip(plan, logs, strict=False)
     ]
     listed = "\n".join(f"    {one}" for one in wrong)
     again = list(plan) if len(plan) == 1 else [list(plan)]
@@ -217,8 +221,8 @@ def _describe_crash(plan: Plan, story: Sequence[Chapter], wrong: Sequence[str]) 
     return f"{', then '.join(killed)}:\n{listed}\n    alone: only={again} (its journal: {where})"
 
 
-def _name(chapter: Chapter, number: int) -> str:
-    records = chapter.records
+def _name(log: ProcessLog, number: int) -> str:
+    records = log.records
     return records[number - 1] if number <= len(records) else "which it did not come to"
 
 

@@ -1,12 +1,12 @@
-"""The pytest plugin, found by pytest where handrail is installed.
+"""The pytest plugin; pytest finds it where handrail is installed.
 
 Fixtures: ``jump_clock``, ``memory_sink``, and ``handrail_executor``, an ``Executor`` with both. A
-test that needs more of its executor makes one: ``Executor(clock=jump_clock, agents=[...])``.
+test that needs more of its executor makes one: ``Executor(clock=jump_clock, agents={...})``.
 ``crash_everywhere`` and ``fake_cli`` keep their files in folders of their own, not in ``tmp_path``,
-which may be the repository that is worked on; ``cassette`` keeps its recordings beside the test's
-file.
+because that may be the repository that the test works on. ``cassette`` keeps its recordings beside
+the test's file.
 
-Nothing of handrail is imported here but its empty packages until a fixture is used.
+Until a test uses a fixture, this module imports only handrail's empty packages.
 """
 
 from __future__ import annotations

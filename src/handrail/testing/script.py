@@ -1,4 +1,4 @@
-"""A workflow driven by hand: each step's end is said by the test, line by line."""
+"""``Script``: a run that a test drives by hand; each line of the test says how a step ended."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from handrail.record.answers import accept_answer
 from handrail.steps.verbs import AgentCall, Generation, Stage
 from handrail.testing.clock import START
 from handrail.testing.script_drive import Drive, OpenAttempt, run_to_end
-from handrail.testing.script_pending import Holder, Pending, Waits, describe_state
+from handrail.testing.script_pending import Pending, ScriptLike, Waits, describe_state
 from handrail.typed.jsonsafe import short_repr
 
 
-def pending_of(script: Holder, drive: Drive) -> dict[str, Pending]:
+def pending_of(script: ScriptLike, drive: Drive) -> dict[str, Pending]:
     """All that the run waits for, by path: parents first, children as they were yielded."""
     if drive.result is not None:
         return {}
@@ -40,8 +40,8 @@ def pending_of(script: Holder, drive: Drive) -> dict[str, Pending]:
     return {path: found[path] for path in _tree_order(drive.machine.run.tree) if path in found}
 
 
-def in_flight(script: Holder, drive: Drive, path: str) -> Pending | None:
-    """The attempt or rollback that is in flight at this path; asks for no more than that one."""
+def in_flight(script: ScriptLike, drive: Drive, path: str) -> Pending | None:
+    """The attempt or rollback in flight at this path; does not build the other entries."""
     open_attempt = drive.open_attempts.get(path)
     if open_attempt is None:
         return None
@@ -49,7 +49,7 @@ def in_flight(script: Holder, drive: Drive, path: str) -> Pending | None:
     return Pending(path, drive.steps[path], waits, script, open_attempt=open_attempt)
 
 
-def _waits(script: Holder, drive: Drive) -> Iterator[Pending]:
+def _waits(script: ScriptLike, drive: Drive) -> Iterator[Pending]:
     machine, steps = drive.machine, drive.steps
     for path, due in drive.pauses().items():
         yield Pending(path, steps[path], "pause", script, due=due)
@@ -65,7 +65,7 @@ def _waits(script: Holder, drive: Drive) -> Iterator[Pending]:
 
 
 def _tree_order(tree: Mapping[str, Iterable[str] | str]) -> Iterator[str]:
-    """Every path; ``tree`` maps a path to its children, or to the only one."""
+    """Every path, in tree order; ``tree`` maps a path to its children, or to its only child."""
     stack = [""]
     while stack:
         path = stack.pop()
@@ -80,7 +80,7 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 def _option_field(kind: type, otherwise: Callable[[], Any], such_as: str) -> Any:
-    """A field of this kind; None is none given."""
+    """A field for a value of this kind; None stands for the default."""
 
     def check(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
         if not isinstance(value, kind):
@@ -94,10 +94,10 @@ def _option_field(kind: type, otherwise: Callable[[], Any], such_as: str) -> Any
 
 @attrs.frozen(kw_only=True)
 class ScriptOptions:
-    """A maker of scripts: ``Script.options(services={...})(ship, "task")``.
+    """Makes scripts with these options: ``Script.options(services={...})(ship, "task")``.
 
     ``start`` is the time at which the run begins (unix seconds). ``auto_advance``: while a run
-    waits for nothing but time (pauses between attempts, ``sleep``), let it pass at once.
+    waits for nothing but time (pauses between attempts, ``sleep``), time passes at once.
     """
 
     run_id: str = "script"
@@ -134,14 +134,14 @@ class Script(Generic[R_co]):
         script.answer("merge?", "yes")
         assert script.finish().value == Report(...)
 
-    The workflow's body, predicates, context builders and ``on_error`` handlers are called for real;
-    actions, commands, agents, stages and rollbacks are not. Members of a group may be ended in any
-    order. Time stands still but for ``advance``. Limits on concurrency and rates do not apply:
-    whatever may be tried is pending at once.
+    The script calls the workflow's body, predicates, context builders and ``on_error`` handlers for
+    real, but no actions, commands, agents, stages or rollbacks. A test may end members of a group
+    in any order. Only ``advance`` moves time. Limits on concurrency and rates do not apply: every
+    attempt that may begin is pending at once.
 
     As a context manager it calls ``finish`` at the end of the block. ``Script.options(...)`` sets
-    services, stages, limits and more. Whatever does not fit the workflow is an ``AssertionError``
-    that says what is pending. Mutable.
+    services, stages, limits and more. A call that does not fit the workflow raises an
+    ``AssertionError`` that says what is pending. Mutable.
     """
 
     options: ClassVar[type[ScriptOptions]] = ScriptOptions
@@ -158,7 +158,7 @@ class Script(Generic[R_co]):
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
     ) -> None:
-        """Begin the run; constructors call this, nobody else."""
+        """Begin the run; only constructors call this."""
         definition = definition_of(workflow)
         inputs = bind_inputs(definition, args, kwargs)
         setting = Setting(options.run_id, options.limits, options.cleanup_timeout_s)
@@ -211,7 +211,7 @@ class Script(Generic[R_co]):
         """How the run ended.
 
         Raises:
-            AssertionError: it has not; the text lists what it waits for.
+            AssertionError: the run has not ended; the text lists what it waits for.
         """
         result = self._drive.result
         if result is None:
@@ -231,10 +231,10 @@ class Script(Generic[R_co]):
         argv: str | Sequence[str] | None = None,
         attempt: int | None = None,
     ) -> Pending:
-        """The step whose attempt is pending at this path, checked against what is given here.
+        """The step whose attempt is pending at this path, checked against the other arguments.
 
         ``kind`` is its verb in one word (``agent``, ``command``, ``stage``, ...), ``agent`` the
-        name of its agent, ``context`` what that agent is given, whole.
+        name of its agent, ``context`` the whole context of that agent.
         """
         found = self._at(path, "attempt")
         checks = {"kind": kind, "agent": agent, "context": context, "args": args, "argv": argv}
@@ -244,8 +244,9 @@ class Script(Generic[R_co]):
         return found
 
     def expect_rollback(self, path: str) -> Pending:
-        """The rollback of the step at this path, which is pending: ``.returns()``, ``.fails(...)``
-        or, to call it for real, ``.runs()``.
+        """The pending rollback of the step at this path.
+
+        End it with ``.returns()``, ``.fails(...)`` or ``.runs()``, which calls it for real.
         """
         return self._at(path, "rollback")
 
@@ -255,7 +256,7 @@ class Script(Generic[R_co]):
         """Answer the question at this path.
 
         Raises:
-            InvalidAnswer: this is no answer to it; the gate stays open.
+            InvalidAnswer: the answer does not fit the question; the gate stays open.
         """
         gate = self._at(path, "gate").gate
         assert gate is not None
@@ -263,12 +264,12 @@ class Script(Generic[R_co]):
         self._do(self._drive.record, event)
 
     def refuse(self, path: str, why: str = "nobody may answer it") -> None:
-        """Fail the question at this path, as a gate policy does that has no answer."""
+        """Fail the question at this path, as a gate policy without an answer does."""
         self._at(path, "gate")
         self._do(self._drive.report, cmd.GateRefused(path, GateRefusal(path, why), at=self.now))
 
     def signal(self, name: str, payload: Any = None, *, by: str | None = "script") -> None:
-        """Deliver a signal; it is kept until a ``wait_for`` takes it."""
+        """Deliver a signal; the run keeps it until a ``wait_for`` takes it."""
         self._must_go_on(f"get the signal {name!r}")
         self._do(self._drive.record, ev.SignalReceived(name, payload, by))
 
@@ -283,8 +284,9 @@ class Script(Generic[R_co]):
         self._do(self._drive.record, ev.CancelRequested(reason))
 
     def suspend(self, reason: str = "waiting") -> WorkflowResult[R_co]:
-        """End the drive where only questions, signals and time are waited for, as an executor does
-        that nobody answers; the result says what is open.
+        """Suspend a run that waits only for questions, signals and time.
+
+        An executor does the same if it gets no answer. The result says what is open.
         """
         self._must_go_on("be suspended")
         if self._drive.open_attempts:
@@ -298,7 +300,7 @@ class Script(Generic[R_co]):
         """How the run ended.
 
         Raises:
-            AssertionError: it has not; the text lists what it waits for.
+            AssertionError: the run has not ended; the text lists what it waits for.
         """
         return self.result
 
@@ -311,7 +313,7 @@ class Script(Generic[R_co]):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if error is None:  # else that error is what went wrong, and the open end follows from it
+        if error is None:  # else the run has no end because of that error, which is reported
             self.finish()
 
     # -- for the entries of ``pending`` ---------------------------------------------------------
@@ -322,16 +324,16 @@ class Script(Generic[R_co]):
         return self._options.run_id
 
     def context_of(self, view: cmd.View) -> WorkflowContext:
-        """The context that a step's functions are shown."""
+        """The context that a step's functions get."""
         return self._contexts.of(view)
 
-    def holds(self, path: str, open_attempt: OpenAttempt) -> bool:
-        """True if this is still in flight."""
+    def is_in_flight(self, path: str, open_attempt: OpenAttempt) -> bool:
+        """True if this attempt or rollback is still in flight."""
         return self._drive.open_attempts.get(path) is open_attempt
 
-    def land(self, path: str, event: ev.Event) -> None:
-        """What is in flight at this path ended so; do what follows."""
-        self._drive.land(path, event)
+    def end_attempt(self, path: str, event: ev.Event) -> None:
+        """End the attempt or rollback at this path with this event, and carry out what follows."""
+        self._drive.end_attempt(path, event)
         self._go_on()
 
     # -- inside ---------------------------------------------------------------------------------
@@ -341,7 +343,7 @@ class Script(Generic[R_co]):
         self._go_on()
 
     def _go_on(self) -> None:
-        """What follows by itself: time, if it is to advance, and what the body let escape."""
+        """Let time pass if ``auto_advance``; raise what escaped from the body, if the run ended."""
         drive = self._drive
         while self._options.auto_advance and self._waits_for_time_alone():
             due = drive.next_due()
@@ -364,7 +366,7 @@ class Script(Generic[R_co]):
         return run_to_end(value, f"a predicate or handler of {command.path!r}")
 
     def _stages_of(self, command: cmd.FindStages) -> tuple[Stage, ...]:
-        """Stages by name need no command here: what they find is said by the test."""
+        """Stages by name need no command here: the test says how they end."""
         names = [item for item in command.stages or () if isinstance(item, str)]
         known: dict[str, Any] = {name: Stage(name, name) for name in names}
         known.update(configured_stages())

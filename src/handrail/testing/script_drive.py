@@ -1,8 +1,8 @@
-"""Drives a run by hand: no executor, no event loop, no clock but a number.
+"""Drives a run by hand, without executor or event loop; the clock is a number.
 
-It is a host of ``core.conductor`` that makes no attempt: one becomes an entry of ``open_attempts``
-and stays there until somebody says how it ended. Predicates and handlers are called, cancelled
-attempts stop, all at once. Time moves only in ``advance_to``.
+``Drive`` is a host of ``core.conductor`` that performs no attempt. It keeps an attempt in
+``open_attempts`` until its caller says how the attempt ended. It calls predicates and handlers at
+once, and ends cancelled attempts at once. Time moves only in ``advance_to``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class OpenAttempt:
     def __init__(self, command: cmd.Perform | cmd.Undo, since: float) -> None:
         self.command = command
         self.since = since
-        self.context: Mapping[str, Any] | None = None  # what an agent is given
+        self.context: Mapping[str, Any] | None = None  # the agent's
 
 
 Prepare = Callable[[OpenAttempt], None]
@@ -42,9 +42,9 @@ Evaluate = Callable[[cmd.AskPredicate | cmd.AskFallback | cmd.FindStages], Any]
 class Drive:
     """One drive of one run. Mutable.
 
-    ``evaluate`` answers predicates, handlers and stages; ``prepare`` is shown an attempt before it
-    counts as in flight. What either of them raises is the step's failure. What is limited in a run
-    is not limited here.
+    ``evaluate`` evaluates predicates, handlers and stages; ``prepare`` gets each attempt before it
+    counts as in flight. An exception of either fails the step. A run's limits on what may run at
+    once do not apply here.
     """
 
     def __init__(
@@ -75,28 +75,28 @@ class Drive:
 
     @property
     def result(self) -> WorkflowResult[Any] | None:
-        """How the drive ended, if it has."""
+        """How the drive ended; None if it has not."""
         return self._conductor.result
 
     # -- what happens ---------------------------------------------------------------------------
 
     def begin(self, first: ev.Event) -> None:
-        """Begin by the first event, and do what follows."""
+        """Begin with the first event, and carry out what follows."""
         self._conductor.begin(first)
         self._conductor.pump()
 
     def record(self, event: ev.Event) -> None:
-        """This has happened: number it, give it to the core, do what follows."""
+        """Number the event, pass it to the core, and carry out what follows."""
         self._conductor.record(event)
         self._conductor.pump()
 
     def report(self, report: cmd.Report) -> None:
-        """Give the core a report, and do what follows."""
+        """Pass a report to the core, and carry out what follows."""
         self._conductor.receive(report)
         self._conductor.pump()
 
-    def land(self, path: str, event: ev.Event) -> None:
-        """What is in flight at this path ended with this event."""
+    def end_attempt(self, path: str, event: ev.Event) -> None:
+        """End the attempt or rollback at this path with this event."""
         del self.open_attempts[path]
         match event:
             case ev.RollbackCompleted():
@@ -108,7 +108,7 @@ class Drive:
         self._conductor.pump()
 
     def advance_to(self, moment: float) -> None:
-        """Let time pass; what becomes due on the way happens in order, each at its time."""
+        """Let time pass; timers that become due on the way fire in order, each at its time."""
         while self.result is None:
             due = self.next_due()
             if due is None or due > moment:
@@ -119,7 +119,7 @@ class Drive:
         self._now = max(self._now, moment)
 
     def next_due(self) -> float | None:
-        """When the next thing is due, or None."""
+        """When the next timer is due, or None."""
         return self._conductor.next_due()
 
     def pauses(self) -> dict[str, float]:
@@ -130,7 +130,7 @@ class Drive:
             for due, token in self._conductor.timers.waits()
             if ends_by_itself(run, token)
             and run.timers[token][0].path in self.steps
-            and run.timers[token][0].generator is None  # else it cleans up
+            and run.timers[token][0].generator is None  # else the timer bounds a body's clean-up
         }
 
     # -- as a host ------------------------------------------------------------------------------
@@ -140,7 +140,7 @@ class Drive:
         return self._now
 
     def perform(self, attempt: cmd.Perform) -> None:
-        """Have it in flight until somebody says how it ended."""
+        """Keep the attempt in flight until ``end_attempt`` ends it."""
         open_attempt = OpenAttempt(attempt, self._now)
         path = attempt.path
         if self._prepare is not None:
@@ -155,13 +155,13 @@ class Drive:
         self._conductor.limit(path, "attempt", time_bound(attempt, self._now)[0])
 
     def undo(self, rollback: cmd.Undo) -> None:
-        """As an attempt."""
+        """Keep the rollback in flight until ``end_attempt`` ends it."""
         path = rollback.path
         self.open_attempts[path] = OpenAttempt(rollback, self._now)
         self._conductor.limit(path, "rollback", rollback.rollback.timeout_s)
 
     def evaluate(self, question: Question) -> None:
-        """Ask at once."""
+        """Evaluate the question at once."""
         assert not isinstance(question, cmd.Ask)
         try:
             value = self._evaluate(question)
@@ -173,7 +173,7 @@ class Drive:
             self._conductor.evaluated(question, value)
 
     def stop(self, it: InFlight) -> None:
-        """What is stopped ends at once."""
+        """End the attempt or rollback at once."""
         self.open_attempts.pop(it.path, None)
         if isinstance(it.command, cmd.Perform):
             stopped = cmd.Stopped(it.path, it.command.attempt, at=self._now)
@@ -182,10 +182,10 @@ class Drive:
             self._conductor.undone(it.path, rollback_event(it.path))
 
     def alarm(self, due: float | None) -> None:
-        """Nothing rings here: who advances the time looks what is due."""
+        """Do nothing: ``advance_to`` looks for timers that are due."""
 
     def turn(self, path: str) -> None:
-        """Nobody else waits for a turn."""
+        """Give the turn at once: no other run competes for it."""
         self._conductor.turned(path)
 
     def _note(self, event: ev.Event) -> None:
@@ -211,10 +211,10 @@ class NeedsEventLoop(AssertionError):
 
 
 def run_to_end(value: Any, whose: str, context: Context | None = None) -> Any:
-    """The value itself, or what an awaitable comes to if it never has to wait.
+    """The value itself, or the result of an awaitable that never has to wait.
 
     Raises:
-        NeedsEventLoop: it waits for something.
+        NeedsEventLoop: the awaitable waits for something.
     """
     if not inspect.isawaitable(value):
         return value

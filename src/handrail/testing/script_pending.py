@@ -1,4 +1,4 @@
-"""What a scripted run waits for, one entry a path, with what a test may do about it."""
+"""What a scripted run waits for: an entry for each path, with which a test can end it."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ from handrail.typed.schema import describe_type
 _SHOWN = 20
 
 
-def described(entry: Pending, now: float) -> str:
-    """What is waited for: ``agent 'planner', attempt 2``, ``sleep, 60 s left``."""
+def describe(entry: Pending, now: float) -> str:
+    """What the run waits for: ``agent 'planner', attempt 2``, ``sleep, 60 s left``."""
     match entry.waits:
         case "attempt":
             tried = f", attempt {entry.attempt}" if entry.attempt > 1 else ""
@@ -68,8 +68,8 @@ def described(entry: Pending, now: float) -> str:
             assert_never(entry.waits)
 
 
-def way_on(entry: Pending, now: float) -> str:
-    """What a test writes to go on from here: ``script.expect('plan').returns(...)``."""
+def next_line(entry: Pending, now: float) -> str:
+    """The line with which a test continues: ``script.expect('plan').returns(...)``."""
     match entry.waits:
         case "attempt":
             end = "passes()" if entry.kind == "stage" else "returns(...)"
@@ -102,7 +102,7 @@ def _of_whom(entry: Pending) -> str:
 
 
 def describe_state(result: WorkflowResult[Any] | None, pending: Mapping[str, Pending]) -> str:
-    """The state of the run as text: its end, or what it waits for and what to write to go on."""
+    """The state of the run as text: its end, or what it waits for and how a test continues."""
     if result is not None:
         why = f": {result.error}" if result.error else ""
         return f"The run {_ended(result.status)}{why}"
@@ -126,8 +126,8 @@ V = TypeVar("V")
 Waits: TypeAlias = Literal["attempt", "rollback", "gate", "signal", "pause"]
 
 
-class Holder(Protocol):
-    """What an entry asks of the script it belongs to."""
+class ScriptLike(Protocol):
+    """What an entry needs from the script that it belongs to."""
 
     @property
     def run_id(self) -> str:
@@ -140,25 +140,24 @@ class Holder(Protocol):
         ...
 
     def context_of(self, view: cmd.View) -> WorkflowContext:
-        """The context that a step's functions are shown."""
+        """The context that a step's functions get."""
         ...
 
-    def holds(self, path: str, open_attempt: OpenAttempt) -> bool:
-        """True if this is still in flight."""
+    def is_in_flight(self, path: str, open_attempt: OpenAttempt) -> bool:
+        """True if this attempt or rollback is still in flight."""
         ...
 
-    def land(self, path: str, event: ev.Event) -> None:
-        """What is in flight at this path ended so; do what follows."""
+    def end_attempt(self, path: str, event: ev.Event) -> None:
+        """End the attempt or rollback at this path with this event, and carry out what follows."""
         ...
 
 
 class Pending:
     """Something that a scripted run waits for, at ``path``.
 
-    ``waits`` says for what: the end of an ``attempt`` (from 1: ``attempt``) or of a ``rollback``,
-    which this object can give; the answer to a ``gate``, a ``signal``, or a ``pause`` to pass, for
-    which the script has ``answer``, ``signal`` and ``advance``. ``step`` is the step as it was
-    written, ``due`` when its time is up (unix seconds), if it has one.
+    ``waits`` says for what. This object ends an ``attempt`` or a ``rollback``; for a ``gate``, a
+    ``signal`` or a ``pause`` the script has ``answer``, ``signal`` and ``advance``. ``step`` is the
+    step as the workflow wrote it; ``due`` is when its time is up (unix seconds), if it has a time.
     """
 
     def __init__(
@@ -166,7 +165,7 @@ class Pending:
         path: str,
         step: Step[Any],
         waits: Waits,
-        script: Holder,
+        script: ScriptLike,
         *,
         open_attempt: OpenAttempt | None = None,
         gate: OpenGate | None = None,
@@ -192,7 +191,7 @@ class Pending:
 
     @property
     def verb(self) -> Verb:
-        """The step's verb: ``ShellCommand``, ``AgentCall`` and so on, with all that was given."""
+        """The step's verb: ``ShellCommand``, ``AgentCall`` and so on, with all its arguments."""
         return self.step.verb
 
     @property
@@ -223,7 +222,7 @@ class Pending:
 
     @property
     def agent(self) -> Any:
-        """The agent of an ``agent`` step, or what a ``generate`` step was given."""
+        """The agent of an ``agent`` step; the agent or function of a ``generate`` step."""
         match self.verb:
             case AgentCall(agent=agent) | Generation(generator=agent):
                 return agent
@@ -231,14 +230,14 @@ class Pending:
                 raise self._has_no("agent")
 
     def context(self) -> Mapping[str, Any]:
-        """What the agent is given: the mapping, or what the step's context builder made."""
+        """The agent's context: the step's mapping, or the one that its context builder made."""
         if self._open_attempt is None or self._open_attempt.context is None:
             raise self._has_no("context")
         return self._open_attempt.context
 
     @property
     def workflow(self) -> WorkflowContext:
-        """The ``WorkflowContext`` that the step's functions are shown."""
+        """The ``WorkflowContext`` that the step's functions get."""
         view = self._open_attempt.command.view if self._open_attempt is not None else None
         if view is None:
             raise self._has_no("workflow context")
@@ -251,13 +250,13 @@ class Pending:
 
     @property
     def description(self) -> str:
-        """What is waited for, for people."""
-        return described(self, self._script.now)
+        """What the run waits for, for people."""
+        return describe(self, self._script.now)
 
     @property
     def hint(self) -> str:
-        """What a test writes to go on from here."""
-        return way_on(self, self._script.now)
+        """The line with which a test continues."""
+        return next_line(self, self._script.now)
 
     # -- ending ---------------------------------------------------------------------------------
 
@@ -265,11 +264,11 @@ class Pending:
         """End the attempt with this output; nothing is called.
 
         An ``agent`` step wraps it in an ``AgentResult`` unless it is one; a ``command`` step takes
-        a ``CommandResult``, or text for what an exit code of 0 printed; for a rollback it is None.
+        a ``CommandResult``, or the stdout of a command that exits with 0; a rollback takes None.
         """
         match self.verb:
             case _ if self.waits == "rollback":
-                self._land(rollback_event(self.path))
+                self._end(rollback_event(self.path))
             case AgentCall(answers=answers):
                 result = value if _is_agent_result(value) else AgentResult(value, usage)
                 self._check_output(result.output)
@@ -291,8 +290,9 @@ class Pending:
                 self._succeed(value, usage)
 
     def _check_output(self, output: Any) -> None:
-        """As a ``FakeAgent`` does: an agent that says no output gives text, and a test may stand
-        anything in for that.
+        """Check the output's type, as ``FakeAgent`` does.
+
+        An agent without an output type answers with text, and a test may use anything instead.
         """
         wanted = getattr(self.agent, "output", Any)
         if wanted is not str and not is_like(output, wanted):
@@ -303,16 +303,16 @@ class Pending:
             )
 
     def fails(self, error: BaseException | type[BaseException] | str) -> None:
-        """End the attempt with this exception, instance or class; a stage also takes what it said.
+        """End the attempt with this exception, instance or class; a stage also takes a text.
 
-        Retries, ``on_error`` and ``default`` follow as they would in a run; what is left of it is
-        thrown at the ``yield`` as ``StepFailed``.
+        Retries, ``on_error`` and ``default`` follow as in a run; a failure that they do not handle
+        is thrown at the ``yield`` as ``StepFailed``.
         """
         error = self._exception(error)
         if self.waits == "rollback":
-            self._land(rollback_event(self.path, error))
+            self._end(rollback_event(self.path, error))
         else:
-            self._land(failure_event(self._perform(), error))
+            self._end(failure_event(self._perform(), error))
 
     def passes(self, output: str = "") -> None:
         """Let a stage of ``validate`` pass, having printed ``output``."""
@@ -320,7 +320,7 @@ class Pending:
         self._succeed(StageResult(stage.name, passed=True, output=output), None)
 
     def exits(self, code: int = 0, stdout: str = "", stderr: str = "") -> None:
-        """End a command with this exit code; ``check`` and ``parse`` are heeded as in a run."""
+        """End a command with this exit code; ``check`` and ``parse`` apply as in a run."""
         verb = self._verb_of(ShellCommand, "exits()")
         if verb.check and code != 0:
             argv = verb.argv if isinstance(verb.argv, str) else " ".join(verb.argv)
@@ -334,7 +334,7 @@ class Pending:
         self._succeed(CommandResult(code, stdout, stderr, data), None)
 
     def runs(self) -> None:
-        """End the attempt as the action itself does: call it, for real, here and now.
+        """Call the action for real, here and now, and end the attempt with its outcome.
 
         For ``call`` and ``python`` steps, callable stages and rollbacks.
         """
@@ -382,10 +382,10 @@ class Pending:
         if result.passed:
             self._succeed(result, None)
         else:
-            self._land(failure_event(self._perform(), StageFailed(result)))
+            self._end(failure_event(self._perform(), StageFailed(result)))
 
     def _succeed(self, output: Any, usage: Usage | None) -> None:
-        self._land(success_event(self._perform(), output, usage, self._script.now))
+        self._end(success_event(self._perform(), output, usage, self._script.now))
 
     def _exception(self, error: BaseException | type[BaseException] | str) -> BaseException:
         if isinstance(error, str):
@@ -403,14 +403,14 @@ class Pending:
             return command
         raise self._is_no_attempt()
 
-    def _land(self, event: ev.Event) -> None:
+    def _end(self, event: ev.Event) -> None:
         self._still_pending()
-        self._script.land(self.path, event)
+        self._script.end_attempt(self.path, event)
 
     def _still_pending(self) -> None:
         if self._open_attempt is None:
             raise self._is_no_attempt()
-        if not self._script.holds(self.path, self._open_attempt):
+        if not self._script.is_in_flight(self.path, self._open_attempt):
             raise AssertionError(f"{self._which()} has ended already, or was stopped")
 
     # -- errors ---------------------------------------------------------------------------------

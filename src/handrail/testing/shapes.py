@@ -1,12 +1,12 @@
 """Workflows as data: small trees that say what each step does, and the workflow made from one.
 
-A shape has no names. Steps are named by their place, so that paths say where they stand: ``2`` is
-the third statement of a body, ``2/0`` the first member of that group, ``1b0``, ``1e0`` and ``1f0``
-the first statements of the ``try``, ``except`` and ``finally`` of a second statement, ``3/o`` a
-fallback. Put in order part by part, paths are in tree order: see ``tree_key``.
+A shape has no names. A step's name is its place in the shape: ``2`` is the third statement of a
+body, ``2/0`` the first member of that group, ``1b0``, ``1e0`` and ``1f0`` the first statements of
+the ``try``, ``except`` and ``finally`` of a second statement, ``3/o`` a fallback. Sorted part by
+part, paths are in tree order: see ``tree_key``.
 
-Whether an attempt fails is written in the shape, so every run of it does the same: under an
-executor, where actions really run, as by hand, where ``Action.fails`` is asked.
+The shape says which attempts fail, so every run of it does the same: under an executor, which calls
+the actions, and by hand, where the test asks ``Action.fails``.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ALWAYS = 99
 
 
 class Broken(Exception):
-    """What failing actions of shapes raise."""
+    """The error that failing actions of shapes raise."""
 
 
 # -- the tree -------------------------------------------------------------------------------------
@@ -56,7 +56,7 @@ class Consult:
 
 @dataclass(frozen=True, slots=True)
 class Together:
-    """A ``parallel`` of these."""
+    """A ``parallel`` group."""
 
     members: tuple[Shape, ...]
     on_error: OnError = "fail_fast"
@@ -65,7 +65,7 @@ class Together:
 
 @dataclass(frozen=True, slots=True)
 class Each:
-    """A ``for_each``: the body of a shape returns a step, that of a ``Body`` is a generator."""
+    """A ``for_each``; its body returns a step for a ``Shape``, is a generator for a ``Body``."""
 
     members: tuple[Shape | Body, ...]
     on_error: OnError = "fail_fast"
@@ -74,9 +74,10 @@ class Each:
 
 @dataclass(frozen=True, slots=True)
 class Chore:
-    """A task of ``Grow``, and what it brings. Its id is its place in the tree: ``0c1`` is the
-    second child of the first task. One that ``repeats`` brings tasks of ids that there are, too:
-    its own, and that of the first task.
+    """A task of ``Grow``, and the tasks that it brings.
+
+    Its id is its place in the tree: ``0c1`` is the second child of the first task. If it
+    ``repeats``, it also brings tasks with ids in use: its own, and that of the first task.
     """
 
     what: Shape | Body
@@ -87,8 +88,9 @@ class Chore:
 
 @dataclass(frozen=True, slots=True)
 class Grow:
-    """A ``work``: the body of a call returns a step, that of anything else is a generator.
-    ``enough`` is after how many ends its ``stop`` says so.
+    """A ``work``; its body returns a step for a call, and is a generator for anything else.
+
+    ``enough`` is the number of ended tasks after which its ``stop`` rule stops it.
     """
 
     tasks: tuple[Chore, ...]
@@ -100,14 +102,14 @@ class Grow:
 
 @dataclass(frozen=True, slots=True)
 class Race:
-    """A ``race`` of these."""
+    """A ``race``."""
 
     members: tuple[Shape, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """A ``validate``; each stage fails in so many first rounds."""
+    """A ``validate``; ``stages`` says for each stage in how many first rounds it fails."""
 
     stages: tuple[int, ...]
     retry: int = 0
@@ -116,7 +118,7 @@ class Rounds:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A ``branch``; the verdicts of its predicates, None for one that raises, and the arms."""
+    """A ``branch``; an arm is the verdict of its predicate (None: it raises) and its step."""
 
     arms: tuple[tuple[bool | None, Shape], ...]
 
@@ -137,7 +139,7 @@ class Inner:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A ``holding`` of a name, over a body."""
+    """A ``holding``, which claims a name during a body."""
 
     name: str
     body: Body
@@ -183,9 +185,9 @@ What: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A step: what it does, and what stands after the verb.
+    """A step: its verb, and its modifiers.
 
-    ``when``: the predicate's verdict, or "raises". ``rollback``: how it ends.
+    ``when``: the predicate's verdict, or "raises". ``rollback``: how the rollback ends.
     """
 
     what: What
@@ -216,7 +218,7 @@ class Raise:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A statement that stands elsewhere than its name says, or is new: the code was edited."""
+    """A statement with the name of another place, because an edit of the code moved or added it."""
 
     name: str
     statement: Statement
@@ -237,12 +239,12 @@ class Body:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """What a leaf of a shape calls; the result names the place and the attempt."""
+    """The action of a shape's leaf; the result names the place and the attempt."""
 
     label: str
     failures: int
     by_round: bool = False
-    """It is a stage: what counts is not the attempt but the round of validation."""
+    """True for a stage: ``failures`` counts rounds of the validation, not attempts."""
 
     def fails(self, path: str, attempt: int) -> bool:
         """True if the attempt at this path is one of those that fail."""
@@ -250,7 +252,7 @@ class Action:
         return number <= self.failures
 
     def value(self, attempt: int) -> Any:
-        """What the attempt gives if it does not fail."""
+        """The result of an attempt that does not fail."""
         return None if self.by_round else f"{self.label}#{attempt}"
 
     async def __call__(self) -> Any:
@@ -262,8 +264,9 @@ class Action:
 
 
 class Thinking:
-    """The agent of all shapes: it opens a session, says something, and does what the shape says.
-    ``hears`` is shown each launch; to put another one in its place: ``Executor(agents=)``.
+    """The agent of all shapes: it opens a session, emits a message, and ends as the shape says.
+
+    ``hears`` is called with each launch; ``Executor(agents=)`` can replace the agent.
     """
 
     name = "thinking"
@@ -272,7 +275,7 @@ class Thinking:
         self._hears = hears
 
     async def run(self, request: AgentRequest, /) -> AgentResult[str | None]:
-        """What the shape says of this attempt.
+        """The answer that the shape has for this attempt.
 
         Raises:
             Broken: the attempt is one that fails.
@@ -289,12 +292,12 @@ class Thinking:
 
 @dataclass(frozen=True, slots=True)
 class Finding(Action):
-    """What a task calls whose body is one step."""
+    """The action of a task whose body is one step."""
 
     children: tuple[Task, ...] = ()
 
     def value(self, attempt: int) -> Any:
-        """What the attempt finds if it does not fail."""
+        """What an attempt that does not fail finds."""
         return Found(f"{self.label}#{attempt}", self.children)
 
     async def __call__(self) -> Any:
@@ -483,7 +486,7 @@ _TOKEN = re.compile(r"\d+|[a-z]+")
 
 
 def tree_key(path: str) -> tuple[Any, ...]:
-    """What paths of shapes are sorted by to be in tree order, parents first."""
+    """The sort key that puts paths of shapes in tree order, parents first."""
     parts = path.split("/") if path else []
     below = [*(part.partition("~")[0] for part in parts[1:]), ""]
     return tuple(

@@ -4,9 +4,9 @@
     def test_every_run_ends(body: Body) -> None:
         result = executor.run_sync(workflow_of(body))
 
-What is drawn: bodies with ``try``, ``except`` and ``finally``; calls that fail at some attempts or
-at all; groups of every kind, sub-workflows, validations, branches and waits within one another;
-every modifier, failures that are handled and such that are not.
+They draw bodies with ``try``, ``except`` and ``finally``; calls that fail at some attempts or at
+all; groups of every kind, sub-workflows, validations, branches and waits within one another; every
+modifier; failures that the body handles, and failures that it does not.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from handrail.testing.shapes import (
 _DEPTH = 3
 _FAILURES = st.sampled_from([0, 0, 0, 1, 2, ALWAYS])
 NAME = "name"
-"""What steps that are drawn hold: one name, so that they wait, and never in a circle."""
+"""The only name that drawn steps claim, so that they wait for it, but never in a circle."""
 
 
 def bodies(
@@ -60,7 +60,7 @@ def bodies(
 
     ``timeless``: only those whose result does not depend on the order in which steps end: no race,
     no timeout, and no ``fail_fast`` group. ``waits``: with questions, signals and sleep.
-    ``agents``: with agents. ``holds``: with steps that hold a name. ``depth``: how deep steps may
+    ``agents``: with agents. ``holds``: with steps that claim a name. ``depth``: how deep steps may
     nest.
     """
     return _bodies(_Drawn(timeless, waits, agents, holds), depth)
@@ -79,8 +79,9 @@ def shapes(
 
 
 def growing(*, timeless: bool = False, waits: bool = True) -> st.SearchStrategy[Body]:
-    """Workflows of work whose tasks bring tasks, also such as there are, in one attempt or two;
-    ``timeless`` and ``waits`` as in ``bodies``.
+    """Workflows of a ``work`` whose tasks bring tasks, some with ids in use.
+
+    The work has one attempt or two. ``timeless`` and ``waits`` are as in ``bodies``.
     """
     drawn = _Drawn(timeless, waits, agents=False, holds=True)
     work = st.builds(
@@ -100,7 +101,7 @@ def _one_work(work: Shape, more: list[Statement]) -> Body:
 
 @dataclass(frozen=True, slots=True)
 class _Drawn:
-    """What may be drawn."""
+    """What the strategies may draw."""
 
     timeless: bool
     waits: bool
@@ -108,7 +109,7 @@ class _Drawn:
     holds: bool
 
 
-# Each is in many of the others, and is made once: else it would be made some thousand times.
+# Each strategy is part of many others. Without a cache it would be built some thousand times.
 
 
 @cache
@@ -215,7 +216,7 @@ def _composites(drawn: _Drawn, depth: int) -> tuple[st.SearchStrategy[Any], ...]
 
 @cache
 def _work(drawn: _Drawn, depth: int) -> st.SearchStrategy[Grow]:
-    """Work; where its window is more than one wide, it is decided by time which tasks are left."""
+    """A ``work``; if its window is wider than one, time decides which tasks are left."""
     inner = st.one_of(st.builds(Shape, st.builds(Act, _FAILURES)), _shapes(drawn, depth))
     chore = st.builds(
         Chore,

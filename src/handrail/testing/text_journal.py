@@ -1,6 +1,6 @@
 """A durable journal in memory, whose process can die at any write.
 
-What it keeps is text, as on a disk, so values go through the codec and come back as new objects.
+It keeps records as text, as on a disk, so values go through the codec and come back as new objects.
 Crashes cost no process here:
 
     journal = TextJournal(stop_at=7)
@@ -22,19 +22,20 @@ from handrail.codec.codec import Codec
 from handrail.errors import JournalFailed, LeaseLost, RunIdTaken, RunLocked
 from handrail.journals.memory import OutOfSequence
 from handrail.model.events import Event
-from handrail.ports.journal import Holder, Letter, RunInfo, info_of
+from handrail.ports.journal import Holder, Letter, RunInfo
 from handrail.record.rows import Record, from_record, to_record
+from handrail.record.status import run_info
 
 
 class ProcessGone(BaseException):
     """The process that wrote a ``TextJournal`` is dead; whatever it still does has no effect.
 
-    A ``BaseException``, for no code of a dead process goes on after it.
+    A ``BaseException``, because no code of a dead process runs on after it.
     """
 
 
 def disk_full() -> Exception:
-    """What a journal in a file raises where the disk is full."""
+    """The error that a journal in a file raises if the disk is full."""
     why = os.strerror(errno.ENOSPC)
     return JournalFailed("in memory", "storing an event", why, "Free some space, then resume.")
 
@@ -44,8 +45,8 @@ class TextJournal:
 
     A write is an event or a message. ``fail_at=n``: the n-th write keeps nothing and raises
     ``error``. ``stop_at=n``: n writes are kept, then the process is dead and each call raises
-    ``ProcessGone``; with ``abrupt`` the n-th write is kept and does not return. ``reopened`` is
-    the same store as another process finds it. Mutable.
+    ``ProcessGone``; with ``abrupt`` the n-th write is kept and does not return. ``reopened``
+    returns the same store as another process finds it. Mutable.
     """
 
     durable = True
@@ -77,7 +78,7 @@ class TextJournal:
         abrupt: bool = False,
         error: Exception | None = None,
     ) -> TextJournal:
-        """Another journal of the same store; the leases of this one hold as long as it lives."""
+        """Another journal on the same store; this journal's leases are valid until it is killed."""
         other = type(self)(
             codec=self.codec, fail_at=fail_at, stop_at=stop_at, abrupt=abrupt, error=error
         )
@@ -85,7 +86,7 @@ class TextJournal:
         return other
 
     def copied(self) -> TextJournal:
-        """A journal of a copy of the store, in which nobody drives a run."""
+        """A journal on a copy of the store, without the leases."""
         other = type(self)(codec=self.codec)
         theirs, ours = other._store, self._store  # noqa: SLF001  # another of our own
         theirs.rows = {run_id: list(rows) for run_id, rows in ours.rows.items()}
@@ -93,11 +94,11 @@ class TextJournal:
         return other
 
     def kill(self) -> None:
-        """Let the process die that uses this journal; its leases can be taken over."""
+        """End the process that uses this journal; another journal can take over its leases."""
         self.gone = True
 
     def records(self, run_id: str) -> list[Record]:
-        """The run as it is stored."""
+        """The stored records of a run."""
         return [row.record for row in self._store.rows.get(run_id, ())]
 
     # -- the port -------------------------------------------------------------------------------
@@ -157,7 +158,7 @@ class TextJournal:
         self._die_if_due()
 
     def events(self, run_id: str, /, *, secrets: Mapping[str, str] | None = None) -> list[Event]:
-        """All events of a run, read anew from their text."""
+        """All events of a run, read from their text each time."""
         self._check_alive()
         secrets = self._secrets(run_id) if secrets is None else secrets
         rows = self._store.rows.get(run_id, ())
@@ -172,10 +173,10 @@ class TextJournal:
         return [self._info(run_id) for run_id in self._store.rows]
 
     def acquire(self, run_id: str, /, *, secrets: Mapping[str, str] | None = None) -> TextLease:
-        """Become the one who drives a run.
+        """Take the lease of a run.
 
         Raises:
-            RunLocked: a journal that is not dead holds it.
+            RunLocked: a journal whose process is not dead has the lease.
         """
         self._check_alive()
         held = self._store.leases.get(run_id)
@@ -189,12 +190,12 @@ class TextJournal:
         return lease
 
     def give_back(self, lease: TextLease) -> None:
-        """Take a lease back, if it is held; that of a dead process is never given back."""
+        """Free a lease, if it is the run's current one; a dead process never frees its leases."""
         if self._store.leases.get(lease.run_id) is lease and not self.gone:
             del self._store.leases[lease.run_id]
 
     def post(self, letter: Letter, /, *, secrets: Mapping[str, str] | None = None) -> Letter:
-        """Keep a message, as text; the one that counts: itself numbered, or its key's first."""
+        """Keep a message, as text; returns it with its number, or the first message of its key."""
         self._check_alive()
         event = letter.event
         kept = self._store.letters.setdefault(event.run_id, [])
@@ -224,7 +225,7 @@ class TextJournal:
     # -- inside ---------------------------------------------------------------------------------
 
     def _secrets(self, run_id: str) -> Mapping[str, str] | None:
-        """Those of the lease that this journal holds."""
+        """The secrets of this journal's lease of the run, if it has one."""
         lease = self._store.leases.get(run_id)
         return lease.secrets if lease is not None and lease.journal is self else None
 
@@ -233,7 +234,7 @@ class TextJournal:
             raise ProcessGone("the process that used this journal is dead")
 
     def _write(self) -> None:
-        """Count a write, which may be the one that fails or that no longer happens."""
+        """Count a write; raises if it is the one that fails, or if the process is dead by now."""
         if self._stop_at is not None and self.writes >= self._stop_at:
             self.kill()
             raise ProcessGone(f"it died before write {self.writes + 1}")
@@ -253,12 +254,12 @@ class TextJournal:
     def _info(self, run_id: str) -> RunInfo:
         lease = self._store.leases.get(run_id)
         holder = None if lease is None or lease.journal.gone else lease.holder
-        return info_of(run_id, self.events(run_id), holder, time.time())
+        return run_info(run_id, self.events(run_id), holder, time.time())
 
 
 @dataclass(frozen=True, slots=True)
 class TextLease:
-    """The right to write a run, and the secrets that are written as references meanwhile."""
+    """The right to write a run, and the secrets that its records replace by references."""
 
     journal: TextJournal
     run_id: str
@@ -266,7 +267,7 @@ class TextLease:
     secrets: Mapping[str, str] | None
 
     def release(self) -> None:
-        """Give it back; a second time does nothing."""
+        """Free the lease; a second time does nothing."""
         self.journal.give_back(self)
 
 
@@ -292,7 +293,7 @@ class _Store:
 
 
 class GroupingTextJournal(TextJournal):
-    """A ``TextJournal`` that stores several events in one write, where it is asked to."""
+    """A ``TextJournal`` that can also store several events in one write."""
 
     def append_all(self, events: Sequence[Event], /, *, sync: bool = False) -> None:
         """Keep events of one run as text, all of them or none.

@@ -1,1 +1,1 @@
-"""Values and their types: converted, described as JSON schema, found in a text, shown as JSON."""
+"""Values and their types: converting, JSON schemas, finding a value in a text, values as JSON."""

@@ -1,14 +1,14 @@
-"""Values of the annotated type, from Python values, JSON data or text.
+"""Converts Python values, JSON data or text to an annotated type.
 
-Three ways in, from the strictest to the most obliging:
+Three ways in, from the strictest to the most lenient:
 
 - ``fit`` and ``fit_json`` take JSON as it stands: ``"5"`` is no int, ``true`` is no int;
 - ``convert`` does the same for a named input, and its error names it;
 - ``from_text`` reads what a person typed: ``5`` is an int, ``yes`` a bool, ``RED`` a member.
 
-What is of the type already passes unchanged. msgspec does the work wherever it can; what it refuses
-(unions of two records, enums of mixed values or by name, ``InitVar``, names that cannot be
-resolved) is taken apart here, part by part.
+A value that is of the type already passes unchanged. msgspec does the work wherever it can. What it
+refuses (unions of two records, enums of mixed values or by name, ``InitVar``, names that cannot be
+resolved) this module converts part by part.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ _FALSE = frozenset({"false", "no", "off", "n", "f", "0"})
 _NONE = frozenset({"none", "null"})
 _PLAIN_MISMATCH = re.compile(r"Expected (`[^`]+`, got `[^`]+`|one of .*)", re.DOTALL)
 _STRUCTURED = re.compile(r"Expected `(array|object)\b")
-_NOT_JSON = (msgspec.DecodeError, ValueError)  # UTF-8 that is none is a ValueError
+_NOT_JSON = (msgspec.DecodeError, ValueError)  # invalid UTF-8 raises a ValueError
 _JSON_KINDS: dict[type, str] = {dict: "object", list: "array", type(None): "null"}
 _TOO_DEEP = "it is nested too deeply"
 
 
 class DoesNotFit(HandrailError, ValueError):
-    """A value is not of a type; ``path`` (``.items[2].name``) says which part of it is not."""
+    """A value does not fit a type; ``path`` (``.items[2].name``) is the part that does not."""
 
     def __init__(self, reason: str, path: str = "") -> None:
         super().__init__(reason, path)
@@ -62,7 +62,7 @@ class DoesNotFit(HandrailError, ValueError):
         return f"{self.reason} - at `${self.path}`" if self.path else self.reason
 
     def inside(self, step: str) -> DoesNotFit:
-        """The same, seen from the value that holds this one at ``step`` (``.name``, ``[2]``)."""
+        """The error for the value that has this one at ``step`` (``.name``, ``[2]``)."""
         return DoesNotFit(self.reason, step + self.path)
 
 
@@ -81,10 +81,10 @@ def convert(value: Any, annotation: Any, *, name: str) -> Any:
 
 
 def from_text(text: str, annotation: Any, *, name: str) -> Any:
-    """What ``text``, typed by a person, says in the annotated type.
+    """``text``, as a person types it, converted to the annotated type.
 
-    ``str`` stays as it is. Structured types are JSON. Without an annotation it is JSON if that
-    gives anything but a string, else the text itself.
+    ``str`` stays as it is. Structured types are written as JSON. Without an annotation the result
+    is the text's JSON value; if the text is no JSON, or a JSON string, it is the text itself.
 
     Raises:
         InvalidInput: as ``convert``.
@@ -99,7 +99,7 @@ def fit(value: Any, type_: Any) -> Any:
     """``value`` (JSON data, or a Python value) as ``type_``, without guessing.
 
     Raises:
-        DoesNotFit: with the reason and the path of the part that does not.
+        DoesNotFit: the error has the reason, and the path of the part that does not fit.
     """
     try:
         return _fit(value, type_)
@@ -117,7 +117,7 @@ def fit_json(text: str, type_: Any) -> Any:
     if not is_pydantic(plain(type_)):
         try:
             return msgspec.json.decode(data, type=type_, dec_hook=_custom)
-        except Exception:  # noqa: BLE001, S110  # what is wrong is found out below, part by part
+        except Exception:  # noqa: BLE001, S110  # the code below finds out what is wrong
             pass
     try:
         value = msgspec.json.decode(data)
@@ -129,7 +129,7 @@ def fit_json(text: str, type_: Any) -> Any:
 
 
 def conforms(value: Any, type_: Any) -> bool:
-    """True if ``value`` is of ``type_`` as it stands; what cannot be checked is taken to be."""
+    """True if ``value`` already is of ``type_``; what cannot be checked counts as conforming."""
     if hasattr(type_, "__metadata__") and _constrained(type_):
         return False
     type_ = plain(type_)
@@ -157,7 +157,7 @@ def _is_instance(value: Any, cls: Any) -> bool:
     if cls is int and isinstance(value, bool):
         return False
     if cls in LISTS and isinstance(value, (str, bytes)):
-        return False  # a str is a Sequence[str] to Python, and never what was meant
+        return False  # a str is a Sequence[str] to Python, but authors never mean that
     try:
         return isinstance(value, cls)
     except TypeError:
@@ -216,7 +216,7 @@ def _from_msgspec(error: msgspec.ValidationError) -> DoesNotFit:
 
 
 def _custom(type_: Any, value: Any) -> Any:
-    """A value of a class that msgspec does not know; its ``dec_hook``."""
+    """Convert to a class that msgspec does not know; this is msgspec's ``dec_hook``."""
     if conforms(value, type_):
         return value
     if is_pydantic(type_):
@@ -245,7 +245,7 @@ def _by_pydantic(value: Any, type_: Any) -> Any:
 
 
 def _built(value: Any, type_: Any, misfit: DoesNotFit) -> Any:
-    """``value`` put together part by part, or ``misfit`` if the type has no parts to try."""
+    """Convert ``value`` part by part; raise ``misfit`` if the type has no parts to try."""
     union = members(type_)
     if union is not None:
         return _first_member(value, union, misfit)
@@ -263,7 +263,7 @@ def _built(value: Any, type_: Any, misfit: DoesNotFit) -> Any:
 
 
 def _first_member(value: Any, union: tuple[Any, ...], misfit: DoesNotFit) -> Any:
-    """What the first member that takes it makes of it; records that know all its keys go first."""
+    """``value`` as the first member that it fits; records that know all its keys go first."""
     misfits: list[tuple[Any, DoesNotFit]] = []
     for member in sorted(union, key=lambda member: _unknown_keys(value, member)):
         try:
@@ -304,7 +304,7 @@ def _not_among(choices: Iterable[Any], value: Any) -> DoesNotFit:
 
 
 def _collection(value: Any, origin: Any, arguments: tuple[Any, ...]) -> Any:
-    """A list, set, tuple or mapping of fitted parts, or None if it is none of them."""
+    """A list, set, tuple or mapping of fitted parts; None if the type or value is none of these."""
     if origin in MAPS and is_object(value):
         key, item = arguments or (Any, Any)
         return {_key(k, key): _at(v, item, f"[{k!r}]") for k, v in value.items()}
@@ -328,7 +328,7 @@ def _key(key: Any, type_: Any) -> Any:
     """A mapping's key; in JSON it is text, whatever its type."""
     try:
         return msgspec.convert(key, type_, strict=not isinstance(key, str), dec_hook=_custom)
-    except Exception:  # noqa: BLE001  # what is wrong is found out by `_fit`
+    except Exception:  # noqa: BLE001  # `_fit` finds out what is wrong
         return _at(key, type_, f"[{key!r}]")
 
 
@@ -348,7 +348,7 @@ def _at(value: Any, type_: Any, step: str) -> Any:
 
 
 def _record(value: dict[str, Any], cls: Any, fields: tuple[RecordField, ...]) -> Any:
-    """A record from a mapping; keys it does not know are passed over, as msgspec does."""
+    """A record from a mapping; keys that the record does not know are ignored, as by msgspec."""
     made: dict[str, Any] = {}
     for field in fields:
         if field.key in value:
@@ -393,7 +393,7 @@ def _read(text: str, type_: Any) -> Any:
 
 
 def _json_or_text(text: str) -> Any:
-    """The JSON value that ``text`` is, or ``text`` itself if it is none, or a string."""
+    """The JSON value of ``text``; ``text`` itself if it is no JSON, or a JSON string."""
     try:
         data = msgspec.json.decode(text.encode("utf-8", "surrogatepass"))
     except (*_NOT_JSON, RecursionError):
@@ -405,7 +405,7 @@ def _read_text(text: str, type_: Any) -> Any:
     try:
         return _typed(text, type_)
     except DoesNotFit as misfit:
-        if text.strip()[:1] in {'"', "[", "{"}:  # meant as JSON: it says what is wrong with it
+        if text.strip()[:1] in {'"', "[", "{"}:  # meant as JSON: that error says more
             return fit_json(text, type_)
         if _STRUCTURED.match(misfit.reason):
             raise DoesNotFit("write it as JSON") from misfit
@@ -413,7 +413,7 @@ def _read_text(text: str, type_: Any) -> Any:
 
 
 def _typed(text: str, type_: Any) -> Any:
-    """``text`` as a person types a single value of the type."""
+    """``text`` converted as a person types a single value of the type."""
     bare = plain(type_)
     union = members(bare)
     if union is not None:
@@ -429,7 +429,7 @@ def _typed(text: str, type_: Any) -> Any:
         return fit(text, type_)
     try:
         return msgspec.convert(text.strip(), type_, strict=False, dec_hook=_custom)
-    except Exception:  # noqa: BLE001  # what is wrong is found out by `fit`
+    except Exception:  # noqa: BLE001  # `fit` finds out what is wrong
         return fit(text, type_)
 
 
@@ -437,7 +437,7 @@ def _typed_member(text: str, union: tuple[Any, ...], type_: Any) -> Any:
     takes_text = any(plain(member) is str for member in union)
     for member in sorted(union, key=lambda member: plain(member) is str):
         if takes_text and plain(member) is type(None) and text.strip() != "null":
-            continue  # where any text will do, only JSON's own word means None
+            continue  # if any text fits, only JSON's own word means None
         try:
             return _typed(text, member)
         except DoesNotFit:
@@ -459,7 +459,7 @@ def _typed_enum(text: str, type_: type[Enum]) -> Enum:
 
 
 def _expected(annotation: Any, misfit: DoesNotFit) -> str:
-    """The type, and what is wrong where, unless that says no more than the type does."""
+    """The type, and the misfit's reason and path if they say more than the type."""
     expected = describe_type(annotation)
     if not misfit.path and _PLAIN_MISMATCH.fullmatch(misfit.reason):
         return expected

@@ -1,20 +1,20 @@
-"""The answer in what a model wrote: the last JSON value of the text that fits a type.
+"""Finds the answer in what a model wrote: the last JSON value in the text that fits a type.
 
 Theory of operation. One pass over the text finds every array and object that is complete JSON and
-no part of a larger one. It is a pushdown automaton over JSON tokens. At a token that cannot come
-next, every bracket open at that moment fails together, because an automaton that began at an inner
-one would be in the same state; so nothing is scanned again, and the work is linear however many
-brackets are left open. (One exception: a string with brackets in it, after which the JSON broke
-off, was perhaps no string, so its inside is scanned once more. It holds no quote of its own, so
-that happens to no character twice.)
+no part of a larger one. The pass is a pushdown automaton over JSON tokens. A token that cannot come
+next fails all open brackets together, because an automaton that began at an inner bracket would be
+in the same state. So nothing is scanned again, and the work is linear however many brackets are
+left open. (One exception: if the JSON breaks off after a string with brackets in it, that was
+perhaps no string, so its inside is scanned once more. The inside has no quotes, so that happens to
+no character twice.)
 
-What was complete inside failed arrays counts by itself. Where an object among the open brackets had
-a key already, it does not: that was meant as JSON and broke off or is malformed, and a part of it
-is not the answer. It is passed over up to its closing bracket, and its flaw is what a re-ask can
-quote. Parts of complete values are not looked at either.
+A complete value inside failed arrays counts by itself. But if an object among the open brackets
+already had a key, the text was meant as JSON and is malformed or broke off, and a part of it is not
+the answer. The search skips it up to its closing bracket, and keeps its flaw for a re-ask to quote.
+Parts of complete values do not count either.
 
-Scalars are only believed where nothing else stands: as the whole text, in a fenced block of their
-own, on the last line.
+A scalar counts only where it is alone: as the whole text, in a fenced block of its own, on the last
+line.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MAX_TRIED: Final = 5_000
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ParsedAnswer:
     """The answer, and the piece of the text it was read from."""
 
     value: Any
@@ -41,7 +41,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class NotFound:
+class NoAnswer:
     """Nothing in the text fits; ``reason`` says what was wrong with the last candidate."""
 
     reason: str
@@ -56,13 +56,13 @@ class Span:
     flaw: str | None = None
 
 
-def last_fitting(text: str, type_: Any) -> Found | NotFound:
+def last_fitting(text: str, type_: Any) -> ParsedAnswer | NoAnswer:
     """The last JSON value in ``text`` that is of ``type_``; for ``str`` the text itself, stripped.
 
     Complete values are tried, fenced or not, from the last to the first, at most 5,000 of them: an
-    answer with so many misfits has no fitting one, and each costs up to 0.1 ms. A type that a bare
-    word can satisfy (an enum, a Literal, a union with str) also takes the whole text, or failing
-    that its last line, where no JSON fits.
+    answer with so many misfits has no fitting one, and each costs up to 0.1 ms. If no JSON fits, a
+    type that a bare word can satisfy (an enum, a Literal, a union with str) also takes the whole
+    text, or failing that its last line.
     """
     if plain(type_) is str:
         return _fitting_text(text.strip(), type_)
@@ -71,25 +71,25 @@ def last_fitting(text: str, type_: Any) -> Found | NotFound:
         source = text[span.start : span.end]
         try:
             if span.flaw is None:
-                return Found(fit_json(source, type_), source)
+                return ParsedAnswer(fit_json(source, type_), source)
             reason = reason or span.flaw
         except DoesNotFit as misfit:
             reason = reason or str(misfit)
-    return _bare_word(text, type_) or NotFound(reason or _no_json(text))
+    return _bare_word(text, type_) or NoAnswer(reason or _no_json(text))
 
 
-def _fitting_text(text: str, type_: Any) -> Found | NotFound:
+def _fitting_text(text: str, type_: Any) -> ParsedAnswer | NoAnswer:
     try:
-        return Found(fit(text, type_), text)
+        return ParsedAnswer(fit(text, type_), text)
     except DoesNotFit as misfit:
-        return NotFound(str(misfit))
+        return NoAnswer(str(misfit))
 
 
-def _bare_word(text: str, type_: Any) -> Found | None:
+def _bare_word(text: str, type_: Any) -> ParsedAnswer | None:
     whole, last = text.strip(), _last_line(text)
     for source in dict.fromkeys((whole, whole.strip(_MARKS), last, last.strip(_MARKS))):
         found = _fitting_text(source, type_) if source else None
-        if isinstance(found, Found) and isinstance(found.value, (str, Enum)):
+        if isinstance(found, ParsedAnswer) and isinstance(found.value, (str, Enum)):
             return found
     return None
 
@@ -124,7 +124,7 @@ def _scalars(text: str) -> Iterator[Span]:
 
 
 def _scalar_at(text: str, start: int, end: int) -> Iterator[Span]:
-    """The one scalar between ``start`` and ``end``, if that and its marks are all there is."""
+    """The scalar between ``start`` and ``end``, if only marks and blanks surround it there."""
     while start < end and (text[start].isspace() or text[start] in _MARKS):
         start += 1
     while start < end and (text[end - 1].isspace() or text[end - 1] in _MARKS):
@@ -139,7 +139,7 @@ def _last_line(text: str) -> str:
 
 
 def _innermost_blocks(text: str) -> Iterator[tuple[int, int]]:
-    """The insides of fenced blocks that hold no other block; one left open ends with the text."""
+    """The insides of fenced blocks without a block inside; a block left open ends with the text."""
     opened: list[str] = []
     inside: int | None = None
     for fence in _FENCE.finditer(text):
@@ -173,7 +173,7 @@ _VALUES: Final = ("[", "{", "string", "literal")
 _ITEM: Final[dict[str, _State]] = dict.fromkeys(_VALUES, "item-end")
 _VALUE: Final[dict[str, _State]] = dict.fromkeys(_VALUES, "value-end")
 
-# The state of an array or object after a token. A token that is not listed cannot stand there.
+# The state of an array or object after a token. A token that is not listed is malformed there.
 _NEXT: Final[dict[_State, dict[str, _State]]] = {
     "item?": {**_ITEM, "]": "closed"},
     "item": _ITEM,
@@ -221,7 +221,7 @@ class _Open:
 
 @dataclass(frozen=True, slots=True)
 class _Broken:
-    """Where and why the JSON from ``start`` broke off; with a key it was meant as JSON."""
+    """Where and why the JSON from ``start`` broke off; with a key the text was meant as JSON."""
 
     start: int
     at: int
@@ -333,7 +333,7 @@ def _flaw(text: str, broken: _Broken) -> str:
 
 
 def _word_start(text: str, broken: _Broken) -> int:
-    """Where it broke off, or where the word begins in which it did: half of one is not quoted."""
+    """Where the JSON broke off, or the start of the word there, so that no half word is quoted."""
     if text[broken.at : broken.at + 1] in _BETWEEN:
         return broken.at
     first = max(broken.start, broken.at - LONGEST_WORD)

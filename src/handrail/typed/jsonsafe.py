@@ -1,7 +1,7 @@
 """Any Python value as strict JSON, for people, logs and reports; nothing here ever raises.
 
-This is the lossy direction: what it writes need not come back. ``handrail.typed.convert`` reads the
-forms that carry their type (dates, paths, enums, base64) when it is told the type.
+This direction is lossy: some values cannot be read back from what it writes. Given the type,
+``handrail.typed.convert`` reads dates, paths, enums and base64 back.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def json_safe(value: object) -> Json:
     dates ISO text, a timedelta an ISO 8601 duration, bytes base64 text, sets sorted lists, NaN and
     the infinities ``"NaN"``, ``"Infinity"``, ``"-Infinity"``, exceptions ``"Type: text"``, classes
     and functions their qualified name, anything else its shortened repr. Keys become text; of keys
-    that become equal the last wins. Cycles, and what lies deeper than 50 levels, become ``"..."``.
+    that become equal the last wins. Cycles, and values deeper than 50 levels, become ``"..."``.
     """
     return _safe(value, ())
 
@@ -48,7 +48,7 @@ def json_safe(value: object) -> Json:
 def short_repr(value: object, limit: int = MAX_REPR) -> str:
     """``repr(value)`` on one line, at most ``limit`` characters of it; never raises.
 
-    A longer one is cut in its middle, and leaves no piece of a word there; see ``shortening``.
+    A longer text is cut in its middle, without leaving a piece of a word there; see ``shortening``.
     """
     try:
         text = repr(value)
@@ -62,7 +62,7 @@ def short_repr(value: object, limit: int = MAX_REPR) -> str:
 
 
 def record_items(value: object) -> Iterable[tuple[str, object]] | None:
-    """The names and values of a record's fields as JSON calls them, or None if it is no record."""
+    """The JSON names and the values of a record's fields; None if the value is no record."""
     cls: Any = type(value)
     if isinstance(value, type):
         return None
@@ -150,12 +150,12 @@ def _composite(value: object, above: tuple[int, ...]) -> Json:
 def _sorted(items: list[Json]) -> list[Json]:
     try:
         return sorted(cast("list[Any]", items))
-    except TypeError:  # of several kinds
+    except TypeError:  # items of several types
         return sorted(items, key=json.dumps)
 
 
 def _name_of(value: object) -> str | None:
-    """``module.Qualname`` of a class or function: its repr would hold an address."""
+    """``module.Qualname`` of a class or function, whose repr would have an address; else None."""
     if not (isinstance(value, type) or hasattr(value, "__code__")):
         return None
     module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)

@@ -1,4 +1,4 @@
-"""How code is named: in a record, and for another process that is to find it."""
+"""Names for code: in a record, and for another process that must find it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import Any
 from handrail.errors import CodeNotFound
 
 NEWER: Mapping[str, Any] = {"newer": True}
-"""Metadata of fields that version 0.1 did not have. They have defaults, which are not recorded, and
-are no part of a fingerprint, so that a run whose steps were given such an object is resumed.
+"""Metadata of fields that version 0.1 did not have. A record leaves out their defaults, and a
+fingerprint the fields, so that a run of version 0.1 whose steps got such an object can be resumed.
 """
 
 _RECORDED_AS = {
@@ -44,10 +44,10 @@ _RECORDED_AS = {
     "handrail.workspace.errors:ScopeViolated": "handrail.agents.bounds.errors:ScopeViolated",
     "handrail.workspace.errors:WorktreeConflict": "handrail.agents.bounds.errors:WorktreeConflict",
 }
-"""handrail's own classes whose names in a record are not where they are now.
+"""handrail's own classes that have moved: the current name, and the name that records keep.
 
-A journal is read by later versions, and its records compared with those of today. So a class that
-moves keeps the name that records have for it.
+Later versions read a journal, and compare its records with those of today. So a class that moves
+keeps the name that records have for it.
 """
 _NOW = {recorded: now for now, recorded in _RECORDED_AS.items()}
 
@@ -65,7 +65,7 @@ def current_name(recorded: str) -> str:
 def reference(target: Callable[..., Any]) -> str:
     """``module:qualname`` of a callable; ``__main__`` becomes its file's stem.
 
-    A partial is named by its function; an object that is called is named by its class.
+    A partial is named by its function, a callable object by its class.
     """
     if type(target) is FunctionType and target.__module__ != "__main__":
         return f"{target.__module__}:{target.__qualname__}"
@@ -105,11 +105,10 @@ _KEPT = 4096
 
 
 class CodeNames:
-    """The names that modules have for objects, so that another process finds them:
-    ``module:qualname`` of functions and classes, ``module:NAME`` of any object of a module.
-    Mutable: it remembers what it found.
+    """The names of objects by which another process can find them. Mutable: it caches names.
 
-    ``home`` is the module in which an object is looked for first.
+    ``module:qualname`` names a function or class, ``module:NAME`` any object of a module. ``home``
+    is the module that is searched first.
     """
 
     def __init__(self, home: str = "") -> None:
@@ -117,7 +116,7 @@ class CodeNames:
         self._known: dict[int, tuple[object, str]] = {}
 
     def name_of(self, value: object) -> str | None:
-        """The name by which ``resolve_name`` gives this very object; None if it has none."""
+        """The name for which ``resolve_name`` returns this very object; None if it has none."""
         known = self._known.get(id(value))
         if known is not None and known[0] is value:
             return known[1]
@@ -144,7 +143,7 @@ class CodeNames:
 
 
 def _modules(first: tuple[object, ...]) -> Iterator[tuple[str, ModuleType]]:
-    """All that are loaded, these first, and then by name: always in the same order."""
+    """All loaded modules: those of ``first``, then by name, so the order is always the same."""
     named = [one for one in dict.fromkeys(first) if isinstance(one, str) and one in sys.modules]
     for name in (*named, *sorted(sys.modules)):
         loaded = sys.modules.get(name)
@@ -160,7 +159,7 @@ def resolve_name(name: str) -> Any:
     """The object of a name; its module is imported if it is not loaded.
 
     Raises:
-        CodeNotFound: there is none here.
+        CodeNotFound: this process has no such module or object.
     """
     module, _, path = name.partition(":")
     try:

@@ -1,7 +1,7 @@
-"""What a type looks like from outside: its parts, its JSON schema, its name for people.
+"""Describes types: their parts, their JSON schema, their names for people.
 
-``plain``, ``members`` and ``record_fields`` are how the rest of ``model`` takes annotations apart.
-They never raise: a name that cannot be resolved (imported under ``TYPE_CHECKING``, say) is ``Any``.
+Other modules take annotations apart with ``plain``, ``members`` and ``record_fields``. These never
+raise: a name that cannot be resolved (imported under ``TYPE_CHECKING``, say) is ``Any``.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class RecordField:
 
 
 def plain(type_: Any) -> Any:
-    """``type_`` without what only wraps it: Annotated, NewType, aliases, Final, type variables.
+    """``type_`` without its wrappers: Annotated, NewType, aliases, Final, type variables.
 
     A missing or unresolved annotation is ``Any``, ``None`` is ``NoneType``.
     """
@@ -87,12 +87,12 @@ def _unwrapped(type_: Any) -> Any:
 
 
 def is_alias(type_: Any) -> bool:
-    """True for what a ``type`` statement makes; it may refer to itself."""
+    """True for the alias that a ``type`` statement defines; it may refer to itself."""
     return type(type_).__name__ == "TypeAliasType"  # typing has the class since Python 3.12
 
 
 def shape_of(type_: Any) -> tuple[Any, tuple[Any, ...]]:
-    """What stands before and in the brackets: ``list[int]`` is ``(list, (int,))``."""
+    """The origin and the arguments of a type: ``list[int]`` is ``(list, (int,))``."""
     origin: Any = typing.get_origin(type_)
     return origin or type_, typing.get_args(type_)
 
@@ -147,7 +147,7 @@ def record_fields(type_: Any) -> tuple[RecordField, ...] | None:
 
 
 def _required(hints: dict[str, Any], name: str, by_default: bool) -> bool:  # noqa: FBT001  # private
-    """What the annotation says, if anything: a TypedDict does not see it if it is a string."""
+    """Whether a field is required; a TypedDict itself ignores an annotation that is a string."""
     says = typing.get_origin(hints.get(name))
     if says is typing.NotRequired:
         return False
@@ -191,9 +191,9 @@ def _dataclass_fields(cls: Any) -> list[_Parts]:
 
 
 def hints_of(owner: Any) -> dict[str, Any]:
-    """The annotations of a class or function, resolved; those that cannot be are ``Any``.
+    """The resolved annotations of a class or function; those that cannot be resolved are ``Any``.
 
-    Unlike ``typing.get_type_hints`` one name that is not there does not spoil the others.
+    Unlike with ``typing.get_type_hints``, one unknown name does not spoil the others.
     """
     try:
         return typing.get_type_hints(owner, include_extras=True)
@@ -216,8 +216,9 @@ def _hints_one_by_one(owner: Any) -> dict[str, Any]:
 
 
 def unresolved_field(type_: Any, _seen: set[Any] | None = None) -> str | None:
-    """The first field in a type whose annotation names what is not there, as ``Out.price`` with its
-    annotation; None if there is none. Anything would fit such a field.
+    """The first field in a type with an unknown name in its annotation, as ``Out.price: Money``.
+
+    None if there is none. Any value would fit such a field.
     """
     seen = set[Any]() if _seen is None else _seen
     for inside in typing.get_args(type_):
@@ -245,7 +246,7 @@ def _written(cls: type) -> dict[str, Any]:
 
 
 def _enclosed(owner: Any) -> dict[str, Any]:
-    """The names of enclosing functions that a function uses, a local class that it makes, say."""
+    """The variables of enclosing functions that a function uses, such as a local class."""
     names: tuple[str, ...] = getattr(getattr(owner, "__code__", None), "co_freevars", ())
     found: dict[str, Any] = {}
     for name, cell in zip(names, getattr(owner, "__closure__", None) or (), strict=False):
@@ -267,7 +268,7 @@ def _bound(hint: Any, bound: dict[Any, Any]) -> Any:
 def describe_type(type_: Any, *, fields: bool = True) -> str:
     """A short text for people: ``list[int]``, ``Report(title: str, ok: bool = ...)``, ``1 | 2``.
 
-    Without ``fields`` a record is only named.
+    Without ``fields`` the text for a record is its name.
     """
     return _described(type_, whole=fields)
 
@@ -318,8 +319,7 @@ def _field_text(field: RecordField) -> str:
 def json_schema(type_: Any) -> Schema:
     """The JSON schema (2020-12) of the values that ``convert.fit`` takes for ``type_``.
 
-    A record stands at the root itself, not behind a ``$ref``; named parts are in the root's
-    ``$defs``.
+    A record is the root itself, not behind a ``$ref``; named parts are in the root's ``$defs``.
 
     Raises:
         DefinitionError: the type has no JSON form (a callable, a class that is no data).
@@ -329,7 +329,7 @@ def json_schema(type_: Any) -> Schema:
 
 def _schema(type_: Any, above: tuple[Any, ...]) -> Schema:
     bare = plain(type_)
-    if bare is Any or (is_alias(type_) and type_ in above):  # of a recursive one the first level
+    if bare is Any or (is_alias(type_) and type_ in above):  # of a recursive alias: one level
         return {}
     above = (*above, type_) if is_alias(type_) else above
     if is_pydantic(bare):
@@ -343,7 +343,7 @@ def _schema(type_: Any, above: tuple[Any, ...]) -> Schema:
 
 
 def _custom_schema(type_: Any) -> Schema:
-    """The schema of a class that msgspec does not know; its ``schema_hook``."""
+    """The schema of a class that msgspec does not know; this is msgspec's ``schema_hook``."""
     if is_pydantic(type_):
         return cast("Schema", pydantic_adapter(type_).json_schema())
     if isinstance(type_, type) and issubclass(type_, PurePath):
@@ -352,7 +352,7 @@ def _custom_schema(type_: Any) -> Schema:
         if isinstance(type_, type) and issubclass(type_, base):
             return {"type": name}
     if type_ in {*LISTS, *SETS, *MAPS}:
-        raise TypeError("msgspec has left out what stands in the brackets")  # _schema goes on
+        raise TypeError("msgspec has left out what stands in the brackets")  # _schema catches it
     raise DefinitionError(
         f"{_described(type_)} has no JSON form, so a value of it cannot be read from text. "
         f"Use builtins, a dataclass, an attrs class, a Struct, a TypedDict or a pydantic model."
@@ -360,7 +360,7 @@ def _custom_schema(type_: Any) -> Schema:
 
 
 def _built_schema(type_: Any, above: tuple[Any, ...]) -> Schema:
-    """The schema of what msgspec refuses as a whole (mixed unions above all), part by part."""
+    """The schema of a type that msgspec refuses (a mixed union, mostly), built part by part."""
     union = members(type_)
     if union is not None:
         return {"anyOf": [_schema(member, above) for member in union]}
@@ -394,7 +394,7 @@ def _tuple_schema(arguments: tuple[Any, ...], above: tuple[Any, ...]) -> Schema:
 
 
 def _record_schema(type_: Any, found: tuple[RecordField, ...], above: tuple[Any, ...]) -> Schema:
-    if type_ in above:  # a record inside itself: one level is shown, below it anything goes
+    if type_ in above:  # a record inside itself: one level, and below it any object
         return {"type": "object"}
     return {
         "title": _generic_name(type_),
@@ -454,7 +454,7 @@ def _target(reference: Any) -> str:
 
 
 def _at_root(schema: Schema) -> Schema:
-    """``schema`` with the record that its root refers to in the root's own place."""
+    """``schema`` with the record that its root refers to as the root itself."""
     if set(schema) != {"$ref", "$defs"}:
         return schema
     name, defs = _target(schema["$ref"]), dict(schema["$defs"])

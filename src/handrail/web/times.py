@@ -21,7 +21,7 @@ Stretch: TypeAlias = "tuple[float, float | None, How]"
 _AT_WORK = frozenset({"python", "command", "agent", "generate", "stage"})
 """Kinds of steps whose work ends with the process; the others wait, or contain steps."""
 _QUESTION = "question"
-"""The kind of a gate that is asked about a step that has not begun: its answer is its end."""
+"""The kind of a gate that is no step itself, but asks about one: its answer is its end."""
 _OF_DRIVES = (ev.WorkflowStarted, ev.RunResumed, ev.WorkflowCompleted, ev.RunSuspended)
 _AGAIN = frozenset({"retry", "cap", "backoff"})
 

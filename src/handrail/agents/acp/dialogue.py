@@ -116,10 +116,10 @@ class AcpDialogue(RpcTurn):
     @property
     def finished(self) -> bool:
         """True once the prompt was answered, cannot be sent, or waits for a network in vain."""
-        return bool(self._stop) or self._error is not None or self._is_cut_off
+        return bool(self._stop) or self._error is not None or self._is_offline
 
     @property
-    def _is_cut_off(self) -> bool:
+    def _is_offline(self) -> bool:
         return self._updates.network_waits >= NETWORK_WAITS
 
     def start(self) -> list[Message]:
@@ -149,13 +149,13 @@ class AcpDialogue(RpcTurn):
             raise self.failed(diagnose_text(self._error_text, family, ending.now), ending)
         match self._stop:
             case "end_turn":
-                if not self.text and self._counts.counted_nothing and not self._updates.calls:
+                if not self.text and self._counts.reported_zero_tokens and not self._updates.calls:
                     raise self.failed(_STOPS["refusal"], ending)
                 return self.reply(stop_reason=self._stop)
             case "cancelled":
                 raise self.stopped(ending)
             case "":
-                if ending.stopped is None and self._is_cut_off:
+                if ending.stopped is None and self._is_offline:
                     raise self.error("transient", f"{self.program.name} reaches no network")
                 raise self.unfinished(ending)
             case _:
@@ -165,11 +165,11 @@ class AcpDialogue(RpcTurn):
     def _diagnose(self, error: RpcError, kind: AgentErrorKind | None, now: float) -> Diagnosis:
         family, session = self._updates.profile.family, self.turn.session
         if not self._was_not_opened or session is None:
-            told = diagnose(error, family, now)
-            return told if kind is None else replace(told, kind=kind)
-        told = diagnose_reopening(error, family, now, session)
-        self.has_no_session = self.has_no_session or told.kind == "bad_request"
-        return told
+            diagnosis = diagnose(error, family, now)
+            return diagnosis if kind is None else replace(diagnosis, kind=kind)
+        diagnosis = diagnose_reopening(error, family, now, session)
+        self.has_no_session = self.has_no_session or diagnosis.kind == "bad_request"
+        return diagnosis
 
     # -- messages --------------------------------------------------------------------------------
 
@@ -298,10 +298,10 @@ class AcpDialogue(RpcTurn):
     def _on_prompt_error(self, error: RpcError) -> Outgoing:
         """Some agents report an error as text, too, before the error reply."""
         _, said = self._updates.last_words
-        told = (
+        details = (
             error.data if isinstance(error.data, str) else text_in(as_object(error.data), "message")
         )
-        if said.strip() in f"{error.message} {told}":
+        if said.strip() in f"{error.message} {details}":
             self._updates.withdraw(said)
         yield from self._close()
         self._error = (error, None)
@@ -331,8 +331,8 @@ class AcpDialogue(RpcTurn):
         profile = self._updates.profile
         words, chunk = self._updates.last_words
         is_unmarked = profile.marks_messages and self._updates.is_unmarked
-        if is_unmarked and (self._counts.counted_nothing or self._updates.has_marked):
+        if is_unmarked and (self._counts.reported_zero_tokens or self._updates.has_marked):
             return words
-        if self._counts.is_unused:
+        if self._counts.used_no_known_tokens:
             return next((said for said in (chunk, words) if profile.error.match(said)), "")
         return ""

@@ -54,13 +54,13 @@ def diagnose(error: RpcError, family: Family, now: float) -> Diagnosis:
     if claude := text_in(data, "errorKind"):
         return _of_claude(reason, now, claude)
     if "codexErrorInfo" in data:
-        told = codex_errors.diagnose(reason, now, data["codexErrorInfo"])
-        return replace(told, status=told.status or status)
+        diagnosis = codex_errors.diagnose(reason, now, data["codexErrorInfo"])
+        return replace(diagnosis, status=diagnosis.status or status)
     is_refused = error.code in _REFUSED
     exact = _NAMES.get(text_in(data, "errorName"))
     if exact is None and error.code == AUTH_REQUIRED:
         exact = "auth"
-    if exact is None and family in _TOLD_AS and status is None and not is_refused:
+    if exact is None and family in _BY_FAMILY and status is None and not is_refused:
         return diagnose_text(reason, family, now)
     words = f"{reason} {text_in(inner, 'status')} {_reasons(inner)}".strip()
     otherwise: AgentErrorKind = "bad_request" if is_refused else "transient"
@@ -73,52 +73,54 @@ def diagnose_reopening(error: RpcError, family: Family, now: float, session: str
     """The meaning of a refusal to open an earlier session: the agent does not have it, unless the
     error names another cause. Agents share no word for a missing session; some have none.
     """
-    told = diagnose(error, family, now)
-    if told.kind in _NOT_OF_SESSIONS or _is_specific(error, told):
-        return told
-    reason = told.reason
+    diagnosis = diagnose(error, family, now)
+    if diagnosis.kind in _NOT_OF_SESSIONS or _is_specific(error, diagnosis):
+        return diagnosis
+    reason = diagnosis.reason
     if session not in reason:
         reason = f"it could not go on in session {session!r}: {reason}"
-    return replace(told, kind="bad_request", reason=reason, retry_at=None)
+    return replace(diagnosis, kind="bad_request", reason=reason, retry_at=None)
 
 
-def _is_specific(error: RpcError, told: Diagnosis) -> bool:
+def _is_specific(error: RpcError, diagnosis: Diagnosis) -> bool:
     """True if a failure is ``transient`` by its data or status, not just for lack of a cause."""
     is_typed = bool(as_object(error.data).keys() & {"errorKind", "codexErrorInfo"})
-    return told.kind == "transient" and (is_typed or told.status is not None)
+    return diagnosis.kind == "transient" and (is_typed or diagnosis.status is not None)
 
 
 def diagnose_text(text: str, family: Family, now: float) -> Diagnosis:
     """The meaning of a text that an agent sent in place of an error."""
     reason = text.strip()
-    if told_as := _TOLD_AS.get(family):
-        return told_as(reason, now)
+    if by_family := _BY_FAMILY.get(family):
+        return by_family(reason, now)
     status = status_in(_STATUS, reason)
     kind = _kind_of_words(reason, status) or "transient"
     return Diagnosis(kind, reason, reset_time_in(kind, reason, now), status)
 
 
 def _of_claude(reason: str, now: float, error: str = "") -> Diagnosis:
-    told = claude_errors.diagnose(claude_errors.Failure(text=reason, error=error), now)
-    if told.kind != "crashed":
-        return told
+    diagnosis = claude_errors.diagnose(claude_errors.Failure(text=reason, error=error), now)
+    if diagnosis.kind != "crashed":
+        return diagnosis
     # It reported its failure, so it has not crashed.
-    return replace(told, kind="transient", retry_at=reset_time_in("transient", reason, now))
+    return replace(diagnosis, kind="transient", retry_at=reset_time_in("transient", reason, now))
 
 
 def _of_codex(reason: str, now: float) -> Diagnosis:
-    told = codex_errors.diagnose(reason, now)
-    return replace(told, status=told.status or status_in(_STATUS, reason))
+    diagnosis = codex_errors.diagnose(reason, now)
+    return replace(diagnosis, status=diagnosis.status or status_in(_STATUS, reason))
 
 
 def _of_copilot(reason: str, now: float) -> Diagnosis:
     status = status_in(_STATUS, reason)
-    told = copilot_errors.Fault(message=reason, status=status).diagnose(now)
-    known = None if told.kind == "transient" else told.kind
-    return replace(told, reason=reason, kind=known or _kind_of_words(reason, status) or "transient")
+    diagnosis = copilot_errors.Fault(message=reason, status=status).diagnose(now)
+    known = None if diagnosis.kind == "transient" else diagnosis.kind
+    return replace(
+        diagnosis, reason=reason, kind=known or _kind_of_words(reason, status) or "transient"
+    )
 
 
-_TOLD_AS = {"claude": _of_claude, "codex": _of_codex, "copilot": _of_copilot}
+_BY_FAMILY = {"claude": _of_claude, "codex": _of_codex, "copilot": _of_copilot}
 """Agents that pass on the words of a known program."""
 
 
@@ -126,8 +128,8 @@ def _inner(message: str) -> Object:
     """The error of a model's API, if an agent passes it on as JSON."""
     if not message.lstrip().startswith("{"):
         return NOTHING
-    told = object_of(message.encode("utf-8", "replace")) or NOTHING
-    return object_in(told, "error") or told
+    data = object_of(message.encode("utf-8", "replace")) or NOTHING
+    return object_in(data, "error") or data
 
 
 def _reasons(inner: Object) -> str:

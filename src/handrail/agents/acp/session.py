@@ -124,11 +124,11 @@ session.
 def _offer(session: Object, what: str) -> _Choice | None:
     """The choice of models or of modes."""
     method, place, listed, current, named = _OLDER[what]
-    told = object_in(session, place)
-    if (option := _option(session, what)) or not objects_in(told, listed):
+    offer = object_in(session, place)
+    if (option := _option(session, what)) or not objects_in(offer, listed):
         return option
-    values = {text_in(one, named): text_in(one, "name") for one in objects_in(told, listed)}
-    return _Choice(text_in(told, current), values, method, f"{what}Id")
+    values = {text_in(one, named): text_in(one, "name") for one in objects_in(offer, listed)}
+    return _Choice(text_in(offer, current), values, method, f"{what}Id")
 
 
 def current_model(session: Object) -> str | None:
@@ -225,16 +225,16 @@ def _has(capabilities: Object, name: str) -> bool:
 
 def _server(name: str, server: Mapping[str, Any]) -> dict[str, Any]:
     """An MCP server in ACP's form."""
-    told = as_object(server)
-    if url := text_in(told, "url"):
-        kind = text_in(told, "type") or "http"
-        headers = _pairs(object_in(told, "headers"))
+    settings = as_object(server)
+    if url := text_in(settings, "url"):
+        kind = text_in(settings, "type") or "http"
+        headers = _pairs(object_in(settings, "headers"))
         return {"type": kind, "name": name, "url": url, "headers": headers}
     return {
         "name": name,
-        "command": text_in(told, "command"),
-        "args": [str(one) for one in told.get("args") or ()],
-        "env": _pairs(object_in(told, "env")),
+        "command": text_in(settings, "command"),
+        "args": [str(one) for one in settings.get("args") or ()],
+        "env": _pairs(object_in(settings, "env")),
     }
 
 

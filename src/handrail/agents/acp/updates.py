@@ -44,7 +44,7 @@ class _Tool:
     output: str = ""
     code: int | None = None
     paths: dict[str, None] = field(default_factory=dict[str, None])
-    is_told: bool = False
+    is_reported: bool = False
 
 
 class Tools:
@@ -74,8 +74,8 @@ class Tools:
         _learn(tool, update)
         status = text_in(update, "status")
         is_known = not is_first or bool(as_object(tool.given).keys() - {"cwd"})
-        if not tool.is_told and (is_known or status not in ("", "pending")):
-            tool.is_told = True
+        if not tool.is_reported and (is_known or status not in ("", "pending")):
+            tool.is_reported = True
             given = tool.given or {"title": tool.title}
             yield from self._state.tool_started(call, tool.name, given)
         if status in _ENDED:
@@ -89,7 +89,7 @@ def _learn(tool: _Tool, update: Object) -> None:
     tool.kind = text_in(update, "kind") or tool.kind
     tool.title = text_in(update, "title") or tool.title
     named = _name(update)
-    if not tool.is_told:
+    if not tool.is_reported:
         tool.name = named or tool.name or tool.kind or tool.title or "tool"
         tool.given = update.get("rawInput") or tool.given
     _learn_output(tool, update)
@@ -289,14 +289,14 @@ class SessionUsage:
         self._tokens: Usage | None = None
 
     @property
-    def is_unused(self) -> bool:
+    def used_no_known_tokens(self) -> bool:
         """True if the turn used no token, as far as reported."""
         return self._tokens is None or not self._tokens.tokens
 
     @property
-    def counted_nothing(self) -> bool:
+    def reported_zero_tokens(self) -> bool:
         """True if the agent reported that the turn used no token."""
-        return self._tokens is not None and self.is_unused
+        return self._tokens is not None and self.used_no_known_tokens
 
     @property
     def total(self) -> Usage | None:
@@ -327,9 +327,9 @@ class SessionUsage:
 
 def usage_of(reply: Object) -> Usage | None:
     """The tokens of a turn, from the reply to its prompt; None if the reply has no counts."""
-    told = object_in(reply, "usage")
-    if told:
-        return _usage_from(told)
+    counts = object_in(reply, "usage")
+    if counts:
+        return _usage_from(counts)
     quota = object_in(object_in(object_in(reply, "_meta"), "quota"), "token_count")
     tokens_in = _first_count(quota, "input_tokens", "inputTokens")
     tokens_out = _first_count(quota, "output_tokens", "outputTokens")
@@ -353,15 +353,15 @@ def cost_of(update: Object) -> float | None:
     return amount
 
 
-def _usage_from(told: Object) -> Usage | None:
-    tokens_in, tokens_out = count_in(told, "inputTokens"), count_in(told, "outputTokens")
+def _usage_from(counts: Object) -> Usage | None:
+    tokens_in, tokens_out = count_in(counts, "inputTokens"), count_in(counts, "outputTokens")
     if tokens_in is None and tokens_out is None:
         return None
-    read, written = count_in(told, "cachedReadTokens"), count_in(told, "cachedWriteTokens")
-    thoughts = count_in(told, "thoughtTokens")
+    read, written = count_in(counts, "cachedReadTokens"), count_in(counts, "cachedWriteTokens")
+    thoughts = count_in(counts, "thoughtTokens")
     cached = (read or 0) + (written or 0)
     apart, thought_apart = _counted_beside(
-        count_in(told, "totalTokens"), (tokens_in or 0) + (tokens_out or 0), cached, thoughts or 0
+        count_in(counts, "totalTokens"), (tokens_in or 0) + (tokens_out or 0), cached, thoughts or 0
     )
     return Usage(
         input_tokens=None if tokens_in is None else tokens_in + (cached if apart else 0),
@@ -383,8 +383,8 @@ def _counted_beside(total: int | None, plain: int, cached: int, thoughts: int) -
     return True, False
 
 
-def _first_count(told: Object, *names: str) -> int | None:
-    return next((n for name in names if (n := count_in(told, name)) is not None), None)
+def _first_count(counts: Object, *names: str) -> int | None:
+    return next((n for name in names if (n := count_in(counts, name)) is not None), None)
 
 
 _READING = frozenset({"read", "search", "think"})

@@ -155,9 +155,11 @@ class ApiBackend:
                 return self.model, None if model is self.model else model
             return package.Agent(model, retries=0, name=turn.agent), None
         except Exception as error:
-            told = diagnose(error)
-            hint = hint_of(told)
-            raise AgentError(turn.agent, told.reason, kind=told.kind, hint=hint) from error
+            diagnosis = diagnose(error)
+            hint = hint_of(diagnosis)
+            raise AgentError(
+                turn.agent, diagnosis.reason, kind=diagnosis.kind, hint=hint
+            ) from error
 
     def _infer_model(self, text: str) -> Any:
         """The model of this name, created once because it has its provider's client."""
@@ -179,12 +181,12 @@ class ApiBackend:
         try:
             await anyio.to_thread.run_sync(self._infer_model, found.where, abandon_on_cancel=True)
         except Exception as error:  # noqa: BLE001  # a probe reports every problem
-            told = diagnose(error)
+            diagnosis = diagnose(error)
             return replace(
                 found,
-                found=told.kind != "not_installed",
-                logged_in=False if told.kind == "auth" else None,
-                advice=" ".join(part for part in (told.reason, hint_of(told)) if part),
+                found=diagnosis.kind != "not_installed",
+                logged_in=False if diagnosis.kind == "auth" else None,
+                advice=" ".join(part for part in (diagnosis.reason, hint_of(diagnosis)) if part),
             )
         return replace(found, logged_in=True)
 

@@ -70,17 +70,17 @@ def diagnose(error: BaseException, now: float | None = None) -> Diagnosis:
     status = getattr(error, "status_code", None)
     http_status = status if isinstance(status, int) else None
     after = getattr(error, "retry_after", None)
-    is_told = isinstance(after, (int, float)) and after >= 0
+    has_delay = isinstance(after, (int, float)) and after >= 0
     reason = _reason(error)
     kind = kind_by_words(_kind(error, http_status, reason), reason)
-    retry_at = None if now is None or after is None or not is_told else now + after
+    retry_at = None if now is None or after is None or not has_delay else now + after
     return Diagnosis(kind, reason, retry_at, http_status)
 
 
-def hint_of(told: Diagnosis) -> str:
+def hint_of(diagnosis: Diagnosis) -> str:
     """Advice for a person; empty if the reason already says which library to install."""
-    hint = API.hints.get(told.kind, "") if told.kind else ""
-    return "" if "pip install" in told.reason else hint
+    hint = API.hints.get(diagnosis.kind, "") if diagnosis.kind else ""
+    return "" if "pip install" in diagnosis.reason else hint
 
 
 def _kind(error: BaseException, status: int | None, reason: str) -> AgentErrorKind | None:

@@ -82,17 +82,19 @@ def usage_of(counted: Any, model: str | None) -> Usage | None:
     requests = _count(counted, "requests")
     if not requests:
         return None
-    told = _count(counted, "input_tokens") > 0 and not _count(counted, "unmeasured_requests")
+    is_counted = _count(counted, "input_tokens") > 0 and not _count(counted, "unmeasured_requests")
     cost = getattr(counted, "cost", None)
     usage = Usage(
-        input_tokens=_count(counted, "input_tokens") if told else None,
-        output_tokens=_count(counted, "output_tokens") if told else None,
-        cost_usd=float(cost) if told and cost is not None else None,
+        input_tokens=_count(counted, "input_tokens") if is_counted else None,
+        output_tokens=_count(counted, "output_tokens") if is_counted else None,
+        cost_usd=float(cost) if is_counted and cost is not None else None,
         turns=requests,
-        cached_tokens=_count(counted, "cache_read_tokens") if told else None,
-        cache_write_tokens=_count(counted, "cache_write_tokens") if told else None,
-        reasoning_tokens=(_count(counted, "output_reasoning_tokens") or None) if told else None,
-        cost_source="table" if told and cost is not None else None,
+        cached_tokens=_count(counted, "cache_read_tokens") if is_counted else None,
+        cache_write_tokens=_count(counted, "cache_write_tokens") if is_counted else None,
+        reasoning_tokens=(_count(counted, "output_reasoning_tokens") or None)
+        if is_counted
+        else None,
+        cost_source="table" if is_counted and cost is not None else None,
     )
     return cost_of(model, usage)
 
@@ -215,7 +217,7 @@ class ApiTurn(TurnState):
         schema = self.turn.schema
         if schema is None:
             return str
-        whole, wrapped = as_object(schema)
+        whole, wrapped = wrap_schema(schema)
         package = library()
         try:
             structured = package.StructuredDict(whole, name="answer")
@@ -311,12 +313,12 @@ class ApiTurn(TurnState):
         """
         if isinstance(error, (AgentError, MissingExtra)):
             raise error
-        told = diagnose(error, None if self.turn.now is None else self.turn.now())
-        if told.kind == "invalid_output" and self.turn.schema is not None and self.text:
+        diagnosis = diagnose(error, None if self.turn.now is None else self.turn.now())
+        if diagnosis.kind == "invalid_output" and self.turn.schema is not None and self.text:
             return self._reply(self.text)
         self._count()
-        failed = self.failed(told, Ending(None))
-        failed.hint = hint_of(told)
+        failed = self.failed(diagnosis, Ending(None))
+        failed.hint = hint_of(diagnosis)
         raise failed from error
 
     def updated_session(self) -> Session:
@@ -410,7 +412,7 @@ def library(name: str = "pydantic_ai") -> Any:
         raise MissingExtra("ApiBackend", "pydantic-ai-slim", "api") from error
 
 
-def as_object(schema: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
+def wrap_schema(schema: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
     """The schema, wrapped as the ``value`` of an object unless it is an object's already."""
     bare = {key: value for key, value in schema.items() if key != "$defs"}
     shared = {"$defs": schema["$defs"]} if "$defs" in schema else {}

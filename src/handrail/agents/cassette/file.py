@@ -130,9 +130,9 @@ def _notice_data(notice: Notice) -> dict[str, Any]:
 
 
 def _notice(data: Mapping[str, Any], path: str) -> Notice:
-    told = {name: value for name, value in data.items() if name != "type"}
-    made: Notice = msgspec.convert({**told, "path": path}, _NOTICES[data["type"]])
-    return made
+    known = {name: value for name, value in data.items() if name != "type"}
+    notice: Notice = msgspec.convert({**known, "path": path}, _NOTICES[data["type"]])
+    return notice
 
 
 def _end_data(ended: AgentReply | AgentError) -> dict[str, Any]:
@@ -145,20 +145,20 @@ def _end_data(ended: AgentReply | AgentError) -> dict[str, Any]:
 def _end(data: Mapping[str, Any]) -> AgentReply | AgentError:
     if "error" not in data:
         return msgspec.convert(data["reply"], AgentReply)
-    told = {**data["error"]}
-    usage = told.pop("usage", None)
+    error = {**data["error"]}
+    usage = error.pop("usage", None)
     known = msgspec.convert({"text": "", "usage": usage}, AgentReply).usage
-    return AgentError(data["agent"], told.pop("reason", ""), usage=known, **told)
+    return AgentError(data["agent"], error.pop("reason", ""), usage=known, **error)
 
 
 def _fields_of(record: Any, leave: frozenset[str] = frozenset()) -> dict[str, Any]:
     """The fields of a record that are not at their defaults, and its text."""
-    told: dict[str, Any] = {}
+    data: dict[str, Any] = {}
     for field in fields(record):
         value = getattr(record, field.name)
         if field.name not in leave and (field.name == "text" or value != field.default):
-            told[field.name] = _without_none(json_safe(value))
-    return told
+            data[field.name] = _without_none(json_safe(value))
+    return data
 
 
 def _without_none(value: Json) -> Json:

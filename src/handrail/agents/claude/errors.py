@@ -218,8 +218,8 @@ def _limit(failure: Failure) -> AgentErrorKind:
     if _OUT_OF_CREDITS.search(said):  # the plan's window may reset before there is credit
         opens = failure.resets_at is not None or "resets" in said
         return "usage_cap" if opens else "spending_cap"
-    is_told = failure.api_error == "usage_limit_reached" or failure.is_capped
-    return "usage_cap" if is_told or _PLAN.search(said) else "rate_limit"
+    is_plan_limit = failure.api_error == "usage_limit_reached" or failure.is_capped
+    return "usage_cap" if is_plan_limit or _PLAN.search(said) else "rate_limit"
 
 
 def _is_window_full(failure: Failure) -> bool:

@@ -77,7 +77,7 @@ class ClaudeMessages:
         self.model: str | None = None
         self._state = state
         self._given: dict[str, Object] = {}
-        self._told: set[int] = set()
+        self._reported: set[int] = set()
         self._answered: set[int] = set()
         self._blocks: set[tuple[str, str, int]] = set()
         self._denied: set[str] = set()
@@ -157,8 +157,8 @@ class ClaudeMessages:
 
     def answer(self, said: str) -> Iterator[Notice]:
         """The answer as the result repeats it, unless it was reported before."""
-        if said.strip() and hash(said.strip()) not in self._told:
-            self._told.add(hash(said.strip()))
+        if said.strip() and hash(said.strip()) not in self._reported:
+            self._reported.add(hash(said.strip()))
             self._answered.add(hash(said.strip()))
             yield AgentMessage(self._state.path, said)
 
@@ -175,7 +175,7 @@ class ClaudeMessages:
             return
         if kind == "text":
             self._state.text = said
-            self._told.add(hash(said.strip()))
+            self._reported.add(hash(said.strip()))
             if hash(said.strip()) in self._answered:  # the result preceded its message
                 self._answered.discard(hash(said.strip()))
                 return
@@ -224,12 +224,12 @@ class _Pieces:
     def missing(self, whole: str) -> str:
         """The rest of a whole block that was not streamed in pieces before."""
         for index, block in enumerate(self._blocks):
-            told = "".join(block)
-            is_same = whole.strip() == told.strip()
-            if is_same or whole.startswith(told):
+            streamed = "".join(block)
+            is_same = whole.strip() == streamed.strip()
+            if is_same or whole.startswith(streamed):
                 del self._blocks[: index + 1]
                 self._is_new = True
-                return "" if is_same else whole[len(told) :]
+                return "" if is_same else whole[len(streamed) :]
         return whole
 
 
@@ -264,7 +264,7 @@ _DIAGNOSTIC = "[ede_diagnostic]"  # for claude's own developers
 
 
 @dataclass(frozen=True, slots=True)
-class Before:
+class EarlierReports:
     """Earlier reports of a turn that affect the meaning of its result.
 
     ``complaint`` is the last assistant line if it was an error, ``window`` the plan's window that
@@ -278,26 +278,26 @@ class Before:
     text: str = ""
 
 
-def failure_of(result: Object, before: Before) -> Failure | None:
+def failure_of(result: Object, earlier: EarlierReports) -> Failure | None:
     """Why a result is no success; None if it is a success."""
     subtype, terminal = text_in(result, "subtype"), text_in(result, "terminal_reason")
     is_whole = subtype == "success" and not result.get("is_error") and terminal not in UNDONE
     is_refused = text_in(result, "stop_reason") == "refusal"
-    is_answer = not before.complaint and not _is_complaint(result, before)
+    is_answer = not earlier.complaint and not _is_complaint(result, earlier)
     if is_whole and is_answer and not is_refused and not _is_unknown_command(result):
         return None
-    if before.was_interrupted and subtype == "error_during_execution" and not before.complaint:
+    if earlier.was_interrupted and subtype == "error_during_execution" and not earlier.complaint:
         terminal = terminal if terminal in ABORTED else "aborted_streaming"
-    return collect_failure(result, before, subtype=subtype, terminal=terminal)
+    return collect_failure(result, earlier, subtype=subtype, terminal=terminal)
 
 
 def collect_failure(
-    result: Object, before: Before, *, subtype: str = "", terminal: str = ""
+    result: Object, earlier: EarlierReports, *, subtype: str = "", terminal: str = ""
 ) -> Failure:
     """The fields of a failure, from the result and the assistant line before it."""
-    said = before.complaint
+    said = earlier.complaint
     message, params = object_in(said, "message"), object_in(said, "api_error_params")
-    window = before.window or object_in(params, "rate_limit_info")
+    window = earlier.window or object_in(params, "rate_limit_info")
     status = whole_in(result, "api_error_status")
     stops = (text_in(result, "stop_reason"), text_in(message, "stop_reason"))
     return Failure(
@@ -315,10 +315,10 @@ def collect_failure(
     )
 
 
-def _is_complaint(result: Object, before: Before) -> bool:
+def _is_complaint(result: Object, earlier: EarlierReports) -> bool:
     """True if claude itself wrote the answer to report a failure; older versions do not flag it."""
     said = text_in(result, "result")
-    return is_complaint(said) and said.strip() != before.text.strip()
+    return is_complaint(said) and said.strip() != earlier.text.strip()
 
 
 def _is_unknown_command(result: Object) -> bool:
@@ -365,7 +365,7 @@ class ClaudeTurn(EventReader):
         self._complaint: Object = NOTHING  # the last assistant line, if it was an error
         self._window: Object = NOTHING  # the plan's window, if it is used up
         self._retry = ""
-        self._compacting: Literal["no", "begun", "done", "told"] = "no"
+        self._compacting: Literal["no", "begun", "done", "reported"] = "no"
         self._was_interrupted = False
 
     @property
@@ -416,7 +416,7 @@ class ClaudeTurn(EventReader):
     def read(self, name: str, event: Object) -> Iterator[Notice]:
         """The notices of an event, in order."""
         if name:
-            self.is_alive, self.patience_s, self._retry = True, 0.0, ""
+            self.saw_protocol, self.extra_silence_s, self._retry = True, 0.0, ""
         read = self._readers.get(name)
         return iter(()) if read is None else read(self, event)
 
@@ -432,7 +432,7 @@ class ClaudeTurn(EventReader):
 
     def _on_session(self, event: Object) -> Iterator[Notice]:
         """The session, if another event comes before the one that usually reports it."""
-        if not self.is_session_told:
+        if not self.is_session_reported:
             yield from self.session_named(text_in(event, "session_id"))
 
     def _assistant(self, event: Object) -> Iterator[Notice]:
@@ -468,7 +468,7 @@ class ClaudeTurn(EventReader):
         delay_ms = number_in(event, "retry_delay_ms")
         delay_s = None if delay_ms is None or delay_ms < 0 else delay_ms / 1000
         status = whole_in(event, "error_status")
-        self.patience_s = delay_s or 0.0
+        self.extra_silence_s = delay_s or 0.0
         self._retry = text_in(event, "error") + (f" ({status})" if status else "")
         yield AgentRetry(self.path, count_in(event, "attempt"), delay_s, self._retry.strip())
 
@@ -479,7 +479,7 @@ class ClaudeTurn(EventReader):
             self._compacting = "begun"
             yield AgentCompaction(self.path, "started")
         elif outcome == "success":  # reported with the counts that follow, unless they came before
-            self._compacting = "no" if self._compacting == "told" else "done"
+            self._compacting = "no" if self._compacting == "reported" else "done"
         elif outcome:
             self._compacting = "no"
             yield AgentCompaction(self.path, "failed")
@@ -489,7 +489,7 @@ class ClaudeTurn(EventReader):
             yield from self._on_session(event)
             self._compacting = "done"
             yield from self._compaction_notices(object_in(event, "compact_metadata"))
-            self._compacting = "told"
+            self._compacting = "reported"
 
     def _compaction_notices(self, counts: Object) -> Iterator[Notice]:
         if self._compacting == "done":
@@ -513,7 +513,7 @@ class ClaudeTurn(EventReader):
         if self._outcome is not None and event == self._outcome.result:
             self._is_over = True  # the same result, printed again
             return
-        failure = failure_of(event, self._before)
+        failure = failure_of(event, self._earlier)
         if failure is None:
             yield from self._on_session(event)
         yield from self._compaction_notices(NOTHING)
@@ -556,14 +556,16 @@ class ClaudeTurn(EventReader):
 
     def _failed(self, failure: Failure, ending: Ending) -> AgentError:
         """A failure that claude reported, unless handrail caused it."""
-        told = diagnose(failure, ending.now)
-        is_vague = told.kind == "crashed" and failure.subtype == "error_during_execution"
-        if ending.stopped is not None and (told.kind == "interrupted" or is_vague):
+        diagnosis = diagnose(failure, ending.now)
+        is_vague = diagnosis.kind == "crashed" and failure.subtype == "error_during_execution"
+        if ending.stopped is not None and (diagnosis.kind == "interrupted" or is_vague):
             return self.stopped(ending)
         subtype = "" if failure.subtype == "success" else failure.subtype
         why = failure.terminal_reason or subtype or "it did not say why"
-        silent = "claude was interrupted" if told.kind == "interrupted" else f"claude failed: {why}"
-        error = self.failed(replace(told, reason=told.reason or silent), ending)
+        silent = (
+            "claude was interrupted" if diagnosis.kind == "interrupted" else f"claude failed: {why}"
+        )
+        error = self.failed(replace(diagnosis, reason=diagnosis.reason or silent), ending)
         if is_unknown_session(failure.text):
             error.session = None
             error.hint = "Begin a new session: claude keeps them for some weeks, on one machine."
@@ -572,7 +574,7 @@ class ClaudeTurn(EventReader):
     def unfinished(self, ending: Ending, kind: AgentErrorKind | None = None) -> AgentError:
         """The error of a turn without a result."""
         if self._complaint:
-            return self._failed(collect_failure(NOTHING, self._before), ending)
+            return self._failed(collect_failure(NOTHING, self._earlier), ending)
         if ending.stopped is None and self._was_interrupted:
             return self.stopped(ending)
         error = super().unfinished(ending, kind)
@@ -589,8 +591,8 @@ class ClaudeTurn(EventReader):
         return error
 
     @property
-    def _before(self) -> Before:
-        return Before(self._complaint, self._window, self._was_interrupted, self.text)
+    def _earlier(self) -> EarlierReports:
+        return EarlierReports(self._complaint, self._window, self._was_interrupted, self.text)
 
     def _model_of(self, result: Object) -> str | None:
         models = list(object_in(result, "modelUsage"))

@@ -135,10 +135,10 @@ def _of_model(model: Object) -> Usage:
 
 def _with_cached_input(counts: Usage | None) -> Usage:
     """The counts, with cache reads and cache writes added to the input, which excludes them."""
-    told = counts or Usage()
-    parts = (told.input_tokens, told.cache_write_tokens, told.cached_tokens)
+    counted = counts or Usage()
+    parts = (counted.input_tokens, counted.cache_write_tokens, counted.cached_tokens)
     known = [part for part in parts if part is not None]
-    return replace(told, input_tokens=sum(known) if known else None)
+    return replace(counted, input_tokens=sum(known) if known else None)
 
 
 def _with_cost(tokens: Usage, cost_usd: float | None, turns: int | None) -> Usage:

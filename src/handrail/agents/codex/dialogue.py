@@ -98,7 +98,7 @@ class CodexDialogue(CodexTurn, RpcTurn):
     @property
     def finished(self) -> bool:
         """True once the turn is over, cannot begin, or waits for a network in vain."""
-        return self._status is not None or self._failure is not None or self.is_cut_off
+        return self._status is not None or self._failure is not None or self.is_offline
 
     def start(self) -> list[Message]:
         """The first message to send."""
@@ -135,16 +135,16 @@ class CodexDialogue(CodexTurn, RpcTurn):
                 raise self.error("crashed", f"codex ended the turn as {self._status!r}")
 
     def _failed(self, failure: _Failure, ending: Ending) -> AgentError:
-        told = diagnose(failure.reason, ending.now, failure.info, self._limits.snapshot)
-        if told.kind == "transient" and failure.code in REFUSED:
-            told = replace(told, kind=failure.otherwise, retry_at=None)
-        return self.failed(told, ending)
+        diagnosis = diagnose(failure.reason, ending.now, failure.info, self._limits.snapshot)
+        if diagnosis.kind == "transient" and failure.code in REFUSED:
+            diagnosis = replace(diagnosis, kind=failure.otherwise, retry_at=None)
+        return self.failed(diagnosis, ending)
 
     # -- messages --------------------------------------------------------------------------------
 
     def on_message(self, message: object, /) -> Outgoing:
         """The notices of a message, and the messages to send because of it. Never raises."""
-        self.patience_s = 0.0
+        self.extra_silence_s = 0.0
         return super().on_message(message)
 
     def on_reply(self, reply: Reply) -> Outgoing:
@@ -221,10 +221,10 @@ class CodexDialogue(CodexTurn, RpcTurn):
 
     def _prompt(self) -> Message:
         self._stage = "working"
-        told = [{"type": "text", "text": self.turn.prompt}]
+        prompt = [{"type": "text", "text": self.turn.prompt}]
         settings = turn_settings(self._options, self._schema)
         return self.peer.request(
-            "turn/start", {"threadId": self.session, "input": told, **settings}
+            "turn/start", {"threadId": self.session, "input": prompt, **settings}
         )
 
     def _begin(self, turn: Object) -> None:

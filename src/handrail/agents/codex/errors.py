@@ -116,12 +116,12 @@ def diagnose(
     """
     name, details = _split_tag(info)
     words, reason = _plain(message), _reason(message)
-    told = whole_in(details, "httpStatusCode")
-    status = told or status_in(_STATUS, words)
+    typed_status = whole_in(details, "httpStatusCode")
+    status = typed_status or status_in(_STATUS, words)
     if name == "usagelimitexceeded":
         kind, retry_at = _plan_fault(message, now, limits or NOTHING)
         return Diagnosis(kind, reason, retry_at, status)
-    exact = kind_of_status(told) or _INFO.get(name)
+    exact = kind_of_status(typed_status) or _INFO.get(name)
     if exact is None:  # "other", an unknown name, or a failed request without its status
         exact = better_kind(None, words, _SURE) or kind_of_status(status)
         kind = exact or better_kind(None, words, _FAINT) or "transient"
@@ -134,10 +134,10 @@ def diagnose(
 
 def _reason(message: str) -> str:
     """A message for people: if it is the JSON of a model's API, the text in it."""
-    told = object_of(message.encode("utf-8", "replace")) or NOTHING
+    data = object_of(message.encode("utf-8", "replace")) or NOTHING
     return (
-        text_in(object_in(told, "error"), "message")
-        or text_in(told, "message", "detail")
+        text_in(object_in(data, "error"), "message")
+        or text_in(data, "message", "detail")
         or message
         or "codex says that the turn failed, but not why"
     )

@@ -79,7 +79,7 @@ class CodexExecParser(CodexTurn, EventReader):
     @property
     def finished(self) -> bool:
         """True once the turn is over, or codex waits for a network in vain."""
-        return self._completed or self._failure is not None or self.is_cut_off
+        return self._completed or self._failure is not None or self.is_offline
 
     def conclude(self, ending: Ending, /) -> AgentReply:
         """The answer, if codex printed ``turn.completed``.
@@ -96,7 +96,7 @@ class CodexExecParser(CodexTurn, EventReader):
 
     def read(self, name: str, event: Object) -> Iterator[Notice]:
         """The notices of an event, in order."""
-        self.is_alive = self.is_alive or name in _EVENTS
+        self.saw_protocol = self.saw_protocol or name in _EVENTS
         match name:
             case "thread.started":
                 yield from self.session_named(text_in(event, "thread_id"))
@@ -122,7 +122,7 @@ class CodexExecParser(CodexTurn, EventReader):
             yield self.retried(message, retry["why"].strip("() ") or message, retry["number"])
 
     def _on_turn_completed(self, usage: Object) -> Iterator[Notice]:
-        """Count a thread's total; this turn's part is unknown if the total before is."""
+        """Note the end and the thread's total; this turn's part is unknown if that before is."""
         self._completed, self._failure = True, None
         self.close_tools()
         total = self.session_usage = _total(usage)

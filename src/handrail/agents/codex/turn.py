@@ -66,13 +66,13 @@ class CodexTurn(TurnState):
         self._compactions = 0
 
     @property
-    def is_cut_off(self) -> bool:
+    def is_offline(self) -> bool:
         """True once codex has waited for a network in vain."""
         return self._network_waits >= NETWORK_WAITS
 
     def unfinished(self, ending: Ending, kind: Any = None) -> AgentError:
         """A turn that codex did not end; ``transient`` if it waited for a network in vain."""
-        if ending.stopped is None and self.is_cut_off:
+        if ending.stopped is None and self.is_offline:
             return self.error("transient", f"codex reaches no network: {self.complaint}")
         return super().unfinished(ending, kind)
 
@@ -149,7 +149,7 @@ class CodexTurn(TurnState):
         found = _DELAY.search(why)
         unit_s = 0.001 if found and found[2].lower() == "ms" else 1.0
         delay_s = float(found[1]) * unit_s if found else None
-        self.patience_s = delay_s or 0.0
+        self.extra_silence_s = delay_s or 0.0
         return AgentRetry(self.path, int(attempt) if attempt else None, delay_s, why)
 
     def _say(self, text: str, phase: str) -> Iterator[Notice]:
@@ -192,9 +192,11 @@ def _thought_text(item: Object) -> str:
 def _output(item: Object) -> str:
     """A tool's output as text."""
     error = object_in(item, "error")
-    told = text_in(item, "aggregatedOutput") or text_in(error, "message") or text_in(item, "error")
-    if told:
-        return told
+    output = (
+        text_in(item, "aggregatedOutput") or text_in(error, "message") or text_in(item, "error")
+    )
+    if output:
+        return output
     parts = objects_in(object_in(item, "result"), "content") or objects_in(item, "contentItems")
     return "\n".join(filter(None, (text_in(part, "text") for part in parts)))
 
@@ -218,13 +220,15 @@ def _dynamic(item: Object) -> Described:
 
 
 def _collab(item: Object) -> Described:
-    told = {name: item[name] for name in ("prompt", "receiverThreadIds", "model") if item.get(name)}
-    return text_in(item, "tool") or "agent", told
+    arguments = {
+        name: item[name] for name in ("prompt", "receiverThreadIds", "model") if item.get(name)
+    }
+    return text_in(item, "tool") or "agent", arguments
 
 
 def _search(item: Object) -> Described:
-    told = {"query": text_in(item, "query"), "action": item.get("action")}
-    return "web_search", {name: value for name, value in told.items() if value is not None}
+    arguments = {"query": text_in(item, "query"), "action": item.get("action")}
+    return "web_search", {name: value for name, value in arguments.items() if value is not None}
 
 
 def _image(item: Object) -> Described:

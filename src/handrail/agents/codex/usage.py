@@ -76,25 +76,25 @@ class PlanLimits:
     """
 
     def __init__(self) -> None:
-        self._told: dict[str, dict[str, Any]] = {}
+        self._reported: dict[str, dict[str, Any]] = {}
         self._emitted: dict[str, AgentLimit] = {}
 
     @property
     def snapshot(self) -> Object | None:
         """The limit that stops the work: the last one reached, else the last reported."""
-        told = list(self._told.values())
-        reached = [one for one in told if any(_full(window) for _, window in _windows(one))]
-        stopping = reached or told
+        reported = list(self._reported.values())
+        reached = [one for one in reported if any(_full(window) for _, window in _windows(one))]
+        stopping = reached or reported
         return stopping[-1] if stopping else None
 
     def update(self, path: str, limits: Object) -> Iterator[AgentLimit]:
         """The limits that an update of the plan's windows changed."""
         name = text_in(limits, "limitId") or "codex"
-        before = self._told.pop(name, {})
-        self._told[name] = {**before, **{key: v for key, v in limits.items() if v is not None}}
+        before = self._reported.pop(name, {})
+        self._reported[name] = {**before, **{key: v for key, v in limits.items() if v is not None}}
         if "spendControlReached" not in limits or limits["spendControlReached"] is None:
-            self._told[name].pop("spendControlReached", None)
-        for place, window in _windows(self._told[name]):
+            self._reported[name].pop("spendControlReached", None)
+        for place, window in _windows(self._reported[name]):
             limit = _limit(path, name, place, window)
             key = f"{name} {place}"
             if self._emitted.get(key) != limit:

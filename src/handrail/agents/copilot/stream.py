@@ -99,13 +99,13 @@ class MessageStream:
         self._call = ""
         self._pieces: dict[str, list[str]] = {}
         self._thoughts: dict[str, list[str]] = {}
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._messages: set[tuple[str, str, int | None]] = set()
         self._whole: set[str] = set()
 
     def begin(self) -> None:
         """The model begins a new turn: earlier texts may be reported again."""
-        self._told.clear()
+        self._reported.clear()
         self._messages.clear()
         self._whole.clear()
 
@@ -154,8 +154,8 @@ class MessageStream:
 
     def _thought(self, text: str) -> Iterator[Notice]:
         # The same reasoning comes with its message and by itself, under different ids.
-        if text and text.strip() not in self._told:
-            self._told.add(text.strip())
+        if text and text.strip() not in self._reported:
+            self._reported.add(text.strip())
             yield AgentReasoning(self._state.path, text)
 
 
@@ -167,10 +167,10 @@ def reported_usage(report: Object, *, resumed: bool, before: Usage | None) -> Us
     prompts is treated as such a total.
     """
     models = [as_object(one) for one in object_in(report, "modelMetrics").values()]
-    told = [usage for one in models if (usage := _usage(object_in(one, "usage")))]
-    if not told:
+    usages = [usage for one in models if (usage := _usage(object_in(one, "usage")))]
+    if not usages:
         return None
-    total = sum(told[1:], told[0])
+    total = sum(usages[1:], usages[0])
     prompts = count_in(report, "totalUserRequests")
     if resumed and (prompts is None or prompts > 1):
         return added_since(before, total)
@@ -193,8 +193,8 @@ _LOW_PERCENT = 10.0
 
 def limits(path: str, snapshots: Object) -> Iterator[AgentLimit]:
     """The quotas that a model call reported, except unlimited ones."""
-    for window, told in snapshots.items():
-        snapshot = as_object(told)
+    for window, data in snapshots.items():
+        snapshot = as_object(data)
         left = number_in(snapshot, "remainingPercentage")
         if left is None or snapshot.get("isUnlimitedEntitlement") is True:
             continue
@@ -293,7 +293,7 @@ class CopilotParser(EventReader):
             message=text_in(error, "message"),
             status=status_in_message(text_in(error, "message")) if status is None else status,
             request=text_in(self._request, "errorMessage"),
-            retry_after_s=self.patience_s or None,
+            retry_after_s=self.extra_silence_s or None,
             resets_at=max((at for at in self._used_up.values() if at is not None), default=None),
         )
         return self.failed(fault.diagnose(ending.now), ending)
@@ -317,8 +317,8 @@ class CopilotParser(EventReader):
         data = object_in(event, "data")
         if self._result is not None:
             return
-        if not self.is_alive:
-            self.is_alive, self.session = True, self._given_session
+        if not self.saw_protocol:
+            self.saw_protocol, self.session = True, self._given_session
         if text_in(event, "agentId") or text_in(data, "parentToolCallId"):
             yield from self._on_tool_event(name, data)
             return
@@ -335,7 +335,8 @@ class CopilotParser(EventReader):
         """Note what an event says about the turn's progress."""
         match name:
             case "assistant.turn_start":
-                self._error, self.patience_s = None, 0.0  # copilot recovered from earlier errors
+                # copilot recovered from earlier errors
+                self._error, self.extra_silence_s = None, 0.0
                 self._blocked = ""
             case "assistant.message":
                 self._request = {}
@@ -346,7 +347,7 @@ class CopilotParser(EventReader):
             case "model.call_failure":
                 self._request = data
             case "auto_mode_switch.requested":
-                self.patience_s = max(number_in(data, "retryAfterSeconds") or 0.0, 0.0)
+                self.extra_silence_s = max(number_in(data, "retryAfterSeconds") or 0.0, 0.0)
             case "session.error" if not self._aborted:
                 self._error = data
             case "abort":
@@ -465,6 +466,6 @@ class CopilotParser(EventReader):
         return AgentRetry(
             self.path,
             self._retries if attempt is None else attempt + 1,
-            self.patience_s or None,
+            self.extra_silence_s or None,
             ": ".join(one for one in said if one),
         )

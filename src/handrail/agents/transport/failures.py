@@ -46,13 +46,13 @@ class Diagnosis:
 
 
 def rows(
-    of: Iterable[AgentErrorKind | None], *told: tuple[AgentErrorKind, *tuple[str, ...]]
+    of: Iterable[AgentErrorKind | None], *entries: tuple[AgentErrorKind, *tuple[str, ...]]
 ) -> Rows:
     """Rows of a table for failures so far taken for one of the kinds in ``of``. Each row has a
     better kind, and patterns of which one must match.
     """
     kinds = frozenset(of)
-    return tuple((kinds, kind, re.compile("|".join(words))) for kind, *words in told)
+    return tuple((kinds, kind, re.compile("|".join(words))) for kind, *words in entries)
 
 
 def better_kind(kind: AgentErrorKind | None, words: str, table: Rows) -> AgentErrorKind | None:

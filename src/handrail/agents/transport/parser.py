@@ -53,7 +53,7 @@ class TurnReader(Protocol):
         ...
 
     @property
-    def patience_s(self) -> float:
+    def extra_silence_s(self) -> float:
         """Extra seconds that it may be silent now, because it announced them (a retry delay)."""
         ...
 
@@ -91,7 +91,7 @@ _PANIC = re.compile(r"panicked at|segmentation fault|out of memory|core dumped",
 _SHOWN_CHARS = 600
 
 
-def kind_of_end(ending: Ending, *, alive: bool) -> AgentErrorKind:
+def kind_of_end(ending: Ending, *, saw_protocol: bool) -> AgentErrorKind:
     """The kind of a failure if the program ended without a terminal event.
 
     If it failed before its first protocol message and complained on stderr, it rejected its
@@ -100,14 +100,14 @@ def kind_of_end(ending: Ending, *, alive: bool) -> AgentErrorKind:
     if ending.stopped is not None:
         return "interrupted" if ending.stopped == "interrupted" else "timeout"
     complaint = stderr_reason(ending)
-    if alive or not complaint or not ending.exit_code or ending.exit_code < 0:
+    if saw_protocol or not complaint or not ending.exit_code or ending.exit_code < 0:
         return "crashed"
     if _PANIC.search(complaint):
         return "crashed"
     return "auth" if _LOGIN.search(complaint) else "config"
 
 
-def describe_end(program: str, ending: Ending, *, alive: bool = True) -> str:
+def describe_end(program: str, ending: Ending, *, saw_protocol: bool = True) -> str:
     """How a program ended, in words, with the end of its stderr."""
     said = stderr_reason(ending)
     tail = f": {said}" if said else ""
@@ -121,7 +121,7 @@ def describe_end(program: str, ending: Ending, *, alive: bool = True) -> str:
         case "timeout":
             return f"{program} did not finish within {ending.after_s:g} s"
         case None:
-            silent = " without saying that it is done" if alive or not said else ""
+            silent = " without saying that it is done" if saw_protocol or not said else ""
             return f"{program} {describe_exit(ending.exit_code)}{silent}{tail}"
 
 

@@ -115,8 +115,8 @@ class Peer:
 
 def notification(method: str, params: Mapping[str, Any] | None = None) -> Message:
     """A message that expects no answer."""
-    told: Message = {"jsonrpc": "2.0", "method": method}
-    return told if params is None else {**told, "params": dict(params)}
+    message: Message = {"jsonrpc": "2.0", "method": method}
+    return message if params is None else {**message, "params": dict(params)}
 
 
 def answer(request: Request, result: Any) -> Message:
@@ -190,7 +190,7 @@ class RpcTurn(TurnState, ABC):
     def on_message(self, message: object, /) -> Outgoing:
         """The notices of a message, and the messages to send because of it. Never raises."""
         received = self.peer.parse(as_object(message))
-        self.is_alive = self.is_alive or received is not None
+        self.saw_protocol = self.saw_protocol or received is not None
         match received:
             case Reply(method=method, error=error):
                 yield from (

@@ -60,10 +60,10 @@ def _root(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     if reference is None:
         return schema
     for place in _DEFINITIONS:
-        held = _members(schema, place)
+        definitions = _members(schema, place)
         name = str(reference).removeprefix(f"#/{place}/")
-        if name in held:
-            return _mapping(held[name])
+        if name in definitions:
+            return _mapping(definitions[name])
     raise _NoForm
 
 

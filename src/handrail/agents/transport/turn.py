@@ -190,8 +190,8 @@ def start_error(
 _UPDATE_S = 300.0
 """How long a program may be missing while it updates itself; after that it was removed."""
 _Program: TypeAlias = tuple[str, str | None]
-_STARTED: dict[_Program, float | None] = {}
-"""Programs started by this process, with their PATH, and since when they are missing."""
+_missing_since: dict[_Program, float | None] = {}
+"""Programs that this process has started, with their PATH: since when each is missing, or None."""
 
 
 def _program_key(argv: Sequence[str] | str, env: Mapping[str, str] | None) -> _Program:
@@ -200,11 +200,11 @@ def _program_key(argv: Sequence[str] | str, env: Mapping[str, str] | None) -> _P
 
 
 def _may_come_back(program: _Program, now: float) -> bool:
-    if program not in _STARTED:
+    if program not in _missing_since:
         return False
-    since = _STARTED[program]
+    since = _missing_since[program]
     if since is None:
-        _STARTED[program] = now
+        _missing_since[program] = now
     return since is None or now - since < _UPDATE_S
 
 
@@ -274,7 +274,7 @@ async def run_turn(
         raise refused from error
     except AgentError as error:
         classify_by_words(error, (turn.now or time.time)())
-        for notice in () if program_turn.told_limit else limit_reached(turn.path, error):
+        for notice in () if program_turn.reported_limit else limit_reached(turn.path, error):
             turn.emit(notice)
         turn.emit(finished_notice(turn.path, with_agent(error, turn.agent)))
         raise
@@ -301,7 +301,7 @@ class _ProgramTurn:
         self._started_s = time.monotonic()
         self._finished_s: float | None = None
         self._bound_s = 0.0
-        self.told_limit = False
+        self.reported_limit = False
         """The program itself reported a used-up plan."""
 
     async def run(
@@ -326,7 +326,7 @@ class _ProgramTurn:
             alone_s=self._patience.alone_s,
         ) as live:
             self._live = live
-            _STARTED[_program_key(argv, env)] = None
+            _missing_since[_program_key(argv, env)] = None
             try:
                 self._send(live, self._transport.start())
                 stopped = await self._listen(live)
@@ -343,8 +343,8 @@ class _ProgramTurn:
             known = self._reader.conclude(self._ending("interrupted"))
         except Exception as error:  # noqa: BLE001  # nothing may replace the cancellation
             known = error
-        told = finished_notice(self._turn.path, known)
-        return replace(told, status="interrupted", kind="interrupted", error="")
+        notice = finished_notice(self._turn.path, known)
+        return replace(notice, status="interrupted", kind="interrupted", error="")
 
     async def _listen(self, live: LiveProcess) -> Stop | None:
         """Read the program's lines until it exits; returns why it was ended, if it had to be."""
@@ -404,7 +404,7 @@ class _ProgramTurn:
                 heard=live.heard_s,
                 finished=self._finished_s,
                 open_tools=reader.open_tools,
-                extra_s=reader.patience_s,
+                extra_s=reader.extra_silence_s,
             ),
         )
 
@@ -415,8 +415,8 @@ class _ProgramTurn:
         emit(StepOutput(path, "stderr", f"{text}\n") if is_error else AgentTranscript(path, text))
         notices, answers = self._transport.on_line(line)
         for notice in notices:
-            told = isinstance(notice, AgentLimit) and notice.status == "reached"
-            self.told_limit = self.told_limit or told
+            is_limit = isinstance(notice, AgentLimit) and notice.status == "reached"
+            self.reported_limit = self.reported_limit or is_limit
             emit(notice)
         self._send(live, answers)
         self._note_whether_finished(live)

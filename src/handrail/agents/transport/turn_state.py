@@ -53,11 +53,11 @@ class TurnState:
         self.session_usage: Usage | None = None
         self.denials: list[str] = []
         self.files_changed: dict[str, None] = {}  # in the order of their first change
-        self.is_alive = False
+        self.saw_protocol = False
         """The program has sent a message of its protocol."""
-        self.patience_s = 0.0
+        self.extra_silence_s = 0.0
         self._backend = backend or program.name
-        self._told_session: str | None = None
+        self._reported_session: str | None = None
         self._open_tools: dict[str, str] = {}
         self._ended_tools: set[str] = set()
 
@@ -70,15 +70,15 @@ class TurnState:
         return self.session or (None if is_other else self.turn.session)
 
     @property
-    def is_session_told(self) -> bool:
+    def is_session_reported(self) -> bool:
         """True once the session was reported."""
-        return self._told_session is not None
+        return self._reported_session is not None
 
     def session_named(self, session: str) -> Iterator[Notice]:
         """``AgentSessionStarted`` for a session of this name, once for each."""
         self.session = session or self.session
-        if self.session and self.session != self._told_session:
-            self._told_session = self.session
+        if self.session and self.session != self._reported_session:
+            self._reported_session = self.session
             yield AgentSessionStarted(self.path, self.session, self._backend, self.model)
 
     @property
@@ -155,14 +155,14 @@ class TurnState:
         """A failure that the program reported; an interruption may have been handrail's."""
         kind = diagnosis.kind
         if kind == "interrupted" and ending.stopped is not None:
-            kind = kind_of_end(ending, alive=True)
+            kind = kind_of_end(ending, saw_protocol=True)
         error = self.error(kind, diagnosis.reason)
         error.retry_at, error.http_status = diagnosis.retry_at, diagnosis.status
         return error
 
     def stopped(self, ending: Ending) -> AgentError:
         """A turn that the program reported as interrupted: by handrail, or by somebody else."""
-        kind = kind_of_end(ending, alive=True) if ending.stopped else "interrupted"
+        kind = kind_of_end(ending, saw_protocol=True) if ending.stopped else "interrupted"
         words = describe_end(self.program.name, ending)
         return self.error(kind, words if ending.stopped else f"{self.program.name} was interrupted")
 
@@ -173,13 +173,15 @@ class TurnState:
         no session, so that the next launch begins a new one.
         """
         name = self.program.name
-        if not self.is_alive and self._lost_session(ending):
+        if not self.saw_protocol and self._lost_session(ending):
             said = stderr_reason(ending)
             reason = f"{name} does not have session {self.turn.session!r}: {said}"
             return AgentError(self.turn.agent, reason, kind="bad_request")
         complaint = f"; its last complaint: {self.complaint}" if self.complaint else ""
-        words = describe_end(name, ending, alive=self.is_alive)
-        return self.error(kind or kind_of_end(ending, alive=self.is_alive), words + complaint)
+        words = describe_end(name, ending, saw_protocol=self.saw_protocol)
+        return self.error(
+            kind or kind_of_end(ending, saw_protocol=self.saw_protocol), words + complaint
+        )
 
     def _lost_session(self, ending: Ending) -> bool:
         words = self.program.no_session

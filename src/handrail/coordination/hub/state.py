@@ -41,7 +41,7 @@ ANSWERS = (1_024, 4 * 1024 * 1024)
 ALL_ANSWERS = (64 * 1_024, 64 * 1024 * 1024)
 CHECKPOINTS = (10_000, 32 * 1024 * 1024)
 OFFERS = (2_000, 16 * 1024 * 1024)
-"""The most offers, and the most cards, with the bytes of each as JSON."""
+"""The most offers, or cards, and the most bytes of all of them together, as JSON."""
 CHATS_SIZE = 64 * 1024 * 1024
 
 

@@ -18,7 +18,7 @@ from handrail.journals.sqlite.rows import (
     list_runs,
     run_checksum,
 )
-from handrail.model.history import Fault, Pruned
+from handrail.model.history import JournalFault, Pruned
 from handrail.ports.journal import RunInfo
 from handrail.record.rows import Record, UnreadableRecord, from_record
 from handrail.system.sqlite import snapshot, transaction
@@ -35,19 +35,21 @@ PruneStatus: TypeAlias = Literal["succeeded", "failed", "cancelled", "suspended"
 ENDED: frozenset[PruneStatus] = frozenset({"succeeded", "failed", "cancelled"})
 
 
-def faults(connection: sqlite3.Connection, codec: Codec, run_id: str | None) -> Iterator[Fault]:
+def faults(
+    connection: sqlite3.Connection, codec: Codec, run_id: str | None
+) -> Iterator[JournalFault]:
     """Everything in a journal, or in one run of it, that is not as it was written."""
     with snapshot(connection):
         if run_id is None:
             for (said,) in connection.execute("PRAGMA quick_check(20)").fetchall():
                 if said != "ok":
-                    yield Fault("", 0, f"the file is damaged: {said}")
+                    yield JournalFault("", 0, f"the file is damaged: {said}")
         for row in connection.execute(RUN).fetchall():
             if run_id is None or row[1] == run_id:
                 yield from _run_faults(connection, codec, row)
         for row in connection.execute(_LETTERS).fetchall():
             if run_id in {None, row[0]} and letter_checksum(row[0], row[1:-1]) != row[-1]:
-                yield Fault(str(row[0]), 0, f"message {row[1]} is not as it was written")
+                yield JournalFault(str(row[0]), 0, f"message {row[1]} is not as it was written")
         if run_id is None:
             yield from _blob_faults(connection)
             yield from _orphan_faults(connection)
@@ -55,23 +57,23 @@ def faults(connection: sqlite3.Connection, codec: Codec, run_id: str | None) -> 
 
 def _run_faults(
     connection: sqlite3.Connection, codec: Codec, run: tuple[Any, ...]
-) -> Iterator[Fault]:
+) -> Iterator[JournalFault]:
     number, run_id, tail_seq, tail_crc = run[0], str(run[1]), run[5], run[6]
     if run_checksum(run[:7]) != run[7]:
-        yield Fault(run_id, 0, "its entry is not as it was written")
+        yield JournalFault(run_id, 0, "its entry is not as it was written")
     crc, last = begin_checksum(run_id), 0
     for seq, *columns, said, data in connection.execute(_ROWS, (number,)).fetchall():
         if seq > last + 1:
-            yield Fault(run_id, last + 1, f"events {last + 1} to {seq - 1} are missing")
+            yield JournalFault(run_id, last + 1, f"events {last + 1} to {seq - 1} are missing")
         else:
             wrong = _event_faults(run_id, codec, seq, columns, data, crc, said)
             if wrong:
-                yield Fault(run_id, seq, f"event {seq} {wrong}")
+                yield JournalFault(run_id, seq, f"event {seq} {wrong}")
         crc, last = said, seq
         if seq == tail_seq and said != tail_crc:
-            yield Fault(run_id, seq, f"event {seq} is not the one that it ended with")
+            yield JournalFault(run_id, seq, f"event {seq} is not the one that it ended with")
     if last < tail_seq or not last:
-        yield Fault(run_id, last + 1, f"events {last + 1} to {tail_seq} are missing")
+        yield JournalFault(run_id, last + 1, f"events {last + 1} to {tail_seq} are missing")
 
 
 def _event_faults(  # noqa: PLR0917  # the parts of a row
@@ -101,7 +103,7 @@ def _event_faults(  # noqa: PLR0917  # the parts of a row
     return ""
 
 
-def _blob_faults(connection: sqlite3.Connection) -> Iterator[Fault]:
+def _blob_faults(connection: sqlite3.Connection) -> Iterator[JournalFault]:
     """Faults of large values that no event refers to; others are found with their events."""
     query = (
         "SELECT hash, cast(data AS blob) FROM blobs WHERE hash NOT IN "
@@ -109,13 +111,13 @@ def _blob_faults(connection: sqlite3.Connection) -> Iterator[Fault]:
     )
     for name, data in connection.execute(query).fetchall():
         if digest(data) != name:
-            yield Fault("", 0, f"the value {name} is not as it was written")
+            yield JournalFault("", 0, f"the value {name} is not as it was written")
 
 
-def _orphan_faults(connection: sqlite3.Connection) -> Iterator[Fault]:
+def _orphan_faults(connection: sqlite3.Connection) -> Iterator[JournalFault]:
     query = "SELECT DISTINCT run FROM events WHERE run NOT IN (SELECT id FROM runs)"
     for (number,) in connection.execute(query).fetchall():
-        yield Fault("", 0, f"the entry of the run with the number {number} is missing")
+        yield JournalFault("", 0, f"the entry of the run with the number {number} is missing")
 
 
 def prunable_runs(

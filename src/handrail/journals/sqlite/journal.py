@@ -62,7 +62,7 @@ from handrail.journals.sqlite.rows import (
 from handrail.journals.sqlite.store import THREAD_NAME, Store
 from handrail.journals.sqlite.threads import pending_here
 from handrail.model.events import Event
-from handrail.model.history import Fault, Pruned
+from handrail.model.history import JournalFault, Pruned
 from handrail.model.policy import positive_seconds, seconds_of
 from handrail.ports.journal import Letter, RunInfo
 from handrail.record.rows import Read, Record, reader, to_record
@@ -249,14 +249,14 @@ class SqliteJournal:
             lambda connection: self._inbox.after(connection, run_id, after, self._secrets(run_id)),
         )
 
-    def verify(self, run_id: str | None = None) -> tuple[Fault, ...]:
+    def verify(self, run_id: str | None = None) -> tuple[JournalFault, ...]:
         """Everything in the journal, or in one run of it, that is not as it was written.
 
         Raises:
             RunNotFound: there is no such run. JournalFailed: the file cannot be read at all.
         """
 
-        def find_faults(connection: sqlite3.Connection) -> tuple[Fault, ...]:
+        def find_faults(connection: sqlite3.Connection) -> tuple[JournalFault, ...]:
             known = [
                 str(one) for (one,) in connection.execute("SELECT run_id FROM runs").fetchall()
             ]

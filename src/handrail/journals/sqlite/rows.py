@@ -20,7 +20,7 @@ from handrail.journals.sqlite.leases import holders
 from handrail.journals.sqlite.open import journal_damaged
 from handrail.model.events import Event
 from handrail.model.results import RunStatus, WaitsFor
-from handrail.ports.journal import Holder, RunInfo, waits_since
+from handrail.ports.journal import Holder, RunInfo
 from handrail.record.rows import (
     Read,
     Record,
@@ -29,6 +29,7 @@ from handrail.record.rows import (
     reader,
     waits_from,
 )
+from handrail.record.status import waits_by_last_event
 from handrail.system.sqlite import snapshot, transaction
 
 pack = struct.Struct("<qd").pack
@@ -347,7 +348,7 @@ def list_runs(connection: sqlite3.Connection, now: float, codec: Codec) -> list[
     """Every run that was begun, oldest first; damage of one run does not hide the others."""
     driven = holders(connection, now)
     rows = connection.execute(_LISTED).fetchall()
-    waits = partial(_waits_since, now=now, codec=codec)
+    waits = partial(_waits_by_last_event, now=now, codec=codec)
     return [_info(row, driven, waits) for row in rows if row[_OF_RUN] is not None or row[5]]
 
 
@@ -392,13 +393,15 @@ def _waits(suspended: _Event) -> tuple[WaitsFor, ...]:
     return waits_from(msgspec.json.decode(suspended.body).get("waits_for", ()))
 
 
-def _waits_since(run_id: str, last: _Event, now: float, codec: Codec) -> tuple[WaitsFor, ...]:
+def _waits_by_last_event(
+    run_id: str, last: _Event, now: float, codec: Codec
+) -> tuple[WaitsFor, ...]:
     """The waits of a run without an end, by its last event."""
     if last.blob is not None:
         return ()
     parts = (last.seq, last.at, last.kind, last.path, last.body, last.value)
     try:
-        return waits_since(reader(run_id, codec, None)(*parts), now)
+        return waits_by_last_event(reader(run_id, codec, None)(*parts), now)
     except UnreadableRecord:  # a newer version wrote it
         return ()
 

@@ -44,8 +44,8 @@ MANY_SYNCS = 32
 class WalFile:
     """The ``-wal`` file of a journal, kept open to be synced beside SQLite.
 
-    ``look`` raises an error if the journal's file was removed. ``many`` is called once, after
-    ``MANY_SYNCS`` syncs.
+    ``look`` raises an error if the journal's file was removed or replaced. ``many`` is called once,
+    after ``MANY_SYNCS`` syncs.
     """
 
     def __init__(self, journal: Path, look: Callable[[], None], many: Callable[[], None]) -> None:
@@ -123,7 +123,7 @@ def _sync_data(fd: int) -> None:
 
 # A thread that moves pages from the write-ahead log into the database, and renews leases.
 #
-# It also checks that the file was not removed, so that no run continues without one.
+# It also checks that the file was not removed or replaced, so that no run continues without one.
 #
 # SQLite's own checkpoints run inside the commit that makes the log long, and stall it by the time
 # of two syncs and all the writes between. Here a connection of its own moves pages while others

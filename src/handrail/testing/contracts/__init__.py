@@ -1,4 +1,4 @@
-"""The laws of each port as a pytest class: subclass it, and give it what you made.
+"""The laws of each port as a pytest class: subclass it, and override its fixtures.
 
 ``HostContract`` and ``ChaosContract``, which bring a whole executor, are imported when they are
 first used.

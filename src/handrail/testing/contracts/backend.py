@@ -30,11 +30,11 @@ class BackendContract:
     with ``pytest.mark.anyio``.
     """
 
-    run_id = f"contract-{uuid.uuid4().hex}"  # so that suites at the same time do not meet
+    run_id = f"contract-{uuid.uuid4().hex}"  # so that suites at the same time do not collide
 
     @pytest.fixture
     def make_backend(self) -> MakeBackend:
-        """A function of a text: a backend that answers any number of prompts with that text."""
+        """A function that makes a backend, which answers all prompts with the given text."""
         raise NotImplementedError("override the fixture make_backend in your subclass")
 
     @pytest.fixture
@@ -88,7 +88,7 @@ class BackendContract:
         assert {notice.path for notice in told} == {"a/b"}
 
     async def test_the_last_that_it_tells_is_how_it_ended(self, make_backend: MakeBackend) -> None:
-        """AgentFinished comes once, after all else, with what the reply says."""
+        """AgentFinished comes once, after all else, with the usage and session of the reply."""
         told: list[Any] = []
         reply = await make_backend(ANSWER).complete(self.turn(emit=told.append))
         finished = last_of(told)
@@ -98,7 +98,7 @@ class BackendContract:
     async def test_a_session_is_told_once_and_before_what_is_said_in_it(
         self, make_backend: MakeBackend
     ) -> None:
-        """A reply's session is that of the one AgentSessionStarted, which messages follow."""
+        """AgentSessionStarted comes once, with the reply's session, before any message."""
         told: list[Any] = []
         reply = await make_backend(ANSWER).complete(self.turn(emit=told.append))
         begun = [notice for notice in told if isinstance(notice, AgentSessionStarted)]
@@ -132,7 +132,7 @@ class BackendContract:
     async def test_cancelling_stops_it_and_leaves_nothing_running(
         self, endless_backend: AgentBackend
     ) -> None:
-        """A cancelled turn gives no reply but tells its end, and none of its processes lives on."""
+        """A cancelled turn gives no reply, emits its end, and leaves no process running."""
         replies: list[AgentReply] = []
         told: list[Any] = []
 

@@ -1,4 +1,4 @@
-"""What runs of an engine of many processes survive: any of these being killed, at any time."""
+"""What an engine of many processes must survive: the kill of any process, at any time."""
 
 from __future__ import annotations
 
@@ -27,38 +27,39 @@ class Plant(Protocol):
     """The processes of an engine. Workers know ``handrail.testing.conformance``."""
 
     def start_worker(self) -> int:
-        """Start one; its process id, once it serves."""
+        """Start a worker; its process id, once it serves."""
         ...
 
     def kill_worker(self, pid: int) -> None:
-        """Kill one, as ``kill -9`` does."""
+        """Kill a worker, as ``kill -9`` does."""
         ...
 
     def workers(self) -> Sequence[int]:
-        """The process ids of those that live."""
+        """The process ids of the live workers."""
         ...
 
     def kill_server(self) -> None:
-        """Kill what keeps the runs, as ``kill -9`` does."""
+        """Kill the server, which keeps the runs, as ``kill -9`` does."""
         ...
 
     def start_server(self) -> None:
-        """Start it again, with what it had kept."""
+        """Start the server again, with the runs that it had kept."""
         ...
 
     def cut(self) -> None:
-        """Let nothing pass between workers and server any more."""
+        """Cut the network between workers and server."""
         ...
 
     def join(self) -> None:
-        """Let it pass again."""
+        """Restore the network between workers and server."""
         ...
 
 
 class ChaosContract:
-    """The tests of an engine whose runs outlive its processes; subclass it, and override the
-    fixtures ``engine`` (see ``HostContract``) and ``plant``. The whole storm has 12 branches of 7
-    steps; a step counts what it does by its idempotency key.
+    """The tests of an engine whose runs outlive its processes.
+
+    Subclass it, and override the fixtures ``engine`` (see ``HostContract``) and ``plant``. The
+    storm has 12 branches of 7 steps; a step notes each effect by its idempotency key.
     """
 
     @pytest.fixture
@@ -74,7 +75,7 @@ class ChaosContract:
     async def test_a_worker_is_killed_in_a_group(
         self, engine: MakeExecutor, plant: Plant, tmp_path: Path
     ) -> None:
-        """Its steps in flight run once more, under the same key; none that had ended."""
+        """Its steps in flight run once more, under the same key; steps that had ended do not."""
         async with _storm(engine, tmp_path, seconds=0.3) as folder:
             killed = await _busy(plant, folder)
             plant.kill_worker(killed)
@@ -86,7 +87,7 @@ class ChaosContract:
     async def test_all_workers_are_killed(
         self, engine: MakeExecutor, plant: Plant, tmp_path: Path
     ) -> None:
-        """The run goes on when there are others."""
+        """The run continues when other workers have started."""
         async with _storm(engine, tmp_path) as folder:
             await _begun(folder, BRANCHES)
             killed = list(plant.workers())
@@ -101,7 +102,7 @@ class ChaosContract:
     async def test_the_server_is_killed(
         self, engine: MakeExecutor, plant: Plant, tmp_path: Path
     ) -> None:
-        """The run goes on when it is back, with all that it had kept."""
+        """The run continues when the server is back, with all that the server had kept."""
         async with _storm(engine, tmp_path) as folder:
             await _begun(folder, BRANCHES)
             plant.kill_server()
@@ -112,7 +113,7 @@ class ChaosContract:
     async def test_the_network_is_cut(
         self, engine: MakeExecutor, plant: Plant, tmp_path: Path
     ) -> None:
-        """Workers that cannot say what they have done say it later, or others do it."""
+        """A worker that cannot report a step's end reports it later, or another runs the step."""
         async with _storm(engine, tmp_path) as folder:
             await _begun(folder, BRANCHES)
             plant.cut()
@@ -123,7 +124,7 @@ class ChaosContract:
     async def test_a_storm_of_kills(
         self, engine: MakeExecutor, plant: Plant, tmp_path: Path, kills: int
     ) -> None:
-        """Whatever is killed whenever, the run comes to its end, and its result is right."""
+        """Whatever is killed, and whenever, the run ends, and its result is right."""
         async with _storm(engine, tmp_path, seconds=0.4):
             chance = random.Random(kills)  # noqa: S311  # no secret
             for number in range(kills):
@@ -145,7 +146,7 @@ class ChaosContract:
 async def _storm(
     engine: MakeExecutor, scratch: Path, seconds: float = 0.05
 ) -> AsyncGenerator[Path]:
-    """A storm under way; it must come to its end after the block, and to the right one."""
+    """Run the storm during the block; after the block it must end, with the right result."""
     here = Executor(workflows=[storm], portable=True)
     there = engine(workflows=[storm], max_crashes=1_000)
     inputs: dict[str, Any] = {
@@ -166,7 +167,7 @@ async def _storm(
 
 
 async def _busy(plant: Plant, folder: Path) -> int:
-    """A worker that performs several steps now."""
+    """The live worker that has begun the most steps so far."""
     await _begun(folder, BRANCHES)
     while True:
         by_worker: dict[int, int] = defaultdict(int)
@@ -179,14 +180,15 @@ async def _busy(plant: Plant, folder: Path) -> int:
 
 
 async def _begun(folder: Path, count: int) -> None:
-    """Until so many steps have begun."""
+    """Wait until so many steps have begun."""
     while not folder.exists() or len(list(folder.iterdir())) < count:  # noqa: ASYNC110, ASYNC240  # other processes write it
         await anyio.sleep(0.01)
 
 
 def _performed_by_key(folder: Path) -> dict[str, list[dict[str, Any]]]:
-    """The actions that the engine performed, by idempotency key: who did each, and whether it was
-    first.
+    """The notes of actions that the engine performed, in order, by idempotency key.
+
+    Those of this process are left out.
     """
     found: dict[str, list[dict[str, Any]]] = {}
     for file in folder.iterdir():
@@ -198,7 +200,7 @@ def _performed_by_key(folder: Path) -> dict[str, list[dict[str, Any]]]:
 
 
 def _twice(folder: Path) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """What was done more than once: the first two of those who did it."""
+    """The first two notes of each action that was performed more than once."""
     said = _performed_by_key(folder)
     assert len(said) == BRANCHES * STEPS
     return [(lines[0], lines[1]) for lines in said.values() if len(lines) > 1]

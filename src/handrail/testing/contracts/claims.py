@@ -1,4 +1,4 @@
-"""What every keeper of claims must hold to; subclass the suite in your tests."""
+"""What every implementation of claims must do; subclass the suite in your tests."""
 
 from __future__ import annotations
 
@@ -13,44 +13,44 @@ from handrail.errors import ClaimDeadlock, ClaimTimeout
 from handrail.ports.claims import Claim, Claimant, ClaimRequest, Claims, Resource
 
 PATIENCE_S = 20.0
-"""How long the tests wait for what must come."""
+"""How long the tests wait for something that must happen."""
 
-Ask: TypeAlias = "Callable[..., Asked]"
+Ask: TypeAlias = "Callable[..., TrackedRequest]"
 OpenClaims: TypeAlias = Callable[[], Claims]
 
 
-class Asked:
-    """A request that somebody makes: whether it waits, for whom, and what came of it. Mutable."""
+class TrackedRequest:
+    """A request that was made: for whom it waits, and its claim or its error. Mutable."""
 
     def __init__(self) -> None:
         self.in_the_way: list[tuple[str, ...]] = []
-        """Who is in the way, each time that it was told."""
+        """The names of the holders in the way, for each call of ``waiting``."""
         self.claim: Claim | None = None
         self.error: Exception | None = None
         self._changed = anyio.Event()
 
     def waiting(self, holders: tuple[Claimant, ...]) -> None:
-        """Note who is in the way."""
+        """Note the holders that are in the way."""
         self.in_the_way.append(tuple(holder.name for holder in holders))
         self._notify()
 
     def ended(self, claim: Claim | None, error: Exception | None = None) -> None:
-        """Note what came of it."""
+        """Note the claim or the error."""
         self.claim, self.error = claim, error
         self._notify()
 
     async def waits(self, *holders: str) -> None:
-        """Return once it waits for exactly these."""
+        """Return once the request waits for exactly these holders."""
         await self._until(lambda: self.in_the_way and set(self.in_the_way[-1]) == set(holders))
 
     async def granted(self) -> Claim:
-        """The claim, once it is granted."""
+        """The claim, once the request is granted."""
         await self._until(lambda: self.claim or self.error)
         assert self.claim is not None, self.error
         return self.claim
 
     async def failed(self) -> Exception:
-        """The error, once it has failed."""
+        """The error, once the request has failed."""
         await self._until(lambda: self.claim or self.error)
         assert self.error is not None, self.claim
         return self.error
@@ -80,7 +80,7 @@ class ClaimsContract:
         """A function that opens another client of the same claims, new for each test."""
         raise NotImplementedError("override the fixture open_claims in your subclass")
 
-    # -- what the tests speak in ----------------------------------------------------------------
+    # -- helpers of the tests -------------------------------------------------------------------
 
     def files(self, *patterns: str, tree: str | None = None) -> Resource:
         """The files of a working tree that patterns cover."""
@@ -98,29 +98,31 @@ class ClaimsContract:
 
     @asynccontextmanager
     async def asking(self, claims: Claims) -> AsyncGenerator[Ask]:
-        """A function that makes a request beside the test; what still waits in the end is left."""
+        """A function that makes requests in other tasks; the end of the block cancels them."""
         async with anyio.create_task_group() as tasks:
 
-            def ask(who: str, *resources: Resource, by: Claims = claims, **more: Any) -> Asked:
-                asked = Asked()
-                tasks.start_soon(self._ask, by, self.request(who, *resources, **more), asked)
-                return asked
+            def ask(
+                who: str, *resources: Resource, by: Claims = claims, **more: Any
+            ) -> TrackedRequest:
+                tracked = TrackedRequest()
+                tasks.start_soon(self._ask, by, self.request(who, *resources, **more), tracked)
+                return tracked
 
             yield ask
             tasks.cancel_scope.cancel()
 
-    async def _ask(self, claims: Claims, request: ClaimRequest, asked: Asked) -> None:
+    async def _ask(self, claims: Claims, request: ClaimRequest, tracked: TrackedRequest) -> None:
         try:
-            asked.ended(await claims.acquire(request, waiting=asked.waiting))
+            tracked.ended(await claims.acquire(request, waiting=tracked.waiting))
         except Exception as error:  # noqa: BLE001  # the test looks at it
-            asked.ended(None, error)
+            tracked.ended(None, error)
 
     # -- one at a time --------------------------------------------------------------------------
 
     async def test_what_does_not_overlap_is_held_at_the_same_time(
         self, open_claims: OpenClaims
     ) -> None:
-        """Other files, other names, a name and files, the same files of another tree."""
+        """Claims do not overlap for other files, other names, a name and files, or other trees."""
         one, other = open_claims(), open_claims()
         told: list[Any] = []
         requests = [
@@ -144,7 +146,7 @@ class ClaimsContract:
     async def test_what_overlaps_waits_and_is_told_for_whom(
         self, open_claims: OpenClaims, first: list[str], second: list[str]
     ) -> None:
-        """Of files that both cover one has them at a time, whichever client asks."""
+        """Only one request at a time gets files that both cover, whichever client asks."""
         one, other = open_claims(), open_claims()
         held = await one.acquire(self.request("a/1", self.files(*first)))
         async with self.asking(other) as ask:
@@ -162,13 +164,13 @@ class ClaimsContract:
     async def test_they_are_served_in_the_order_in_which_they_came(
         self, open_claims: OpenClaims
     ) -> None:
-        """Nobody overtakes whom it overlaps; who overlaps nobody in line does not stand in it."""
+        """A request overtakes none that it overlaps; one that overlaps none does not wait."""
         one, other = open_claims(), open_claims()
         held = await one.acquire(self.request("a/1", self.named("x")))
         async with self.asking(other) as ask:
             second = ask("b/1", self.named("x"), self.named("y"))
             await second.waits("a/1")
-            third = ask("c/1", self.named("y"), by=one)  # free, and asked for before by b
+            third = ask("c/1", self.named("y"), by=one)  # y is free, but b asked for it before
             await third.waits("b/1")
             beside = await ask("d/1", self.named("z")).granted()
             await one.release(held)
@@ -181,7 +183,7 @@ class ClaimsContract:
     async def test_all_that_is_asked_for_is_granted_or_nothing(
         self, open_claims: OpenClaims
     ) -> None:
-        """Two that want two things in another order do not wait for one another."""
+        """Two requests for the same two names in another order do not wait for one another."""
         claims = open_claims()
         async with self.asking(claims) as ask:
             first = await ask("a/1", self.named("x"), self.named("y")).granted()
@@ -194,7 +196,7 @@ class ClaimsContract:
     # -- within one another ---------------------------------------------------------------------
 
     async def test_a_step_may_claim_what_it_is_within(self, open_claims: OpenClaims) -> None:
-        """Its siblings wait for it all the same, and those outside for what it is within."""
+        """Siblings of the step wait for its claim, and steps outside for the enclosing claim."""
         claims = open_claims()
         async with self.asking(claims) as ask:
             above = await ask("a/1", self.files("src/**")).granted()
@@ -211,7 +213,7 @@ class ClaimsContract:
     async def test_who_waits_for_what_one_is_within_is_not_waited_for(
         self, open_claims: OpenClaims
     ) -> None:
-        """It asked for more before, but gets that only when all of this is done."""
+        """A request that waits for the enclosing claim does not delay a step inside of that."""
         claims = open_claims()
         async with self.asking(claims) as ask:
             await ask("a/1", self.named("x")).granted()
@@ -223,7 +225,7 @@ class ClaimsContract:
     # -- waiting ends ---------------------------------------------------------------------------
 
     async def test_who_does_not_want_to_wait_is_refused(self, open_claims: OpenClaims) -> None:
-        """The error names who is in the way; nothing of the request is left."""
+        """The error names who is in the way, and the request is no longer in line."""
         claims = open_claims()
         await claims.acquire(self.request("a/1", self.named("x")))
         for wait_s in (0, 0.05):
@@ -235,7 +237,7 @@ class ClaimsContract:
         assert (await claims.listed()).waiting == ()
 
     async def test_who_is_cancelled_leaves_the_line(self, open_claims: OpenClaims) -> None:
-        """The next one is not kept waiting by somebody who is gone."""
+        """The next request does not wait for a cancelled one."""
         claims = open_claims()
         held = await claims.acquire(self.request("a/1", self.named("x")))
         async with self.asking(claims) as ask:
@@ -250,7 +252,7 @@ class ClaimsContract:
     async def test_who_would_close_a_circle_fails_with_the_circle(
         self, open_claims: OpenClaims
     ) -> None:
-        """Three clients, each inside of what it holds; the others wait on, and go on later."""
+        """Of three clients in a circle the last one fails; the others get their claims later."""
         clients = [open_claims() for _ in range(3)]
         async with self.asking(clients[0]) as ask:
             held = [
@@ -278,7 +280,7 @@ class ClaimsContract:
     async def test_whoever_released_it_a_claim_is_not_held_any_more(
         self, open_claims: OpenClaims
     ) -> None:
-        """Its holder can see that it ended; to release it then does nothing to the next one."""
+        """Its holder can see that it ended; releasing it again does not release the next claim."""
         one, other = open_claims(), open_claims()
         claim = await one.acquire(self.request("a/1", self.named("x")))
         assert await one.is_held(claim)
@@ -293,7 +295,7 @@ class ClaimsContract:
     async def test_what_a_client_held_is_free_when_it_is_closed(
         self, open_claims: OpenClaims
     ) -> None:
-        """And it can be used again; what has a time of its own stays."""
+        """A claim with a ``ttl_s`` stays, and the client can be used again."""
         one, other = open_claims(), open_claims()
         claim = await one.acquire(self.request("a/1", self.named("x")))
         lasting = await one.acquire(self.request("a/2", self.named("y"), ttl_s=3600))
@@ -313,7 +315,7 @@ class ClaimsContract:
     async def test_epochs_grow_over_everything_that_is_claimed(
         self, open_claims: OpenClaims
     ) -> None:
-        """Whatever was claimed and given back, by whichever client."""
+        """Epochs only grow, whatever was claimed and released, and by whichever client."""
         clients = [open_claims(), open_claims()]
         epochs: list[int] = []
         for turn in range(6):
@@ -323,12 +325,12 @@ class ClaimsContract:
             await claims.release(claim)
         assert epochs == sorted(set(epochs))
 
-    # -- what others held -----------------------------------------------------------------------
+    # -- claims of others -----------------------------------------------------------------------
 
     async def test_what_others_held_meanwhile_is_known_when_it_has_ended(
         self, open_claims: OpenClaims
     ) -> None:
-        """Held before and after, begun and ended since; not what ended before, nor one's own."""
+        """Claims that were valid at any time since are known, but none of the step's own."""
         one, other = open_claims(), open_claims()
 
         async def held(who: str, *patterns: str) -> Claim:
@@ -341,8 +343,8 @@ class ClaimsContract:
         await other.release(short)
         await other.release(around)
         late = await held("c/0", "c/**")
-        await held("m/1", "d/**")  # what it is within
-        await held("m/1/x/y", "e/**")  # what is within it
+        await held("m/1", "d/**")  # the enclosing step
+        await held("m/1/x/y", "e/**")  # a step inside
         others = {claim.claimant.name for claim in await one.others_since(mine)}
         assert others == {"a/0", "b/0", "c/0"}
         since = await one.others_since(mine, late.epoch)

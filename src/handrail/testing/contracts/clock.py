@@ -32,7 +32,7 @@ class ClockContract:
         assert readings == sorted(readings)
 
     async def test_a_set_event_ends_the_wait_at_once(self, clock: Clock) -> None:
-        """Waiting for what has happened already takes no time."""
+        """Waiting for an event that is set already takes no time."""
         event = anyio.Event()
         event.set()
         before = clock.now()
@@ -40,7 +40,7 @@ class ClockContract:
         assert clock.now() < before + LONG_S
 
     async def test_a_past_time_ends_the_wait_at_once(self, clock: Clock) -> None:
-        """Waiting until a moment that is over returns, although nothing happened."""
+        """Waiting until a past moment returns, although the event is not set."""
         event = anyio.Event()
         await clock.wait(event, clock.now() - TICK_S, busy=0)
         await clock.wait(event, clock.now(), busy=0)
@@ -65,13 +65,13 @@ class ClockContract:
         assert until is None or clock.now() < until
 
     async def test_sleep_takes_its_time(self, clock: Clock) -> None:
-        """A sleeper goes on when its time has passed, not before."""
+        """A sleeper continues when its time has passed, not before."""
         before = clock.now()
         await clock.sleep(TICK_S)
         assert clock.now() >= before + TICK_S
 
     async def test_sleepers_go_on_in_order_of_their_times(self, clock: Clock) -> None:
-        """Of sleepers that began together, the one with the shorter sleep goes on first."""
+        """Of sleepers that began together, the one with the shorter sleep continues first."""
         order: list[int] = []
 
         async def sleep(times: int) -> None:

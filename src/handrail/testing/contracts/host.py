@@ -1,4 +1,4 @@
-"""What every engine that drives runs must do: come to the ends that ``Executor`` comes to."""
+"""What every engine that drives runs must do: end each run as ``Executor`` ends it."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from handrail.testing.conformance import (
     FLOWS,
     Case,
     by_path,
-    differences,
     drawn,
     effects,
     essence,
+    history_differences,
 )
 from handrail.testing.shapes import Body
 
@@ -31,7 +31,7 @@ MakeExecutor: TypeAlias = Callable[..., Any]
 class HostContract:
     """The tests of an engine; subclass it and override the fixture ``engine``.
 
-    Whatever drives runs must know ``handrail.testing.conformance.FLOWS``. Tests are async and need
+    The engine's workers must know ``handrail.testing.conformance.FLOWS``. Tests are async and need
     anyio's pytest plugin: ``anyio_mode = "auto"``, or mark the subclass with ``pytest.mark.anyio``.
     """
 
@@ -44,7 +44,7 @@ class HostContract:
     async def test_it_comes_to_the_same_end(
         self, engine: MakeExecutor, tmp_path: Path, case: Case
     ) -> None:
-        """Result, events by path, and what was done outside are those of a run in one process."""
+        """Result, events by path, and effects outside are those of a run in one process."""
         options = case.options or {}
         here = Executor(workflows=FLOWS, portable=True, **options)
         there = engine(workflows=FLOWS, **options)
@@ -53,7 +53,7 @@ class HostContract:
     async def test_drawn_workflows_come_to_the_same_end(
         self, engine: MakeExecutor, tmp_path: Path, bodies: Sequence[Body]
     ) -> None:
-        """Whatever a workflow is made of."""
+        """Result and events are the same, whatever a workflow is made of."""
         for number, body in enumerate(bodies):
             here = Executor(workflows=FLOWS, portable=True, gates="approve")
             there = engine(workflows=FLOWS, gates="approve")
@@ -67,7 +67,7 @@ class HostContract:
 
 
 async def compared(case: Case, here: Any, there: Any, scratch: Path) -> None:
-    """Carry a case out with two executors, and compare what became of it."""
+    """Carry a case out with two executors, and compare results, histories and effects."""
     folder = scratch / "effects"
     ends: list[tuple[Any, WorkflowResult[Any]]] = []
     done: list[tuple[Any, ...]] = []
@@ -85,8 +85,9 @@ async def compared(case: Case, here: Any, there: Any, scratch: Path) -> None:
 async def assert_alike(
     ends: Sequence[tuple[Any, WorkflowResult[Any]]], scratch: Path, what: object = None
 ) -> None:
-    """Assert that two runs, each of the executor beside it, have one result and one history;
-    ``what`` is told where they have not.
+    """Assert that two runs, each with its executor, have equal results and histories.
+
+    A failure shows ``what``.
     """
     one, other = (essence(result) for _, result in ends)
     assert one == other, what
@@ -94,11 +95,11 @@ async def assert_alike(
         by_path(await history_of(executor, result.run_id, Path(f"{scratch}-{number}.jsonl")))
         for number, (executor, result) in enumerate(ends)
     ]
-    assert differences(*histories) == [], what
+    assert history_differences(*histories) == [], what
 
 
 async def history_of(executor: Any, run_id: str, file: Path) -> Sequence[ev.Event]:
-    """The events of a run by its export, which is the same on every engine."""
+    """The events of a run, read from its export, which every engine has."""
     await executor.export(run_id, file)
     reader = Executor()
     found = await reader.import_run(file)

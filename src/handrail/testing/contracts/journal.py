@@ -1,4 +1,4 @@
-"""What every journal must hold to; subclass the suite in your tests."""
+"""What every journal must do; subclass the suite in your tests."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ class JournalContract:
             def make_journal(self, tmp_path):
                 return lambda: MyJournal(tmp_path / "runs")
 
-    ``make_journal`` gives a journal of the same store each time it is called; what a durable
-    journal stored is there at the next call, what another one stored need not be.
+    Each call of ``make_journal`` returns a journal on the same store. At the next call it must have
+    what a durable journal stored; a journal that is not durable may lose it.
     """
 
     @pytest.fixture
@@ -66,7 +66,7 @@ class JournalContract:
 
     @pytest.mark.anyio
     async def test_events_come_back_equal_and_in_order(self, journal: Journal) -> None:
-        """Every kind of event is given back as it was appended."""
+        """Every kind of event is read back as it was appended."""
         await store(journal, *sample_events())
         assert list(journal.events(RUN)) == sample_events()
 
@@ -82,7 +82,7 @@ class JournalContract:
     async def test_any_other_number_than_the_next_is_refused(
         self, journal: Journal, wrong: int
     ) -> None:
-        """A hole or a repetition raises, nothing of it is kept, and the run can go on."""
+        """A gap or a repetition raises, stores nothing, and the run can continue."""
         first = stamp(WorkflowStarted("w"), "r", 1, 1.0)
         second = stamp(StepStarted("a", "python"), "r", 2, 2.0)
         third = stamp(StepStarted("b", "python"), "r", 3, 3.0)
@@ -96,8 +96,9 @@ class JournalContract:
     async def test_events_that_are_stored_together_are_all_there_or_none(
         self, journal: Journal
     ) -> None:
-        """As one by one; none of those among which one has another number than the next. This is
-        for journals that have ``append_all``.
+        """Events stored together equal events stored one by one; a wrong number refuses them all.
+
+        This is for journals that have ``append_all``.
         """
         together = group_append(journal)
         if together is None:
@@ -119,7 +120,7 @@ class JournalContract:
 
     @pytest.mark.anyio
     async def test_events_behind_a_number(self, journal: Journal) -> None:
-        """Those that follow, also none; and word that the run has no event of that number."""
+        """The events after a number, perhaps none; None if the run has no event of that number."""
         events = sample_events()
         await store(journal, *events, *sample_events("other")[:3])
         read = read_after(journal)
@@ -138,7 +139,7 @@ class JournalContract:
 
     @pytest.mark.anyio
     async def test_a_whole_run_is_stored_at_once(self, journal: Journal) -> None:
-        """As if event by event, also one with a large value; it goes on with the next number."""
+        """It equals a run stored event by event, large values too, and can be continued."""
         events = sample_events("whole")
         large = stamp(WorkflowStarted("w", {"text": "x" * 50_000}, {}, ("whole", "a")), "r", 1, 1.0)
         journal.append_run(events)
@@ -153,7 +154,7 @@ class JournalContract:
         assert listed == [("whole", len(events), None), ("r", 2, ("whole", "a"))]
 
     def test_a_run_may_be_made_of_events_of_another(self, journal: Journal) -> None:
-        """They are numbered by their places, and the other run stays as it is."""
+        """The events are numbered by their places, and the other run does not change."""
         first = stamp(WorkflowStarted("w"), "b", 1, 5.0)
         others = sample_events("a")
         journal.append_run(others)
@@ -169,7 +170,7 @@ class JournalContract:
 
     @pytest.mark.anyio
     async def test_a_run_that_is_there_is_not_stored_again(self, journal: Journal) -> None:
-        """It stays as it is."""
+        """The existing run does not change."""
         first = stamp(WorkflowStarted("w"), "r", 1, 1.0)
         await store(journal, first)
         with pytest.raises(RunIdTaken):
@@ -182,7 +183,7 @@ class JournalContract:
 
     @pytest.mark.anyio
     async def test_what_was_given_out_does_not_change(self, journal: Journal) -> None:
-        """A list of events is what there was when it was asked for."""
+        """A list of events does not change when more events are stored."""
         first, second = sample_events()[:2]
         await store(journal, first)
         found = journal.events(RUN)
@@ -191,7 +192,7 @@ class JournalContract:
 
     @pytest.mark.anyio
     async def test_runs_are_listed_oldest_first_with_their_status(self, journal: Journal) -> None:
-        """The list says of each run its workflow, its start, how many events, and how it stands."""
+        """The list has each run's workflow, start, number of events and status."""
         drives: dict[str, list[Event]] = {
             "open": [],
             "done": [WorkflowCompleted("succeeded")],
@@ -253,7 +254,7 @@ class JournalContract:
     async def test_a_run_without_an_end_waits_for_what_its_last_event_says(
         self, journal: Journal
     ) -> None:
-        """Until when and why, also after its process is gone; not for what is over."""
+        """The list says until when and why a run waits, until that time is over."""
         far = time.time() + 9_000
         listed: list[tuple[WaitsFor, ...]] = []
         timers: list[Event] = [
@@ -269,7 +270,7 @@ class JournalContract:
 
     @pytest.mark.anyio
     async def test_a_run_has_one_driver_at_a_time(self, journal: Journal) -> None:
-        """Who would drive a run that is driven is refused, and told by whom, as the list says."""
+        """A second driver is refused, with the first one's process and host, as in the list."""
         await store(journal, stamp(WorkflowStarted("w"), "r", 1, 1.0))
         lease = journal.acquire("r")
         with pytest.raises(RunLocked) as caught:
@@ -282,7 +283,7 @@ class JournalContract:
 
     @pytest.mark.anyio
     async def test_a_lease_can_be_given_back(self, journal: Journal) -> None:
-        """After it was released the run has no driver, and the next one can have it."""
+        """After a release the run has no driver, and the next one can take the lease."""
         first = journal.acquire("r")
         await store(journal, stamp(WorkflowStarted("w"), "r", 1, 1.0))
         first.release()
@@ -294,7 +295,7 @@ class JournalContract:
         assert (idle.holder, numbers) == (None, [1, 2])
 
     def test_an_old_lease_takes_nothing_from_a_new_one(self, journal: Journal) -> None:
-        """To release a lease twice does not release the one that came after it."""
+        """Releasing a lease twice does not release the lease that came after it."""
         first = journal.acquire("r")
         first.release()
         second = journal.acquire("r")
@@ -304,13 +305,13 @@ class JournalContract:
         second.release()
 
     def test_runs_are_locked_apart(self, journal: Journal) -> None:
-        """Who drives one run does not keep others from driving another."""
+        """A lease of one run does not keep others from driving another run."""
         one, other = journal.acquire("a"), journal.acquire("b")
         one.release()
         other.release()
 
     def test_close_gives_leases_back(self, journal: Journal) -> None:
-        """A journal that was closed drives nothing any more."""
+        """A closed journal has no leases any more."""
         journal.acquire("r")
         journal.close()
         journal.acquire("r").release()
@@ -318,9 +319,7 @@ class JournalContract:
 
     @pytest.mark.anyio
     async def test_events_are_numbered_on_under_a_lease(self, journal: Journal) -> None:
-        """Under a lease, too, only the next number is stored, and what was refused can be tried
-        again with it.
-        """
+        """Under a lease, too, only the next number is stored, and a refusal can be tried again."""
         lease = journal.acquire("r")
         started = stamp(WorkflowStarted("w"), "r", 1, 1.0)
         step = stamp(StepStarted("a", "python"), "r", 2, 2.0)
@@ -333,7 +332,7 @@ class JournalContract:
         assert list(journal.events("r")) == [started, step]
 
     def test_letters_are_numbered_in_the_order_they_came(self, journal: Journal) -> None:
-        """Messages of one run are counted from 1, whatever they say, and come back equal."""
+        """Messages of one run are numbered from 1, whatever they say, and are read back equal."""
         events: list[Message] = [
             stamp(SignalReceived("go", {"n": 1}, "ann"), "r", 0, 1.0),
             stamp(GateAnswered("merge?", "yes", "bob"), "r", 0, 2.0),
@@ -346,14 +345,14 @@ class JournalContract:
         assert [letter.event for letter in found] == events
 
     def test_letters_are_read_from_any_number_on(self, journal: Journal) -> None:
-        """Who has read some messages is given only those that came later."""
+        """A reader gets only the messages after the number that it has read."""
         for at in (1.0, 2.0, 3.0):
             journal.post(Letter(stamp(SignalReceived("go"), "r", 0, at)))
         found = [[letter.number for letter in journal.letters("r", after)] for after in range(5)]
         assert found == [[1, 2, 3], [2, 3], [3], [], []]
 
     def test_of_one_key_only_the_first_letter_counts(self, journal: Journal) -> None:
-        """Who comes second with a key is given the message that came first; nothing is added."""
+        """Posting a second message with a key stores nothing, and returns the first message."""
         first = journal.post(Letter(stamp(GateAnswered("g", "yes"), "r", 0, 1.0), "g"))
         second = journal.post(Letter(stamp(GateAnswered("g", "no"), "r", 0, 2.0), "g"))
         third = journal.post(Letter(stamp(GateAnswered("g", "no"), "r", 0, 3.0), "g 2"))
@@ -362,7 +361,7 @@ class JournalContract:
         assert found == [first, third]
 
     def test_an_empty_key_is_no_key(self, journal: Journal) -> None:
-        """Messages without a key do not stand in one another's way."""
+        """Messages without a key do not exclude one another."""
         for at in (1.0, 2.0):
             journal.post(Letter(stamp(SignalReceived("go"), "r", 0, at)))
         assert len(journal.letters("r", 0)) == 2
@@ -378,7 +377,7 @@ class JournalContract:
 
     @pytest.mark.anyio
     async def test_a_letter_is_no_event(self, journal: Journal) -> None:
-        """Messages move no numbers, may come before a run or while it is driven, and list none."""
+        """Messages take no event's number, may come before or during a run, and list no run."""
         letter = journal.post(Letter(stamp(SignalReceived("go"), "r", 0, 1.0)))
         before = list(journal.runs())
         lease = journal.acquire("r")
@@ -399,7 +398,7 @@ class JournalContract:
         assert found == [posted] or not journal.durable
 
     def test_a_durable_one_excludes_another_of_its_store(self, make_journal: MakeJournal) -> None:
-        """Two journals of one store have one driver a run between them, if they are durable."""
+        """Two durable journals on one store allow only one driver a run."""
         journal, other = make_journal(), make_journal()
         lease = journal.acquire("r")
         if journal.durable:

@@ -1,4 +1,4 @@
-"""What every sink must hold to; subclass the suite in your tests."""
+"""What every sink must do; subclass the suite in your tests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MakeSink: TypeAlias = Callable[[], Sink]
 
 
 class Unprintable:
-    """A user's value at its worst: nothing can be said of it."""
+    """A user's value at its worst: its ``repr`` raises."""
 
     def __repr__(self) -> str:
         raise RuntimeError("this value cannot be printed")
@@ -60,7 +60,7 @@ class SinkContract:
             sink.emit(next(other))
 
     def test_it_takes_events_of_no_run_it_has_seen_begin(self, make_sink: MakeSink) -> None:
-        """A sink that is shown one event alone does not raise."""
+        """A sink that gets one event alone does not raise."""
         for event in [*sample_events(), *sample_progress()]:
             make_sink().emit(event)
 
@@ -80,7 +80,7 @@ class SinkContract:
         sink.emit(stamp(StepCompleted("b", failed), "odd-1", 3, 3.0))
 
     def test_it_leaves_nothing_open_after_a_run(self, make_sink: MakeSink) -> None:
-        """Nobody closes a sink, so after the last event of a drive nothing warns when it goes."""
+        """The engine closes no sink, so after a drive a dropped sink must not warn."""
         sink = make_sink()
         for event in sample_events():
             sink.emit(event)

@@ -1,4 +1,4 @@
-"""Fake agent programs for tests: they speak the real ones' protocols, and do as a script says."""
+"""Fake agent programs for tests: they speak the real protocols, and do what a script says."""
 
 from __future__ import annotations
 

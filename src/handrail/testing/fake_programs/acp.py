@@ -1,7 +1,7 @@
 """The Agent Client Protocol, version 1, as gemini, opencode and copilot speak it.
 
-Source: recordings of gemini 0.61.0, opencode 1.18.33 and copilot 1.0.102, which the tests hold it
-to.
+Source: recordings of gemini 0.61.0, opencode 1.18.33 and copilot 1.0.102, with which the tests
+compare it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def run(launch: Launch) -> int:
 
 
 class _Server:
-    """What the agent knows of its client. Mutable."""
+    """The agent's end of a connection: answers one client's requests. Mutable."""
 
     def __init__(self, launch: Launch, agent: Agent) -> None:
         self.peer = Peer(launch, self._on_message, version=True)
@@ -78,7 +78,7 @@ class _Server:
             self._new_session(message, copy_of=session)
 
     def _is_known(self, message: Message, session: str) -> bool:
-        """False for a session that there is not, which is said."""
+        """True for a known session; for any other, refuse the request."""
         if self._launch.session(session) is not None:
             return True
         told = self._agent.no_session(session)
@@ -106,7 +106,7 @@ class _Server:
 
 
 class _Turn(TurnWriter):
-    """What the agent says in one turn. Mutable."""
+    """Prints one turn of the agent. Mutable."""
 
     def __init__(
         self,
@@ -212,32 +212,32 @@ class Told(NamedTuple):
 
 
 REASONS = {"max_turns": "max_turn_requests", "output_limit": "max_tokens", "refusal": "refusal"}
-"""Failures that are told as the reason why a turn stopped, by every agent."""
+"""Failures that every agent reports as the reason why a turn stopped."""
 
 
 class Agent:
-    """One agent's ways, where they are its own."""
+    """The ways in which one agent differs from others; the defaults are the common ones."""
 
     again = ""
-    """What it says on stderr when it tries again by itself."""
+    """The line on stderr when the agent retries by itself."""
     tells_raw = True
-    """A tool call is told with what the tool is given, and it may be waiting for permission."""
+    """True if a tool call shows the tool's input, and begins as pending."""
     message_ids = False
     dies_of_signals = False
     modes: Mapping[str, Any] = {"configOptions": []}
-    """What there is to set in a session."""
+    """The settings that a session offers."""
     auth = ("", "")
     about: Mapping[str, Any] = {}
-    """What it calls itself, and in which version."""
+    """The agent's name and version."""
     sessions: Mapping[str, Any] = {}
-    """What it can do with sessions, if it says so."""
+    """The agent's capabilities with sessions, if it declares any."""
     prompts: Mapping[str, Any] = {}
-    """What a prompt may hold."""
+    """The contents that a prompt may have."""
     answers = ("allow_once", "allow_always", "reject_once")
-    """What it calls the answers to a request for permission: once, always, no."""
+    """The agent's names for the answers to a request for permission: once, always, no."""
 
     def introduction(self) -> dict[str, Any]:
-        """What it says of itself."""
+        """The agent's description of itself, in its reply to ``initialize``."""
         auth, name = self.auth
         sessions = {"sessionCapabilities": self.sessions} if self.sessions else {}
         return {
@@ -252,16 +252,16 @@ class Agent:
         }
 
     def new_session(self, unique: str) -> str:
-        """A session's id as this agent makes them."""
+        """A new session's id, in the form of this agent."""
         return unique
 
     def no_session(self, session: str) -> Told:
-        """How it refuses to go on in a session that it does not know."""
+        """The refusal of a session that the agent does not know."""
         return Told(f"Session {session} not found", -32602)
 
     @property
     def choices(self) -> list[dict[str, str]]:
-        """What its requests for permission let be chosen."""
+        """The options of a request for permission."""
         once, always, reject = self.answers
         return [
             {"optionId": once, "kind": "allow_once", "name": "Allow once"},
@@ -270,17 +270,17 @@ class Agent:
         ]
 
     def raw_output(self, text: str, exit_code: int) -> dict[str, Any]:
-        """What it says of a tool's output besides the text."""
+        """What the agent reports of a tool's output besides the text."""
         del exit_code
         return {"rawOutput": {"content": text, "detailedContent": text}}
 
     def usage_updates(self, usage: Mapping[str, Any], cost_usd: float) -> list[dict[str, Any]]:
-        """Its usage updates at the end of a turn; ``cost_usd`` is the session's."""
+        """The usage updates at the end of a turn; ``cost_usd`` is the session's."""
         del cost_usd
         return [{"used": usage["input_tokens"] or 0, "size": WINDOW}]
 
     def reply_usage(self, usage: Mapping[str, Any], model: str | None) -> dict[str, Any]:
-        """What its reply to a prompt says of usage."""
+        """The usage in the reply to a prompt."""
         del model
         sent, received = usage["input_tokens"] or 0, usage["output_tokens"] or 0
         told = {
@@ -293,14 +293,14 @@ class Agent:
         return {"usage": told}
 
     def failure(self, fail: Entry) -> Told:
-        """How it ends a prompt that failed."""
+        """The end of a prompt that failed."""
         kind: str = fail["kind"]
         if reason := REASONS.get(kind):
             return Told(fail["message"] or "", stop_reason=reason)
         return self.refused(kind, fail["message"])
 
     def refused(self, kind: str, message: str | None) -> Told:
-        """How it tells of a failure that is no reason to stop."""
+        """The end of a prompt with a failure that is not reported as a reason to stop."""
         raise NotImplementedError
 
 
@@ -317,11 +317,11 @@ class _Copilot(Agent):
 
 
 OPENCODE_SAYS = {**OPENCODE_FAILED, "bad_request": ("APIError", 404, "404 model not found")}
-"""Its line protocol tells less of a request that was wrong."""
+"""The line protocol has fewer details of a wrong request than this one."""
 
 
 class _Opencode(Agent):
-    """opencode: it forks sessions, and counts what was cached apart."""
+    """opencode: it forks sessions, and counts cached tokens apart."""
 
     message_ids = True
     dies_of_signals = True
@@ -390,11 +390,11 @@ GEMINI_FAILED: Mapping[str, tuple[int, str, str]] = {
     "transient": (503, "UNAVAILABLE", "The model is overloaded. Please try again later."),
     "bad_request": (404, "", "models/none is not found for API version v1beta"),
 }
-"""Status and name and text of an error of gemini's API; some texts it passes on without a name."""
+"""Status, name and text of an error of gemini's API; gemini reports some texts without a name."""
 
 
 class _Gemini(Agent):
-    """gemini: the API's own error is an error of the protocol, and the model is asked in a mode."""
+    """gemini: an error of the API is an error of the protocol, and sessions have modes."""
 
     again = "Attempt {} failed. Retrying with backoff...\n"
     tells_raw = False

@@ -1,4 +1,4 @@
-"""What a fake program does, prompt by prompt: plain data, since another process reads it."""
+"""What a fake program does, prompt by prompt: plain data, because another process reads it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Failure: TypeAlias = Literal[
     "rate_limit", "usage_cap", "spending_cap", "context_overflow", "auth", "transient",
     "bad_request", "invalid_output", "max_turns", "output_limit", "refusal", "config",
 ]  # fmt: skip
-"""Those of ``AgentErrorKind`` that a program itself reports."""
+"""The kinds of ``AgentErrorKind`` that a program itself reports."""
 
 MOMENTS: tuple[str, ...] = get_args(Moment)
 FAILURES: tuple[str, ...] = get_args(Failure)
@@ -58,9 +58,9 @@ def _plain(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
 class Tool:
     """A tool call: a shell command unless ``name`` says otherwise, in the program's own words.
 
-    Nothing is run: ``output`` is what it is said to have printed. With ``asks`` it is one that the
-    program does not use by itself: it asks whether it may, where its protocol can ask and it was
-    not told to leave that; elsewhere it is denied unless it may do anything.
+    The fake runs nothing: it reports ``output`` as what the tool printed. ``asks``: the program
+    needs permission for the tool. It asks the client, if its protocol can and its options do not
+    forbid that; else the tool is denied, unless the program may do anything.
     """
 
     command: str = ""
@@ -87,11 +87,11 @@ def _nothing() -> Says:
 
 @attrs.frozen(kw_only=True)
 class Faults:
-    """What may be wrong with any launch, besides what it answers.
+    """The faults that any launch may have, whatever it answers.
 
     - ``split_utf8``: each line is written in two parts, cut inside a character where it has one.
     - ``line_delay_s``: the pause before each line.
-    - ``noise_bytes``: one more event that nobody knows, of this size.
+    - ``noise_bytes``: one more event, of an unknown kind and of this size.
     - ``stderr``: printed there first.
     - ``leaves_child``: a process in a session of its own outlives the program.
     - ``holds_stdout_s``: a process keeps the program's stdout open for this long.
@@ -110,10 +110,10 @@ class Faults:
 
 @attrs.frozen
 class Says(Faults):
-    """An answer: its last message is ``text``, or ``structured`` as the program gives a value.
+    """An answer: its last message is ``text``, or ``structured`` in the program's form of a value.
 
     Before it the program thinks (``reasoning``), uses ``tools`` and writes the files of ``writes``
-    (path to content, None to delete) into its working folder, each told as a tool call.
+    (path to content, None to delete) into its working folder, each reported as a tool call.
     ``usage`` is this answer's alone. ``session`` is the id of a new session.
     """
 
@@ -129,11 +129,12 @@ class Says(Faults):
 
 @attrs.frozen
 class Fails(Faults):
-    """A failure in the program's own form, after what of ``says`` comes before an answer.
+    """A failure in the program's own form, after the parts of ``says`` that precede an answer.
 
-    ``resets`` is a time as the program writes it (``"9:35pm (UTC)"``), ``resets_at`` one in unix
-    seconds, for what says it in a field; without ``resets`` the text is made from it. ``retries``
-    are the program's own, told before it gives up. ``message`` replaces the program's text.
+    ``resets`` is a time as the program writes it (``"9:35pm (UTC)"``), ``resets_at`` a time in unix
+    seconds, for protocols with a field for it; without ``resets`` the text is made from that.
+    ``retries`` is how often the program reports a retry of its own before it gives up. ``message``
+    replaces the program's text.
     """
 
     kind: Failure = attrs.field(converter=_failure, validator=_one_of(*FAILURES))
@@ -146,7 +147,7 @@ class Fails(Faults):
 
 @attrs.frozen
 class Hangs(Faults):
-    """``says``, with a silence of ``seconds`` at one moment of it; then it goes on."""
+    """``says``, with a silence of ``seconds`` at one moment of it; then it continues."""
 
     after: Moment = attrs.field(default="start", validator=_one_of(*MOMENTS))
     seconds: float = 300.0
@@ -155,7 +156,7 @@ class Hangs(Faults):
 
 @attrs.frozen
 class Dies(Faults):
-    """``says`` up to a moment of it; then the program ends, by ``signal`` if that is given."""
+    """``says`` up to one moment of it; then the program ends, by ``signal`` if that is set."""
 
     after: Moment = attrs.field(default="start", validator=_one_of(*MOMENTS))
     exit_code: int = 1
@@ -175,10 +176,10 @@ class Garbage(Faults):
 class Replays(Faults):
     """The lines of a recording, as they came.
 
-    ``NAME.jsonl`` is what a program printed; ``NAME.stderr`` and ``NAME.meta.json`` (``exit_code``,
-    ``line_times_s``) beside it are used if they are there. ``NAME.rpc.jsonl`` has both sides of a
-    conversation: what the program said is said again when it has been asked. ``speed`` 1 keeps the
-    time between lines, 2 halves it; None leaves no time.
+    ``NAME.jsonl`` has a program's stdout; ``NAME.stderr`` and ``NAME.meta.json`` (``exit_code``,
+    ``line_times_s``) beside it are used if they exist. ``NAME.rpc.jsonl`` has both sides of a
+    conversation: the fake repeats the program's messages after the client has sent its own.
+    ``speed`` 1 keeps the time between lines, 2 halves it; None leaves no time.
     """
 
     recording: Path = attrs.field(converter=Path)
@@ -197,7 +198,7 @@ def entry_of(act: Act | str) -> dict[str, Any]:
     """The act as the program reads it.
 
     Raises:
-        WrongUse: it is none.
+        WrongUse: it is no act.
     """
     match act:
         case str():

@@ -1,14 +1,14 @@
-"""The file that a fake program's Python is given: it runs ``main`` without the rest of handrail.
+"""The file that a fake program's Python runs: it calls ``main`` without the rest of handrail.
 
-The packages around it are put in place empty, so that their ``__init__`` do not run: that alone is
-faster by a tenth of a second, and works without site-packages.
+It puts empty packages in place of the enclosing ones, so that their ``__init__`` do not run. That
+alone saves a tenth of a second, and works without site-packages.
 """
 
 from __future__ import annotations
 
 import sys
 
-if __name__ == "__main__":  # imported, it would put those packages in the place of the real ones
+if __name__ == "__main__":  # an import of this module must not replace the real packages
     folder = __file__
     for name in ("handrail.testing.fake_programs", "handrail.testing", "handrail"):
         folder = folder.rpartition("/")[0]

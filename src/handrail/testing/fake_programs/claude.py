@@ -1,6 +1,6 @@
 """The protocol of ``claude -p``: one JSON object a line.
 
-Source: recordings of Claude Code 2.1.330, which the tests hold it to.
+Source: recordings of Claude Code 2.1.330, with which the tests compare it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from handrail.testing.fake_programs.turn import TurnWriter, call_of, perform
 
 SCHEMA_TOOL = "StructuredOutput"
 TOO_LONG_S = 3.0
-"""How long an open stdin is waited for if there is a prompt already."""
+"""How long the program waits for an open stdin if it has a prompt already."""
 
 VALUED = (
     "--add-dir", "--agent", "--agents", "--append-system-prompt", "--append-system-prompt-file",
@@ -84,7 +84,7 @@ def _unusable(options: Options, prompt: str) -> str | None:
 
 
 def _session_of(launch: Launch, options: Options) -> str:
-    """The session that is gone on in, or the id that was chosen for a new one."""
+    """The id of the session to continue, or the one chosen for a new session; else ""."""
     resumed, chosen = options.get("--resume"), options.get("--session-id")
     if resumed is not None and "--fork-session" not in options:
         return resumed
@@ -94,7 +94,7 @@ def _session_of(launch: Launch, options: Options) -> str:
 
 
 class _Claude(TurnWriter):
-    """What claude prints in one turn. Mutable."""
+    """Prints one turn of claude. Mutable."""
 
     usual_model = "claude-sonnet-4-5"
 
@@ -107,7 +107,7 @@ class _Claude(TurnWriter):
         self._denials: list[dict[str, Any]] = []
 
     def no_conversation(self, session: str) -> int:
-        """There is none of this id to go on in."""
+        """Report that there is no session of this id."""
         reason = f"No conversation found with session ID: {session}"
         self.session = session
         self.launch.out.error(reason + "\n")
@@ -115,7 +115,7 @@ class _Claude(TurnWriter):
         return 1
 
     def compacted(self) -> int:
-        """The session is made smaller: that is no prompt to the model."""
+        """Report that the session was made smaller, without a prompt to the model."""
         self._system("status", status="compacting")
         self._system("status", status=None, compact_result="success")
         self._init()
@@ -243,7 +243,7 @@ class _Claude(TurnWriter):
         return 1
 
     def _capped(self, fail: Entry) -> str:
-        """Tell of the window, and say what the message is."""
+        """Print the state of the plan's window; the text of the failure."""
         at = fail["resets_at"]
         info: dict[str, Any] = {"status": "rejected", "rateLimitType": "five_hour"}
         if at is not None:
@@ -347,7 +347,7 @@ class _Claude(TurnWriter):
             "subtype": subtype,
             "api_error_status": None,
             **more,
-            "type": "result",  # not the first: no reader may count on that
+            "type": "result",  # not the first key: no reader may rely on its place
             "duration_ms": 345,
             "result_index": 0,
         }
@@ -374,11 +374,11 @@ SPARE: Mapping[str, Any] = {
     "service_tier": "standard",
 }
 DOLLARS = {"input": 3e-6, "written": 3.75e-6, "read": 0.3e-6, "output": 15e-6}
-"""A token's price, as that of claude-sonnet-4-5 was in November 2026."""
+"""Prices of a token of claude-sonnet-4-5, as in November 2026."""
 
 
 def tokens_of(usage: Mapping[str, Any] | None) -> dict[str, int]:
-    """The tokens as claude counts them: what came from a cache is no part of the input."""
+    """The tokens as claude counts them: cached tokens are no part of the input."""
     if usage is None:
         return dict(NO_TOKENS)
     read, written = usage.get("cached_tokens") or 0, usage.get("cache_write_tokens") or 0
@@ -391,7 +391,7 @@ def tokens_of(usage: Mapping[str, Any] | None) -> dict[str, int]:
 
 
 def price(usage: Mapping[str, Any] | None) -> float:
-    """What it cost: as it says, or by the price of the tokens."""
+    """The cost of a usage: its own figure, or by the price of the tokens."""
     if usage is None:
         return 0.0
     if usage.get("cost_usd") is not None:

@@ -1,4 +1,4 @@
-"""Programs of the names of real agent CLIs, on PATH for as long as a test needs them."""
+"""Programs with the names of real agent CLIs, on PATH for as long as a test needs them."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ LACKING: Mapping[str, frozenset[str]] = {
     "gemini": frozenset({"invalid_output"}),
     "opencode": frozenset({"invalid_output"}),
 }
-"""The failures for which a program has no words in any of its protocols, as far as is known."""
+"""The failures that none of a program's protocols can express, as far as is known."""
 
 ISOLATED = "-S -E -I"
-"""No site-packages, so that it starts fast. Where coverage is measured it must find them."""
+"""No site-packages, so that the program starts fast. Not used under coverage, which needs them."""
 
 
 @dataclass(frozen=True, slots=True)
 class FakeCall:
     """One launch of a fake program, as the program saw it.
 
-    ``env`` are the variables that its caller added, and those that such programs read; what looks
-    like a secret is masked. ``acts`` are the places in the script of what it did: one for a
+    ``env`` has the variables that its caller added, and those that such programs read; values that
+    look like secrets are masked. ``acts`` are the places of its acts in the script: one for a
     launch, or one for each prompt of a conversation. ``children`` are processes that it left.
     ``ended`` and ``exit_code`` are None while it runs and if it was killed; an ``exit_code`` below
     zero is the signal that it died of.
@@ -62,9 +62,9 @@ class FakeCall:
 class FakeCli:
     """A program that speaks the protocol of a real one; made by ``fake_cli``. Mutable.
 
-    ``with`` it, it is the one that PATH finds; ``executable`` is its path in any case. ``folder``
-    is its own: script, sessions and calls are in there, shared with no other. ``calls`` are its
-    launches in the order in which they began, ``probes`` those that only asked for its version.
+    Inside of a ``with`` block PATH finds it; ``executable`` is its path in any case. Its script,
+    sessions and calls are in ``folder``, which it shares with no other. ``calls`` are its launches
+    in the order in which they began, ``probes`` those that only asked for its version.
     """
 
     def __init__(self, name: str, acts: Sequence[Act | str], folder: Path) -> None:
@@ -90,7 +90,7 @@ class FakeCli:
 
     def __exit__(self, *_: object) -> None:
         path = _path()
-        with contextlib.suppress(ValueError):  # the test has set PATH anew
+        with contextlib.suppress(ValueError):  # the test has replaced PATH
             path.remove(str(self.executable.parent))
         if path:
             os.environ["PATH"] = os.pathsep.join(path)
@@ -100,7 +100,7 @@ class FakeCli:
 
     @property
     def calls(self) -> tuple[FakeCall, ...]:
-        """Its launches so far, but for probes."""
+        """The launches so far, without probes."""
         return tuple(_call(record) for record in self._state.records() if not record["probe"])
 
     @property
@@ -110,21 +110,21 @@ class FakeCli:
 
     @property
     def left(self) -> int:
-        """How many acts of the script nobody has asked for yet."""
+        """How many acts of the script no prompt has used yet."""
         with self._state.state() as state:
             return len(self._state.script()["acts"]) - int(state["next"])
 
     def knows(self, session: str) -> Self:
-        """Itself, with a session of an earlier day that can be resumed."""
+        """Add a session of an earlier day, which can be resumed; returns itself."""
         with self._state.state() as state:
             state["sessions"].setdefault(session, {"turns": 1, "usage": {}})
         return self
 
     def end_children(self) -> None:
-        """End what its launches left behind and nobody else has ended."""
+        """End the processes that its launches left, if they still run."""
         try:
             records = self._state.records()
-        except FileNotFoundError:  # its folder is gone, and with it what they left
+        except FileNotFoundError:  # its folder is gone, and the records with it
             return
         for record in records:
             for child in record["children"]:
@@ -147,22 +147,23 @@ def fake_cli(
             ...
         assert "--resume=" in " ".join(claude.calls[1].argv)
 
-    How it is called decides which of its protocols that is: for gemini and opencode their lines of
-    JSON or ACP, for codex ``exec`` or ``app-server``.
+    Its arguments decide which of its protocols it speaks: copilot, gemini and opencode have lines
+    of JSON and ACP, codex has ``exec`` and ``app-server``.
 
-    ``script`` has what each prompt comes to, in order: a text, or a ``Says``, ``Fails``,
-    ``Hangs``, ``Dies``, ``Garbage`` or ``Replays``. Prompts at the same time take one each. When
-    the script is used up the program fails as with a wrong configuration, and says so. It knows
-    the sessions that it began itself (see ``FakeCli.knows``), and like the real one refuses others
-    and options that it does not have.
+    ``script`` has an act for each prompt, in order: a text, or a ``Says``, ``Fails``, ``Hangs``,
+    ``Dies``, ``Garbage`` or ``Replays``. Concurrent prompts take one act each. When the script is
+    used up the program fails as with a wrong configuration, and says so. It knows the sessions that
+    it began itself (see ``FakeCli.knows``). Like the real program it refuses other sessions, and
+    options that it does not have.
 
-    It lives in a folder of its own below ``path``, so that one ``path`` can serve several; of those
-    by one name PATH finds the one whose block was entered last. Without ``path`` its folder goes
-    away with the object. Where agents may write only some files, ``path`` must not be among what
-    they are watched in.
+    It has a folder of its own below ``path``, so that one ``path`` can serve several fakes; of
+    fakes with one name PATH finds the one whose block was entered last. Without ``path`` its folder
+    is removed with the object. If agents may write only some files, ``path`` must be outside of the
+    folder that is watched for that.
 
     Raises:
-        WrongUse: no such program is known, the script is none, or the program has no such failure.
+        WrongUse: the program is unknown, the script is no list of acts, or the program cannot
+            express a failure in it.
     """
     if name not in PROGRAMS:
         known = ", ".join(map(repr, PROGRAMS))
@@ -181,7 +182,7 @@ def fake_cli(
 
 
 def _new_folder(parent: Path, name: str) -> Path:
-    """``claude``, or ``claude-2`` and so on if another fake has that."""
+    """Make the folder ``claude``, or ``claude-2`` and so on if another fake has that."""
     parent.mkdir(parents=True, exist_ok=True)
     folder, number = parent / name, 1
     while True:
@@ -208,7 +209,7 @@ def _check_failures(name: str, acts: Sequence[object]) -> None:
 
 
 def _launcher(name: str, folder: Path) -> str:
-    """A shell script and not a Python one: a ``#!`` line has no room for long paths."""
+    """A shell script; in a Python script the ``#!`` line would have no room for long paths."""
     flags = "" if "COVERAGE_PROCESS_CONFIG" in os.environ else ISOLATED
     program = Path(__file__).with_name("bootstrap.py")
     words = shlex.join([sys.executable, *flags.split(), str(program), str(folder), name])
@@ -231,7 +232,7 @@ def _call(record: Mapping[str, Any]) -> FakeCall:
 
 
 def _is_ours(pid: int) -> bool:
-    """True if the process still is what was left: an id may have been given to another since."""
+    """True if the process still is the one that was left: another may have its id by now."""
     try:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:

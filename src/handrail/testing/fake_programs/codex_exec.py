@@ -1,7 +1,8 @@
-"""The protocol of ``codex exec --json``, one event a line; and what codex says of tokens and of
-failures in both of its protocols.
+"""The protocol of ``codex exec --json``, one event a line.
 
-Source: recordings of codex 0.169.0, which the tests hold it to.
+Also the texts of failures, and more, that both protocols of codex share.
+
+Source: recordings of codex 0.169.0, with which the tests compare it.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ PLAIN = (
     "--ephemeral", "--ignore-user-config", "--ignore-rules", "--json", "--last", "--all",
 )  # fmt: skip
 NOT_RESUMED = ("--sandbox", "--cd", "--add-dir", "--profile", "--color")
-"""What must stand before the word ``resume``."""
+"""Options that must come before the word ``resume``."""
 SHORT = {"-c": "--config", "-i": "--image", "-m": "--model", "-p": "--profile", "-s": "--sandbox",
          "-C": "--cd", "-o": "--output-last-message"}  # fmt: skip
 
@@ -62,7 +63,7 @@ def _options(argv: list[str], valued: Sequence[str]) -> Options:
 
 
 def _split(argv: list[str]) -> tuple[list[str], str, list[str]]:
-    """What is before and after ``exec``'s own ``resume`` or ``fork``."""
+    """The arguments before ``exec``'s own ``resume`` or ``fork``, that word, and those after it."""
     at = argv.index("exec")
     words = [*argv[:at], *argv[at + 1 :]]
     found = next((index for index, word in enumerate(words) if word in {"resume", "fork"}), None)
@@ -72,7 +73,7 @@ def _split(argv: list[str]) -> tuple[list[str], str, list[str]]:
 
 
 class _Exec(TurnWriter):
-    """What codex exec prints in one turn. Mutable."""
+    """Prints one turn of codex exec. Mutable."""
 
     usual_model = MODEL
 
@@ -136,7 +137,7 @@ class _Exec(TurnWriter):
         self._out.line({"type": "item.completed", "item": done})
 
     def write_end(self) -> int:
-        """The end; the usage is the whole thread's."""
+        """Print the end; its usage is that of the whole thread."""
         total = self.launch.add_usage(self.session, self.entry["usage"])
         usage = {
             "input_tokens": total["input_tokens"],
@@ -214,7 +215,7 @@ def failure(fail: Entry) -> tuple[str, Any]:
 
 
 def _when(fail: Entry) -> str:
-    """As codex says it: a time of its own clock, without a date or a zone."""
+    """When the cap ends, as codex writes it: a time of its local clock, without date or zone."""
     if fail["resets"]:
         return f"at {fail['resets']}"
     if fail["resets_at"] is None:
@@ -224,7 +225,7 @@ def _when(fail: Entry) -> str:
 
 
 def new_thread_id() -> str:
-    """An id as codex makes them, by time."""
+    """A thread's id in codex's form, which begins with the time."""
     at = f"{int(time.time() * 1000):012x}"
     return f"{at[:8]}-{at[8:]}-7{new_id()[15:]}"
 
@@ -236,7 +237,7 @@ def shell(tool: Entry) -> str:
 
 
 def file_kind(content: str | None, *, existed: bool) -> str:
-    """What happens to a file."""
+    """The word that codex has for what happens to a file."""
     if content is None:
         return "delete"
     return "update" if existed else "add"

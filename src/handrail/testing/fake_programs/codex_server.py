@@ -30,7 +30,7 @@ def run(launch: Launch) -> int:
 
 
 class _Server:
-    """What the server knows of its client. Mutable."""
+    """The server's end of a connection: answers one client's requests. Mutable."""
 
     def __init__(self, launch: Launch) -> None:
         self.peer = Peer(launch, self._on_message, version=False)
@@ -82,7 +82,7 @@ class _Server:
         self._open(message, thread, fork=fork)
 
     def _open(self, message: Message, known: str | None, *, fork: bool = False) -> None:
-        """Answer with the thread, and tell of it. The next act may name its id."""
+        """Answer with the thread, and notify the client of a new one."""
         params: Message = message["params"]
         thread = new_thread_id() if known is None or fork else known
         now = int(time.time())
@@ -130,7 +130,7 @@ class _Server:
 
 
 class _Turn(TurnWriter):
-    """What the server says in one turn. Mutable."""
+    """Prints one turn of the server. Mutable."""
 
     def __init__(
         self,
@@ -221,8 +221,10 @@ class _Turn(TurnWriter):
         return not tool["asks"] or self._allowed()
 
     def _allowed(self) -> bool:
-        """Whether the client allows it. With the policy ``never`` nobody is asked: what would have
-        to be is declined, unless there is nothing that it may not do.
+        """True if the client allows the tool.
+
+        With the policy ``never`` it is not asked: the tool is declined, unless the sandbox allows
+        everything.
         """
         if self._thread["approval"] == "never":
             return bool(self._thread["sandbox"] == "danger-full-access")
@@ -273,12 +275,12 @@ class _Turn(TurnWriter):
         return 1
 
     def stopped(self) -> None:
-        """The turn was interrupted by the client."""
+        """Report that the client interrupted the turn."""
         self._status("idle")
         self._ended("interrupted", None)
 
     def compacted(self) -> None:
-        """The thread is made smaller: that is a turn of its own."""
+        """Report that the thread was made smaller, which is a turn of its own."""
         self._status("active", activeFlags=[])
         self._tell("turn/started", {"turn": self._about("inProgress")}, turn=False)
         self._whole({"type": "contextCompaction", "id": new_thread_id()})

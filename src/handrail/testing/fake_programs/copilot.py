@@ -1,6 +1,6 @@
 """The protocol of ``copilot --output-format json``: one event a line.
 
-Source: recordings of GitHub Copilot CLI 1.0.102, which the tests hold it to.
+Source: recordings of GitHub Copilot CLI 1.0.102, with which the tests compare it.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def run(launch: Launch) -> int:
 
 
 class _Copilot(TurnWriter):
-    """What copilot prints in one turn. Mutable."""
+    """Prints one turn of copilot. Mutable."""
 
     usual_model = "claude-sonnet-4.5"
 
@@ -253,7 +253,7 @@ class _Copilot(TurnWriter):
         }
 
     def _event(self, kind: str, data: Mapping[str, Any], *, passing: bool = False) -> None:
-        """Print an event; one that is ``passing`` is not kept in the session."""
+        """Print an event; a ``passing`` event is not kept in the session."""
         event = {"id": new_id(), "timestamp": stamp(), "parentId": self._last}
         if not passing:
             self._last = event["id"]

@@ -1,7 +1,7 @@
-"""What a fake program keeps in its folder: script, state, calls. Both sides read it.
+"""A fake program's folder: script, state, calls. The test and the program both read it.
 
-The program is started without site-packages, so that it starts fast: this file and all that it
-imports need the standard library alone.
+The program runs without site-packages, so that it starts fast: this module and all that it imports
+must do with the standard library.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def read_json(path: str) -> Any:
 
 
 def write_json(path: str, data: object) -> None:
-    """Write it so that a reader sees the old or the new whole, also if this process is killed."""
+    """Write a file so that readers see all old or all new data, even if this process is killed."""
     draft = f"{path}.{os.getpid()}"
     with open(draft, "w", encoding="utf-8") as file:
         json.dump(data, file)
@@ -33,7 +33,7 @@ def write_json(path: str, data: object) -> None:
 
 
 def new_state(sessions: Mapping[str, Any]) -> dict[str, Any]:
-    """The state of a folder of which nothing was launched yet."""
+    """The state of a folder before the first launch."""
     return {"next": 0, "launches": 0, "sessions": dict(sessions)}
 
 
@@ -45,13 +45,13 @@ class Folder:
         self.calls = os.path.join(path, "calls")
 
     def script(self) -> dict[str, Any]:
-        """``name``, ``acts``, and ``inherited``: the variables that the test itself had."""
+        """``name``, ``acts``, and ``inherited``: the names of the variables that the test had."""
         found: dict[str, Any] = read_json(os.path.join(self.path, "script.json"))
         return found
 
     @contextlib.contextmanager
     def state(self) -> Generator[dict[str, Any]]:
-        """What launches share, for this one alone until the block ends."""
+        """The state that launches share, locked for this one until the block ends."""
         path = os.path.join(self.path, "state.json")
         with open(os.path.join(self.path, "lock"), "wb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -70,7 +70,7 @@ class Folder:
 
 
 def recorded_environment(environ: Mapping[str, str], inherited: list[str]) -> dict[str, str]:
-    """The variables that the caller added, and those that such programs read; no secrets."""
+    """The variables that the caller added, and those that such programs read; secrets masked."""
     had = set(inherited)
     return {
         name: "***" if any(word in name.upper() for word in SECRET) else value

@@ -1,6 +1,6 @@
 """The protocol of ``gemini --output-format stream-json``: one event a line.
 
-Source: recordings of gemini 0.61.0, which the tests hold it to, and its list of options.
+Source: recordings of gemini 0.61.0, with which the tests compare it, and its list of options.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def run(launch: Launch) -> int:
 
 
 class _Gemini(TurnWriter):
-    """What gemini prints in one turn; it does not tell what the model thinks. Mutable."""
+    """Prints one turn of gemini, which does not show what the model thinks. Mutable."""
 
     usual_model = "gemini-2.5-flash"
 
@@ -78,7 +78,7 @@ class _Gemini(TurnWriter):
         self._event("fake_noise", padding=padding)
 
     def write_retry(self, attempt: int, fail: Entry) -> None:
-        """A line on stderr alone."""
+        """Print a line on stderr only."""
         _, _, text = _form(fail)
         again = f"Attempt {attempt} failed: {text} Retrying after 20ms...\n"
         self.launch.out.error(again)
@@ -98,7 +98,7 @@ class _Gemini(TurnWriter):
         return not tool["asks"] or self._may_do_anything
 
     def write_tool_result(self, tool: Entry, *, allowed: bool) -> None:
-        """A tool that would have to be asked for is not there for the model."""
+        """Print the result; a tool that would need permission is unknown to gemini's model."""
         about: dict[str, Any] = {"tool_id": self.tool["tool_id"]}
         if not allowed:
             reason = f'Tool "{self.tool["tool_name"]}" not found.'
@@ -114,7 +114,7 @@ class _Gemini(TurnWriter):
         return 0
 
     def write_failure(self, fail: Entry) -> int:
-        """The result, with the API's error within the message; the exit code is its status."""
+        """Print the result, with the API's error in its message; the exit code is the status."""
         if fail["kind"] == "max_turns":
             message = fail["message"] or "Reached max session turns for this session."
             self._failed("FatalTurnLimitedError", message)
@@ -137,7 +137,7 @@ class _Gemini(TurnWriter):
         self._event("result", status="error", error=error, stats=self._stats({}))
 
     def _stats(self, usage: Mapping[str, Any]) -> dict[str, Any]:
-        """What this launch used: a session that is gone on in is not counted again."""
+        """What this launch used; earlier launches of its session are not counted again."""
         used = totals(usage)
         sent, cached, received = used["input_tokens"], used["cached_tokens"], used["output_tokens"]
         tokens = {
@@ -155,6 +155,6 @@ class _Gemini(TurnWriter):
 
 
 def _form(fail: Entry) -> tuple[int, str, str]:
-    """The API's status, its name, and its text; without a name the text comes alone."""
+    """The API's status, its name, and its text; without a name gemini prints only the text."""
     code, status, text = GEMINI_FAILED[fail["kind"]]
     return code, status, fail["message"] or text

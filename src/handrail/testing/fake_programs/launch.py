@@ -1,4 +1,4 @@
-"""One launch of a fake program: what it was given, which act is its own, what it knows."""
+"""One launch of a fake program: its arguments, its acts, the sessions that it knows."""
 
 from __future__ import annotations
 
@@ -27,13 +27,14 @@ VERSIONS: Mapping[str, str] = {
     "gemini": "0.61.0",
     "opencode": "1.18.33",
 }
-"""What each program answers that is asked for its version."""
+"""Each program's answer if it is asked for its version."""
 CHILD_LIVES_S = 120.0
-"""Long enough to be found, and short enough that a failing test leaves nothing for long."""
+"""Long enough for a test to find the child, short enough that a failing test leaves none for long.
+"""
 
 
 class Launch:
-    """What this process is. Mutable."""
+    """This process as a launch of a fake program. Mutable."""
 
     def __init__(self, folder: Folder, name: str, argv: list[str]) -> None:
         script = folder.script()
@@ -61,19 +62,19 @@ class Launch:
             self._save()
 
     def probed(self) -> None:
-        """This launch only asked for the version."""
+        """Note that this launch only asked for the version."""
         self._call["probe"] = True
 
     def read_stdin(self, patience_s: float = math.inf) -> str:
-        """All that comes there until its end, or until nothing came for so long."""
+        """All of stdin until its end, or until nothing came for ``patience_s``."""
         self.stdin = read_all(0, patience_s)
         return self.stdin.decode(errors="replace")
 
     def next_act(self, sayable: Container[str] | None = None) -> Entry:
-        """What to do with one prompt, in a protocol that has words for these failures.
+        """Take the act for one prompt; ``sayable`` are the failures that the protocol can express.
 
         Raises:
-            Ended: nothing is left in the script, or there are no words for it.
+            Ended: the script is used up, or the protocol cannot express the failure.
         """
         entry = self.take()
         if entry is None:
@@ -85,9 +86,9 @@ class Launch:
         return entry
 
     def take(self, *, at_launch: bool = False) -> Entry | None:
-        """The next act of the script, for this launch alone; None if there is none.
+        """Take the next act of the script for this launch; None if there is none.
 
-        With ``at_launch`` only one that acts before anything was asked.
+        With ``at_launch``, take it only if it acts before any prompt.
         """
         with self.folder.state() as state:
             index: int = state["next"]
@@ -101,7 +102,7 @@ class Launch:
 
     @property
     def used_up(self) -> str | None:
-        """What to say if no act is left."""
+        """The message if no act is left; None if one is."""
         with self.folder.state() as state:
             if state["next"] < len(self._acts):
                 return None
@@ -111,18 +112,18 @@ class Launch:
         )
 
     def session(self, session: str) -> Mapping[str, Any] | None:
-        """What is known of a session; None if there is no such."""
+        """The state of a session; None if there is no such session."""
         with self.folder.state() as state:
             found: Mapping[str, Any] | None = state["sessions"].get(session)
             return found
 
     def require_session(self, session: str | None, otherwise: Ended) -> None:
-        """Do nothing if there is such a session, or none is asked for; else end like that."""
+        """Raise ``otherwise`` if a session is asked for that does not exist."""
         if session is not None and self.session(session) is None:
             raise otherwise
 
     def open_session(self, session: str, *, copy_of: str | None = None) -> None:
-        """From now on there is such a session; a copy has used what the other one has."""
+        """Add a session, if it is new; a copy begins with the usage of the other session."""
         with self.folder.state() as state:
             sessions: dict[str, Any] = state["sessions"]
             none: dict[str, Any] = {"turns": 0, "usage": {}}
@@ -130,7 +131,7 @@ class Launch:
             sessions.setdefault(session, {**other, "usage": dict(other["usage"])})
 
     def add_usage(self, session: str, usage: Mapping[str, Any]) -> dict[str, Any]:
-        """The session's total with this usage: tokens, and ``cost_usd`` where it is counted."""
+        """Add to a session's usage; the new total: tokens, and ``cost_usd`` where it is counted."""
         with self.folder.state() as state:
             known = state["sessions"].setdefault(session, {"turns": 0, "usage": {}})
             before, added = known["usage"], totals(usage)
@@ -140,7 +141,7 @@ class Launch:
             return dict(total)
 
     def ended(self, code: int) -> None:
-        """Record how it ended."""
+        """Record how the launch ended."""
         self._call["ended"], self._call["exit_code"] = time.time(), code
         self._save()
 
@@ -176,7 +177,7 @@ def _tell(number: int, _: object) -> None:
 
 
 def tell_signals() -> None:
-    """Let SIGINT and SIGTERM come as exceptions."""
+    """Have SIGINT and SIGTERM raise ``Signalled``."""
     signal.signal(signal.SIGINT, _tell)
     signal.signal(signal.SIGTERM, _tell)
 
@@ -197,8 +198,8 @@ class Options:
         """Read ``argv``.
 
         ``valued`` options take one value, ``many`` all words up to the next option, ``plain`` none;
-        ``same`` maps short names to long ones. ``otherwise`` is how the program ends that is given
-        another one.
+        ``same`` maps short names to long ones. ``otherwise`` makes the error with which the program
+        ends at any other option.
         """
         self.given: dict[str, list[str]] = {}
         self.words: list[str] = []

@@ -1,4 +1,4 @@
-"""What runs when a fake program is launched.
+"""The main function of every fake program.
 
 It starts in a few hundredths of a second because it loads little: a Python without site-packages,
 the standard library's json, and these files.
@@ -21,12 +21,12 @@ from handrail.testing.fake_programs.output import Ended, Output, Signalled, paus
 from handrail.testing.fake_programs.turn import die_of
 
 LIFE_S = 900
-"""No fake outlives this, whatever happened to its test."""
+"""Every fake ends after so long, whatever happened to its test."""
 VERSION_WORDS = {"--version", "-V", "-v"}
 
 
 def main(folder: str, name: str, argv: list[str]) -> None:
-    """Be the program ``name`` for one launch; ends the process."""
+    """Act as the program ``name`` for one launch; ends the process."""
     signal.alarm(LIFE_S)
     tell_signals()
     launch = Launch(Folder(folder), name, argv)
@@ -59,12 +59,12 @@ def _run(launch: Launch) -> int:
     file = _protocol(launch.name, launch.argv)
     if file is None:
         raise Ended(2, f"fake {launch.name}: it does not fake {launch.argv}")
-    protocol = import_module(f"handrail.testing.fake_programs.{file}")  # that one alone
+    protocol = import_module(f"handrail.testing.fake_programs.{file}")  # and no other protocol
     return int(protocol.run(launch))
 
 
 def _stopped(launch: Launch, entry: Entry) -> int:
-    """What stops before anything is printed: a wrong configuration, a hang, or an end."""
+    """Carry out an act before any prompt: a wrong configuration, a hang, or an end."""
     fail: Entry | None = entry.get("fail")
     if fail:
         launch.out.error(f"{fail['message'] or 'Error: the configuration is not valid'}\n")
@@ -94,7 +94,7 @@ def _protocol(name: str, argv: list[str]) -> str | None:
 
 
 def _idle_code(name: str, number: int) -> int:
-    """How a program ends that is signalled while it does nothing."""
+    """The exit code of a program that gets a signal while it does nothing."""
     if name in {"copilot", "gemini"}:
         return 0
     if name == "claude":
@@ -106,7 +106,7 @@ RPC = ".rpc.jsonl"
 
 
 def replay(launch: Launch, recording: Entry) -> int:
-    """Play it; the recorded exit code, or the one that was asked for."""
+    """Replay a recording; the recorded exit code, or the one that the act sets."""
     path: str = recording["path"]
     known = _about(path)
     if path.endswith(RPC):
@@ -140,7 +140,7 @@ def _recite(out: Output, path: str, times: list[float], speed: float | None) -> 
 
 
 def _converse(launch: Launch, path: str, speed: float | None) -> None:
-    """Say what the agent said; wait where the client spoke, and answer to the ids it has now."""
+    """Repeat the agent's messages; wait where the client spoke, and answer to its present ids."""
     ids: dict[str, Any] = {}
     heard = _messages(launch)
     before = 0.0
@@ -164,7 +164,7 @@ def _converse(launch: Launch, path: str, speed: float | None) -> None:
 def _listen(
     launch: Launch, heard: Iterator[dict[str, Any]], expected: dict[str, Any], ids: dict[str, Any]
 ) -> None:
-    """Wait for the message that the recording has here; requests that it has not get no more."""
+    """Wait for the client's message that the recording has next; refuse any other request."""
     for message in heard:
         if message.get("method") == expected.get("method"):
             if "id" in message:

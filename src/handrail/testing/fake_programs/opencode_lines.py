@@ -1,6 +1,6 @@
-"""The protocol of ``opencode run --format json``: one event a line, and none that is the last.
+"""The protocol of ``opencode run --format json``: one event a line, and no event for the end.
 
-Source: recordings of opencode 1.18.33, which the tests hold it to, and its list of options.
+Source: recordings of opencode 1.18.33, with which the tests compare it, and its list of options.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SHORT = {"-c": "--continue", "-s": "--session", "-m": "--model", "-f": "--file",
 NO_SESSION = "\x1b[91m\x1b[1mError: \x1b[0mSession not found"
 REJECTED = "The user rejected permission to use this specific tool call."
 ENDS = {"output_limit": "length", "refusal": "content-filter"}
-"""How a step ends that the model did not end by itself."""
+"""The reasons with which a step ends that the model did not end by itself."""
 
 FAILED: Mapping[str, tuple[str, int | None, str]] = {
     "rate_limit": ("APIError", 429, "This request would exceed your organization's rate limit."),
@@ -66,7 +66,7 @@ def run(launch: Launch) -> int:
 
 
 class _Opencode(TurnWriter):
-    """What opencode prints in one turn; it tells of a tool when that is done. Mutable."""
+    """Prints one turn of opencode, which reports a tool when the tool is done. Mutable."""
 
     def __init__(self, launch: Launch, options: Options, entry: Entry) -> None:
         resumed = options.get("--session")
@@ -99,7 +99,7 @@ class _Opencode(TurnWriter):
         return not tool["asks"] or "--auto" in self.options
 
     def write_tool_result(self, tool: Entry, *, allowed: bool) -> None:
-        """The tool, the end of the step that called it, and the next step."""
+        """Print the tool, the end of the step that called it, and the next step."""
         state: dict[str, Any] = {"status": "completed", "input": self._given}
         if allowed:
             output, code = tool["output"], tool["exit_code"]
@@ -114,13 +114,13 @@ class _Opencode(TurnWriter):
         self._step_start()
 
     def write_end(self) -> int:
-        """All of the turn's tokens are told with its last step."""
+        """Print the last step, which reports all of the turn's tokens."""
         self.launch.add_usage(self.session, self.entry["usage"])
         self._step_finish("stop", self.entry["usage"])
         return 0
 
     def write_failure(self, fail: Entry) -> int:
-        """An event of the error, or a step that ended otherwise."""
+        """Print an error event, or the end of a step with its reason."""
         kind = fail["kind"]
         if kind in ENDS:
             self._step_finish(ENDS[kind], self.entry["usage"])
@@ -134,7 +134,7 @@ class _Opencode(TurnWriter):
         return 1
 
     def _step_start(self) -> None:
-        """The next step; of one whose request fails at once nothing is told but the error."""
+        """Begin the next step; if its request fails at once, only the error is printed."""
         self._has_step = False
         if not self.entry.get("fail"):
             self._in_step()
@@ -146,7 +146,7 @@ class _Opencode(TurnWriter):
             self._part("step_start", "step-start")
 
     def _step_finish(self, reason: str, usage: Mapping[str, Any]) -> None:
-        """The end of a step; cached tokens and thoughts are told besides the others."""
+        """Print the end of a step, with cached and reasoning tokens apart from the others."""
         used = totals(usage)
         read, written = used["cached_tokens"], used["cache_write_tokens"]
         thoughts = used["reasoning_tokens"]

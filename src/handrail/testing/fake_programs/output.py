@@ -1,4 +1,4 @@
-"""How a fake program prints: line by line, with what may go wrong on the way."""
+"""Input and output of a fake program, with the faults that its act may set."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOMENT_S = 0.1
 
 
 class Signalled(BaseException):
-    """A signal came, of which the program wants to say something before it ends."""
+    """A signal came; the program may print something before it ends."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -24,8 +24,9 @@ class Signalled(BaseException):
 
 
 class Ended(BaseException):
-    """The program ends now, with this exit code (a negative one is a signal) and a last word on
-    stderr, if it has one.
+    """The program ends now, with this exit code, and a last word on stderr if it has one.
+
+    A negative code is a signal.
     """
 
     def __init__(self, code: int, word: str = "") -> None:
@@ -35,7 +36,7 @@ class Ended(BaseException):
 
 
 class Output:
-    """Stdout and stderr of the program. It knows which faults they have. Mutable."""
+    """The program's stdout and stderr, with the faults that are set. Mutable."""
 
     def __init__(self) -> None:
         self.split = False
@@ -51,7 +52,7 @@ class Output:
         self.raw(text.encode())
 
     def raw(self, data: bytes) -> None:
-        """Print bytes, in two parts if that is the fault."""
+        """Print bytes, in two parts if that fault is set."""
         if self.delay_s:
             pause(self.delay_s)
         cut = _inside_a_character(data) if self.split else 0
@@ -77,14 +78,14 @@ def _write(stream: int, data: bytes) -> None:
 
 
 def pause(seconds: float) -> None:
-    """Do nothing for so long, unless a signal is told by an exception."""
+    """Do nothing for so long; a signal may raise ``Signalled`` meanwhile."""
     has_input((), seconds)
 
 
 def has_input(streams: Collection[int], within_s: float = math.inf) -> bool:
-    """True as soon as there is something to read, or an end; False if there is not within so long.
+    """True as soon as a stream has data or has ended; False if that takes longer than ``within_s``.
 
-    A signal that comes just before the wait begins does not end it, so it never waits for long.
+    It waits in short pieces, because a signal just before a wait begins does not end the wait.
     """
     until = time.monotonic() + within_s
     while True:
@@ -96,7 +97,7 @@ def has_input(streams: Collection[int], within_s: float = math.inf) -> bool:
 
 
 def read_all(stream: int, patience_s: float = math.inf) -> bytes:
-    """All that comes until the end, or until nothing came for so long."""
+    """All data of a stream until its end, or until nothing came for ``patience_s``."""
     parts: list[bytes] = []
     while has_input((stream,), patience_s):
         part = os.read(stream, 65536)
@@ -107,9 +108,9 @@ def read_all(stream: int, patience_s: float = math.inf) -> bytes:
 
 
 def leave_child(seconds: float, *, holding_stdout: bool) -> int:
-    """The id of a process in a session of its own that sleeps for so long.
+    """Start a process in a session of its own, which sleeps for so long; its id.
 
-    It has our environment, so that who looks for it can find it by that.
+    It has this process's environment, by which handrail finds such processes.
     """
     child = os.fork()
     if not child:
@@ -135,7 +136,7 @@ def new_id() -> str:
 
 
 def stamp() -> str:
-    """The time as the programs write it."""
+    """The current time as the programs write it."""
     now = time.time()
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + f".{int(now * 1000) % 1000:03}Z"
 
@@ -147,7 +148,7 @@ def clock_text(unix_s: float) -> str:
 
 
 def totals(usage: Mapping[str, Any]) -> dict[str, int]:
-    """The tokens of a usage, all of them numbers: the programs know them."""
+    """The tokens of a usage, with 0 for unknown ones: the real programs know them all."""
     names = ("input_tokens", "cached_tokens", "cache_write_tokens", "output_tokens",
              "reasoning_tokens")  # fmt: skip
     return {name: usage.get(name) or 0 for name in names}

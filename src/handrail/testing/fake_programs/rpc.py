@@ -19,12 +19,12 @@ class Stopped(Exception):
 
 
 class Peer:
-    """Reads what the client sends. Mutable."""
+    """Exchanges messages with the client. Mutable."""
 
     def __init__(
         self, launch: Launch, on_message: Callable[[Message], None], *, version: bool
     ) -> None:
-        """``on_message`` is given each message; ``version``: ours say ``"jsonrpc": "2.0"``."""
+        """``on_message`` gets each message; ``version``: sent messages say ``"jsonrpc": "2.0"``."""
         self._launch = launch
         self._on_message = on_message
         self._head: Message = {"jsonrpc": "2.0"} if version else {}
@@ -34,7 +34,11 @@ class Peer:
         self._answers: dict[int, Message] = {}
 
     def serve(self) -> int:
-        """Hear everything until the client closes; nothing if the script has no act left."""
+        """Handle messages until the client closes.
+
+        Raises:
+            Ended: the client closed, or the script is used up.
+        """
         if reason := self._launch.used_up:
             raise Ended(1, reason)
         while True:
@@ -43,7 +47,7 @@ class Peer:
             self._read_lines()
 
     def wait(self, seconds: float, until: Callable[[Message], bool] = lambda _: False) -> bool:
-        """Be silent for so long; True as soon as a message came for which ``until`` holds.
+        """Be silent for so long; True as soon as a message comes for which ``until`` is true.
 
         Other messages are kept for later.
         """
@@ -62,7 +66,7 @@ class Peer:
                 self._read_lines()
 
     def next_act(self, message: Message, code: int) -> Entry | None:
-        """What to do with a prompt; it is refused with this code if nothing is left to do."""
+        """The act for a prompt; if the script is used up, refuses the prompt with this code."""
         entry = self._launch.take()
         if entry is None:
             reason = self._launch.used_up or ""

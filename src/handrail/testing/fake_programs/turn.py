@@ -1,4 +1,4 @@
-"""One prompt and what comes of it: the same order of things in every protocol."""
+"""One prompt and its turn: the order of events, which is the same in every protocol."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ WAITING: Mapping[str, Any] = {
 
 
 class TurnWriter:
-    """Prints a turn in the format of one program. Every method prints; the last three give exit
-    codes. Mutable.
+    """Prints a turn in the format of one program. Mutable.
+
+    Every method prints; the last three return exit codes.
     """
 
     usual_model = ""
@@ -44,51 +45,51 @@ class TurnWriter:
         self.session = session
         self.options = options
         self.tool: dict[str, Any] = {}
-        """The tool that is used now, as the program names it."""
+        """The tool in use, as the program describes it."""
 
     def write_start(self) -> None:
-        """The session is there."""
+        """Print that the session is open."""
 
     def write_noise(self, padding: str) -> None:
-        """An event that nobody knows."""
+        """Print an event of an unknown kind."""
         raise NotImplementedError
 
     def write_retry(self, attempt: int, fail: Entry, /) -> None:
-        """The program tries again by itself."""
+        """Print that the program retries by itself."""
 
     def write_thought(self, text: str) -> None:
-        """The model thought."""
+        """Print a thought of the model."""
 
     def write_message(self, text: str) -> None:
-        """The model said something before its answer."""
+        """Print a message of the model."""
         raise NotImplementedError
 
     def write_tool_start(self, tool: Entry) -> bool:
-        """A tool begins; False if it may not."""
+        """Print that a tool begins; False if the tool is not allowed."""
         raise NotImplementedError
 
     def write_tool_result(self, tool: Entry, *, allowed: bool) -> None:
-        """A tool has ended."""
+        """Print a tool's result."""
         raise NotImplementedError
 
     def write_answer(self) -> None:
-        """The last message."""
+        """Print the last message."""
         self.write_message(final_text(self.entry))
 
     def wait(self, seconds: float) -> None:
-        """Silence."""
+        """Stay silent for so long."""
         pause(seconds)
 
     def write_end(self) -> int:
-        """The end, with all well."""
+        """Print the end of a turn that succeeded."""
         raise NotImplementedError
 
     def write_failure(self, fail: Entry) -> int:
-        """The end, with a failure."""
+        """Print the end of a turn that failed."""
         raise NotImplementedError
 
     def write_interruption(self, number: int, /, *, in_tool: bool) -> int:
-        """The end, by a signal."""
+        """Print the end of a turn that a signal stopped."""
         del in_tool
         return -number
 
@@ -100,7 +101,7 @@ class TurnWriter:
 
 
 def perform(writer: TurnWriter) -> int:
-    """Do what the act says; the exit code."""
+    """Carry out the writer's act; the exit code."""
     turn = _Turn(writer)
     try:
         return turn.run()
@@ -109,7 +110,7 @@ def perform(writer: TurnWriter) -> int:
 
 
 class _Turn:
-    """Where a turn stands. Mutable."""
+    """A turn under way. Mutable."""
 
     def __init__(self, writer: TurnWriter) -> None:
         self.in_tool = False
@@ -140,7 +141,7 @@ class _Turn:
         return tools or ([WAITING] if self._stops_at("tool") else [])
 
     def _use(self, tool: Entry) -> None:
-        self.in_tool = True  # before it is told: a signal may come as soon as it is
+        self.in_tool = True  # before the tool is printed: a signal may come as soon as it is
         allowed = self._writer.write_tool_start(tool)
         self._at("tool")
         if allowed and "content" in tool:
@@ -174,12 +175,12 @@ class _Turn:
 
 
 def deltas(text: str) -> list[str]:
-    """The text in the pieces in which it is told while it comes."""
+    """The text in the pieces in which a program streams it."""
     return [text[at : at + DELTA] for at in range(0, len(text), DELTA)]
 
 
 def final_text(entry: Entry) -> str:
-    """The last message; where a program has no other form for a value, that is its JSON."""
+    """The last message: the text, or the JSON of a structured value."""
     value = entry["structured"]
     return str(entry["text"]) if value is None else json.dumps(value)
 
@@ -189,8 +190,8 @@ def call_of(
 ) -> tuple[str, Mapping[str, Any]]:
     """The name and the input of a tool call.
 
-    ``runs`` is what the program calls its shell, ``writes`` the tool that writes a file, whose name
-    that takes as ``path``, and its content as ``text``.
+    ``runs`` is the program's name for its shell, ``writes`` its name for the tool that writes a
+    file; that tool takes the file's name as ``path``, and its content as ``text``.
     """
     if "content" not in tool:
         asked = {"command": tool["command"], "description": tool["command"]}

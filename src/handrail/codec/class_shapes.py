@@ -1,4 +1,4 @@
-"""Data classes as the codec sees them: fields to take, and a way to put them together."""
+"""Data classes as the codec sees them: the fields to write, and a way to rebuild the value."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _ABSENT: Any = object()
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How values of one data class are taken apart and put together.
+    """How values of one data class are taken apart and rebuilt.
 
-    ``proven``: an instance made of the fields of another is equal to it, whatever they are.
-    ``beside`` are keys for what is no field. ``known``: all keys of a record made now; one that was
-    made earlier may have more or fewer, if the class has changed. ``newer`` are fields with
-    their defaults that are left out of a fingerprint, and of a record if they have the default.
+    ``proven``: an instance built from another's fields is always equal to it. ``beside`` are keys
+    of a record that are no fields. ``known`` has all keys of a record written now; an older record
+    may have more or fewer, if the class has changed since. ``newer`` maps fields to their defaults:
+    a fingerprint leaves these fields out, and a record does if they have the default.
     """
 
     cls: Any
@@ -35,7 +35,7 @@ class Shape:
         object.__setattr__(self, "known", frozenset((*self.names, *self.beside)))
 
     def write(self, writing: Writing, value: Any, depth: int) -> Node:
-        """The value as an object of its fields; those that are not set are left out."""
+        """The value as an object of its fields; fields that are not set are left out."""
         if writing.classes.get(self.tag) is not self.cls:
             writing.met(self.tag, self.cls)
         if not self.proven:
@@ -60,18 +60,18 @@ class Shape:
                 else:
                     writing.proven = False
         except Refused as refused:
-            raise refused.inside(value, f".{name}") from refused.__cause__
+            raise refused.add_step(value, f".{name}") from refused.__cause__
         return node
 
     def read(self, node: Node) -> Any:
-        """The value that an object of fields (without its tag) stands for."""
+        """The value that an object of fields (without its tag) describes."""
         if not self.known.issuperset(node):
             node = {name: item for name, item in node.items() if name in self.known}
         return self.make(node)
 
 
 class EnumShape(Shape):
-    """How members of an Enum are written: by name, and combined flags by value."""
+    """The shape of an Enum: it writes members by name, and combined flags by value."""
 
     __slots__ = ()
 
