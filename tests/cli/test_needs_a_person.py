@@ -62,7 +62,7 @@ def test_what_the_console_cut_off_is_said_in_full(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A long text is said again, by the command, for its end is what to do."""
-    monkeypatch.setattr(report, "TOLD", 20)
+    monkeypatch.setattr(report, "CLOSING_LINE_CHARS", 20)
     Path("flow.py").write_text(FLOW, "utf-8")
     with fake_cli("claude", [Fails("auth")], path=tmp_path / "fake"):
         told = cli("run", "flow.py", "--backend", "claude", "--run-id", "r")
