@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from handrail.shortening import shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
 AgentErrorKind: TypeAlias = Literal[
     "rate_limit",  # too many requests for the moment
@@ -187,11 +187,20 @@ class ReplayMismatch(HandrailError):
     the run is suspended. Otherwise nothing was run.
     """
 
-    def __init__(self, run_id: str, changes: Sequence[StepChange], *, late: bool = False) -> None:
+    def __init__(
+        self,
+        run_id: str,
+        changes: Sequence[StepChange],
+        *,
+        late: bool = False,
+        passed: Collection[str] = (),
+    ) -> None:
         super().__init__(run_id, tuple(changes))
         self.run_id = run_id
         self.changes = tuple(changes)
         self.late = late
+        self.passed = passed
+        """The paths that the code had reached before the first change."""
         self.unchanged = ""
         """``file:line`` that yields the first of the steps, if that file has not changed since the
         run began; then the body may not be deterministic.

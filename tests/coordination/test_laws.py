@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from handrail.coordination.hub.hub import HANDLERS, ONCE, Hub
-from handrail.coordination.hub.lines import _live_claims, _snapshot
+from handrail.coordination.hub.run_claiming import _live_claims, _snapshot
 from handrail.workspace.claims.deciding import related
 from tests.coordination.room import Heard, Room
 
@@ -115,7 +115,7 @@ def lasting(hub: Hub) -> dict[str, Any]:
     """All that a hub knows that is not who is connected."""
     state = hub.state
     return {
-        "claims": {claim.task_id: claim for claim in state.leases.all()},
+        "claims": {claim.task_id: claim for claim in state.agent_claims.all()},
         "checkpoints": list(state.checkpoints.values()),
         "tasks": state.board.tasks(),
         "notes": list(state.board.notes.values()),
@@ -123,9 +123,9 @@ def lasting(hub: Hub) -> dict[str, Any]:
         "offers": list(state.offers.values()),
         "cards": list(state.cards.values()),
         "waits": {agent: state.waits.get(agent) for agent in state.waits.agents()},
-        "held": state.steps.held,
-        "line": state.steps.line,
-        "ended": sorted(state.steps.ended.values(), key=lambda one: one.epoch),
+        "held": state.run_claims.held,
+        "line": state.run_claims.line,
+        "ended": sorted(state.run_claims.ended.values(), key=lambda one: one.epoch),
         "answers": list(state.answers.values()),
         "own answers": {name: list(own.values()) for name, own in state.answers_of.items()},
         "counts": (state.epoch, state.forgotten, state.last_chat, state.board.last_note),
@@ -149,7 +149,7 @@ def test_no_two_hold_the_same(doings: list[Do]) -> None:
     room = Room()
     for do in doings:
         room, _ = perform(room, do)
-        held = list(room.hub.state.leases.all())
+        held = list(room.hub.state.agent_claims.all())
         for claim in held:
             for other in held:
                 if claim.owner != other.owner and claim.worktree == other.worktree:
@@ -168,11 +168,11 @@ def test_who_may_have_it_has_it(doings: list[Do]) -> None:
     room = Room()
     for do in doings:
         room, _ = perform(room, do)
-        steps, scene = room.hub.state.steps, _snapshot(room.hub.state)
-        for number in steps.line:
+        claims, scene = room.hub.state.run_claims, _snapshot(room.hub.state)
+        for number in claims.line:
             behind = scene.in_the_way(scene.line[number])
-            assert behind, (do, steps.line[number])
-            assert steps.sent_behind.get(number, behind) == behind, (do, steps.line[number])
+            assert behind, (do, claims.line[number])
+            assert claims.sent_behind.get(number, behind) == behind, (do, claims.line[number])
 
 
 @given(st.lists(DOINGS, max_size=30))
@@ -231,7 +231,7 @@ def test_nobody_waits_in_a_circle(doings: list[Do]) -> None:
         state = room.hub.state
         for agent in state.waits.agents():
             seen, one = [agent], agent
-            while (task := state.waits.get(one)) and (claim := state.leases.get(task)):
+            while (task := state.waits.get(one)) and (claim := state.agent_claims.get(task)):
                 one = claim.owner
                 assert one not in seen, (do, seen)
                 seen.append(one)

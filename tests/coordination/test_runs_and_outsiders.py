@@ -244,7 +244,7 @@ def test_who_is_not_there_after_a_restart_holds_nothing_for_long(room: Room) -> 
     again.join("ann")
     again.wait(15)
     assert again.claims() == {}
-    assert again.hub.state.steps.line == {}
+    assert again.hub.state.run_claims.line == {}
 
 
 def test_what_a_process_held_that_is_gone_is_free_after_the_grace(room: Room) -> None:

@@ -100,7 +100,7 @@ class Lives:
     rerun: tuple[str, ...] = ()
     """What is to run again although it succeeded."""
     options: dict[str, Any] = field(default_factory=dict)
-    few: int = driver.FEW
+    few: int = driver.GATHER_ABOVE
     """With more at work than that, ends that have come are recorded as one."""
     journal: TextJournal = field(default_factory=TextJournal)
     clock: JumpClock = field(default_factory=JumpClock)
@@ -123,14 +123,14 @@ class Lives:
         """One life; its result, or None if its process died. ``ends``: those of a TextJournal."""
         self.journal = self.journal.reopened(**ends)
         self.found.append(self.journal.events(RUN))
-        few, driver.FEW = driver.FEW, self.few
+        few, driver.GATHER_ABOVE = driver.GATHER_ABOVE, self.few
         try:
             with counted(self._note):
                 return anyio.run(self._live, backend=self.backend)
         except ProcessGone:
             return None
         finally:
-            driver.FEW = few
+            driver.GATHER_ABOVE = few
             self.writes.append(self.journal.writes)
 
     def once(self) -> WorkflowResult[Any]:

@@ -30,7 +30,7 @@ from handrail import (
 from handrail.model import events as ev
 from handrail.model.results import qualified
 from handrail.ports.agent import Capabilities
-from handrail.testing import MemorySink, TextJournal
+from handrail.testing import MemorySink, ProcessGone, TextJournal
 
 LOG: list[str] = []
 
@@ -142,6 +142,45 @@ def test_a_step_whose_code_changed_runs_again_with_what_followed() -> None:
     assert (result.value, sorted(LOG)) == ("za1yes2", ["X", "ca1", "cb1", "za1yes2"])
 
 
+@pytest.mark.parametrize("dies", [False, True])
+def test_what_a_fork_did_before_a_changed_step_is_not_done_again(*, dies: bool) -> None:
+    """A new step before the changed one, and one that the other run had undone: in one drive, or if
+    the process dies in between.
+    """
+
+    @workflow("flow")
+    def old() -> Steps[str]:
+        a = yield from step("a").call(do, "a").with_rollback(lambda _: LOG.append("undo"))
+        b = yield from step("b").call(do, "b")
+        yield from step("z").call(fail)
+        return a + b
+
+    def fail() -> None:
+        raise OSError
+
+    @workflow("flow")
+    def new() -> Steps[str]:
+        a = yield from step("a").call(do, "a").with_rollback(lambda _: LOG.append("undo"))
+        n = yield from step("new").call(do, "new")
+        b = yield from step("b").call(do, "B")
+        return a + n + b
+
+    executor = Executor(journal=TextJournal())
+    LOG.clear()
+    executor.options(run_id="p").run_sync(old)
+    assert LOG == ["a", "b", "undo"]
+    LOG.clear()
+    fork_id = executor.fork_sync("p")
+    journal: Any = executor.journal
+    if dies:
+        journal = journal.reopened(stop_at=5)
+        with pytest.raises(ProcessGone):
+            Executor(journal=journal).resume_sync(fork_id, new)
+        journal = journal.reopened()
+    result = Executor(journal=journal).resume_sync(fork_id, new)
+    assert (result.value, LOG) == ("anewB", ["a", "new", "B"])
+
+
 async def test_a_run_that_is_driven_can_be_forked() -> None:
     """What is recorded by then counts; an action that is at work is made again."""
 
@@ -163,6 +202,24 @@ async def test_a_run_that_is_driven_can_be_forked() -> None:
     result = await executor.resume(forks[0])
     assert (result.value, LOG) == ("again", ["first"])
     assert result.step("second").attempts == 1
+
+
+def test_the_output_of_a_wait_can_be_given() -> None:
+    """The signal that ended the wait is not kept, so it ends no other wait either."""
+
+    @workflow
+    def waits() -> Steps[list[int]]:
+        first = yield from step("first").wait_for("go", int)
+        second = yield from step("second").wait_for("go", int)
+        return [first, second]
+
+    executor = Executor(journal=TextJournal(), workflows=[waits])
+    run_id = executor.run_sync(waits).run_id
+    executor.signal_sync(run_id, "go", 1)
+    executor.signal_sync(run_id, "go", 2)
+    assert executor.resume_sync(run_id).value == [1, 2]
+    fork_id = executor.fork_sync(run_id, outputs={"first": 7})
+    assert executor.resume_sync(fork_id).value == [7, 2]
 
 
 def test_a_failed_run_goes_on_in_its_fork() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from handrail.record.view import Cause
+from handrail.record.view import FailureCause
 from handrail.sinks.console_words import error_lines, first_line
 
 
@@ -37,9 +37,9 @@ def test_a_first_line_says_that_there_are_more() -> None:
 
 def test_a_failure_is_known_by_its_name_and_its_text() -> None:
     """The same text under another name, and the name with another text, are somebody else's."""
-    cause = Cause("all/x", "x", "boom")
-    assert cause.is_named_in("member 'x' failed: boom; 2 more failed")
-    assert cause.is_named_in("step 'all/x' failed after 2 attempts: ValueError: boom")
-    assert not cause.is_named_in("member 'y' failed: boom")
-    assert not cause.is_named_in("member 'x' failed: bang")
-    assert not cause.is_named_in("boom")
+    cause = FailureCause("all/x", "x", "boom")
+    assert cause.place_in("member 'x' failed: boom; 2 more failed") is not None
+    assert cause.place_in("step 'all/x' failed after 2 attempts: ValueError: boom") is not None
+    assert cause.place_in("member 'y' failed: boom") is None
+    assert cause.place_in("member 'x' failed: bang") is None
+    assert cause.place_in("boom") is None

@@ -12,7 +12,7 @@ from temporalio.client import Client
 
 from handrail import Executor
 from handrail.temporal import TemporalExecutor, TemporalWorker
-from handrail.temporal.kept_bodies import PinnedGenerators, closing_runs_code
+from handrail.temporal.pinned_generators import PinnedGenerators, closing_runs_code
 from handrail.testing.conformance import CASES, Case
 from handrail.testing.conformance import FLOWS as CONFORMANCE
 from handrail.testing.contracts.host import compared

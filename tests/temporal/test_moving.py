@@ -10,7 +10,7 @@ import pytest
 
 from handrail import Executor, InputsDiffer, RunIdTaken, RunNotFound, step, workflow
 from handrail.errors import ReplayMismatch
-from handrail.replays import replay
+from handrail.replay_checks import replay
 from handrail.steps.verbs import Steps
 from handrail.temporal import TemporalExecutor
 from handrail.testing.conformance import FLOWS as CONFORMANCE

@@ -59,7 +59,7 @@ class Watched(Machine):
         return commands
 
     def _watch_whole(self) -> None:
-        if self._cause is not None and not self.is_at_work:
+        if self._cause is not None and not self.has_actions:
             self._watch(self._cause, self._batch)
             self._cause = None
 

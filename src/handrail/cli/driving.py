@@ -33,7 +33,7 @@ from handrail.cli.notify import Notifier
 from handrail.cli.report import tell_ending, tell_mismatch, tell_missing, write_value
 from handrail.cli.screen import Screen
 from handrail.engine.engine import Engine
-from handrail.engine.parts import OnChange, Start
+from handrail.engine.parts import DriveStart, OnChange
 from handrail.engine.stream import Run
 from handrail.errors import ReplayMismatch
 from handrail.executor import agent_defaults
@@ -201,7 +201,7 @@ class DrivingExecutor(Executor):
 
         return Run(run_id, drive)
 
-    async def _drive_from(self, start: Start, run: Run[Any] | None) -> WorkflowResult[Any]:
+    async def _drive_from(self, start: DriveStart, run: Run[Any] | None) -> WorkflowResult[Any]:
         return await super()._drive_from(start, self._held if run is None else run)
 
     def _missing(self, run_id: str, variables: Sequence[str]) -> None:

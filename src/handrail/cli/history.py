@@ -39,7 +39,7 @@ from handrail.journals.sqlite.care import PruneStatus
 from handrail.model.folders import run_folder
 from handrail.model.history import RunDiff, StepDiff
 from handrail.record.view import plain
-from handrail.replays import replay as replay_of
+from handrail.replay_checks import replay as replay_of
 from handrail.typed.jsonsafe import json_safe
 
 _VALUE_LINES = 20
@@ -309,7 +309,7 @@ def prune(
     Parameters
     ----------
     older_than
-        Only runs whose last event is older than this: 30d, 12h, 2w.
+        Only runs whose last event is at least this old: 30d, 12h, 2w.
     keep_last
         Keep this many of the newest runs.
     status

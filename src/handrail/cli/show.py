@@ -51,7 +51,7 @@ from handrail.ports.journal import Journal, RunInfo
 from handrail.record.dropped import stuck_step
 from handrail.record.inbox import runs_of, with_messages
 from handrail.record.view import (
-    Cause,
+    FailureCause,
     IncidentKind,
     IncidentView,
     RunView,
@@ -290,7 +290,7 @@ def _answer_text(answer: ev.GateAnswered) -> str:
     return f"answered {short_repr(mask_value(answer.answer), 60)}{by}"
 
 
-def _masked(cause: Cause) -> Cause:
+def _masked(cause: FailureCause) -> FailureCause:
     """The failure, with its errors masked."""
     inner = None if cause.inner is None else _masked(cause.inner)
     return replace(cause, error=mask_text(cause.error), inner=inner)
@@ -300,7 +300,7 @@ def _print_end(view: RunView, *, alive: bool) -> None:
     end = view.end
     if end is not None and end.error:
         failed = next((one.cause for one in view.steps if one.path == end.failed_step), None)
-        if failed is not None and failed.is_named_in(end.error):
+        if failed is not None and failed.place_in(end.error) is not None:
             print(mask_text(f"failed: {cause_in_short(_masked(failed))}"))
         else:
             print("\n".join(map(printable, indented_lines(f"error: {mask_text(end.error)}"))))

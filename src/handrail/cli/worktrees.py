@@ -141,6 +141,6 @@ async def _remove(repository: Repository, one: StepBranch) -> None:
     git = repository.git(marker())
     async with list_locked(repository):
         if one.folder:
-            await git.ends("worktree", "remove", "--force", "--force", one.folder)
-        await git.ends("worktree", "prune")
-        await git.ends("branch", "--quiet", "-D", one.branch)
+            await git.run_unchecked("worktree", "remove", "--force", "--force", one.folder)
+        await git.run_unchecked("worktree", "prune")
+        await git.run_unchecked("branch", "--quiet", "-D", one.branch)

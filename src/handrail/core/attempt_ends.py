@@ -75,7 +75,7 @@ def success_event(command: Perform, output: Any, usage: Usage | None, now: float
     return _step_completed("", 0, 0.0, path, result, "", 0, (), command.used)
 
 
-def _is_in_vain(command: Perform | Queue, error: BaseException) -> bool:
+def _is_permanent(command: Perform | Queue, error: BaseException) -> bool:
     """True if another attempt is bound to fail in the same way, whatever happens meanwhile."""
     of_agent = isinstance(command.step.verb, (AgentCall, Generation))
     wrong = isinstance(error, (PromptError, DefinitionError)) and of_agent
@@ -99,7 +99,7 @@ def failure_event(
         output = error.result
     elif isinstance(error, AgentError):
         output = getattr(error, "conflict", None)  # of a worktree's merge
-    retryable = isinstance(error, Exception) and not _is_in_vain(command, error)
+    retryable = isinstance(error, Exception) and not _is_permanent(command, error)
     retry = command.step.modifiers.retry
     if retry is not None and retryable:
         try:

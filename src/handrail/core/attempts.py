@@ -28,7 +28,7 @@ from handrail.core.run_state import (
 )
 from handrail.core.steering import (
     begin_postponed,
-    end_as_asked,
+    end_as_requested,
     postpone_blocked,
     waits_for_claim_above,
 )
@@ -54,7 +54,7 @@ def open_step(run: RunState, node: StepNode) -> None:
     may_block = run.paused is not None or run.unclaimed
     if may_block and not run.recorded.knows(node.path) and postpone_blocked(run, Open(node)):
         return
-    if run.asked and end_as_asked(run, node):
+    if run.steering_requests and end_as_requested(run, node):
         return
     if run.bounds_steps and not has_room(run, node):
         return
@@ -177,7 +177,7 @@ def begin_claimed(run: RunState, node: CompositeNode) -> None:
         node.begin(run)
         return
     run.unclaimed[node.path] = node
-    run.look_at_each()
+    run.update_begins_at_once()
     if run.rehearses and _was_entered(run, node):
         node.begin(run)
     else:
@@ -191,7 +191,7 @@ def claim_answered(run: RunState, node: CompositeNode, report: cmd.Evaluated) ->
     waits_to_begin, node.asking = node.asking, False
     del run.unclaimed[node.path]
     if report.error is None:
-        run.look_at_each()
+        run.update_begins_at_once()
         _request_claims(run)
         begin_postponed(run)
         if waits_to_begin:

@@ -9,7 +9,7 @@ from typing import Any
 
 from handrail.core import commands as cmd
 from handrail.core.run_state import RunState
-from handrail.errors import StepChange
+from handrail.errors import ReplayMismatch, StepChange
 from handrail.record.outputs import steps_within
 from handrail.steps.fingerprint import item_digest, item_matches
 from handrail.steps.verbs import Step
@@ -51,7 +51,14 @@ def note_change(run: RunState, change: StepChange) -> bool:
     if run.recorded.is_reused(change.path) or (run.recorded.unwinds and same_kind):
         return False
     if change not in run.changes:
+        if not run.changes:
+            run.passed = frozenset((*run.results, *run.nodes))
         run.changes.append(change)
         if not run.rehearses:  # the first change ends the drive
             run.emit(cmd.Changed(change.path))
     return not run.rehearses
+
+
+def mismatch_of(run: RunState, *, late: bool = False) -> ReplayMismatch:
+    """The error of a run whose changes nobody accepted; ``late`` as in ``ReplayMismatch``."""
+    return ReplayMismatch(run.setting.run_id, run.changes, late=late, passed=run.passed)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from handrail.core import commands as cmd
-from handrail.core.ending import child_result, hit_limit, partially_compensated, undo
+from handrail.core.ending import child_result, compensation_error, hit_limit, undo
 from handrail.core.failing import fail, fail_with
 from handrail.core.failures import AttemptFailure, failure_from, failure_of, failure_of_body
 from handrail.core.generators import call
@@ -161,7 +161,7 @@ class WorkflowNode(BodyStepNode):
             where = f"workflow {name!r} at step {self.path!r}"
             error = run.unrecordable(value, where, lambda: declared_for(self))
         if error is None:
-            error = partially_compensated(run, self)
+            error = compensation_error(run, self)
         if error is None:
             self.is_open = False
             run.record(ev.SubworkflowEnded(self.path, name, "succeeded", value=value))

@@ -61,7 +61,7 @@ class CommandLoop:
         A whole record may follow from one event.
         """
         machine = self._machine
-        if machine.is_at_work:
+        if machine.has_actions:
             self._todo.extend(machine.go_on())
         self._todo.extend(machine.begin(happened))
 
@@ -71,12 +71,12 @@ class CommandLoop:
     def run(self, most: float = math.inf) -> bool:
         """Run until no command is left or about ``most`` are carried out; True if none is left."""
         todo, late, machine = self._todo, self._late, self._machine
-        while todo or late or machine.is_at_work:
+        while todo or late or machine.has_actions:
             if most <= 0:
                 return False
-            if machine.is_at_work:
+            if machine.has_actions:
                 todo.extend(machine.go_on(most))
-                if machine.is_at_work:
+                if machine.has_actions:
                     return False
                 continue
             most -= 1

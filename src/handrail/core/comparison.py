@@ -78,7 +78,7 @@ class Comparison(Retracing):
         """True up to the last item if the group succeeded; else as far as the record goes."""
         return place.outcome == "succeeded" or super().goes_on(place, left=left, beyond=beyond)
 
-    def met(self, path: str, step: Step[Any], *, yielded: bool) -> None:
+    def on_recorded(self, path: str, step: Step[Any], *, yielded: bool) -> None:
         """Diverge if the step has changed, unless somebody accepted its record."""
         del yielded
         run, recorded = self.run, self.recorded
@@ -86,7 +86,7 @@ class Comparison(Retracing):
         if was and not run.matches(was, step) and not recorded.is_reused(path):
             self._diverge(path, was, run.fingerprint(step))
 
-    def met_item(self, path: str, item: Any) -> None:
+    def on_recorded_item(self, path: str, item: Any) -> None:
         """Diverge if the item has changed, unless somebody accepted its record."""
         run, was = self.run, self.recorded.item_of(path)
         codec, secrets = run.codec, run.setting.secrets
@@ -95,7 +95,9 @@ class Comparison(Retracing):
         if not self.recorded.is_reused(path):
             self._diverge(path, f"item {was}", f"item {item_digest(item, codec, secrets)}")
 
-    def strayed(self, place: Place, path: str, step: Step[Any] | None, *, stopped: bool) -> None:
+    def on_unrecorded(
+        self, place: Place, path: str, step: Step[Any] | None, *, stopped: bool
+    ) -> None:
         """Diverge if the recorded run would have begun this step, or member."""
         if path in self._begun:
             return
@@ -141,7 +143,8 @@ class Comparison(Retracing):
         for path in self.in_place(place):
             stage = found.get(path.rpartition("/")[2])
             if stage is not None:
-                self.met(path, Step(stage.name, StageCheck(stage), Modifiers()), yielded=False)
+                current: Step[Any] = Step(stage.name, StageCheck(stage), Modifiers())
+                self.on_recorded(path, current, yielded=False)
 
     # -- differences ----------------------------------------------------------------------------
 

@@ -96,17 +96,17 @@ class CompensationSearch(Retracing):
         """True if a path just below this attempt is due or encloses one that is."""
         return place.base in self._bases
 
-    def met(self, path: str, step: Step[Any], *, yielded: bool) -> None:
+    def on_recorded(self, path: str, step: Step[Any], *, yielded: bool) -> None:
         """Note a yielded step that has changed, if its recorded success counts."""
         end = self.recorded.at(path).end if yielded else None
         if end is not None and end.success:
             step_changed(self.run, path, step)
 
-    def met_item(self, path: str, item: Any) -> None:
+    def on_recorded_item(self, path: str, item: Any) -> None:
         """Note an item that has changed."""
         item_changed(self.run, path, item)
 
-    def passed(self, path: str, step: Step[Any], inputs: Inputs) -> None:
+    def on_retraced(self, path: str, step: Step[Any], inputs: Inputs) -> None:
         """Keep the step's rollback, behind those of the steps below it."""
         rollback = step.modifiers.rollback
         if path in self._due and rollback is not None:

@@ -40,6 +40,7 @@ import attrs
 from handrail.core import commands as cmd
 from handrail.core.admission import Admission
 from handrail.core.attempt_ends import failure_event, rollback_event, time_bound
+from handrail.core.changes import mismatch_of
 from handrail.core.command_loop import CommandLoop
 from handrail.core.line import Line
 from handrail.core.machine import Machine
@@ -47,14 +48,13 @@ from handrail.core.nodes import Phase
 from handrail.core.rehearsal import Rehearsal, questions, rehearse, rehearse_on, to_carry_out
 from handrail.core.timers import Timers
 from handrail.core.value_texts import Types, declared_in, event_in_its_place
-from handrail.core.waits import accept_no_other_answer, ends_by_itself
+from handrail.core.waits import accept_no_other_answer, process_waits_for
 from handrail.errors import (
     CancelledFromWithin,
     CoreStalled,
     HandrailError,
     NotPortable,
     OutputNotSerializable,
-    ReplayMismatch,
     StepTimeout,
 )
 from handrail.model import events as ev
@@ -222,7 +222,7 @@ class Conductor:
             self._set_alarm()
             self._check()
         elif self.machine.run.changes:
-            raise ReplayMismatch(self._run_id, self.machine.run.changes, late=True)
+            raise mismatch_of(self.machine.run, late=True)
         return True
 
     def finished(self, path: str, end: End) -> None:
@@ -315,7 +315,7 @@ class Conductor:
         if self._line.waiting and not self._is_paused:
             return True
         run = self.machine.run
-        return any(ends_by_itself(run, token) for _, token in self.timers.waits())
+        return any(process_waits_for(run, token) for _, token in self.timers.waits())
 
     @property
     def _run_id(self) -> str:
@@ -333,7 +333,7 @@ class Conductor:
             if not self._rehearsal.run(most):
                 return False
             if self.machine.run.changes:
-                raise ReplayMismatch(self._run_id, self.machine.run.changes)
+                raise mismatch_of(self.machine.run)
             rehearsal, self._rehearsal = self._rehearsal, None
             for number, (event, sync) in enumerate(rehearsal.happened):
                 if sync is not None:
@@ -373,9 +373,9 @@ class Conductor:
         """Queue an event to be recorded, behind the commands queued already."""
         self._loop.add(cmd.Record(event, sync))
 
-    def next(self, message: Callable[[], None]) -> None:
+    def queue_job(self, job: Callable[[], None]) -> None:
         """Run ``message`` behind what has come in by now."""
-        self._jobs.append(message)
+        self._jobs.append(job)
 
     def _stamp(self, event: ev.Event) -> float:
         self._seq += 1

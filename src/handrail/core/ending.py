@@ -104,7 +104,7 @@ def note_recorded_rollbacks(run: RunState, path: str, but_below: str | None = No
         _note_rollback(run, event)
 
 
-def partially_compensated(run: RunState, node: Node) -> WorkflowError | None:
+def compensation_error(run: RunState, node: Node) -> WorkflowError | None:
     """The error of a node that an earlier drive had begun to roll back; None if none had.
 
     Such a run, or attempt of a sub-workflow or group, fails even if today's code would succeed.
@@ -171,7 +171,7 @@ def root_ended(run: RunState, value: Any, error: BaseException | None) -> None:
             f"Write `return (yield from step(...)...)`."
         )
     if error is None:
-        error = partially_compensated(run, root)
+        error = compensation_error(run, root)
     if run.ending is None and not run.recorded.is_empty:
         stop = root.stop
         run.ending = _cancelled_before(run) if stop is None else _recorded_ending(run, stop)

@@ -14,7 +14,7 @@ from collections.abc import Generator, Iterator, Mapping
 from typing import Any, Literal, TypeAlias, assert_never, cast
 
 from handrail.core import commands as cmd
-from handrail.core.ending import partially_compensated, undo
+from handrail.core.ending import compensation_error, undo
 from handrail.core.failing import fail
 from handrail.core.failures import AttemptFailure, failure_from, failure_of
 from handrail.core.items import Items, compared_item, function_of, is_body, keyed
@@ -393,7 +393,7 @@ class GroupNode(CompositeNode):
         if not (self.failure is not None or members.exhausted or members.decided_by_member):
             return
         self.stopped(run)
-        undone = partially_compensated(run, self)
+        undone = compensation_error(run, self)
         failure = self.failure or _failure(self.path, self.verb, members, self.not_begun())
         if failure is None and undone is not None:
             failure = failure_of(undone)

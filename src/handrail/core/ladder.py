@@ -253,7 +253,7 @@ def _launch(
     fault: Fault, rung: Rung, *, session: str | None, reasks: int | None, route: int | None = None
 ) -> Launch:
     last = fault.launch
-    form = _form(fault) if rung in _THE_SAME_AGAIN else None
+    form = _undelivered_rung(fault) if rung in _THE_SAME_AGAIN else None
     said = shortened(fault.text, ANSWER_CHARS, keep="tail", mark="")
     return Launch(
         last.number + 1,
@@ -274,7 +274,7 @@ def _launch(
     )
 
 
-def _form(fault: Fault) -> Rung | None:
+def _undelivered_rung(fault: Fault) -> Rung | None:
     """The rung whose prompt the next launch repeats, because it was never delivered; else None."""
     last = fault.launch
     form = last.form or last.rung

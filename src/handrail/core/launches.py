@@ -47,7 +47,7 @@ def first_launch(run: RunState, node: AgentNode, *, interrupted: bool) -> None:
         node.launched = run.recorded.launched.get(node.path, 0)
     node.ladder = ()
     node.spent_s = 0.0
-    which = Launch(node.launched + 1, reasks=node.reasks, said=node.said)
+    which = Launch(node.launched + 1, reasks=node.reasks, said=node.guidance)
     launch(run, node, which, interrupted=interrupted)
 
 
@@ -132,7 +132,7 @@ def _with_guidance(run: RunState, node: AgentNode, which: Launch) -> Launch:
     event = ev.AgentGuided(node.path, node.attempt, which, numbers, by)
     run.guidance.on_guided(event)
     node.ladder = (*node.ladder, event)
-    node.said = (*which.said, *which.guidance)
+    node.guidance = (*which.said, *which.guidance)
     run.record(event)
     return which
 
@@ -250,7 +250,7 @@ def launch_over(run: RunState, node: AgentNode) -> None:
         run.emit(cmd.Release(node.path))
 
 
-def launch_again(run: RunState, node: AgentNode, report: cmd.Stopped) -> None:
+def replace_launch(run: RunState, node: AgentNode, report: cmd.Stopped) -> None:
     """Replace a launch that was broken off for guidance, in its session if it had opened one.
 
     Otherwise the replacement repeats the prompt and adds the guidance.
@@ -301,7 +301,7 @@ def resume_launches(run: RunState, node: AgentNode, record: PathRecord, launched
     session = record.session
     if record.failure is not None and record.failure.attempt >= attempt:
         return False
-    if session is None and not ladder and record.spent is None:
+    if session is None and not ladder and record.interrupted_usage is None:
         return False
     node.attempt = attempt
     node.ladder = ladder
@@ -311,9 +311,9 @@ def resume_launches(run: RunState, node: AgentNode, record: PathRecord, launched
         return True
     if record.interrupted and must_not_run_again(run, node):
         return True
-    base = last.next if last is not None else replace(FIRST, said=node.said)
-    if record.spent is not None:
-        base = replace(base, spent=add_usage(base.spent, record.spent))
+    base = last.next if last is not None else replace(FIRST, said=node.guidance)
+    if record.interrupted_usage is not None:
+        base = replace(base, spent=add_usage(base.spent, record.interrupted_usage))
     if session is not None:
         base = replace(
             base,
@@ -322,7 +322,7 @@ def resume_launches(run: RunState, node: AgentNode, record: PathRecord, launched
             session=session.session,
             backend=session.backend,
             reason=_BROKEN_OFF,
-            session_usage=add_usage(base.session_usage, record.spent),
+            session_usage=add_usage(base.session_usage, record.interrupted_usage),
             guidance=(),
             said=(*base.said, *base.guidance),
         )

@@ -23,11 +23,11 @@ def has_room(run: RunState, node: StepNode) -> bool:
     if run.was_let_in(node.path):
         return True
     if run.limits.max_steps is not None:
-        run.opened += 1
-    passed = _passed(run, node)
-    if passed is None:
+        run.admitted_count += 1
+    exceeded = _exceeded_limit(run, node)
+    if exceeded is None:
         return True
-    name, limit, why = passed
+    name, limit, why = exceeded
     if run.limits.on_breach == "ask" and not cleans_up(node.parent):
         _wait_for_room(run, node, name, limit, why)
     else:
@@ -35,11 +35,11 @@ def has_room(run: RunState, node: StepNode) -> bool:
     return False
 
 
-def _passed(run: RunState, node: StepNode) -> tuple[str, float, str] | None:
+def _exceeded_limit(run: RunState, node: StepNode) -> tuple[str, float, str] | None:
     """The limit that the step exceeds: its name, its raised value, and a detail for the message."""
     limits, parent = run.limits, node.parent
     most = limits.max_steps
-    if most is not None and run.opened > most * _times(run, "max_steps"):
+    if most is not None and run.admitted_count > most * _times(run, "max_steps"):
         return "max_steps", most * _times(run, "max_steps"), ""
     visits = limits.max_visits
     if visits is not None and parent is not None and parent.generator is not None:
@@ -75,7 +75,7 @@ def _wait_for_room(run: RunState, node: StepNode, name: str, limit: float, why: 
         _hit(run, node, name, limit, why)
         return
     if run.limits.max_steps is not None:
-        run.opened -= 1  # the step is checked again after the answer
+        run.admitted_count -= 1  # the step is checked again after the answer
     run.over_limit.setdefault(path, {})[node.path] = node, name, limit, why
     if path in run.gates or run.timers_frozen:
         return

@@ -34,7 +34,7 @@ class LineDriver(Protocol):
     def record(self, event: Event, /) -> None:
         """Queue an event to be recorded, behind the commands queued already."""
 
-    def next(self, job: Callable[[], None], /) -> None:
+    def queue_job(self, job: Callable[[], None], /) -> None:
         """Run a job behind what has come in meanwhile."""
 
 
@@ -71,7 +71,7 @@ class Line:
         self._start = start
         self.kept: set[str] = set()
         """Paths whose launch is broken off, and whose place is kept for its replacement."""
-        self._come: set[str] = set()
+        self._kept_granted: set[str] = set()
         """Paths whose kept place is granted: the replacement begins at once."""
         self._turns: dict[str, object] = {}
         """A token for each path whose turn has come, and whose ``Granted`` is not sent yet."""
@@ -85,7 +85,7 @@ class Line:
         """Carry out a command of the core that concerns the line."""
         match command:
             case cmd.Queue():
-                self.join(command)
+                self.enqueue(command)
             case cmd.Release():
                 self.kept.discard(command.path)
                 self.release(command.path)
@@ -97,7 +97,7 @@ class Line:
         if type(command) is cmd.Perform:
             self.launch(command)
         else:
-            self.join(command)
+            self.enqueue(command)
 
     def launch(self, command: cmd.Perform) -> None:
         """Begin an attempt, now or when its turn comes."""
@@ -109,9 +109,9 @@ class Line:
         elif self.free and not starts_process(command):
             self._start(command)
         else:
-            self.join(command)
+            self.enqueue(command)
 
-    def join(self, command: Waiting) -> None:
+    def enqueue(self, command: Waiting) -> None:
         """Queue an attempt or launch for the units of the run's limits that it needs."""
         if command.path in self.kept:
             self._take_place(command)
@@ -141,9 +141,9 @@ class Line:
         self.kept.discard(path)
         if path not in self.waiting:
             self.holders.add(path)
-            self._come.add(path)
+            self._kept_granted.add(path)
         self.waiting[path] = command
-        if path in self._come:
+        if path in self._kept_granted:
             self._begin(path)
 
     def pause(self, *, on: bool) -> None:
@@ -171,13 +171,13 @@ class Line:
 
     def _begin(self, path: str) -> None:
         if path in self.kept:
-            self._come.add(path)  # the launch that replaces it begins in its place
+            self._kept_granted.add(path)  # the launch that replaces it begins in its place
             return
-        self._come.discard(path)
+        self._kept_granted.discard(path)
         command = self.waiting[path]
         if type(command) is cmd.Queue:  # granted once the end that freed the place is settled
             turn = self._turns[path] = object()
-            self._loop.next(partial(self._grant, path, turn))
+            self._loop.queue_job(partial(self._grant, path, turn))
         else:
             del self.waiting[path]
             assert isinstance(command, cmd.Perform)

@@ -102,9 +102,9 @@ from handrail.core.run_state import (
 from handrail.core.steering import postpone_blocked, run_steered
 from handrail.core.stopping import (
     attempt_stopped,
+    end_childless,
     end_rehearsal,
     end_stopped,
-    end_unbegun,
     note_stopped_before,
     stop,
     stopped_child_ended,
@@ -234,7 +234,7 @@ class Machine:
         return out
 
     def go_on(self, most: float = math.inf) -> Sequence[cmd.Command]:
-        """Further commands after ``begin``, from about ``most`` actions; see ``is_at_work``.
+        """Further commands after ``begin``, from about ``most`` actions; see ``has_actions``.
 
         Each result that is taken from the record counts as an action.
         """
@@ -248,7 +248,7 @@ class Machine:
         return out
 
     @property
-    def is_at_work(self) -> bool:
+    def has_actions(self) -> bool:
         """True if the agenda is not empty, so that ``go_on`` has more commands."""
         return bool(self._agenda)
 
@@ -499,7 +499,7 @@ def _claimed(run: RunState, node: CompositeNode, report: cmd.Evaluated) -> None:
         claim_answered(run, node, report)
     elif node.asking:
         node.asking = False
-        end_unbegun(run, node)
+        end_childless(run, node)
 
 
 def _pulled(run: RunState, report: cmd.Pulled) -> None:

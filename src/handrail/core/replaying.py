@@ -85,7 +85,7 @@ def replay(run: RunState, node: StepNode) -> bool:
         _restore_children(run, node)
         _find_compensations(run, node, lambda: _restored(run, node, record), node.kept_items())
     else:
-        _pick_up(run, node, record)
+        _continue_step(run, node, record)
     return True
 
 
@@ -168,24 +168,24 @@ def _restore_children(run: RunState, node: StepNode) -> None:
 
 def _restored(run: RunState, node: StepNode, record: PathRecord) -> None:
     recorded = run.recorded
-    node.used = record.used
+    node.used = record.failed_usage
     for path in recorded.left_by_attempts(node.path):
         end = recorded.at(path).end
         if end is not None:
             run.results[path] = replayed(end)
         run.results.update(recorded.below(path))
     if node.stop is None:
-        _pick_up(run, node, record)
+        _continue_step(run, node, record)
     else:
         run.push(EndStopped(node))
 
 
-def _pick_up(run: RunState, node: StepNode, record: PathRecord) -> None:
+def _continue_step(run: RunState, node: StepNode, record: PathRecord) -> None:
     """Continue a step that has no end from the last event recorded of it."""
     if isinstance(node, LeafNode):
         node.interrupted = record.interrupted
     if isinstance(node, AgentNode):
-        node.said = record.said
+        node.guidance = record.guidance
     launched = run.recorded.launched.get(node.path, 0)
     if (
         isinstance(node, AgentNode)
@@ -194,14 +194,14 @@ def _pick_up(run: RunState, node: StepNode, record: PathRecord) -> None:
         and resume_launches(run, node, record, launched)
     ):
         return
-    asked = run.asked.get(node.path)
-    if asked is not None and asked.action == "retry":
-        del run.asked[node.path]
+    request = run.steering_requests.get(node.path)
+    if request is not None and request.action == "retry":
+        del run.steering_requests[node.path]
         run.push(Attempt(node))
         return
     due = record.retry_due
     waits = due is not None and (run.timers_frozen or due > run.now)
-    if due is not None and waits and not _went_on(run, node, record):
+    if due is not None and waits and not _next_attempt_began(run, node, record):
         if isinstance(node, LeafNode):
             node.interrupted = False
         node.phase = Phase.PAUSED
@@ -212,7 +212,7 @@ def _pick_up(run: RunState, node: StepNode, record: PathRecord) -> None:
         run.push(Attempt(node))
 
 
-def _went_on(run: RunState, node: StepNode, record: PathRecord) -> bool:
+def _next_attempt_began(run: RunState, node: StepNode, record: PathRecord) -> bool:
     """True if anything is recorded of the attempt after the finished ones.
 
     That attempt is entered, even if only to be stopped: it may have left rollbacks.

@@ -109,19 +109,21 @@ class Retracing:
         del place
         return left and not beyond
 
-    def met(self, path: str, step: Step[Any], *, yielded: bool) -> None:
+    def on_recorded(self, path: str, step: Step[Any], *, yielded: bool) -> None:
         """Called for each step of the code that is recorded.
 
         A body ``yielded`` it, or another step contains it as data.
         """
 
-    def met_item(self, path: str, item: Any) -> None:
+    def on_recorded_item(self, path: str, item: Any) -> None:
         """Called for each item of the code whose member is recorded."""
 
-    def passed(self, path: str, step: Step[Any], inputs: Inputs) -> None:
+    def on_retraced(self, path: str, step: Step[Any], inputs: Inputs) -> None:
         """Called after a step has been retraced."""
 
-    def strayed(self, place: Place, path: str, step: Step[Any] | None, *, stopped: bool) -> None:
+    def on_unrecorded(
+        self, place: Place, path: str, step: Step[Any] | None, *, stopped: bool
+    ) -> None:
         """Called for a step, or a member, of the code that is not recorded.
 
         ``stopped``: its body was being stopped by then.
@@ -219,17 +221,17 @@ class Retracing:
         path = f"{place.path}/{step.name}"
         if self.recorded.knows(path):
             place.seen.add(path)
-            self.met(path, step, yielded=False)
+            self.on_recorded(path, step, yielded=False)
             if self.enters(path):
                 yield self.step(path, step, inputs)
         else:
-            self.strayed(place, path, step, stopped=False)
+            self.on_unrecorded(place, path, step, stopped=False)
         self.group_ended(place)
 
     def step(self, path: str, step: Step[Any], inputs: Inputs) -> Traversal:
-        """Retraces what is below a step, then calls ``passed`` for the step itself."""
+        """Retraces what is below a step, then calls ``on_retraced`` for the step itself."""
         yield self.below(path, step, inputs)
-        self.passed(path, step, inputs)
+        self.on_retraced(path, step, inputs)
 
     def _attempt(
         self, place: Place, made: int, step: Step[Any], inputs: Inputs, items: Items | None
@@ -261,7 +263,7 @@ class Retracing:
         for one in inner:
             below = f"{base}/{one.name}"
             if self.enters(below) and self.recorded.at(below).attempt <= made:
-                self.met(below, one, yielded=False)
+                self.on_recorded(below, one, yielded=False)
                 yield self.step(below, one, inputs)
         self._concurrent.discard(base)
 
@@ -269,7 +271,7 @@ class Retracing:
         for known in self.recorded.children(place.path):
             number, _, name = known.removeprefix(f"{place.base}/").partition("/")
             if name == fix.name and number.isdigit() and self.enters(known):
-                self.met(known, fix, yielded=False)
+                self.on_recorded(known, fix, yielded=False)
                 yield self.step(known, fix, inputs)
 
     def _members(self, place: Place, verb: ForEachGroup, inputs: Inputs, items: Items) -> Traversal:
@@ -282,10 +284,10 @@ class Retracing:
             if member in left:
                 left.discard(member)
                 place.seen.add(member)
-                self.met_item(member, item)
+                self.on_recorded_item(member, item)
                 yield self.member(member, verb, value, inputs)
             elif not self.recorded.knows(member):
-                self.strayed(place, member, None, stopped=False)
+                self.on_unrecorded(place, member, None, stopped=False)
             beyond = index >= last and not isinstance(verb.items, Sized)
             if not self.goes_on(place, left=bool(left), beyond=beyond):
                 break
@@ -306,10 +308,10 @@ class Retracing:
             if member in left:
                 left.discard(member)
                 place.seen.add(member)
-                self.met_item(member, task.payload)
+                self.on_recorded_item(member, task.payload)
                 yield self.member(member, verb, task, inputs)
             elif task.id in new and not recorded.knows(member):
-                self.strayed(place, member, None, stopped=False)
+                self.on_unrecorded(place, member, None, stopped=False)
         self._concurrent.discard(place.base)
         self.group_ended(place)
 
@@ -335,7 +337,7 @@ class Retracing:
         place.value = None if end is None else end.output
         if isinstance(verb, TreeBody):
             yield self._steps_around_body(place, verb, inputs)
-        if place.outcome == "failed" and not self._comes_to(place, verb):
+        if place.outcome == "failed" and not self._body_began(place, verb):
             return
         if _is_step(made):
             take(made)
@@ -352,11 +354,11 @@ class Retracing:
                 place.seen.add(path)
             elif setup is not None and name == setup.name:
                 place.seen.add(path)
-                self.met(path, setup, yielded=False)
+                self.on_recorded(path, setup, yielded=False)
                 if self.enters(path):
                     yield self.step(path, setup, inputs)
 
-    def _comes_to(self, place: Place, verb: HeldBody | TreeBody) -> bool:
+    def _body_began(self, place: Place, verb: HeldBody | TreeBody) -> bool:
         """False for a body that never began, because a step before it had failed."""
         if isinstance(verb, HeldBody):
             return True
@@ -392,7 +394,7 @@ class Retracing:
                 if path in place.seen:
                     break
                 if not self.recorded.knows(path):
-                    self.strayed(place, path, step, stopped=stopped)
+                    self.on_unrecorded(place, path, step, stopped=stopped)
                     return
                 place.seen.add(path)
                 end = self._resolve_end(path, step)
@@ -424,7 +426,7 @@ class Retracing:
         resolve(recorded, path, step, self.run.codec)
         if recorded.at(path).end is not None:
             derive(recorded, path, self.run.setting.run_id)
-        self.met(path, step, yielded=True)
+        self.on_recorded(path, step, yielded=True)
         return recorded.at(path).end
 
     def _fallback(  # one thing: a fallback
@@ -447,7 +449,7 @@ class Retracing:
             below = join(path, chosen.name)
             if self.enters(below):
                 place.seen.add(below)
-                self.met(below, chosen, yielded=False)
+                self.on_recorded(below, chosen, yielded=False)
                 yield self.step(below, chosen, inputs)
         self.group_ended(place)
 

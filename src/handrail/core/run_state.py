@@ -172,6 +172,7 @@ class AgentNode(LeafNode):
     __slots__ = (
         "at_work",
         "budget_gate",
+        "guidance",
         "guided",
         "ladder",
         "launch_spent",
@@ -179,7 +180,6 @@ class AgentNode(LeafNode):
         "pending",
         "reasks",
         "reserved",
-        "said",
         "spent_s",
     )
 
@@ -193,7 +193,7 @@ class AgentNode(LeafNode):
         """The launch whose ``Perform`` was emitted and which has not ended."""
         self.guided = False
         """True while that launch is broken off, to be replaced by one with a person's guidance."""
-        self.said: tuple[str, ...] = ()
+        self.guidance: tuple[str, ...] = ()
         """The guidance that its agent has been given."""
         self.pending: Launch | None = None
         """The launch to make when its pause is over."""
@@ -376,7 +376,7 @@ class Setting:
     secrets: Mapping[str, str] | None = None
     unwinds: bool = False
 
-    def opened_before(self) -> int:
+    def admitted_before(self) -> int:
         """How many steps began in earlier drives; 0 if ``max_steps`` is not set."""
         return 0 if self.limits.max_steps is None else self.recorded.steps_begun()
 
@@ -417,7 +417,7 @@ class RunState:
         self.paused: ev.RunSteered | None = recorded.paused
         """The event that paused the run, if it is paused: only clean-up begins meanwhile."""
         self.bounds_steps = setting.limits.bounds_steps
-        self.asked: dict[str, ev.RunSteered] = dict(recorded.asked)
+        self.steering_requests: dict[str, ev.RunSteered] = dict(recorded.steering_requests)
         """What people requested of steps (complete, skip, retry) that have not ended, by path."""
         self.edits: dict[str, list[ev.WorkEdited]] = {
             path: list(edits) for path, edits in recorded.edits.items()
@@ -425,11 +425,11 @@ class RunState:
         """The edits to the queue of each ``work`` step, by its path, in order."""
         self.last_edit = 0
         """The message number of the last edit to any of these queues."""
-        self.more_ended = False
+        self.receiving_batch = False
         """True while events recorded together are received: the next ones may bring tasks."""
-        self.deferred: dict[str, None] = {}
+        self.deferred_work: dict[str, None] = {}
         """The ``work`` steps that begin no task before the last of these events, by path."""
-        self.roomy = set[str]()
+        self.work_with_room = set[str]()
         """The ``work`` steps that would begin an added task at once, by path."""
         self.begins_at_once = False
         """True if a plain leaf may begin without a look at record, limits, pauses and claims."""
@@ -443,15 +443,17 @@ class RunState:
         """Open worktrees, by the path of the ``worktree`` step that owns each."""
         self.claimed: set[str] = set()
         """Paths of the composites whose claims are requested or granted."""
-        self.look_at_each()
+        self.update_begins_at_once()
         self.over_limit: dict[str, dict[str, tuple[StepNode, str, float, str]]] = {}
         """Steps that exceed a limit, with the limit, by the path of the question they wait for."""
-        self.opened = setting.opened_before()
+        self.admitted_count = setting.admitted_before()
         """How many steps were let in; counted only if ``max_steps`` is set."""
         self.visits: dict[tuple[str, str], int] = {}
         """How often each line of a body yielded; counted only if ``max_visits`` is set."""
         self.changes: list[StepChange] = []
         """Recorded steps that the code now describes differently, if nobody accepted that."""
+        self.passed: frozenset[str] = frozenset()
+        """The steps that the code had reached before the first of these changes, by path."""
         # waits
         self.timers: dict[int, tuple[Node, float]] = {}
         """The node and due time (unix seconds) of each timer that is set, by token."""
@@ -485,9 +487,9 @@ class RunState:
         self.out: list[cmd.Command] = []
         self.agenda: list[Action] = []
 
-    def look_at_each(self) -> None:
+    def update_begins_at_once(self) -> None:
         """Recompute ``begins_at_once``, after one of its conditions has changed."""
-        known = not self.recorded.is_empty or bool(self.asked)
+        known = not self.recorded.is_empty or bool(self.steering_requests)
         may_wait = self.paused or self.unclaimed or self.trees
         self.begins_at_once = not (known or self.bounds_steps or may_wait)
 
@@ -527,7 +529,7 @@ class RunState:
         if self.claimed or self.unclaimed:
             self._unclaim(node.path)
         if self.trees and self.trees.pop(node.path, None) is not None:
-            self.look_at_each()
+            self.update_begins_at_once()
         if isinstance(node, CompositeNode) and node.deadline:
             self.timers.pop(node.deadline, None)
             node.deadline = 0
@@ -537,7 +539,7 @@ class RunState:
 
     def _unclaim(self, path: str) -> None:
         if self.unclaimed.pop(path, None) is not None:
-            self.look_at_each()
+            self.update_begins_at_once()
         if path in self.claimed:
             self.claimed.discard(path)
             self.out.append(cmd.Unclaim(path))
@@ -721,38 +723,38 @@ class RunState:
         self, node: StepNode, *, usage: Usage | None = None, abandoned: bool = False
     ) -> None:
         """End a stopped step: as cancelled, or as requested by the person who stopped it."""
-        asked = self.asked.pop(node.path, None) if self.asked else None
+        request = self.steering_requests.pop(node.path, None) if self.steering_requests else None
         above = node.parent
-        if asked is not None and asked.action == "retry" and above is not None and above.stop:
-            asked = None  # the enclosing step is being stopped, too
-        if asked is None:
+        if request is not None and request.action == "retry" and above is not None and above.stop:
+            request = None  # the enclosing step is being stopped, too
+        if request is None:
             error = node.stop or "cancelled"
             self.end_step(node, "cancelled", error=error, usage=usage, abandoned=abandoned)
-        elif asked.action == "retry":
+        elif request.action == "retry":
             self.drop_timers(node)
             node.stop, node.hard, node.phase = None, False, Phase.PAUSED
             node.used = add_usage(node.used, usage)
             node.attempt -= 1  # the stopped attempt does not count
             self.push(Attempt(node))
         else:
-            self.end_given(node, asked, usage=usage, abandoned=abandoned)
+            self.end_as_steered(node, request, usage=usage, abandoned=abandoned)
 
-    def end_given(
+    def end_as_steered(
         self,
         node: StepNode,
-        asked: ev.RunSteered,
+        request: ev.RunSteered,
         *,
         usage: Usage | None = None,
         abandoned: bool = False,
     ) -> None:
         """End a step with the output that a person gave, or skip it; ``default`` then applies."""
-        who = asked.by or A_PERSON
+        who = request.by or A_PERSON
         modifiers = node.step.modifiers
         status: StepStatus = "succeeded"
-        output = asked.value
-        if asked.action == "skip" and modifiers.default is not None:
+        output = request.value
+        if request.action == "skip" and modifiers.default is not None:
             status, output = "defaulted", modifiers.default.value
-        elif asked.action == "skip":
+        elif request.action == "skip":
             status, output = "skipped", Skipped(f"skipped by {who}")
         self.end_step(node, status, output=output, usage=usage, abandoned=abandoned, given_by=who)
 

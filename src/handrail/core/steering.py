@@ -55,7 +55,7 @@ def run_steered(run: RunState, event: ev.RunSteered) -> None:
 def pause(run: RunState, by: ev.RunSteered) -> None:
     """Begin nothing more, except clean-up; attempts in flight and timers run to their ends."""
     run.paused = by
-    run.look_at_each()
+    run.update_begins_at_once()
     run.emit(cmd.PauseAdmission(on=True))
 
 
@@ -64,7 +64,7 @@ def unpause(run: RunState) -> None:
     if run.paused is None:
         return
     run.paused = None
-    run.look_at_each()
+    run.update_begins_at_once()
     begin_postponed(run)
     run.emit(cmd.PauseAdmission(on=False))
 
@@ -249,9 +249,10 @@ def _steer_step(run: RunState, event: ev.RunSteered) -> None:
     if path in run.results or (node is not None and node.phase is Phase.ENDING):
         return  # it has ended meanwhile
     if node is None:
-        if event.action == "complete" or (event.action == "skip" and path not in run.asked):
-            run.asked[path] = event
-            run.look_at_each()
+        is_first = path not in run.steering_requests
+        if event.action == "complete" or (event.action == "skip" and is_first):
+            run.steering_requests[path] = event
+            run.update_begins_at_once()
         return
     if not isinstance(node, StepNode) or node.stop is not None:
         return
@@ -259,30 +260,30 @@ def _steer_step(run: RunState, event: ev.RunSteered) -> None:
         return
     if event.action == "complete":
         event = replace(event, value=given_output(path, node.step, event.value))
-    run.asked[path] = event
+    run.steering_requests[path] = event
     run.push(Stop(node, f"{_DONE[event.action]} by {event.by or A_PERSON}"))
 
 
-def end_as_asked(run: RunState, node: StepNode) -> bool:
+def end_as_requested(run: RunState, node: StepNode) -> bool:
     """End a step that a person completed or skipped before it began in this drive; True if so.
 
     If an earlier drive recorded steps below it, they are replayed first, and then the step is
     stopped: they may have rollbacks that run later.
     """
-    asked, recorded = run.asked.get(node.path), run.recorded
-    if asked is None or asked.action == "retry" or recorded.at(node.path).ended():
+    request, recorded = run.steering_requests.get(node.path), run.recorded
+    if request is None or request.action == "retry" or recorded.at(node.path).ended():
         return False
-    if not _is_possible(node, asked):
-        del run.asked[node.path]
+    if not _is_possible(node, request):
+        del run.steering_requests[node.path]
         return False
-    if asked.action == "complete":
-        asked = replace(asked, value=given_output(node.path, node.step, asked.value))
+    if request.action == "complete":
+        request = replace(request, value=given_output(node.path, node.step, request.value))
     if not recorded.children(node.path):
-        del run.asked[node.path]
-        run.end_given(node, asked)
+        del run.steering_requests[node.path]
+        run.end_as_steered(node, request)
         return True
-    run.asked[node.path] = asked
-    stop = Stop(node, f"{_DONE[asked.action]} by {asked.by or A_PERSON}")
+    run.steering_requests[node.path] = request
+    stop = Stop(node, f"{_DONE[request.action]} by {request.by or A_PERSON}")
     if run.rehearses:
         run.after_rehearsal.append(stop)
     else:
@@ -290,14 +291,14 @@ def end_as_asked(run: RunState, node: StepNode) -> bool:
     return False
 
 
-def _is_possible(node: StepNode, asked: ev.RunSteered) -> bool:
+def _is_possible(node: StepNode, request: ev.RunSteered) -> bool:
     """True if the step accepts this; the output of ``complete`` must be of its type."""
-    if asked.action == "skip":
+    if request.action == "skip":
         return _may_be_skipped(node)
-    if asked.action == "retry":
+    if request.action == "retry":
         return not (node.children() or node.generator is not None or node.step.modifiers.once)
     try:
-        given_output(node.path, node.step, asked.value)
+        given_output(node.path, node.step, request.value)
     except InvalidInput:
         return False
     return True

@@ -5,10 +5,10 @@ from __future__ import annotations
 from handrail.core import commands as cmd
 from handrail.core.bodies import unwind
 from handrail.core.budget import close_budget_gate, settle_total
-from handrail.core.ending import partially_compensated, root_ended, undo, was_hard
+from handrail.core.ending import compensation_error, root_ended, undo, was_hard
 from handrail.core.failing import fail
 from handrail.core.failures import failure_of
-from handrail.core.launches import launch_again, launch_over
+from handrail.core.launches import launch_over, replace_launch
 from handrail.core.limits import stop_asking
 from handrail.core.nodes import Node, Phase, RunNode
 from handrail.core.run_state import AgentNode, BodyStepNode, CompositeNode, RunState, StepNode, Stop
@@ -55,7 +55,7 @@ def _stop_childless(run: RunState, node: Node, reason: str) -> None:
 def end_rehearsal(run: RunState) -> None:
     """Continue beyond the record, and carry out the stops that the rehearsal deferred."""
     run.rehearses = False
-    error = None if run.recorded.cancel is not None else partially_compensated(run, run.root)
+    error = None if run.recorded.cancel is not None else compensation_error(run, run.root)
     if error is not None and run.ending is None and run.root.stop is None:
         run.decide_mistake(error)
         stop(run, run.root, str(error), hard=True)
@@ -83,11 +83,11 @@ def attempt_stopped(run: RunState, report: cmd.Stopped) -> None:
     used = report.launch.total
     if isinstance(node, AgentNode):
         if node.guided and node.stop is None:
-            launch_again(run, node, report)
+            replace_launch(run, node, report)
             return
         launch_over(run, node)
-        asked = run.asked.get(node.path)
-        if asked is not None and asked.action == "retry" and node.reserved:
+        request = run.steering_requests.get(node.path)
+        if request is not None and request.action == "retry" and node.reserved:
             settle_total(run, node, used)
     run.end_cancelled(node, usage=used, abandoned=report.abandoned)
 
@@ -107,10 +107,10 @@ def end_stopped(run: RunState, node: Node) -> None:
         _end_step(run, node)
     else:
         node.stopped(run)
-        end_unbegun(run, node)
+        end_childless(run, node)
 
 
-def end_unbegun(run: RunState, node: StepNode) -> None:
+def end_childless(run: RunState, node: StepNode) -> None:
     """End a stopped composite with nothing live below it, after its own rollbacks if it has any."""
     if node.undoes_itself():
         undo(run, node, lambda: _end_step(run, node))

@@ -214,7 +214,7 @@ def _wait_ended(run: RunState, node: Node) -> None:
         run.push(Attempt(node))
 
 
-def ends_by_itself(run: RunState, token: int) -> bool:
+def process_waits_for(run: RunState, token: int) -> bool:
     """True for a timer that the process waits for: a sleep, a pause before a retry, clean-up.
 
     False for the deadline of a step, of the run, or of a question to a person.

@@ -34,7 +34,7 @@ from handrail.model.results import StepResult
 from handrail.model.work import Tally, Task, TaskDone, TaskFailed, in_tree_order, is_found, work_of
 from handrail.record.assemble import assembler
 from handrail.record.outputs import WORK
-from handrail.record.work import dropped_by, task_ended
+from handrail.record.work import drop_reason, task_ended
 from handrail.steps.verbs import Step, WorkGroup
 
 _task_done: Callable[[Task, Any, str | None], TaskDone[Any]] = assembler(TaskDone)
@@ -196,10 +196,10 @@ class WorkNode(GroupNode):
         "_children",
         "_dropped",
         "_edits",
+        "_has_room",
+        "_has_unapplied",
         "_in_order",
         "_indices",
-        "_is_behind",
-        "_is_roomy",
         "_moved",
         "_next_index",
         "_refused",
@@ -247,9 +247,9 @@ class WorkNode(GroupNode):
         """The reason to stop that ``stop`` gave in an earlier drive."""
         self._asks = False
         """True if ``stop`` is to be called once all recorded ends are replayed."""
-        self._is_roomy = False
+        self._has_room = False
         """True if no task waits and an added one would begin at once."""
-        self._is_behind = False
+        self._has_unapplied = False
         """True if recorded ends, or edits, have not taken effect yet."""
 
     @property
@@ -281,7 +281,7 @@ class WorkNode(GroupNode):
         if not _same(run, recorded.tasks.get(self.path), tasks):
             run.record(ev.TasksQueued(self.path, tasks))
         self._edits.extend(run.edits.get(self.path, ()))
-        self._is_behind = not recorded.is_empty or bool(self._edits)
+        self._has_unapplied = not recorded.is_empty or bool(self._edits)
         begun = [one for one in recorded.children(self.path) if self._is_mine(one)]
         if begun:
             self._next_index = 1 + max(recorded.at(one).index for one in begun)
@@ -291,7 +291,7 @@ class WorkNode(GroupNode):
                 self._verdict = verdict
         self._bring(run, tasks, None)
         if self._not_taken:
-            self._tell(run)
+            self._emit_growth(run)
 
     def _is_mine(self, path: str) -> bool:
         """True for a path just below this attempt."""
@@ -344,14 +344,14 @@ class WorkNode(GroupNode):
             ended = None if record.member_end is None else record.ended_seq
             queue.take_up(key, ended=ended, index=record.index)
 
-    def _tell(self, run: RunState) -> None:
+    def _emit_growth(self, run: RunState) -> None:
         total = len(self.queue.known) - len(self._dropped)
         run.emit(cmd.Tell(ev.WorkGrew(self.path, total, self._not_taken)))
 
     def edited(self, run: RunState, event: ev.WorkEdited) -> None:
         """Take an edit of the queue, which takes effect in its turn."""
         self._edits.append(event)
-        self._is_behind = True
+        self._has_unapplied = True
         run.push(Pull(self))
 
     def _take_edit(self, run: RunState, event: ev.WorkEdited) -> None:
@@ -360,35 +360,36 @@ class WorkNode(GroupNode):
         for one in event.drop:
             key = encode_key(one)
             if key not in queue.known:  # it has not arrived yet
-                self._unwelcome.setdefault(one, dropped_by(event))
+                self._unwelcome.setdefault(one, drop_reason(event))
             elif queue.drop(key):
-                self._dropped[one] = dropped_by(event)
+                self._dropped[one] = drop_reason(event)
         for one, priority in event.priority.items():
             self._moved[one] = priority
             queue.move(encode_key(one), priority)
-        self._tell(run)
+        self._emit_growth(run)
 
     # -- members --------------------------------------------------------------------------------
 
     def pull(self, run: RunState) -> None:
         """Take up, or begin, the next task; end the work if no task is left or at work."""
-        if (self._is_behind or run.more_ended or run.paused is not None) and not self._goes_on(run):
+        has_to_look = self._has_unapplied or run.receiving_batch or run.paused is not None
+        if has_to_look and not self._may_take_task(run):
             return
-        if self._is_roomy and self.live and not self.queue.urgency:
+        if self._has_room and self.live and not self.queue.urgency:
             return  # nothing has changed
         super().pull(run)
 
-    def _goes_on(self, run: RunState) -> bool:
+    def _may_take_task(self, run: RunState) -> bool:
         """True if a task may be taken now: no recorded end, edit or pause comes first."""
         members, queue = self.members, self.queue
         if self.phase is not Phase.RUNNING or members.closed:
             return True
         if self._searching and queue.next_end == math.inf:
             return False  # what the task brought is not known yet
-        if run.more_ended:
-            run.deferred[self.path] = None
+        if run.receiving_batch:
+            run.deferred_work[self.path] = None
             return False
-        if self._is_behind:
+        if self._has_unapplied:
             self._catch_up(run)
         begins = not queue.takes_up and queue.may_begin and members.may_pull(self)
         return not (run.paused is not None and begins and postpone_blocked(run, Pull(self)))
@@ -396,11 +397,11 @@ class WorkNode(GroupNode):
     def _perhaps_end(self, run: RunState) -> None:
         super()._perhaps_end(run)
         members = cast("TaskMembers", self.members)
-        self._is_roomy = not members.closed and members.has_room(self) and not self.queue.takes_up
-        if self._is_roomy:
-            run.roomy.add(self.path)  # an added task would begin at once
+        self._has_room = not members.closed and members.has_room(self) and not self.queue.takes_up
+        if self._has_room:
+            run.work_with_room.add(self.path)  # an added task would begin at once
         else:
-            run.roomy.discard(self.path)
+            run.work_with_room.discard(self.path)
 
     def _catch_up(self, run: RunState) -> None:
         """Apply the edits before the next recorded end; after the last, decide whether to stop."""
@@ -409,7 +410,7 @@ class WorkNode(GroupNode):
             self._take_edit(run, edits.popleft())
         if following < math.inf:
             return
-        self._is_behind = False
+        self._has_unapplied = False
         if not self._asks:
             return
         self._asks = False
@@ -476,7 +477,7 @@ class WorkNode(GroupNode):
         if output.children:
             self._children[task.id] = output.children
             self._bring(run, output.children, task.id)
-            self._tell(run)
+            self._emit_growth(run)
 
     def _ask(self, run: RunState) -> None:
         """Call ``stop``, and record the reason that it gives before anything follows from it."""
@@ -529,7 +530,7 @@ class WorkNode(GroupNode):
     def stopped(self, run: RunState) -> None:
         """Close the work: no edit takes effect any more."""
         super().stopped(run)
-        run.roomy.discard(self.path)
+        run.work_with_room.discard(self.path)
 
     def order(self, run: RunState) -> tuple[tuple[str, ...], str | None]:
         """The keys in tree order, if tasks began in another one, and why some were left.

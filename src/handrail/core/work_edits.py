@@ -12,7 +12,7 @@ from handrail.errors import CannotSteer, WrongUse, did_you_mean
 from handrail.model import events as ev
 from handrail.model.paths import encode_key
 from handrail.model.work import Task, priority_of
-from handrail.record.work import dropped_by
+from handrail.record.work import drop_reason
 
 _PLAIN = frozenset({type(None), bool, int, float, str, list, dict, tuple})
 
@@ -76,7 +76,7 @@ def check_edit(
         added.add(task.id)
     for one in (*event.drop, *event.priority):
         if one in dropped:
-            raise CannotSteer(run_id, f"task {one!r} was {dropped_by(dropped[one])} already")
+            raise CannotSteer(run_id, f"task {one!r} was {drop_reason(dropped[one])} already")
         if one not in added:
             _check_waits(run, node, one, driven=driven)
     add = tuple(_as_the_others(node, task) for task in event.add)

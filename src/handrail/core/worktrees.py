@@ -86,7 +86,7 @@ class WorktreeNode(BodyStepNode):
 
     def _tree_created(self, run: RunState, tree: OwnTree) -> None:
         self.tree = run.trees[self.path] = tree
-        run.look_at_each()
+        run.update_begins_at_once()
         setup = self.verb.setup
         if setup is None:
             self._enter(run)

@@ -64,7 +64,7 @@ class Attempts:
         self._run_id, self._mask = loop.run_id, loop.mask
         self._context, self._by_hand = loop.context, loop.tasks.by_hand
         self._in_place = performer.in_place
-        self._surrounded = bool(performer.around) or performer.crossing is not None
+        self._surrounded = bool(performer.around) or performer.portable_format is not None
         self.claiming: Claiming | None = None
         """The claims of the drive; set by the driver."""
         contexts = performer.contexts
@@ -163,12 +163,12 @@ class Attempts:
     def _stopped_here(self, flight: InFlight, *, abandoned: bool) -> None:
         """Report the stop behind urgent messages: they say why the attempt was stopped."""
         path, attempt = flight.path, flight.command.attempt
-        self._loop.next(lambda: self.report_stop(path, attempt, abandoned=abandoned))
+        self._loop.queue_job(lambda: self.report_stop(path, attempt, abandoned=abandoned))
 
     def stopped_before(self, command: cmd.Perform | cmd.Queue) -> None:
         """Report an attempt that must not begin any more as stopped."""
         path, attempt = command.path, command.attempt
-        self._loop.next(lambda: self.report_stop(path, attempt, abandoned=False))
+        self._loop.queue_job(lambda: self.report_stop(path, attempt, abandoned=False))
 
     def report_stop(self, path: str, attempt: int, *, abandoned: bool) -> None:
         """Report a stopped attempt to the core; if the drive is closing, as interrupted."""
@@ -210,7 +210,7 @@ class Attempts:
     async def _at_work(self, command: cmd.Perform, current: Current) -> Any:
         claiming, performer = self.claiming, self._performer
         claims_of = None if claiming is None else claiming.of_launch
-        if claiming is None or not claiming.looks_after(command.path):
+        if claiming is None or not claiming.depends_on_claims(command.path):
             return await performer.perform(command, current, claims_of)
         return await claiming.guarded(
             command, lambda: performer.perform(command, current, claims_of)
@@ -249,7 +249,7 @@ class Attempts:
             node = self._loop.machine.run.nodes.get(path)
             if node is not None:
                 attempt = node.attempt
-                self._loop.next(lambda: self._stopped(path, attempt))
+                self._loop.queue_job(lambda: self._stopped(path, attempt))
 
 
 def cancelled_itself() -> bool:
@@ -277,7 +277,7 @@ PAUSED_S = 5.0
 """How long, at least, an idle drive of a paused run waits for ``unpause`` before it suspends."""
 
 
-def stays_s(linger_s: float, run: RunState) -> float:
+def idle_wait_s(linger_s: float, run: RunState) -> float:
     """How long an idle drive waits for an answer, a signal or ``unpause`` before it suspends."""
     if run.paused is not None:
         return max(linger_s, PAUSED_S)

@@ -34,7 +34,7 @@ from handrail.shortening import clean
 from handrail.steps.verbs import Stage
 
 if TYPE_CHECKING:
-    from handrail.engine.portable import Crossing
+    from handrail.engine.portable import PortableFormat
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Evaluator:
     contexts: Contexts
     stages: Callable[[], Mapping[str, Any]]
     gates: Any
-    crossing: Crossing | None = None
+    portable_format: PortableFormat | None = None
     """Writes and reads each rollback, as if another process ran it; None: rollbacks run as is."""
 
     def begin(self, command: AskPredicate | AskFallback | FindStages) -> Any:
@@ -109,8 +109,10 @@ class Evaluator:
         Raises:
             BaseException: what the rollback raised.
         """
-        if self.crossing is not None:
-            command = self.crossing.read_rollback(self.crossing.write_rollback(command))
+        if self.portable_format is not None:
+            command = self.portable_format.read_rollback(
+                self.portable_format.write_rollback(command)
+            )
         context = self.contexts.of(command.view)
         try:
             await call(command.rollback.action, (context,), {}, inline=False, current=current)
@@ -204,8 +206,8 @@ class Callbacks:
         loop = self._loop
         for path in [path for path in self._asked if path not in loop.machine.run.gates]:
             flight = self._asked.pop(path)
-            if not flight.over:
-                flight.over = True
+            if not flight.finished:
+                flight.finished = True
                 del loop.flights[path, GATE]
                 loop.tasks.stop(flight)
 

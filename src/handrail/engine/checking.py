@@ -10,7 +10,7 @@ from handrail.ports.journal import Journal, Lease, Letter, RunInfo
 from handrail.record.rows import to_record
 
 
-class JournalBefore:
+class JournalWrapper:
     """Passes reads and leases on to the journal behind it; subclasses define the writes."""
 
     def __init__(self, journal: Journal) -> None:
@@ -49,7 +49,7 @@ class JournalBefore:
         self._behind.close()
 
 
-class CheckingJournal(JournalBefore):
+class CheckingJournal(JournalWrapper):
     """Encodes each event before the journal behind it gets it, and discards the text."""
 
     def append(self, event: Event, /, *, sync: bool = False) -> Awaitable[None] | None:

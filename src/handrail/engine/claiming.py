@@ -68,29 +68,30 @@ class Claiming:
         self.held: dict[str, list[Claim]] = {}
         """The claims that are held, by the path of the step that holds them."""
         self._loop = loop
-        self._given = claims
+        self._configured = claims
         self._folder_of = folder_of
         self._begin = begin
         self._leave_place = leave_place
         self._stopped = stopped
         self._own: Claims | None = None
-        self._behind: dict[str, str] = {}
-        self._renewed: dict[str, InFlight] = {}
+        self._blocked_by: dict[str, str] = {}
+        """The holder of the claims that each path waits for."""
+        self._to_replace: dict[str, InFlight] = {}
         """Flights that wait for claims, by path, whose launch another one will replace: that one
         takes over the place in line."""
         self._granted: dict[str, cmd.Perform | cmd.Queue] = {}
         """Attempts and launches that have their claims and begin with the next job, by path."""
-        self._leaving: dict[int, Claim] = {}
+        self._releasing: dict[int, Claim] = {}
         """The claims that are being released, by epoch."""
-        self._left = anyio.Event()
+        self._one_released = anyio.Event()
         """Set when one of them has been released, and then replaced by a new event."""
         self._journal = loop.mark.removeprefix(loop.run_id).removeprefix("@")
         self._repositories: dict[Path, Repository | None] = {}
 
     @property
     def _claims(self) -> Claims:
-        if self._given is not None:
-            return self._given
+        if self._configured is not None:
+            return self._configured
         if self._own is None:
             from handrail.workspace.claims.local import LocalClaims
 
@@ -106,8 +107,8 @@ class Claiming:
 
     def launch(self, command: cmd.Perform | cmd.Queue) -> None:
         """Begin an attempt or launch, once it has the claims that it wants."""
-        flight = self._renewed.pop(command.path, None)
-        if flight is not None and not flight.over:
+        flight = self._to_replace.pop(command.path, None)
+        if flight is not None and not flight.finished:
             flight.command = command
         elif command.wanted is None or command.path in self.held:
             self._begin(command)
@@ -123,7 +124,7 @@ class Claiming:
         command = self._granted.pop(path, None)
         flight = self._loop.flights.get((path, CLAIM))
         if command is None and again and flight is not None and not flight.stopping:
-            self._renewed[path] = flight
+            self._to_replace[path] = flight
             command = flight.command
         if not again and command is not None:
             self.give_back(path)
@@ -144,21 +145,21 @@ class Claiming:
         path = flight.path
         claimant = self._claimant(path)
 
-        def tell(event: ev.OfClaims) -> None:
+        def note_claim(event: ev.OfClaims) -> None:
             flight.waits = isinstance(event, ev.ClaimWaiting)
             if isinstance(event, ev.ClaimWaiting):
-                self._behind[path] = event.holder
-            self._loop.tell(event)
+                self._blocked_by[path] = event.holder
+            self._loop.emit_notice(event)
 
         from handrail.ports.claims import ClaimRequest
         from handrail.workspace.claims.holding import acquire_claim
 
-        while self._leaving and wanted.wait_s == 0:  # no refusal for a claim that is being released
-            await self._left.wait()
+        while self._releasing and wanted.wait_s == 0:  # do not refuse a claim being released
+            await self._one_released.wait()
         for resources in await self._resources(flight.command, wanted):
             request = ClaimRequest(claimant, resources, None if wanted.wait_s != 0 else 0)
-            claim = await acquire_claim(self._claims, request, path, tell)
-            if flight.over:  # the request was withdrawn meanwhile
+            claim = await acquire_claim(self._claims, request, path, note_claim)
+            if flight.finished:  # the request was withdrawn meanwhile
                 await self._release(claim)
                 return
             self.held.setdefault(path, []).append(claim)
@@ -215,18 +216,18 @@ class Claiming:
     def finished(self, flight: InFlight, outcome: Any) -> None:
         """Begin the step or composite that has its claims now, or report why it has none."""
         loop, command, path = self._loop, flight.command, flight.path
-        behind = self._behind.pop(path, "")
+        behind = self._blocked_by.pop(path, "")
         if flight.timed_out:
             what = _text_of(command.wanted)
             holders = [behind] if behind else []
             outcome = ClaimTimeout(str(self._claimant(path)), what, command.wanted.wait_s, holders)
-        renewed = self._renewed.pop(path, None) is not None
+        renewed = self._to_replace.pop(path, None) is not None
         if outcome is None and not renewed:
             if isinstance(command, cmd.Claim):
                 loop.receive(cmd.Evaluated(path, at=loop.now()))
             else:
                 self._granted[path] = command
-                loop.next(partial(self._begin_granted, path))
+                loop.queue_job(partial(self._begin_granted, path))
             return
         self.give_back(path)
         if outcome is STOPPED or outcome is ABANDONED:
@@ -256,7 +257,7 @@ class Claiming:
 
     # -- while claims are held ------------------------------------------------------------------
 
-    def looks_after(self, path: str) -> bool:
+    def depends_on_claims(self, path: str) -> bool:
         """True if the step at this path, or one above it, holds claims."""
         return bool(self.held) and any(True for _ in self._needed_by(path))
 
@@ -303,7 +304,7 @@ class Claiming:
         for claim in needed:
             gone = await find_lost_claim(self._claims, claim)
             if gone is not None:
-                self._loop.tell(ev.ClaimLost(path, gone.what, gone.epoch, gone.holder))
+                self._loop.emit_notice(ev.ClaimLost(path, gone.what, gone.epoch, gone.holder))
                 return gone
         return None
 
@@ -322,13 +323,13 @@ class Claiming:
         from handrail.ports.claims import ClaimRequest
         from handrail.workspace.claims.holding import hold_claim
 
-        def tell(event: ev.OfClaims) -> None:
+        def note_claim(event: ev.OfClaims) -> None:
             if isinstance(event, ev.ClaimWaiting):
                 self._loop.post(partial(self._leave_place, path))
-            self._loop.tell(event)
+            self._loop.emit_notice(event)
 
         claimant = self._claimant(path)
-        return hold_claim(self._claims, ClaimRequest(claimant, resources), path, tell)
+        return hold_claim(self._claims, ClaimRequest(claimant, resources), path, note_claim)
 
     # -- releasing ------------------------------------------------------------------------------
 
@@ -336,35 +337,36 @@ class Claiming:
         """Release the claims of the step at this path, and withdraw its request for any."""
         loop = self._loop
         flight = loop.flights.get((path, CLAIM))
-        if flight is not None and not flight.over:
-            flight.over = True
+        if flight is not None and not flight.finished:
+            flight.finished = True
             del loop.flights[path, CLAIM]
             loop.tasks.stop(flight)
         for claim in self.held.pop(path, ()):
-            self._leaving[claim.epoch] = claim
+            self._releasing[claim.epoch] = claim
             flight = InFlight(path, CLAIM, None, None)
-            flight.over = True
+            flight.finished = True
             loop.tasks.start(flight, partial(self._release, claim), loop.context())
 
     async def _release(self, claim: Claim) -> None:
         with suppress(ClaimsFailed):  # the claim ends with the process
             await self._claims.release(claim)
-        if self._leaving.pop(claim.epoch, None) is not None:
-            self._left.set()
-            self._left = anyio.Event()
+        if self._releasing.pop(claim.epoch, None) is not None:
+            self._one_released.set()
+            self._one_released = anyio.Event()
             self._loop.post(_nothing)  # the driver counts again how many are at work
 
     @property
     def at_work(self) -> int:
         """How many claims are being released: other steps may wait for them."""
-        return len(self._leaving)
+        return len(self._releasing)
 
     async def close(self) -> None:
         """Release all claims: none outlives the drive."""
-        if self._given is None and self._own is None:
+        if self._configured is None and self._own is None:
             return
         with anyio.move_on_after(CLOSING_S, shield=True):
-            for claim in [*self._leaving.values(), *(c for own in self.held.values() for c in own)]:
+            held = [one for own in self.held.values() for one in own]
+            for claim in [*self._releasing.values(), *held]:
                 await self._release(claim)
             self.held.clear()
             if self._own is not None:

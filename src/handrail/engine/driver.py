@@ -50,6 +50,7 @@ import msgspec
 
 from handrail.core import commands as cmd
 from handrail.core.admission import Admission
+from handrail.core.changes import mismatch_of
 from handrail.core.ending import close_bodies
 from handrail.core.line import Line
 from handrail.core.machine import Machine
@@ -61,22 +62,22 @@ from handrail.core.waits import (
     accept_no_other_answer,
     clock_was_set,
     counts_running_time,
-    ends_by_itself,
+    process_waits_for,
 )
 from handrail.engine.attempt_tasks import (
     ATTEMPT,
     Attempts,
+    idle_wait_s,
     interruption,
-    stays_s,
 )
 from handrail.engine.bus import Bus
 from handrail.engine.callbacks import EVALUATION, GATE, Callbacks, Evaluator
 from handrail.engine.claiming import CLAIM, Claiming
 from handrail.engine.inbox import Inbox, is_urgent
-from handrail.engine.loop import Due, FailedWrite, Job, Skew
+from handrail.engine.loop import FailedWrite, Job, Skew, TimerTarget
 from handrail.engine.parts import Parts
 from handrail.engine.perform import Performer
-from handrail.engine.replay import resolve_recorded_callbacks, warn_of_masked, write_out
+from handrail.engine.rehearsal_io import resolve_recorded_callbacks, warn_of_masked, write_out
 from handrail.engine.shared_limits import SharedLine
 from handrail.engine.tasks import ABANDONED, InFlight, Tasks, tasks
 from handrail.errors import (
@@ -85,7 +86,6 @@ from handrail.errors import (
     GateNotFound,
     HandrailError,
     OutputNotSerializable,
-    ReplayMismatch,
 )
 from handrail.model import events as ev
 from handrail.model.results import OpenGate, WorkflowResult
@@ -120,9 +120,9 @@ class _Written(msgspec.Struct):
     pending: Awaitable[None]
 
 
-TOGETHER = 64
+MAX_BATCH = 64
 """How many records one transaction writes, at most."""
-FEW = 8
+GATHER_ABOVE = 8
 """With at most this many flights, the driver acts on each end before it records the next."""
 LOOK_EVERY_S = 0.1
 """How often the driver looks for messages from other processes."""
@@ -171,7 +171,7 @@ class Driver:
         self._linger_until: float | None = None
         append_all = group_append(journal)
         self._append_all: GroupAppend = append_all or _cannot_append_several
-        self._gathers = TOGETHER if append_all is not None else 0
+        self._gathers = MAX_BATCH if append_all is not None else 0
         """How many finished flights, beside the first, are handled before their ends are recorded
         in one transaction; 0 for a journal without such transactions."""
         self._alone = 0
@@ -326,7 +326,7 @@ class Driver:
         if escaped is not None:
             raise escaped
         if self.machine.run.changes:
-            raise ReplayMismatch(self.run_id, self.machine.run.changes, late=True)
+            raise mismatch_of(self.machine.run, late=True)
         assert self.result is not None
         return self.result
 
@@ -353,7 +353,7 @@ class Driver:
     async def _written_out(self, rehearsal: Rehearsal) -> list[cmd.Command]:
         rehearsal.run()
         if self.machine.run.changes:
-            raise ReplayMismatch(self.run_id, self.machine.run.changes)
+            raise mismatch_of(self.machine.run)
         with anyio.CancelScope(shield=True):  # all of it is numbered: none may be missing
             await write_out(rehearsal, self.machine, self._journal, self._bus)
         return rehearsal.beyond
@@ -366,7 +366,7 @@ class Driver:
         """Look for messages while the drive lasts; no process can send any to a run in memory."""
         if self._journal.durable:
             flight = InFlight("", "messages", None, None)
-            flight.over = True
+            flight.finished = True
             self.tasks.start(flight, self._watch_for_messages, self.context())
 
     async def _watch_for_messages(self) -> None:
@@ -389,7 +389,7 @@ class Driver:
                 await self._carry_out()
             elif self._jobs:
                 self._jobs.popleft()()
-                for _ in range(self._gathers if len(self.flights) > FEW else 0):
+                for _ in range(self._gathers if len(self.flights) > GATHER_ABOVE else 0):
                     if not self._jobs or type(self._jobs[0]) is not FlightFinished:
                         break
                     self._jobs.popleft()()
@@ -435,7 +435,7 @@ class Driver:
                     or machine.run.timers
                     or machine.run.gates
                     or machine.run.listeners
-                    or machine.run.roomy
+                    or machine.run.work_with_room
                 ):  # something else can happen meanwhile
                     self._claiming.launch(command)
                     continue
@@ -501,7 +501,7 @@ class Driver:
             return False
         todo = self._todo
         records, attempts = [first], list[cmd.Perform]()
-        while todo and len(records) + len(attempts) < 2 * TOGETHER:
+        while todo and len(records) + len(attempts) < 2 * MAX_BATCH:
             command = todo[0]
             if type(command) is cmd.Record:
                 records.append(command)
@@ -528,14 +528,14 @@ class Driver:
             await self._written(pending)
         todo.extendleft(reversed(attempts))
         run = self.machine.run
-        run.more_ended = True
+        run.receiving_batch = True
         for event in events:
             self._bus.emit(event)
             self.receive(event)
-        run.more_ended = False
-        for path in run.deferred:
+        run.receiving_batch = False
+        for path in run.deferred_work:
             self.receive(cmd.Pulled(path, at=self.now()))
-        run.deferred.clear()
+        run.deferred_work.clear()
         return True
 
     async def _written(self, pending: Awaitable[None]) -> None:
@@ -551,7 +551,7 @@ class Driver:
             case cmd.Wait():
                 self.timers.wait(command.due, command.token)
             case cmd.Tell():
-                self.tell(command.progress)
+                self.emit_notice(command.progress)
             case cmd.Cancel() | cmd.BreakOff():
                 self._stop(command.path, again=isinstance(command, cmd.BreakOff))
             case cmd.Queue() | cmd.Release() | cmd.Claim() | cmd.Unclaim() | cmd.PauseAdmission():
@@ -596,7 +596,7 @@ class Driver:
         """Report ``Pulled`` behind jobs that came in meanwhile: a request to cancel, above all."""
         self._jobs.append(lambda: self.receive(cmd.Pulled(path, at=self.now())))
 
-    def next(self, job: Job) -> None:
+    def queue_job(self, job: Job) -> None:
         """Queue a job behind those that came in meanwhile."""
         self._jobs.append(job)
 
@@ -604,7 +604,7 @@ class Driver:
         """Queue an event to be recorded; ``sync``: on disk at once."""
         self._todo.append(cmd.Record(event, sync))
 
-    def tell(self, notice: ev.Notice) -> None:
+    def emit_notice(self, notice: ev.Notice) -> None:
         """Show progress to the sinks. Some notices are journaled first, at once: those of claims,
         for other processes, and the start of an agent's session, which a resume may continue.
         """
@@ -639,15 +639,15 @@ class Driver:
         self.tasks.start(flight, work, context)
 
     def _deliver(self, flight: InFlight, outcome: Any) -> None:
-        if not flight.over:
+        if not flight.finished:
             self._jobs.append(FlightFinished(self, flight, outcome))
             self._wake.set()
 
     def finished_flight(self, flight: InFlight, outcome: Any) -> None:
         """Hand the outcome of a flight to the core, once."""
-        if flight.over:
+        if flight.finished:
             return
-        flight.over = True
+        flight.finished = True
         del self.flights[flight.path, flight.kind]
         if flight.kind == ATTEMPT:
             self._line.release(flight.path)
@@ -686,7 +686,7 @@ class Driver:
 
     def _leave(self, flight: InFlight) -> None:
         """Abandon a flight that ignores its cancellation."""
-        if not flight.over:
+        if not flight.finished:
             self.finished_flight(flight, ABANDONED)
 
     # -- time -----------------------------------------------------------------------------------
@@ -703,7 +703,7 @@ class Driver:
         if self._linger_until is not None:
             self._linger_until += jump_s
 
-    def _counts_running_time(self, what: Due) -> bool:
+    def _counts_running_time(self, what: TimerTarget) -> bool:
         return not isinstance(what, int) or counts_running_time(self.machine.run, what)
 
     def _fire_timers(self) -> bool:
@@ -714,13 +714,13 @@ class Driver:
             fired = self._fire(what) or fired
         return fired
 
-    def _is_stale(self, what: Due) -> bool:
+    def _is_stale(self, what: TimerTarget) -> bool:
         """True for a timer that no longer matters: its wait or its flight is over."""
         if isinstance(what, int):
             return what not in self.machine.run.timers
-        return isinstance(what, InFlight) and (what.over or what.stopping)
+        return isinstance(what, InFlight) and (what.finished or what.stopping)
 
-    def _fire(self, what: Due) -> bool:
+    def _fire(self, what: TimerTarget) -> bool:
         match what:
             case int():
                 node, _ = self.machine.run.timers.get(what, (None, 0.0))
@@ -730,7 +730,7 @@ class Driver:
                     return True
                 self.receive(cmd.TimerFired(node.path, what, at=self.now()))
             case InFlight():
-                if what.over or what.stopping:
+                if what.finished or what.stopping:
                     return False
                 what.timed_out = True
                 self._halt(what)
@@ -749,12 +749,12 @@ class Driver:
     async def _wait(self) -> None:
         self._callbacks.dismiss()
         due = self.timers.next_due(self._is_stale)
-        if self._nothing_is_at_work() and not self._goes_on_by_itself():
+        if self._nothing_is_at_work() and not self._waits_for_timer():
             if not self.machine.waits and due is None:
                 raise CoreStalled
             now = self.now()
             if self._linger_until is None:
-                self._linger_until = now + stays_s(self._parts.linger_s, self.machine.run)
+                self._linger_until = now + idle_wait_s(self._parts.linger_s, self.machine.run)
             if now >= self._linger_until:
                 self.read_messages()  # an answer that was accepted must not wait for the next drive
                 if not self._todo and not self._jobs:
@@ -776,12 +776,12 @@ class Driver:
             return False
         return not self.flights
 
-    def _goes_on_by_itself(self) -> bool:
+    def _waits_for_timer(self) -> bool:
         """True if a timer is set that the drive waits for, rather than suspend."""
         longest = self._parts.suspend_timers_after_s
         now = self.now()
         return any(
-            ends_by_itself(self.machine.run, token) and (longest is None or due - now <= longest)
+            process_waits_for(self.machine.run, token) and (longest is None or due - now <= longest)
             for due, token in self.timers.waits()
         )
 
@@ -818,7 +818,7 @@ class Driver:
         for path, kind in list(self.flights):
             flight = self.flights[path, kind]
             if kind == GATE:
-                flight.over = True
+                flight.finished = True
                 del self.flights[path, kind]
                 self.tasks.stop(flight)
             else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import os
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -22,12 +22,12 @@ from handrail.engine.inputs import refuse_other_inputs, result_given, with_input
 from handrail.engine.journal_users import users_of
 from handrail.engine.outside import run_outside, sync_twin
 from handrail.engine.parts import (
-    Begin,
+    DriveStart,
     Existing,
     Leased,
     Options,
     Parts,
-    Start,
+    RunRequest,
     check_options,
     check_parts,
     check_paths,
@@ -37,8 +37,8 @@ from handrail.engine.parts import (
 )
 from handrail.engine.perform import Performer
 from handrail.engine.preflight import preflight
+from handrail.engine.rehearsal_io import warn_of_missing
 from handrail.engine.replacements import Replacements
-from handrail.engine.replay import warn_of_missing
 from handrail.engine.step_names import StepNames, unchanged_since
 from handrail.engine.stream import Run
 from handrail.errors import JournalDamaged, ReplayMismatch, RunIdTaken, RunLocked
@@ -163,19 +163,21 @@ class Engine:
         Raises:
             InsideEventLoop: there is one in this thread; the text says what to write instead.
         """
-        begin = self._prepare(workflow, args, kwargs)
-        return run_outside("run_sync()", "await executor.run(...)", self._begin, begin, None)
+        request = self._prepare(workflow, args, kwargs)
+        return run_outside("run_sync()", "await executor.run(...)", self._begin, request, None)
 
     def stream(self, workflow: WorkflowLike[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Run[R]:
         """The run as an async context manager that gives its events; see ``Run``."""
-        begin = self._prepare(workflow, args, kwargs)
+        request = self._prepare(workflow, args, kwargs)
 
         async def drive(run: Run[Any]) -> WorkflowResult[Any]:
-            return await self._begin(begin, run)
+            return await self._begin(request, run)
 
-        return Run(begin.run_id, drive)
+        return Run(request.run_id, drive)
 
-    def _prepare(self, workflow: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Begin:
+    def _prepare(
+        self, workflow: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> RunRequest:
         known, options = self._parts.workflows, self._options
         definition = definition_of(workflow, known, begins=True)
         inputs = bind_inputs(definition, args, kwargs)
@@ -190,27 +192,31 @@ class Engine:
         elif options.existing == "refuse" and self._journal.events(run_id):
             raise RunIdTaken(run_id)
         named = definition.signature.bind(*args, **kwargs).arguments
-        return Begin(definition, run_id, inputs, {name: inputs[name] for name in named}, options)
+        return RunRequest(
+            definition, run_id, inputs, {name: inputs[name] for name in named}, options
+        )
 
-    async def _begin(self, begin: Begin, run: Run[Any] | None) -> WorkflowResult[Any]:
-        definition, run_id, options = begin.definition, begin.run_id, begin.options
+    async def _begin(self, request: RunRequest, run: Run[Any] | None) -> WorkflowResult[Any]:
+        definition, run_id, options = request.definition, request.run_id, request.options
         with self._leased(run_id) as leased:
             if options.run_id is not None and self._journal.events(run_id):
                 if options.existing == "refuse":
                     raise RunIdTaken(run_id)  # taken since the call, by another process
-                return await self._go_on(begin, leased, run)
-            first = ev.WorkflowStarted(definition.name, begin.inputs, options.labels)
-            return await self._drive_from(Start(definition, run_id, begin.inputs, first), run)
+                return await self._go_on(request, leased, run)
+            first = ev.WorkflowStarted(definition.name, request.inputs, options.labels)
+            return await self._drive_from(
+                DriveStart(definition, run_id, request.inputs, first), run
+            )
 
     async def _go_on(
-        self, begin: Begin, leased: Leased, run: Run[Any] | None
+        self, request: RunRequest, leased: Leased, run: Run[Any] | None
     ) -> WorkflowResult[Any]:
         """The recorded result of a run that has ended; else the result of resuming it."""
-        definition, run_id, codec = begin.definition, begin.run_id, self._journal.codec
+        definition, run_id, codec = request.definition, request.run_id, self._journal.codec
         history = history_of(self._journal, run_id, leased.secrets)
         refuse_other_workflow(history, definition)
         recorded = inputs_of(Recorded(history), definition, codec)
-        refuse_other_inputs(run_id, definition, begin.given, recorded, codec)
+        refuse_other_inputs(run_id, definition, request.given, recorded, codec)
         if ended(history) is not None:
             return recorded_result(run_id, definition, history, codec)
         return await self._resume_from(history, definition, (), (), leased, run)
@@ -233,7 +239,7 @@ class Engine:
     def _secrets(self) -> SecretValues:
         return secret_values(self._parts.secrets, os.environ)
 
-    async def _drive_from(self, start: Start, run: Run[Any] | None) -> WorkflowResult[Any]:
+    async def _drive_from(self, start: DriveStart, run: Run[Any] | None) -> WorkflowResult[Any]:
         parts, run_id = self._parts, start.run_id
         machine = self._machine(start)
         sinks = parts.sinks if run is None else (*parts.sinks, run.queue)
@@ -241,12 +247,12 @@ class Engine:
         bus = bus_for(run_id, sinks, self._secrets())
         agents = Replacements(parts.agents)
         codec = machine.run.codec
-        crossing = None
+        portable_format = None
         if parts.portable:
-            from handrail.engine.portable import Crossing
+            from handrail.engine.portable import PortableFormat
 
             function = start.definition.function
-            crossing = Crossing(self._journal.codec, function.__module__)
+            portable_format = PortableFormat(self._journal.codec, function.__module__)
         in_place = None
         if codec is not None:  # only a run that is recorded needs it
             from handrail.engine.in_place import InPlace
@@ -254,20 +260,20 @@ class Engine:
             in_place = InPlace(machine.run, self._journal, codec)
         driver: Driver
 
-        def tell(notice: ev.Notice) -> None:
-            driver.tell(notice)
+        def emit_notice(notice: ev.Notice) -> None:
+            driver.emit_notice(notice)
 
         performer = Performer(
             contexts,
             agents,
             parts.clock,
-            tell,
+            emit_notice,
             parts.agent_defaults,
             in_place,
             parts.around,
             parts.folder_of_agent,
             lambda: machine.run.recorded,
-            crossing,
+            portable_format,
         )
         driver = Driver(
             machine,
@@ -276,7 +282,7 @@ class Engine:
             journal=self._journal,
             bus=bus,
             performer=performer,
-            evaluator=Evaluator(contexts, parts.stages, parts.gates, crossing),
+            evaluator=Evaluator(contexts, parts.stages, parts.gates, portable_format),
             last_at=start.last_at,
         )
         if run is not None:
@@ -289,14 +295,14 @@ class Engine:
             del drivers[run_id]
             agents.warn_of_unused(run_id)
 
-    def _limits(self, start: Start) -> Limits:
+    def _limits(self, start: DriveStart) -> Limits:
         return self._parts.limits.over(start.definition.limits)
 
     def _contexts(self, run_id: str, definition: WorkflowDefinition) -> Contexts:
         parts, names = self._parts, StepNames(definition)
         return Contexts(run_id, parts.services, parts.config, self._mark(run_id), names.check)
 
-    def _machine(self, start: Start) -> Machine:
+    def _machine(self, start: DriveStart) -> Machine:
         parts = self._parts
         codec = self._journal.codec if self._journal.durable or parts.durable else None
         setting = Setting(
@@ -380,7 +386,7 @@ class Engine:
             last = ended(history)
             if last is not None and last.status == "succeeded" and not rerun:
                 self._sweep(run_id)
-                self._tell_missing(run_id, leased.secrets)
+                self._warn_of_missing_secrets(run_id, leased.secrets)
                 return recorded_result(run_id, definition, history, self._journal.codec)
             return await self._resume_from(history, definition, reuse, rerun, leased, run)
 
@@ -399,7 +405,7 @@ class Engine:
             start = self._start_again(history, definition, leased.since, reuse, rerun)
             if start.cancel is None and not start.recorded.is_empty:
                 preflight(definition, self._parts, start.recorded.ended_paths)
-            self._tell_missing(run_id, leased.secrets)
+            self._warn_of_missing_secrets(run_id, leased.secrets)
             try:
                 return await self._drive_from(start, run)
             except ReplayMismatch as mismatch:
@@ -408,7 +414,8 @@ class Engine:
                 known = {*reuse, *rerun}
                 if _is_fork(history) and known.isdisjoint(changed):  # it runs changed steps again
                     history = history_of(self._journal, run_id, leased.secrets)
-                    since = (one for path in changed for one in began_since(history, path))
+                    passed = mismatch.passed
+                    since = (one for path in changed for one in began_since(history, path, passed))
                     rerun = list(dict.fromkeys((*rerun, *since)))
                     continue
                 if mismatch.late or on_change == "refuse" or not known.isdisjoint(changed):
@@ -418,7 +425,7 @@ class Engine:
             else:
                 rerun = [*rerun, *changed]
 
-    def _tell_missing(self, run_id: str, secrets: SecretValues) -> None:
+    def _warn_of_missing_secrets(self, run_id: str, secrets: SecretValues) -> None:
         if secrets.missing:
             self._missing(run_id, sorted(secrets.missing))
 
@@ -445,7 +452,7 @@ class Engine:
         reuse: Sequence[str] = (),
         rerun: Sequence[str] = (),
         cancel: str | None = None,
-    ) -> Start:
+    ) -> DriveStart:
         """Where a drive of this history begins."""
         run_id = history[0].run_id
         letters, late = sort_messages(self._journal, run_id, history, since)
@@ -486,7 +493,7 @@ class Engine:
                 its type. WorkflowNotFound: with ``outputs`` or ``inputs``, if its workflow is not
                 known. RunIdTaken: ``fork_id`` is taken. In each case no run is made.
         """
-        from handrail.record.forking import cut_of, died_by, fork_events
+        from handrail.record.forking import cut_of, died_by, fork_events, without_free_signals
 
         check_paths(rerun=rerun)
         now, journal = self._parts.clock.now(), self._journal
@@ -505,7 +512,7 @@ class Engine:
                 changed = with_inputs(definition, recorded, inputs)
             if outputs:
                 definition = workflow_for(history, None, self._parts.workflows)
-                run = fork_events(kept, name, at, {}, changed, (), now)
+                run = fork_events(without_free_signals(kept), name, at, {}, changed, (), now)
                 steps = await self._steps_in(run, definition, now)
                 for path, value in outputs.items():
                     given[path] = result_given(path, steps.get(path), value)
@@ -519,10 +526,11 @@ class Engine:
     def _history_as_written(
         self, run_id: str, at: str | None
     ) -> tuple[Sequence[ev.Event], SecretValues]:
-        """A history, and the secrets to write it again with, see ``exporting.with_unset``. Of a
-        damaged history it gives the readable beginning, if that has the step ``at``.
+        """A history, and the secrets to write it again with (``exporting.with_placeholders``).
+
+        Of a damaged history it gives the readable beginning, if that has the step ``at``.
         """
-        from handrail.engine.exporting import with_unset
+        from handrail.engine.exporting import with_placeholders
 
         secrets = self._secrets()
         try:
@@ -534,7 +542,7 @@ class Engine:
             return readable, secrets
         if not secrets.missing:
             return history, secrets
-        secrets = with_unset(secrets, sorted(secrets.missing))
+        secrets = with_placeholders(secrets, sorted(secrets.missing))
         return history_of(self._journal, run_id, secrets), secrets
 
     async def _steps_in(
@@ -624,12 +632,12 @@ class Engine:
             definition = workflow_for(history, given, self._parts.workflows)
             changed: dict[str, PlannedStep] = {}
             while True:
-                plan = await self._rehearsed(history, definition, reuse, rerun)
+                plan, passed = await self._rehearsed(history, definition, reuse, rerun)
                 more = {one.path: one for one in plan.steps if one.state == "changed"}
                 if not _is_fork(history) or not more.keys() - changed.keys():
                     break
                 changed.update(more)  # in a fork they run again, with all that followed them
-                since = (one for path in more for one in began_since(history, path))
+                since = (one for path in more for one in began_since(history, path, passed))
                 rerun = list(dict.fromkeys((*rerun, *since)))
         return replace(plan, steps=tuple(changed.get(one.path, one) for one in plan.steps))
 
@@ -639,16 +647,18 @@ class Engine:
         definition: WorkflowDefinition,
         reuse: Sequence[str],
         rerun: Sequence[str],
-    ) -> Plan:
+    ) -> tuple[Plan, Collection[str]]:
+        """A plan, and the paths that the code reached before the first change."""
         from handrail.engine.planning import plan_of
 
         now, parts = self._parts.clock.now(), self._parts
         start = self._start_again(history, definition, now, reuse, rerun)
         machine = self._machine(start)
         evaluator = Evaluator(self._contexts(start.run_id, definition), parts.stages, parts.gates)
-        return await plan_of(
+        plan = await plan_of(
             machine, start.first, history, now, evaluator=evaluator, cancel=start.cancel
         )
+        return plan, machine.run.passed
 
     def as_recorded(
         self, history: Sequence[ev.Event], definition: WorkflowDefinition
@@ -661,7 +671,7 @@ class Engine:
         recorded, run_id = Recorded(history), history[0].run_id
         inputs = inputs_of(recorded, definition, self._journal.codec)
         refuse_without_inputs(run_id, definition, inputs)
-        start = Start(definition, run_id, inputs, history[0], recorded)
+        start = DriveStart(definition, run_id, inputs, history[0], recorded)
         evaluator = Evaluator(self._contexts(run_id, definition), self._parts.stages, None)
         return self._machine(start).run, evaluator
 
@@ -736,7 +746,7 @@ class Engine:
                     return recorded_result(run_id, definition, history, self._journal.codec)
                 self._sweep(run_id)
                 start = self._start_again(history, definition, leased.since, cancel=reason)
-                self._tell_missing(run_id, leased.secrets)
+                self._warn_of_missing_secrets(run_id, leased.secrets)
                 return await self._drive_from(start, None)
         except RunLocked:
             with self._users.using():

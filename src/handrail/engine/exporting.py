@@ -26,7 +26,7 @@ from handrail.secrets.values import SecretValues
 from handrail.typed.schema import hints_of
 
 
-def with_unset(secrets: SecretValues, missing: Sequence[str]) -> SecretValues:
+def with_placeholders(secrets: SecretValues, missing: Sequence[str]) -> SecretValues:
     """The secrets, with a unique value for each missing variable: so a history that is written
     again has the same references to secrets.
     """
@@ -70,7 +70,7 @@ def import_from(file: Path, journal: Journal, run_id: str | None, secrets: Secre
         found = read_export(str(file), stream.readlines())
     run_id = run_id or found.run_id
     missing = {name for line in found.lines for name in missing_secrets(line.record, secrets)}
-    secrets = with_unset(secrets, sorted(missing))
+    secrets = with_placeholders(secrets, sorted(missing))
     events = [_event(str(file), run_id, line, journal.codec, secrets) for line in found.lines]
     run = [one for one, line in zip(events, found.lines, strict=True) if line.letter is None]
     if not run or not isinstance(run[0], ev.WorkflowStarted):

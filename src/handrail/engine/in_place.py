@@ -72,7 +72,7 @@ class InPlace:
         ):  # it holds nothing, as most do
             return []
         try:
-            held = list(_held_by(action))
+            held = list(_mutable_objects_in(action))
             if not held:
                 return []
             tops = self._tops.up_to_now()
@@ -157,7 +157,7 @@ class _OutputIndex:
             self._paths[id(part)] = path
 
 
-def _held_by(action: Any) -> Iterator[Any]:
+def _mutable_objects_in(action: Any) -> Iterator[Any]:
     """The objects inside a callable, through any depth of functions, that can change in place."""
     stack, seen = [action], set[int]()
     while stack:

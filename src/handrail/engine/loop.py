@@ -18,7 +18,7 @@ from handrail.secrets.masking import Mask
 
 Job: TypeAlias = Callable[[], None]
 """A function that the loop calls in its turn."""
-Due: TypeAlias = int | InFlight | Job
+TimerTarget: TypeAlias = int | InFlight | Job
 """What a timer is for: a wait of the core (its token), a flight's timeout, or a job."""
 
 
@@ -47,11 +47,11 @@ class Loop(LineDriver, Protocol):
     def record(self, event: ev.Event, *, sync: bool = False) -> None:
         """Queue an event to be recorded; ``sync``: on disk at once."""
 
-    def tell(self, notice: ev.Notice) -> None:
+    def emit_notice(self, notice: ev.Notice) -> None:
         """Show progress to the sinks; some notices are journaled first."""
 
     def post(self, job: Job, *, urgent: bool = False) -> None:
-        """Queue a job as ``next`` does, from any thread, and wake the loop."""
+        """Queue a job as ``queue_job`` does, from any thread, and wake the loop."""
 
     def look_at_clock(self) -> None:
         """If the clock was set, shift the timers on elapsed running time."""

@@ -104,7 +104,7 @@ class Leased:
 
 
 @dataclass(frozen=True, slots=True)
-class Begin:
+class RunRequest:
     """A run as its caller asked for it; ``given``: the inputs that the caller passed."""
 
     definition: WorkflowDefinition
@@ -115,7 +115,7 @@ class Begin:
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class DriveStart:
     """Where a drive begins: with an empty record, or behind one of ``seq`` events.
 
     ``letters``: messages that came since. ``cancel``: why the run is to be cancelled at once.
@@ -351,7 +351,7 @@ def start_after(
     rerun: Sequence[str] = (),
     cancel: str | None = None,
     recorded: Recorded | None = None,
-) -> Start:
+) -> DriveStart:
     """Where the next drive of this history begins. ``letters``: messages that came since. ``late``:
     the number of the last that came too late for the last drive. ``cancel``: why the run only
     unwinds. ``recorded`` has taken the history already; this function closes it.
@@ -377,7 +377,7 @@ def start_after(
     recorded.run_again(rerun)
     inputs = inputs_of(recorded, definition, codec)
     refuse_without_inputs(run_id, definition, inputs)
-    return Start(
+    return DriveStart(
         definition,
         run_id,
         inputs,

@@ -68,7 +68,7 @@ from handrail.typed.convert import DoesNotFit
 
 if TYPE_CHECKING:
     from handrail.engine.in_place import InPlace
-    from handrail.engine.portable import Crossing
+    from handrail.engine.portable import PortableFormat
     from handrail.ports.claims import LaunchClaims
 
 _STAGE_OUTPUT = 20_000
@@ -97,14 +97,14 @@ class Performer:
     contexts: Contexts
     agents: Replacements
     clock: Clock
-    tell: Callable[[Notice], None]
+    emit_notice: Callable[[Notice], None]
     defaults: Callable[[], AgentSettings] = lambda: NO_SETTINGS
     in_place: InPlace | None = None
     around: tuple[Around, ...] = ()
     folder_of_agent: FolderOf | None = None
     recorded: Callable[[], Recorded] = lambda: Recorded(())
     """Gives the record of earlier drives."""
-    crossing: Crossing | None = None
+    portable_format: PortableFormat | None = None
     """Writes and reads each attempt, as if another process performed it; None: it runs as is."""
     session_totals: dict[str, Usage] = field(default_factory=dict[str, Usage], init=False)
     """The latest total usage of each session in this drive, whichever step continued it."""
@@ -123,8 +123,8 @@ class Performer:
 
         began, since = self.clock.now(), self._elapsed()
         try:
-            if self.crossing is not None:
-                command = await self._as_portable(command, self.crossing)
+            if self.portable_format is not None:
+                command = await self._as_portable(command, self.portable_format)
             if self.around:
                 output, usage = await self._run_in_contexts(command, current, claims_of)
             else:
@@ -139,7 +139,7 @@ class Performer:
         """Elapsed running time, which no setting of the clock changes, if the clock has that."""
         return float(getattr(self.clock, "elapsed", self.clock.now)())
 
-    async def _as_portable(self, command: Perform, crossing: Crossing) -> Perform:
+    async def _as_portable(self, command: Perform, portable_format: PortableFormat) -> Perform:
         """The attempt written and read again, as another process would get it.
 
         Raises:
@@ -151,8 +151,8 @@ class Performer:
         if builds_context(command) and command.view is not None:
             verb: Any = command.step.verb
             context = await built_context(verb.context, self.contexts.of(command.view))
-        text = crossing.write_attempt(command, self.clock.now(), context)
-        read = crossing.read_attempt(text, command.started_at)
+        text = portable_format.write_attempt(command, self.clock.now(), context)
+        read = portable_format.read_attempt(text, command.started_at)
         modifiers = attrs.evolve(command.step.modifiers, retry=read.step.modifiers.retry)
         step = attrs.evolve(read.step, modifiers=modifiers)
         take(step)
@@ -288,10 +288,10 @@ class Performer:
         return f"{self.contexts.mark or self.contexts.run_id}/{command.path}#{command.attempt}"
 
     def _listener(self, command: Perform) -> Callable[[Any, str], None]:
-        tell, path = self.tell, command.path
+        emit_notice, path = self.emit_notice, command.path
 
         def on_output(stream: Any, text: str) -> None:
-            tell(StepOutput(path, stream, text))
+            emit_notice(StepOutput(path, stream, text))
 
         return on_output
 
@@ -320,7 +320,7 @@ class Performer:
 
         def on_notice(notice: Notice) -> None:
             report.take(notice)
-            self.tell(notice)
+            self.emit_notice(notice)
 
         request = AgentRequest(
             self.contexts.run_id,

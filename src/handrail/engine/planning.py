@@ -11,7 +11,7 @@ from handrail.core.nodes import Node, Phase
 from handrail.core.rehearsal import rehearse, rehearse_on
 from handrail.core.run_state import StepNode
 from handrail.engine.callbacks import Evaluator
-from handrail.engine.replay import resolve_recorded_callbacks
+from handrail.engine.rehearsal_io import resolve_recorded_callbacks
 from handrail.errors import StepChange
 from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition
@@ -68,7 +68,9 @@ async def plan_of(
     finished = next((one.result for one in held if isinstance(one, cmd.Finish)), None)
     planned = list(_visited(machine))
     seen = {one.path for one in planned}
-    planned += (one for one in _left(machine, over=finished is not None) if one.path not in seen)
+    planned += (
+        one for one in _unreached_steps(machine, over=finished is not None) if one.path not in seen
+    )
     if ends_badly:
         planned = [one for one in planned if one.state != "will run" or one.status is not None]
     elif finished is None:
@@ -159,7 +161,7 @@ def _was_interrupted(machine: Machine, path: str) -> bool:
     return machine.run.recorded.at(path).interrupted
 
 
-def _left(machine: Machine, *, over: bool) -> Iterator[PlannedStep]:
+def _unreached_steps(machine: Machine, *, over: bool) -> Iterator[PlannedStep]:
     """Recorded steps that the code did not reach; it may later, unless the run is over."""
     recorded = machine.run.recorded
     for path in recorded.ended_paths():

@@ -41,11 +41,11 @@ from handrail.steps.verbs import (
     take,
 )
 
-Parts: TypeAlias = dict[str, Any]
+AttemptParts: TypeAlias = dict[str, Any]
 _EXPLICIT = "explicit"
 
 
-class Crossing:
+class PortableFormat:
     """Writes attempts and rollbacks for another process, and reads them. Mutable: learns names.
 
     ``home`` is the workflow's module: it looks there first for the objects that steps name.
@@ -65,7 +65,7 @@ class Crossing:
             NotPortable: a part of the step is neither data nor has a name.
         """
         path, step = command.path, command.step
-        parts: Parts = {"path": path, "step": step.name, "attempt": command.attempt}
+        parts: AttemptParts = {"path": path, "step": step.name, "attempt": command.attempt}
         if command.wanted is not None and command.wanted.names:
             raise NotPortable(path, "claim", ONE_MACHINE)
         left_s, _ = time_bound(command, now)
@@ -94,7 +94,7 @@ class Crossing:
             NotPortable: its function has no name, or a value in its view is no data.
         """
         path, rollback = command.path, command.rollback
-        parts: Parts = {
+        parts: AttemptParts = {
             "path": path,
             "undo": self._part(rollback.action, path, "rollback"),
             "left_s": rollback.timeout_s,
@@ -102,7 +102,7 @@ class Crossing:
         }
         return msgspec.json.encode(parts).decode()
 
-    def _verb(self, verb: Any, path: str, context: Mapping[str, Any] | None) -> Parts:
+    def _verb(self, verb: Any, path: str, context: Mapping[str, Any] | None) -> AttemptParts:
         match verb:
             case PythonCall():
                 return self._of(path, verb, call="action", args="args", kwargs="kwargs")
@@ -119,7 +119,7 @@ class Crossing:
             case _:
                 raise NotPortable(path, f"verb {verb.kind!r}", "no attempt is made at it")
 
-    def _of(self, path: str, verb: Any, **fields: str) -> Parts:
+    def _of(self, path: str, verb: Any, **fields: str) -> AttemptParts:
         """The fields of a verb that are set, by their names in the text."""
         found = {name: (field, getattr(verb, field)) for name, field in fields.items()}
         return {
@@ -130,11 +130,13 @@ class Crossing:
 
     def _agent(
         self, verb: AgentCall | Generation, path: str, context: Mapping[str, Any] | None
-    ) -> Parts:
+    ) -> AttemptParts:
         is_agent = isinstance(verb, AgentCall)
         performer: Any = verb.agent if isinstance(verb, AgentCall) else verb.generator
         kind = "agent" if is_agent else "generate"
-        parts: Parts = {kind: self._object(performer, path, "agent" if is_agent else "generator")}
+        parts: AttemptParts = {
+            kind: self._object(performer, path, "agent" if is_agent else "generator")
+        }
         given = verb.context if context is None else context
         parts["context"] = self._part(given, path, "context")
         if verb.settings.backend is not None:
@@ -146,8 +148,8 @@ class Crossing:
             parts["answers"] = True
         return parts
 
-    def _view(self, view: cmd.View) -> Parts:
-        found: Parts = {"inputs": self._part(dict(view.inputs), view.path, "inputs")}
+    def _view(self, view: cmd.View) -> AttemptParts:
+        found: AttemptParts = {"inputs": self._part(dict(view.inputs), view.path, "inputs")}
         results = list(view.results.values())
         if results:
             found["results"] = self._part(results, view.path, "results")

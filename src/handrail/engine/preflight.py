@@ -23,7 +23,7 @@ from handrail.typed.reference import CodeNames
 
 if TYPE_CHECKING:
     from handrail.static.agent_links import Link
-    from handrail.static.code_given import GivenCode
+    from handrail.static.step_code import StepCode
 
 
 UNKNOWN: Any = object()
@@ -148,7 +148,7 @@ def _reached(
         inside = certain and link.certain
         if link.child:
             yield from _reached(
-                function_of(evaluate_expression(link.given, function)), seen, certain=inside
+                function_of(evaluate_expression(link.expression, function)), seen, certain=inside
             )
         else:
             yield function, link, inside
@@ -231,7 +231,7 @@ def _read(function: FunctionType) -> tuple[Link, ...]:
 
 def _resolve_link(function: FunctionType, link: Link) -> tuple[Any, AgentSettings] | None:
     """The agent of a step and its settings there; None if they are not known, or not valid."""
-    agent = evaluate_expression(link.given, function)
+    agent = evaluate_expression(link.expression, function)
     said = {name: evaluate_expression(node, function) for name, node in link.settings.items()}
     match agent, said.get("backend"), said.get("model"), said.get("options", NO_OPTIONS):
         case object(name=str()), backend, str() | None as model, AgentOptions() as options:
@@ -266,39 +266,38 @@ def refuse_unportable(definition: WorkflowDefinition) -> None:
         raise NotPortable(given.step.text, given.part, why, place)
 
 
-def _unportable(
-    function: Any, seen: set[CodeType]
-) -> Iterator[tuple[FunctionType, GivenCode, str]]:
+def _unportable(function: Any, seen: set[CodeType]) -> Iterator[tuple[FunctionType, StepCode, str]]:
     if not isinstance(function, FunctionType) or function.__code__ in seen:
         return
     seen.add(function.__code__)
     names = CodeNames(function.__module__)
     for given in _given_in(function):
         if given.child:
-            yield from _unportable(function_of(evaluate_expression(given.given, function)), seen)
+            child = function_of(evaluate_expression(given.expression, function))
+            yield from _unportable(child, seen)
             continue
         why = _why_not(given, function, names)
         if why:
             yield function, given, why
 
 
-def _given_in(function: FunctionType) -> tuple[GivenCode, ...]:
-    from handrail.static.code_given import code_given
+def _given_in(function: FunctionType) -> tuple[StepCode, ...]:
     from handrail.static.source import source_of
+    from handrail.static.step_code import step_code
 
     try:
-        return code_given(source_of(function))
+        return step_code(source_of(function))
     except Exception:  # noqa: BLE001  # no run fails because its source cannot be had, or is odd
         return ()
 
 
-def _why_not(given: GivenCode, function: FunctionType, names: CodeNames) -> str:
+def _why_not(given: StepCode, function: FunctionType, names: CodeNames) -> str:
     """Why other processes cannot find the code; empty if they can, or if that is not known."""
-    if isinstance(given.given, ast.Lambda):
+    if isinstance(given.expression, ast.Lambda):
         return "a lambda has no name by which another process finds it"
     if given.local:
         return "it is a function of the workflow's own body, which no other process finds by name"
-    value = evaluate_expression(given.given, function)
+    value = evaluate_expression(given.expression, function)
     if value is UNKNOWN or not isinstance(value, FunctionType) or names.name_of(value) is not None:
         return ""
     return f"no module holds {value.__qualname__} under its name"

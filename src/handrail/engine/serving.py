@@ -32,7 +32,7 @@ R_co = TypeVar("R_co", covariant=True)
 
 EVERY_S = 0.1
 """How often to look at a run, or at the list of runs; less often where a look takes long."""
-_SECRET: Mapping[str, str] = {}
+_NO_SECRETS: Mapping[str, str] = {}
 """No secrets: events that are shown keep the placeholders that the journal has for secrets."""
 _SPARE = 150
 """Looking at the list of runs takes at most one part in so many of a core's time."""
@@ -225,9 +225,9 @@ class ServingEngine(SteeredEngine):
             read = read_after(journal)
             while True:
                 began = time.monotonic()
-                new = read(run_id, known, secrets=_SECRET) if known else None
+                new = read(run_id, known, secrets=_NO_SECRETS) if known else None
                 if new is None:  # the first time, or the run is gone
-                    known, new = 0, history_of(journal, run_id, _SECRET)
+                    known, new = 0, history_of(journal, run_id, _NO_SECRETS)
                 known += len(new)
                 for event in new:
                     if event.seq > after:

@@ -31,9 +31,9 @@ class InFlight:
         "cancels",
         "command",
         "current",
+        "finished",
         "handle",
         "kind",
-        "over",
         "path",
         "stopping",
         "timed_out",
@@ -49,7 +49,7 @@ class InFlight:
         self.handle: Any = None
         self.stopping = False
         self.timed_out = False
-        self.over = False
+        self.finished = False
         self.waits = False
         """It waits for a claim, and does nothing meanwhile."""
         self.cancels = 0

@@ -50,7 +50,7 @@ class HistoryIndex:
         self.ended_at: dict[str, int] = {}
         self.undone: dict[str, int] = {}
         """The steps whose rollback ran, and that did not run again since, with its position."""
-        self.said: dict[str, list[str]] = {}
+        self.error_texts: dict[str, list[str]] = {}
         """The error texts of each path. If a body passed a failure on, its text names the failed
         step first.
         """
@@ -67,7 +67,7 @@ class HistoryIndex:
                 path = event.path
                 ends[path], ended_at[path] = event, index
                 if event.result.error:
-                    self.said.setdefault(path, []).append(event.result.error)
+                    self.error_texts.setdefault(path, []).append(event.result.error)
             else:
                 self._other(event, index)
 
@@ -76,7 +76,7 @@ class HistoryIndex:
             case ev.MemberStarted():
                 self.known.add(event.path)
             case ev.AttemptFailed():
-                self.said.setdefault(event.path, []).append(event.error)
+                self.error_texts.setdefault(event.path, []).append(event.error)
             case ev.RollbackCompleted():
                 self.undone[event.path] = index
             case ev.RunResumed():
@@ -88,7 +88,7 @@ class HistoryIndex:
 
     def _drop(self, paths: Iterable[str]) -> None:
         """Drop what a resume superseded; while the run is being cancelled, keep the starts."""
-        outcomes = (self.ends, self.ended_at, self.said, self.undone, self.cleaning_up)
+        outcomes = (self.ends, self.ended_at, self.error_texts, self.undone, self.cleaning_up)
         for path in paths:
             for found in outcomes:
                 found.pop(path, None)
@@ -130,12 +130,14 @@ def failing(history: Iterable[ev.Event], among: Iterable[str]) -> list[str]:
         {
             event.path
             for event in history
-            if isinstance(event, composites) and event.path in cancelled and not _goes_on(event)
+            if isinstance(event, composites)
+            and event.path in cancelled
+            and not _continues_on_error(event)
         }
     )
 
 
-def _goes_on(event: ev.Event) -> bool:
+def _continues_on_error(event: ev.Event) -> bool:
     if not isinstance(event, ev.GroupStarted):
         return False
     grouped = {"parallel", "for_each", "work"}
@@ -169,7 +171,7 @@ def causes_of(
         causes.add(here)
         below = failed_in.get(here, [])
         if here in bodies:
-            texts = [text.removeprefix(bodies[here]) for text in index.said.get(here, ())]
+            texts = [text.removeprefix(bodies[here]) for text in index.error_texts.get(here, ())]
             named = {one: _yielded_in(here, one, known) for one in failed if _names(texts, one)}
             last = {_attempt(one): one for one in below}.values()
             passed_on.update((_attempt(one), ended_at[one]) for one in named.values() if one)

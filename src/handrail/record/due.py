@@ -87,14 +87,16 @@ class Due:
             return False
         begun = self._begun.get(info.run_id)
         if begun is not None and not begun.may_go_on(info, now):
-            return any(_goes_on_for(letter) for letter in letters if letter.number > begun.letter)
+            return any(
+                _is_reason_to_drive(letter) for letter in letters if letter.number > begun.letter
+            )
         if info.status is None:
             return True  # its process is gone
         seen = self._look(info)
         read = seen.letter
         if begun is not None and begun.events != info.events:  # that drive has read these
             read = max(read, begun.letter)
-        if any(_goes_on_for(letter) for letter in letters if letter.number > read):
+        if any(_is_reason_to_drive(letter) for letter in letters if letter.number > read):
             return True
         if any(one.until is not None and one.until <= now for one in info.waits_for):
             return True
@@ -129,7 +131,7 @@ def _broke_off(history: Sequence[ev.Event]) -> bool:
     return True
 
 
-def _goes_on_for(letter: Letter) -> bool:
+def _is_reason_to_drive(letter: Letter) -> bool:
     event = letter.event
     if isinstance(event, ev.GateAnswered):
         return event.by != "timeout"

@@ -18,7 +18,7 @@ from handrail.model.paths import is_budget_gate
 from handrail.model.results import StepResult
 from handrail.record.assemble import copier
 from handrail.record.dropped import begun
-from handrail.record.inbox import WITH_LETTER, without_message_number
+from handrail.record.inbox import WITH_MESSAGE_NUMBER, without_message_number
 from handrail.record.reading import closest_paths, dropped, ended
 from handrail.record.run_record import FORKED, Recorded
 from handrail.steps.verbs import LEAF_KINDS
@@ -48,7 +48,18 @@ def cut_of(history: Sequence[ev.Event], at: str | None, given: Collection[str]) 
     if at is None and given:
         kept += _ends_of_others(history, end, given)
     at_work = _at_work(kept)
-    return list(_without(kept, at_work, given)) if at_work or given else kept
+    return list(_without(history, kept, at_work, given)) if at_work or given else kept
+
+
+def without_free_signals(kept: Sequence[ev.Event]) -> list[ev.Event]:
+    """The events of a fork in which no ``wait_for`` ends that has not ended yet."""
+    taken = {one.took for one in kept if isinstance(one, _TAKERS)}
+    return [one for one in kept if not isinstance(one, ev.SignalReceived) or one.seq in taken]
+
+
+def _taken_by(events: Iterable[ev.Event], paths: Collection[str]) -> set[int]:
+    """The numbers of the signals that these steps took."""
+    return {one.took for one in events if isinstance(one, _TAKERS) and one.path in paths}
 
 
 def _began(history: Sequence[ev.Event], path: str) -> int:
@@ -136,9 +147,15 @@ def _at_work(history: Iterable[ev.Event]) -> set[str]:
 
 
 def _without(
-    kept: Sequence[ev.Event], at_work: Collection[str], given: Collection[str]
+    history: Sequence[ev.Event],
+    kept: Sequence[ev.Event],
+    at_work: Collection[str],
+    given: Collection[str],
 ) -> Iterator[ev.Event]:
+    taken = _taken_by(history, given)
     for event in kept:
+        if isinstance(event, ev.SignalReceived) and event.seq in taken:
+            continue  # it ended a step that has another end now
         path = getattr(event, "path", None)
         if path in given and not isinstance(event, ev.StepStarted):
             continue
@@ -201,7 +218,7 @@ def _copier(kind: type[Any]) -> Callable[[Any], Any]:
 
 
 _TAKERS = (ev.StepCompleted, ev.AttemptFailed)
-_NUMBERED = frozenset({*_TAKERS, *WITH_LETTER})
+_NUMBERED = frozenset({*_TAKERS, *WITH_MESSAGE_NUMBER})
 
 
 def _names_a_number(event: Any) -> bool:

@@ -25,7 +25,7 @@ from handrail.record.run_record import Recorded
 TIMEOUT = "timeout"
 """The ``by`` of the answer with which a deadline closes a gate."""
 
-WITH_LETTER = (
+WITH_MESSAGE_NUMBER = (
     ev.GateAnswered,
     ev.SignalReceived,
     ev.CancelRequested,
@@ -152,9 +152,9 @@ def guided_agents(history: Sequence[ev.Event], text: str, by: str) -> list[str]:
 
 def last_message(history: Sequence[ev.Event]) -> int:
     """The number of the last message that a run has read."""
-    if set(map(type, history)).isdisjoint(WITH_LETTER):
+    if set(map(type, history)).isdisjoint(WITH_MESSAGE_NUMBER):
         return 0  # nearly always, and quicker than to look at each
-    return max((one.letter for one in history if isinstance(one, WITH_LETTER)), default=0)
+    return max((one.letter for one in history if isinstance(one, WITH_MESSAGE_NUMBER)), default=0)
 
 
 def event_of(letter: Letter) -> Message:
@@ -175,7 +175,9 @@ def event_of(letter: Letter) -> Message:
 
 def without_message_number(event: ev.Event) -> ev.Event:
     """The event without the number of its message, as another run, or journal, has it."""
-    return replace(event, letter=0) if isinstance(event, WITH_LETTER) and event.letter else event
+    if isinstance(event, WITH_MESSAGE_NUMBER) and event.letter:
+        return replace(event, letter=0)
+    return event
 
 
 def is_signal(event: ev.Event, name: str) -> bool:

@@ -9,7 +9,7 @@ An event costs O(depth of its path), however many members a group has, and so do
 children of a step are kept by state; ended ones are counted, and only some of them kept.
 ``record.view`` reads the same from a history, and keeps all steps. The fold does not use it, as its
 record takes 350 bytes for each step while the run lasts, and half as much time again for an event.
-Both take the meaning of an event from one place, ``Cause`` and ``step_wait_after``.
+Both take the meaning of an event from one place, ``FailureCause`` and ``step_wait_after``.
 
 A step is found by its path while it is live. The first event below an unknown path makes the steps
 above it: ``verify/2`` (a round) and ``name~2`` (another attempt, which is the step ``name`` again)
@@ -39,7 +39,7 @@ from handrail.model.results import (
     add_usage,
 )
 from handrail.record.status import step_wait_after
-from handrail.record.view import Cause, StepState, exit_code_of
+from handrail.record.view import FailureCause, StepState, exit_code_of
 from handrail.shortening import last_line
 from handrail.steps.verbs import LAUNCHED
 
@@ -67,7 +67,7 @@ class LiveStep:
     attempts: int = 1
     failures: int = 0
     """How many attempts and launches failed."""
-    problem: Cause | None = None
+    problem: FailureCause | None = None
     """Its last failure, or why it was interrupted."""
     skipped: Skipped | None = None
     handled: tuple[Failure, ...] = ()
@@ -230,7 +230,7 @@ class LiveRun:
         self.workflow_name = name or run_id
         self.at = 0.0
         self.status: RunStatus | None = None
-        self.cause: Cause | None = None
+        self.cause: FailureCause | None = None
         """The failure that ended the run, if a step's did."""
         self.ended: dict[str, int] = {}
         self.replayed = 0
@@ -471,14 +471,16 @@ class LiveRun:
         step = self._steps.get(_undo(event.path))
         if step is not None:
             if event.error or event.error_type:
-                step.problem = Cause(step.path, step.name, event.error or "", event.error_type)
+                step.problem = FailureCause(
+                    step.path, step.name, event.error or "", event.error_type
+                )
             self._end(step, "succeeded" if event.error is None else "failed", event.at)
         return step
 
     # -- events of a step that is live ---------------------------------------------------------
 
     def _step_interrupted(self, step: LiveStep, event: ev.StepInterrupted) -> None:
-        step.problem = Cause(step.path, step.name, event.reason) if event.reason else None
+        step.problem = FailureCause(step.path, step.name, event.reason) if event.reason else None
         self._end(step, "interrupted", event.at)
 
     def _attempt_failed(self, step: LiveStep, event: ev.AttemptFailed) -> None:
@@ -489,7 +491,7 @@ class LiveRun:
             self._used(event.usage)
 
     def _launch_failed(self, step: LiveStep, event: ev.LadderStep) -> None:
-        step.problem = Cause(step.path, step.name, event.error)
+        step.problem = FailureCause(step.path, step.name, event.error)
         step.failures += 1
         step.latest = None
         if event.parked or event.due <= event.at:
@@ -551,7 +553,7 @@ class LiveRun:
         stage = next((stage for stage in event.round.stages if not stage.passed), None)
         if stage is not None:
             error = f"{stage.name}: {stage.error or stage.output}"
-            found.problem = Cause(found.path, found.name, error)
+            found.problem = FailureCause(found.path, found.name, error)
         self._perhaps_end_round(found, event.at)
 
     def _gate_answered(self, step: LiveStep, event: ev.GateAnswered) -> None:
@@ -629,10 +631,10 @@ class LiveRun:
 
 def _failure(
     step: LiveStep, name: str, end: StepResult[Any] | ev.AttemptFailed | ev.WorkflowCompleted
-) -> Cause:
+) -> FailureCause:
     """A step's failure, with the failure below it that caused it."""
     causes = (child.problem for child in _failed_below(step) if child.problem is not None)
-    return Cause.of(step.path, name, end).with_inner(causes)
+    return FailureCause.of(step.path, name, end).with_inner(causes)
 
 
 def _failed_below(step: LiveStep) -> Iterator[LiveStep]:

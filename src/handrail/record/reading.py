@@ -23,7 +23,7 @@ from handrail.ports.journal import Journal
 from handrail.record.dropped import begun, run_again, superseded
 from handrail.record.outputs import Tree, as_listed, derive, returned_by
 from handrail.record.results import children_of, tree_order, workflow_result
-from handrail.record.run_record import Recorded
+from handrail.record.run_record import FORKED, Recorded
 from handrail.typed.schema import hints_of
 
 if TYPE_CHECKING:
@@ -44,16 +44,25 @@ def history_of(
     return history
 
 
-def began_since(history: Sequence[ev.Event], path: str) -> list[str]:
+def began_since(history: Sequence[ev.Event], path: str, passed: Collection[str] = ()) -> list[str]:
     """A recorded step, and all steps that began after it, except steps inside one of these.
+
+    Of the steps that a fork has begun itself, those in ``passed`` are left out: today's code
+    reaches them before ``path``, and they began after it only because its record was copied.
 
     Raises:
         NotRecorded: it is not recorded.
     """
     refuse_unknown(history, (path,))
-    paths = [one.path for one in history if isinstance(one, (ev.StepStarted, ev.MemberStarted))]
+    began = [one for one in history if isinstance(one, (ev.StepStarted, ev.MemberStarted))]
+    ends = (one for one in history if isinstance(one, ev.RunSuspended) and one.reason == FORKED)
+    copied = max((one.seq for one in ends), default=0)
+    own = {one.path for one in began if one.seq > copied}
+    paths = [one.path for one in began]
     found: list[str] = []
     for one in dict.fromkeys(paths[paths.index(path) :]):
+        if one != path and one in own and one in passed:
+            continue
         if not any(one.startswith(f"{above}/") for above in found):
             found.append(one)
     return found

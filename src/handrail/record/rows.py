@@ -32,7 +32,8 @@ from handrail.secrets.sealing import seal_text, unseal_text, variables_in
 
 T = TypeVar("T")
 Body: TypeAlias = dict[str, Any]
-Parts: TypeAlias = tuple[Body, Any, bool]
+EncodedEvent: TypeAlias = tuple[Body, Any, bool]
+"""The body of an event, the user's value, and whether the body has free text."""
 Row: TypeAlias = tuple[str, int, float]
 """Run, number and time of an event: its first three fields."""
 
@@ -49,7 +50,7 @@ class Layout:
     """
 
     kind: str
-    write: Callable[[Any], Parts]
+    write: Callable[[Any], EncodedEvent]
     read: Callable[[Row, str, Body, Any], Any]
     value: str = ""
     of: Callable[[Any], str] = str
@@ -178,7 +179,7 @@ def _by_fields(
     may_be_none = bool(value) and not own and every[value] is _REQUIRED
     has_path = "path" in every
 
-    def write(event: Any) -> Parts:
+    def write(event: Any) -> EncodedEvent:
         body: Body = {}
         for (name, default, written), item in zip(writing, items_of(event), strict=False):
             if item is not default and item != default:
@@ -222,7 +223,7 @@ _RESULT_USUALLY = (*_RESULT_BODY.values(), None)
 _in_result_body = attrgetter(*_RESULT_BODY, "usage")
 
 
-def _write_step_completed(event: ev.StepCompleted) -> Parts:
+def _write_step_completed(event: ev.StepCompleted) -> EncodedEvent:
     result, composed = event.result, event.composed
     body = _result_body(result, event.path)
     if composed:
@@ -243,7 +244,7 @@ def _read_step_completed(row: Row, path: str, body: Body, value: Any) -> ev.Step
     return assembler(ev.StepCompleted)(*row, path, result, composed, took, left_out, before)
 
 
-def _write_member_completed(event: ev.MemberCompleted) -> Parts:
+def _write_member_completed(event: ev.MemberCompleted) -> EncodedEvent:
     result, composed = event.result, event.composed
     body = _result_body(result, event.path)
     body["index"] = event.index

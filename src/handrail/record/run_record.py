@@ -55,7 +55,7 @@ class PathRecord(msgspec.Struct, eq=False, gc=False):  # it is in no cycle
     """The attempt of the step above that this path belongs to."""
     leaf: bool = False
     fingerprint: str = ""
-    asked: str = ""
+    fingerprint_at_gate: str = ""
     """The step's fingerprint when its gate opened: a process may die between start and gate."""
     digest: str = ""
     member: bool = False
@@ -74,11 +74,11 @@ class PathRecord(msgspec.Struct, eq=False, gc=False):  # it is in no cycle
     ladder: tuple[ev.LadderStep | ev.AgentGuided, ...] = ()
     session: ev.AgentSessionStarted | None = None
     """Of the launch that was at work last; None once the end of that launch is known."""
-    spent: Usage | None = None
+    interrupted_usage: Usage | None = None
     """The usage that interrupted launches of this attempt reported."""
-    used: Usage | None = None
+    failed_usage: Usage | None = None
     """The usage of its failed attempts."""
-    said: tuple[str, ...] = ()
+    guidance: tuple[str, ...] = ()
     """The guidance that people gave its agent."""
     reasks: int = 0
     crashes: int = 0
@@ -149,7 +149,7 @@ class Recorded:
         """Why the run is being cancelled; None if it is not, or has ended since."""
         self.paused: ev.RunSteered | None = None
         """The event that paused the run; None if it is not paused any more."""
-        self.asked: dict[str, ev.RunSteered] = {}
+        self.steering_requests: dict[str, ev.RunSteered] = {}
         """A person's requests to steer steps that have not ended since, by path."""
         self.guidance = Guidance()
         self.limit: ev.LimitReached | None = None
@@ -295,8 +295,8 @@ class Recorded:
         if event.action == "guide":
             self.guidance.on_steered(event, self._agents & self._at_work.keys())
         elif event.path:  # whether a step can be skipped is not known before it begins
-            if event.action != "skip" or event.path not in self.asked:
-                self.asked[event.path] = event
+            if event.action != "skip" or event.path not in self.steering_requests:
+                self.steering_requests[event.path] = event
         elif event.action != "stop":
             self.paused = event if event.action == "pause" else None
 
@@ -336,13 +336,13 @@ class Recorded:
         record = self._record(event.path)
         record.interrupted = True
         if event.usage is not None:
-            record.spent = add_usage(record.spent, event.usage)
+            record.interrupted_usage = add_usage(record.interrupted_usage, event.usage)
             if event.path in self._unsettled:
                 launch = self._unsettled[event.path]
                 self._budget_settled(ev.BudgetSettled(event.path, launch, event.usage))
 
     def _attempt_failed(self, event: ev.AttemptFailed) -> None:
-        self.asked.pop(event.path, None)
+        self.steering_requests.pop(event.path, None)
         record = self._record(event.path)
         self.undoing.pop(event.path, None)
         record.attempts = max(record.attempts, event.attempt)
@@ -350,8 +350,8 @@ class Recorded:
         if event.took:
             self._misfits.add(event.took)
         record.failure = event
-        record.retry_due = record.session = record.spent = None
-        record.used = add_usage(record.used, event.usage)
+        record.retry_due = record.session = record.interrupted_usage = None
+        record.failed_usage = add_usage(record.failed_usage, event.usage)
         self._attempt_over(event.path, event.usage)
 
     def _session_started(self, event: ev.AgentSessionStarted) -> None:
@@ -365,8 +365,8 @@ class Recorded:
         path, launch = event.path, event.next
         record = self._record(path)
         record.ladder = (*record.ladder, event)
-        record.said = (*launch.said, *launch.guidance)
-        record.session = record.spent = None
+        record.guidance = (*launch.said, *launch.guidance)
+        record.session = record.interrupted_usage = None
         self.guidance.on_guided(event)
         self._at_work[path] = None
         self._note_launch(path, launch.number - 1)
@@ -376,7 +376,7 @@ class Recorded:
         record = self._record(path)
         record.ladder = (*record.ladder, event)
         self.incidents.append(incident_of(event))
-        record.session = record.spent = None
+        record.session = record.interrupted_usage = None
         record.reasks = event.next.reasks
         self._note_launch(path, event.next.number - 1)
         if event.due or event.parked:  # it waits: nothing is at work
@@ -425,7 +425,7 @@ class Recorded:
 
     def _step_completed(self, event: ev.StepCompleted) -> None:
         path = event.path
-        self.asked.pop(path, None)
+        self.steering_requests.pop(path, None)
         if self.guidance.waiting:
             self.guidance.ended(path)
         record = self._paths.get(path) or self._record(path)
@@ -506,7 +506,7 @@ class Recorded:
             self.questions.setdefault(event.path, event.gate)
             return
         record = self._record(event.path)
-        record.asked = record.fingerprint
+        record.fingerprint_at_gate = record.fingerprint
         if record.gates is None:
             record.gates = {}
         known = record.gates.get(record.attempts + 1)
@@ -607,7 +607,9 @@ class Recorded:
     def fingerprint_of(self, path: str) -> str:
         """The fingerprint of the step whose end, or else whose gate, is recorded."""
         record = self.at(path)
-        return record.fingerprint if record.end is not None else record.asked or record.fingerprint
+        if record.end is not None:
+            return record.fingerprint
+        return record.fingerprint_at_gate or record.fingerprint
 
     def item_of(self, path: str) -> str:
         """The digest of a member's item, if its record, or one below it, counts; else empty."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from operator import itemgetter
 from typing import Any, ClassVar, Literal, TypeAlias, cast
 
 from handrail.codec.unresolved import Unresolved
@@ -74,7 +75,7 @@ def state_of(info: RunInfo) -> ShownStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class FailureCause:
     """A failure as recorded, and ``inner``, the failure below that caused it, if that is known.
 
     ``place`` is ``file:line`` of the author's code that it passed through last, if it did.
@@ -84,36 +85,36 @@ class Cause:
     name: str
     error: str
     error_type: str | None = None
-    inner: Cause | None = None
+    inner: FailureCause | None = None
     place: str = ""
 
     @classmethod
     def of(
         cls, path: str, name: str, end: StepResult[Any] | ev.AttemptFailed | ev.WorkflowCompleted
-    ) -> Cause:
+    ) -> FailureCause:
         """The failure of a step, an attempt or a run, from its end."""
         place = raised_in(end.traceback)
         return cls(path, name, end.error or "", end.error_type, place=place)
 
     @property
-    def origin(self) -> Cause:
+    def origin(self) -> FailureCause:
         """The innermost failure: the step that failed by itself."""
         found = self
         while found.inner is not None:
             found = found.inner
         return found
 
-    def is_named_in(self, error: str) -> bool:
-        """True if the error of a step around it names this failure."""
+    def place_in(self, error: str) -> int | None:
+        """Where the error of a step around it names this failure; None if it does not."""
         before, found, _ = error.partition(self.error)
-        return bool(found) and (
-            f"{self.name!r} failed" in before or f"{self.path!r} failed" in before
-        )
+        is_named = f"{self.name!r} failed" in before or f"{self.path!r} failed" in before
+        return len(before) if found and is_named else None
 
-    def with_inner(self, below: Iterable[Cause]) -> Cause:
-        """This failure, caused by the first failure ``below`` that its error names, if any."""
-        inner = next((one for one in below if one.is_named_in(self.error)), None)
-        return self if inner is None else replace(self, inner=inner)
+    def with_inner(self, below: Iterable[FailureCause]) -> FailureCause:
+        """This failure, caused by the failure ``below`` that its error names first, if any."""
+        places = ((one.place_in(self.error), one.path, one) for one in below)
+        named = [(place, path, one) for place, path, one in places if place is not None]
+        return replace(self, inner=min(named, key=itemgetter(0, 1))[2]) if named else self
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +166,7 @@ class IncidentView:
 
 
 @dataclass(frozen=True, slots=True)
-class SignalWait:
+class OpenSignal:
     """A signal that has not come, and the type of its payload, if one is declared."""
 
     name: str
@@ -189,7 +190,7 @@ class StepView:
     state: StepState
     attempts: int = 1
     duration_ms: float | None = None
-    cause: Cause | None = None
+    cause: FailureCause | None = None
     output: Any = None
     answer: ev.GateAnswered | None = None
     undone: ev.RollbackCompleted | None = None
@@ -237,7 +238,7 @@ class RunView:
     suspended_for: str
     steps: tuple[StepView, ...]
     gates: tuple[OpenGate, ...]
-    signals: tuple[SignalWait, ...]
+    signals: tuple[OpenSignal, ...]
     inbox: tuple[ev.Event, ...]
     needs: tuple[str, ...]
     incidents: tuple[IncidentView, ...]
@@ -510,7 +511,7 @@ class Reading:
             else:
                 yield IncidentView(step, due if due <= now else None)
 
-    def _signals(self, inbox: Sequence[ev.Event]) -> tuple[SignalWait, ...]:
+    def _signals(self, inbox: Sequence[ev.Event]) -> tuple[OpenSignal, ...]:
         recorded = self._recorded
         come = {*recorded.signals_left()}
         come |= {event.name for event in inbox if isinstance(event, ev.SignalReceived)}
@@ -518,7 +519,7 @@ class Reading:
         names = {one.signal: path for one, path in records if one.signal and not one.ended()}
         accepts = dict(one for one in self._accepts.values() if one[1] is not None)
         return tuple(
-            SignalWait(name, accepts.get(name), path)
+            OpenSignal(name, accepts.get(name), path)
             for name, path in names.items()
             if name not in come
         )
@@ -545,13 +546,13 @@ class Reading:
             state = self._unfinished(path, kind, now, alive=alive)
             attempts = record.attempts + (kind not in _WAITS and state != "open")
             failed, name = record.failure, path.rpartition("/")[2]
-            cause = None if failed is None else Cause.of(path, name, failed)
+            cause = None if failed is None else FailureCause.of(path, name, failed)
             return StepView(
                 path, depth, kind, state, attempts, None, cause, None, answer, None, spent,
                 told=told,
             )  # fmt: skip
         has_failed = end.error is not None or end.error_type is not None
-        cause = Cause.of(path, end.name, end) if has_failed else None
+        cause = FailureCause.of(path, end.name, end) if has_failed else None
         return StepView(
             path, depth, kind, end.status, end.attempts, end.duration_ms, cause, end.output, answer,
             record.undone, spent, end.handled, end.given_by, told,
@@ -582,7 +583,7 @@ class Reading:
 
 def _with_causes(steps: list[StepView]) -> tuple[StepView, ...]:
     """The steps, each error with the error of the step below that caused it."""
-    below: dict[int, list[Cause]] = {}
+    below: dict[int, list[FailureCause]] = {}
     for place in range(len(steps) - 1, -1, -1):  # children before parents
         step = steps[place]
         failed = below.pop(step.depth + 1, [])

@@ -36,7 +36,7 @@ def task_ended(
     return TaskDone(task, output.value if is_found(output) else output, parent)
 
 
-def dropped_by(event: ev.WorkEdited) -> str:
+def drop_reason(event: ev.WorkEdited) -> str:
     """The reason that a dropped task was not done."""
     return f"dropped by {event.by or A_PERSON}"
 
@@ -68,7 +68,7 @@ class RecordedTasks:
                 _, _, task, parent = heappop(self._ready)
                 self._take_end(task, parent)
         self.dropped = {
-            one: dropped_by(event)
+            one: drop_reason(event)
             for event in edits
             for one in event.drop
             if not recorded.knows(self.path_of(one))

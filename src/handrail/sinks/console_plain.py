@@ -15,7 +15,7 @@ from handrail.model import events as ev
 from handrail.model.events import RunSuspended, WorkflowCompleted
 from handrail.model.results import Skipped, StepResult
 from handrail.record.live_view import GROUPS, LiveRun, LiveStep
-from handrail.record.view import Cause
+from handrail.record.view import FailureCause
 from handrail.shortening import clean
 from handrail.sinks.console_text import (
     TONES,
@@ -130,7 +130,7 @@ class PlainLog:
 
     def __init__(self, glyphs: Glyphs) -> None:
         self._glyphs = glyphs
-        self._failed: dict[str, tuple[ev.AttemptFailed, Cause | None]] = {}
+        self._failed: dict[str, tuple[ev.AttemptFailed, FailureCause | None]] = {}
         """By path, the last failed attempt, until it is known whether another follows."""
         self._replayed = 0
         self._throttle = NoticeThrottle()
@@ -222,7 +222,11 @@ class PlainLog:
         return [] if before is None else self._retried(before, cause, step)
 
     def _retried(
-        self, event: ev.AttemptFailed, cause: Cause | None, step: LiveStep | None, when: str = ""
+        self,
+        event: ev.AttemptFailed,
+        cause: FailureCause | None,
+        step: LiveStep | None,
+        when: str = "",
     ) -> list[Line]:
         if _is_in_large_group(step):
             return []
@@ -363,7 +367,7 @@ class PlainLog:
         first, *others = error_lines(result.error, result.error_type) or [""]
         return [first + ("" if cause is None else at_line(cause)), *others] if first else []
 
-    def _in_log(self, cause: Cause) -> Cause:
+    def _in_log(self, cause: FailureCause) -> FailureCause:
         """The failure, without those of its inner failures that have no lines in this log."""
         if cause.inner is None:
             return cause

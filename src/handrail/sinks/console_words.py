@@ -1,7 +1,7 @@
 """Texts for people: errors traced to their origins, notes, events, usage, and what agents do.
 
 A composite's error contains the error of the member that failed it, and so on inwards. To print
-them all would print one error many times. ``Cause`` has the original error.
+them all would print one error many times. ``FailureCause`` has the original error.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from handrail.model import events as ev
 from handrail.model.paths import decode_key
 from handrail.model.results import A_PERSON, Failure, OpenGate, Usage
 from handrail.record.live_view import LiveStep
-from handrail.record.view import Cause, Spent
+from handrail.record.view import FailureCause, Spent
 from handrail.shortening import clean, last_line
 from handrail.sinks.console_text import counted, duration, error_text, path_text, until
 
@@ -37,7 +37,7 @@ _HEAD = 5
 _FOLLOWS = 200
 
 
-def origin_from(cause: Cause, above: str = "") -> str:
+def origin_from(cause: FailureCause, above: str = "") -> str:
     """``at checks/0/check; 2 more failed``: where a failure began, seen from the path ``above``."""
     path = cause.origin.path
     where = f"at {path_text(path.removeprefix(f'{above}/') if above else path)}"
@@ -45,7 +45,7 @@ def origin_from(cause: Cause, above: str = "") -> str:
     return where + clean(rest, _FOLLOWS) if rest.startswith("; ") else where
 
 
-def cause_in_short(cause: Cause) -> str:
+def cause_in_short(cause: FailureCause) -> str:
     """The first line of the error that a failure began with, after its path."""
     origin = cause.origin
     return (
@@ -53,7 +53,7 @@ def cause_in_short(cause: Cause) -> str:
     )
 
 
-def error_of(cause: Cause) -> str:
+def error_of(cause: FailureCause) -> str:
     """A failure on one line; of a long error only its first line."""
     said = error_text(cause.error, cause.error_type)
     if len(said) > _SHORT:
@@ -61,7 +61,7 @@ def error_of(cause: Cause) -> str:
     return said + at_line(cause)
 
 
-def at_line(cause: Cause) -> str:
+def at_line(cause: FailureCause) -> str:
     """`` (flows.py:14)``: the last line of the author's code that a failure passed, or nothing."""
     place = cause.place if cause.inner is None else ""
     near = place.removeprefix(f"{Path.cwd()}{os.sep}")

@@ -26,20 +26,20 @@ from handrail.static.outline import (
     StepNode,
     TryNode,
     WithNode,
-    inside,
+    child_nodes,
     outline_of,
 )
 from handrail.static.source import FunctionNode, Source
 from handrail.static.symbols import Symbols, read_from
 
-_GIVEN = frozenset({"agent", "generate"}) | CHILDREN
+_LINKED_VERBS = frozenset({"agent", "generate"}) | CHILDREN
 _SETTINGS = ("backend", "model", "options")
 _OUT = frozenset({"return", "raise", "break", "continue"})
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A step, and the expression ``given`` of its agent, or of its workflow (``child``).
+    """A step, and the ``expression`` of its agent, or of its workflow (``child``).
 
     ``settings`` are the expressions of ``backend``, ``model`` and ``options``, if the step has
     them. ``certain``: no condition decides whether a successful run reaches the step.
@@ -48,7 +48,7 @@ class Link:
     step: StepName
     line: int
     child: bool
-    given: ast.expr
+    expression: ast.expr
     settings: dict[str, ast.expr]
     certain: bool
 
@@ -192,7 +192,7 @@ class _Walk:
 
     def link(self, node: StepNode, chain: Chain, *, certain: bool) -> Link | None:
         call = chain.call
-        if chain.verb not in _GIVEN or call is None:
+        if chain.verb not in _LINKED_VERBS or call is None:
             return None
         given = chain.subject
         said = {one.arg: one.value for one in call.keywords if one.arg and one.arg in _SETTINGS}
@@ -232,4 +232,4 @@ def _leaves(node: Node, kinds: frozenset[str]) -> bool:
             kinds = kinds & {"raise"}
         case _:
             pass
-    return any(_leaves(one, kinds) for one in inside(node))
+    return any(_leaves(one, kinds) for one in child_nodes(node))

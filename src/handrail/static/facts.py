@@ -24,15 +24,15 @@ _PURE_FUNCTIONS = frozenset({"len", "isinstance", "bool", "str", "int"})
 class Condition:
     """A condition: the ``facts`` when it is true, and the ``fact`` that is false when it is not.
 
-    ``names`` are the names in it, ``one`` those that it requires to equal a constant, and ``bound``
-    those that the guarded block always binds.
+    ``names`` are the names in it, ``pinned`` those that it requires to equal a constant, and
+    ``rebinds`` those that the guarded block always binds.
     """
 
     facts: frozenset[Fact] = frozenset()
     fact: Fact | None = None
     names: frozenset[str] = frozenset()
-    one: frozenset[str] = frozenset()
-    bound: frozenset[str] = frozenset()
+    pinned: frozenset[str] = frozenset()
+    rebinds: frozenset[str] = frozenset()
 
 
 def condition_of(test: ast.expr, body: Sequence[ast.stmt], symbols: Symbols) -> Condition:

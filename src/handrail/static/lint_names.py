@@ -53,12 +53,12 @@ def name_mistakes(nodes: Sequence[Node]) -> list[Mistake]:
 
 @dataclass(slots=True)
 class _Ways:
-    """The names seen wherever control leaves a block; ``falls``: at its end, None if unreachable.
+    """The names seen wherever control leaves a block; ``at_end``: at its end, None if unreachable.
 
     ``passed`` are all names seen on any way through the block.
     """
 
-    falls: Seen | None
+    at_end: Seen | None
     returns: list[Seen] = field(default_factory=list[Seen])
     breaks: list[Seen] = field(default_factory=list[Seen])
     continues: list[Seen] = field(default_factory=list[Seen])
@@ -86,11 +86,11 @@ class _Walk:
     def block(self, nodes: Iterable[Node], seen: Seen) -> _Ways:
         ways = _Ways(seen, passed=seen)
         for node in nodes:
-            if ways.falls is None:
+            if ways.at_end is None:
                 break
-            one = self.node(node, ways.falls)
+            one = self.node(node, ways.at_end)
             ways.add(one)
-            ways.falls = one.falls
+            ways.at_end = one.at_end
         return ways
 
     def node(self, node: Node, seen: Seen) -> _Ways:
@@ -105,11 +105,11 @@ class _Walk:
             case LoopNode():
                 return self.rounds(node, seen)
             case TryNode():
-                return self.attempt(node, seen)
+                return self.try_block(node, seen)
             case WithNode(nodes=nodes):
                 ways = self.block(nodes, seen)
                 if "suppress(" in node.header:
-                    ways.falls = ways.passed
+                    ways.at_end = ways.passed
                 return ways
             case ExitNode(kind="break"):
                 return _Ways(None, breaks=[seen], passed=seen)
@@ -129,27 +129,28 @@ class _Walk:
             held = given | arm.asked.facts
             no = {(fact, not value) for fact, value in held}
             asked = self.asked | arm.asked.names
-            inside = replace(self, given=held, asked=asked, once=self.once or self.ends(arm.asked))
+            once = self.once or self.runs_once(arm.asked)
+            inside = replace(self, given=held, asked=asked, once=once)
             able = {name: first for name, first in seen.items() if not first.given & no}
             yield inside.block(arm.nodes, able)
             if arm.asked.fact:
                 fact, held_true = arm.asked.fact
                 given |= {(fact, not held_true)}
 
-    def ends(self, arm: Condition) -> bool:
+    def runs_once(self, arm: Condition) -> bool:
         """True if only one turn runs an arm: it rebinds a name that led there, or picks a turn."""
-        counts = frozenset[str]() if self.loop is None else self.loop.counts
-        return bool(arm.bound & (self.asked | arm.names)) or bool(arm.one & counts)
+        targets = frozenset[str]() if self.loop is None else self.loop.targets
+        return bool(arm.rebinds & (self.asked | arm.names)) or bool(arm.pinned & targets)
 
     def helper(self, node: HelperNode, nodes: Sequence[Node], seen: Seen) -> _Ways:
         inside = replace(self, call=self.call or node, given=frozenset())
         ways = inside.block(nodes, seen)
-        ends = [*_fall_throughs([ways]), *ways.returns]
+        ends = [*_reached_ends([ways]), *ways.returns]
         return _Ways(_union(ends) if ends else None, passed=ways.passed)
 
     def rounds(self, node: LoopNode, seen: Seen) -> _Ways:
         first = replace(self, given=frozenset()).turn(node, seen)
-        came_round = [*_fall_throughs([first]), *first.continues]
+        came_round = [*_reached_ends([first]), *first.continues]
         if came_round:
             again = _Walk(self.found, self.call, node, again=True, asked=node.asks)
             again.turn(node, _without_conditions(_union(came_round)))
@@ -158,16 +159,16 @@ class _Walk:
         if not node.endless:
             after = self.block(node.orelse, _union([seen, *came_round]))
             ways.add(after)
-            ends = [*ends, *_fall_throughs([after])]
-        ways.falls = _without_conditions(_union(ends)) if ends else None
+            ends = [*ends, *_reached_ends([after])]
+        ways.at_end = _without_conditions(_union(ends)) if ends else None
         return ways
 
     def turn(self, node: LoopNode, seen: Seen) -> _Ways:
         return self.block((*node.test, *node.nodes), seen)
 
-    def attempt(self, node: TryNode, seen: Seen) -> _Ways:
+    def try_block(self, node: TryNode, seen: Seen) -> _Ways:
         body = self.block(node.nodes, seen)
-        orelse = self.block(node.orelse, body.falls) if body.falls is not None else body
+        orelse = self.block(node.orelse, body.at_end) if body.at_end is not None else body
         handlers = [self.block(one.nodes, body.passed) for one in node.handlers]
         ways = _join_branches([orelse, *handlers])
         if node.orelse:
@@ -177,10 +178,10 @@ class _Walk:
     def with_finally(self, final: Sequence[Node], ways: _Ways) -> _Ways:
         """Every way out of a ``try`` goes through its ``finally``."""
         after = self.block(final, ways.passed)
-        done = after.falls
+        done = after.at_end
         if done is None:
             return after
-        ways.falls = done if ways.falls is not None else None
+        ways.at_end = done if ways.at_end is not None else None
         ways.returns = [_union([one, done]) for one in ways.returns]
         ways.breaks = [_union([one, done]) for one in ways.breaks]
         ways.continues = [_union([one, done]) for one in ways.continues]
@@ -238,8 +239,8 @@ def _turn(loop: LoopNode) -> str:
     return target if simple else "turn"
 
 
-def _fall_throughs(ways: Iterable[_Ways]) -> list[Seen]:
-    return [one.falls for one in ways if one.falls is not None]
+def _reached_ends(ways: Iterable[_Ways]) -> list[Seen]:
+    return [one.at_end for one in ways if one.at_end is not None]
 
 
 def _without_conditions(seen: Seen) -> Seen:
@@ -262,6 +263,6 @@ def _join_branches(ways: Sequence[_Ways]) -> _Ways:
     joined = _Ways(None)
     for one in ways:
         joined.add(one)
-    ends = _fall_throughs(ways)
-    joined.falls = _union(ends) if ends else None
+    ends = _reached_ends(ways)
+    joined.at_end = _union(ends) if ends else None
     return joined

@@ -154,9 +154,9 @@ _CONTAINERS = (
 def step_mistakes(place: Place) -> Iterator[Mistake]:
     """Every mistake in the steps, yields and calls of one function."""
     for origin, whole in place.steps():
-        yield from _name(place, origin)
-        yield from _verb_and_fate(place, origin, whole)
-        yield from _actions(place, whole)
+        yield from _step_name_mistakes(place, origin)
+        yield from _unfinished_step_mistakes(place, origin, whole)
+        yield from _action_mistakes(place, whole)
     for node in place.nodes():
         match node:
             case ast.Yield() | ast.YieldFrom():
@@ -167,7 +167,7 @@ def step_mistakes(place: Place) -> Iterator[Mistake]:
                 pass
 
 
-def _name(place: Place, origin: ast.Call) -> Iterator[Mistake]:
+def _step_name_mistakes(place: Place, origin: ast.Call) -> Iterator[Mistake]:
     given = argument(origin, 0, "name")
     name = name_of(given, place.symbols)
     if given is not None and name.literal and (why := _bad_name(name.text)):
@@ -186,7 +186,8 @@ def _bad_name(name: str) -> str:
     return "" if name.isprintable() else "has characters that cannot be printed"
 
 
-def _verb_and_fate(place: Place, origin: ast.Call, whole: ast.expr) -> Iterator[Mistake]:
+def _unfinished_step_mistakes(place: Place, origin: ast.Call, whole: ast.expr) -> Iterator[Mistake]:
+    """A step without a verb, or one that is built and never yielded."""
     chain = read_chain(whole, place.symbols)
     name = name_of(argument(origin, 0, "name"), place.symbols).text
     lost = why_lost(place, whole)
@@ -238,7 +239,7 @@ def _is_read(place: Place, name: str) -> bool:
     )
 
 
-def _actions(place: Place, whole: ast.expr) -> Iterator[Mistake]:
+def _action_mistakes(place: Place, whole: ast.expr) -> Iterator[Mistake]:
     chain = read_chain(whole, place.symbols)
     if chain is None or chain.verb not in {"call", "python", *BODIES}:
         return

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from handrail.static.chain import StepName
-from handrail.static.outline import HelperNode, Node, StepNode, inside, outline
+from handrail.static.outline import HelperNode, Node, StepNode, child_nodes, outline
 from handrail.static.source import Source
 
 _KEY = StepName("{key}", ("", ""))
@@ -68,7 +68,7 @@ def is_whole(nodes: Iterable[Node]) -> bool:
             return False
         if isinstance(node, StepNode) and node.name.fixed == ("", ""):
             return False
-        if not is_whole(inside(node)):
+        if not is_whole(child_nodes(node)):
             return False
     return True
 
@@ -78,7 +78,7 @@ def _steps(nodes: Iterable[Node], path: tuple[StepName, ...]) -> Iterator[Possib
         if isinstance(node, StepNode):
             yield from _step(node, path)
         else:
-            yield from _steps(inside(node), path)
+            yield from _steps(child_nodes(node), path)
 
 
 def _step(node: StepNode, path: tuple[StepName, ...]) -> Iterator[PossibleStep]:

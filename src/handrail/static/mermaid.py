@@ -295,7 +295,7 @@ class _Drawing:
             case LoopNode():
                 return self.loop(node, ports)
             case TryNode():
-                return self.attempt(node, ports)
+                return self.try_block(node, ports)
             case WithNode(nodes=nodes):
                 return self.run(nodes, ports)
             case ExitNode():
@@ -429,7 +429,7 @@ class _Drawing:
                 return ports
         return self.exits.raises
 
-    def attempt(self, node: TryNode, ports: Ports) -> Ports:
+    def try_block(self, node: TryNode, ports: Ports) -> Ports:
         if not node.final:
             return self.draw_try(node, ports)[1]
         inside = replace(self, exits=Exits())

@@ -101,7 +101,7 @@ class BranchNode:
 class LoopNode:
     """A ``for`` or ``while``; ``test`` are the nodes that a ``while`` yields in its condition.
 
-    ``asks`` are the names in a ``while``'s condition, ``counts`` the variables of a ``for``.
+    ``asks`` are the names in a ``while``'s condition, ``targets`` the variables of a ``for``.
     """
 
     header: str
@@ -111,7 +111,7 @@ class LoopNode:
     orelse: tuple[Node, ...] = ()
     endless: bool = False
     asks: frozenset[str] = field(default=frozenset(), compare=False)
-    counts: frozenset[str] = field(default=frozenset(), compare=False)
+    targets: frozenset[str] = field(default=frozenset(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +165,7 @@ class Outline:
     line: int
 
 
-def inside(node: Node) -> Iterator[Node]:
+def child_nodes(node: Node) -> Iterator[Node]:
     """The nodes directly inside a node, in source order; for a step, those of its parts."""
     blocks: Iterable[tuple[Node, ...]]
     match node:
@@ -201,7 +201,7 @@ def _does_something(node: Node) -> bool:
         case StepNode() | HelperNode() | LoopNode():
             return True
         case _:
-            return matters(inside(node))
+            return matters(child_nodes(node))
 
 
 class Reads(Protocol):
@@ -356,7 +356,7 @@ class _Reading:
             case ast.For() | ast.AsyncFor() | ast.While():
                 return self.loop(node)
             case ast.Try() | ast.TryStar():
-                return self.attempt(node)
+                return self.try_block(node)
             case ast.With() | ast.AsyncWith():
                 return self.block_with(node)
             case ast.Return() | ast.Raise() | ast.Break() | ast.Continue():
@@ -405,16 +405,16 @@ class _Reading:
             test = self.expression(node.test)
             header = f"while {self.text_of(node.test)}"
             endless = isinstance(node.test, ast.Constant) and bool(node.test.value)
-            asks, counts = names_in(node.test), frozenset[str]()
+            asks, targets = names_in(node.test), frozenset[str]()
         else:
-            asks, counts = frozenset[str](), names_in(node.target)
+            asks, targets = frozenset[str](), names_in(node.target)
             first, test, endless = self.expression(node.iter), (), False
             header = f"for {source_text(node.target)} in {self.text_of(node.iter)}"
         if not matters((*test, *body, *orelse)):
             return first
-        return (*first, LoopNode(header, body, node.lineno, test, orelse, endless, asks, counts))
+        return (*first, LoopNode(header, body, node.lineno, test, orelse, endless, asks, targets))
 
-    def attempt(self, node: ast.Try | ast.TryStar) -> tuple[Node, ...]:
+    def try_block(self, node: ast.Try | ast.TryStar) -> tuple[Node, ...]:
         handlers = tuple(
             ExceptArm(_caught(one.type), self.block(one.body), one.lineno) for one in node.handlers
         )

@@ -68,7 +68,7 @@ def _node(node: Node) -> Iterator[_Line]:
             if orelse:
                 yield _Line("else", _lines(orelse))
         case TryNode():
-            yield from _attempt(node)
+            yield from _try_block(node)
         case WithNode(header=header, nodes=nodes):
             yield _Line(header, _lines(nodes))
         case ExitNode(kind=kind, text=text):
@@ -113,7 +113,7 @@ def _branch(node: BranchNode) -> Iterator[_Line]:
         yield _Line(text, _lines(arm.nodes))
 
 
-def _attempt(node: TryNode) -> Iterator[_Line]:
+def _try_block(node: TryNode) -> Iterator[_Line]:
     yield _Line("try", _lines(node.nodes))
     for handler in node.handlers:
         yield _Line(f"except {', '.join(handler.exceptions)}".strip(), _lines(handler.nodes))

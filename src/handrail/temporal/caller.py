@@ -131,8 +131,8 @@ class Caller:
         if size > MOST_BYTES and self.blobs is None:
             raise TooLarge(f"the record of run {run_id}", size, MOST_BYTES)
         waits = [msgspec.to_builtins(one) for one in run_waits(history, time.time())[:LISTED]]
-        said = {SINCE: history[0].at, HELD: run_status(history) or DEAD, WAITS: waits}
-        await (await self.cluster()).begin(run_id, name, start, record, said=said)
+        memo = {SINCE: history[0].at, HELD: run_status(history) or DEAD, WAITS: waits}
+        await (await self.cluster()).begin(run_id, name, start, record, memo=memo)
 
     def definition(
         self, execution: ExecutionInfo, given: WorkflowLike[..., Any] | None = None

@@ -136,9 +136,9 @@ class Cluster:
         chunks: Sequence[bytes] = (),
         *,
         again: bool = False,
-        said: Mapping[str, Any] | None = None,
+        memo: Mapping[str, Any] | None = None,
     ) -> None:
-        """Start an execution of a run; ``said`` goes into the memo, which lists of runs show.
+        """Start an execution of a run; ``memo`` is what lists of runs show of it.
 
         ``again``: the run may have executions that have ended.
 
@@ -154,7 +154,7 @@ class Cluster:
                     id=run_id,
                     task_queue=self.task_queue,
                     id_reuse_policy=policy.ALLOW_DUPLICATE if again else policy.REJECT_DUPLICATE,
-                    memo={LABELS: dict(start.labels), **(said or {})},
+                    memo={LABELS: dict(start.labels), **(memo or {})},
                 )
             )
         except WorkflowAlreadyStartedError:
@@ -193,8 +193,8 @@ class Cluster:
         """
         executions = [one async for one in self.runs()]
         asked = [one for one in executions if one.is_open][:ASKED] if await self.workers() else []
-        said = await asyncio.gather(*(self._state_soon(one.run_id) for one in asked))
-        states = {one.run_id: state for one, state in zip(asked, said, strict=True)}
+        found = await asyncio.gather(*(self._state_soon(one.run_id) for one in asked))
+        states = {one.run_id: state for one, state in zip(asked, found, strict=True)}
         return [info_of(one, self.address, states.get(one.run_id)) for one in reversed(executions)]
 
     async def info(self, run_id: str) -> RunInfo:

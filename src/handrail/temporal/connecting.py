@@ -23,7 +23,7 @@ from handrail.errors import WrongUse
 
 DEFAULT_NAMESPACE = "default"
 _MESSAGES = re.compile(r'message: "([^"]+)"')
-PATIENT = RetryConfig(max_elapsed_time_millis=3_600_000, max_retries=100_000)
+_WORKER_RETRIES = RetryConfig(max_elapsed_time_millis=3_600_000, max_retries=100_000)
 """A worker repeats a failed call for up to an hour, so an outage does not lose steps' ends."""
 _ANSWERS_WITHIN_S = 15.0
 _LOOKS_EVERY_S = 10.0
@@ -63,7 +63,7 @@ async def connect(where: str, *, patient: bool = False) -> Client:
     config: dict[str, Any] = {**ClientConfig.load_client_connect_config()}
     config.update(target_host=address, namespace=namespace, runtime=_runtime())
     if patient:
-        config["retry_config"] = PATIENT
+        config["retry_config"] = _WORKER_RETRIES
     try:
         async with asyncio.timeout(_ANSWERS_WITHIN_S):
             client = await Client.connect(**config)

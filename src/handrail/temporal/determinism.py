@@ -30,22 +30,22 @@ def refuse_nondeterministic(definition: WorkflowDefinition) -> None:
 
 
 def _findings(function: Any, seen: set[CodeType]) -> Iterator[str]:
-    from handrail.static.code_given import code_given
     from handrail.static.lint import check
     from handrail.static.source import source_of
+    from handrail.static.step_code import step_code
 
     if not isinstance(function, FunctionType) or function.__code__ in seen:
         return
     seen.add(function.__code__)
     try:
         source = source_of(function)
-        findings, given = check(source), code_given(source)
+        findings, codes = check(source), step_code(source)
     except Exception:  # noqa: BLE001  # a run must not fail over source that cannot be read
         return
     for one in findings:
         if one.code in _CODES:
             hint = f" {one.hint}" if one.hint else ""
             yield f"{one.filename}:{one.line}: {one.message} ({one.code}).{hint}"
-    for link in given:
-        if link.child:
-            yield from _findings(function_of(evaluate_expression(link.given, function)), seen)
+    for code in codes:
+        if code.child:
+            yield from _findings(function_of(evaluate_expression(code.expression, function)), seen)

@@ -111,12 +111,12 @@ class DevServer:
         for port in filter(None, (self.port, self._ui_port)):
             if is_taken(port):
                 raise ServerNotStarted(f"port {port} of this machine is in use. Take another one")
-        with tempfile.TemporaryFile() as said:
+        with tempfile.TemporaryFile() as log:
             self._process = subprocess.Popen(  # noqa: S603  # the program is Temporal's
                 dev_command(self.port, self._database, ui_port=self._ui_port),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                stderr=said,
+                stderr=log,
                 start_new_session=True,
             )
             self._watcher = subprocess.Popen(  # noqa: S603  # a fixed line, but for a pid
@@ -125,17 +125,17 @@ class DevServer:
                 start_new_session=True,
             )
             try:
-                self._wait_until_up(self._process, said)
+                self._wait_until_up(self._process, log)
             except BaseException:
                 self.kill()
                 raise
 
-    def _wait_until_up(self, process: subprocess.Popen[bytes], said: IO[bytes]) -> None:
+    def _wait_until_up(self, process: subprocess.Popen[bytes], log: IO[bytes]) -> None:
         until = time.monotonic() + _UP_WITHIN_S
         while not _answers(self.port):
             if process.poll() is not None:
-                said.seek(0)
-                text = said.read().decode(errors="replace").strip()
+                log.seek(0)
+                text = log.read().decode(errors="replace").strip()
                 raise ServerNotStarted(text[-500:] or f"exit code {process.returncode}")
             if time.monotonic() > until:
                 raise ServerNotStarted(f"it did not answer within {_UP_WITHIN_S:g} s")

@@ -20,7 +20,7 @@ from handrail.steps.verbs import Step
 from handrail.temporal.wire import End, Row, event_of, row_of, text_of
 
 
-class Ends:
+class EndCodec:
     """Encodes a run's attempt ends on the worker, and decodes them where the run is driven."""
 
     def __init__(self, run_id: str, codec: Codec, secrets: SecretValues) -> None:
@@ -30,7 +30,7 @@ class Ends:
 
     # -- encoding, on the worker ----------------------------------------------------------------
 
-    def written(
+    def encode(
         self, end: ev.StepCompleted | ev.AttemptFailed | cmd.LaunchFailed, step: Step[Any]
     ) -> End:
         """An attempt's end as data; an output that cannot be recorded becomes a failure."""
@@ -50,7 +50,7 @@ class Ends:
         """
         return row_of(event, self._codec, self._secrets)
 
-    def broken_off(self, known: cmd.BrokenOff | None) -> dict[str, Any] | None:
+    def encode_broken_off(self, known: cmd.BrokenOff | None) -> dict[str, Any] | None:
         """A stopped launch's usage, session and duration, as JSON data."""
         if known is None:
             return None
@@ -82,7 +82,7 @@ class Ends:
         assert isinstance(failed, ev.AttemptFailed)
         return cmd.LaunchFailed(path, fault, failed, end.took_s, at)
 
-    def read_broken_off(self, end: End) -> cmd.BrokenOff:
+    def decode_broken_off(self, end: End) -> cmd.BrokenOff:
         """A stopped launch's usage, session and duration, from its end."""
         if end.launch is None:
             return cmd.NOTHING_KNOWN

@@ -268,8 +268,8 @@ class Execution:
         waits = () if suspended is None else suspended.waits_for[:LISTED]
         if waits != self._waits:
             self._waits = waits
-            said = [msgspec.to_builtins(one) for one in waits]
-            workflow.upsert_memo({WAITS: said or None})
+            listed = [msgspec.to_builtins(one) for one in waits]
+            workflow.upsert_memo({WAITS: listed or None})
 
     def _look_at_history(self, host: RunHost) -> None:
         """End the drive before this history is too long; the run continues in a new execution."""

@@ -291,10 +291,10 @@ class TemporalExecutor(ReadsRuns):
         except RunIdTaken:
             if not begin.named or begin.existing == "refuse":
                 raise
-            return await self._go_on(begin)
+            return await self._continue_existing(begin)
         return 0
 
-    async def _go_on(self, begin: _Begin) -> int | None:
+    async def _continue_existing(self, begin: _Begin) -> int | None:
         run_id, definition, codec = begin.run_id, begin.definition, self._caller.codec
         history = await self._caller.history(run_id)
         refuse_other_workflow(history, definition)
@@ -449,8 +449,8 @@ class TemporalExecutor(ReadsRuns):
         start = self._caller.start(workflow_reference(definition), labels=labels_of(history))
         start.resumed, start.reuse, start.rerun = True, tuple(reuse), tuple(rerun)
         chunks = pack_rows(self._caller.rows(history))
-        said = {SINCE: history[0].at}
-        await cluster.begin(run_id, definition.name, start, chunks, again=True, said=said)
+        memo = {SINCE: history[0].at}
+        await cluster.begin(run_id, definition.name, start, chunks, again=True, memo=memo)
 
     async def _checked(
         self,

@@ -41,9 +41,8 @@ from handrail.core.machine import Machine
 from handrail.core.run_state import Setting, StepNode
 from handrail.engine.callbacks import Evaluator
 from handrail.engine.current import ContextNotAMapping, Contexts
-from handrail.engine.parts import Start as Beginning
-from handrail.engine.parts import start_after
-from handrail.engine.portable import Crossing, builds_context, left_s
+from handrail.engine.parts import DriveStart, start_after
+from handrail.engine.portable import PortableFormat, builds_context, left_s
 from handrail.engine.step_names import StepNames
 from handrail.errors import NotPortable, StepTimeout
 from handrail.model import events as ev
@@ -61,7 +60,7 @@ from handrail.steps.verbs import (
     StageCheck,
     take,
 )
-from handrail.temporal.ends import Ends
+from handrail.temporal.ends import EndCodec
 from handrail.temporal.errors_as_data import error_as_data, error_of_data
 from handrail.temporal.serving import Serving
 from handrail.temporal.wire import (
@@ -126,14 +125,14 @@ class RunHost:
         )
         self._contexts = contexts
         self._evaluator = Evaluator(contexts, parts.stages, start.gates)
-        self._crossing = Crossing(codec, definition.function.__module__)
-        self._ends = Ends(run_id, codec, serving.secrets)
+        self._portable_format = PortableFormat(codec, definition.function.__module__)
+        self._end_codec = EndCodec(run_id, codec, serving.secrets)
         self._handles: dict[tuple[str, Kind], Any] = {}
         self._totals: dict[str, Usage] = {}
         """The last reported total usage of each agent session."""
         self._alarm: asyncio.Task[None] | None = None
         self._alarm_due = 0.0
-        self._known: dict[int, tuple[ev.Event, Row]] = {}
+        self._rows_by_event: dict[int, tuple[ev.Event, Row]] = {}
         """Events that arrived as rows, with these rows, by identity, until they are recorded."""
         self._unsent: deque[Callable[[], None]] = deque()
         """Starts of activities put off to the next task: one task's answer has a size limit."""
@@ -204,13 +203,13 @@ class RunHost:
         event = self.suspension()
         if event is None:
             return None
-        ev.stamp(event, self._ends.run_id, 0, self.now())
+        ev.stamp(event, self._end_codec.run_id, 0, self.now())
         return row_of(event, self._serving.codec, self._serving.secrets)
 
     # -- the record -----------------------------------------------------------------------------
 
     def _record(self, event: ev.Event) -> None:
-        known = self._known.pop(id(event), None)
+        known = self._rows_by_event.pop(id(event), None)
         if known is not None:
             row = known[1]
             row.seq, row.at = event.seq, event.at
@@ -236,7 +235,7 @@ class RunHost:
         """Begin the rollback as an activity, or here if it is not portable and ``local`` is set."""
         path = rollback.path
         try:
-            text = self._sealed(self._crossing.write_rollback(rollback), path)
+            text = self._sealed(self._portable_format.write_rollback(rollback), path)
         except (NotPortable, TooLarge) as error:
             if self._start.local and isinstance(error, NotPortable):
                 self._here(path, "rollback", partial(self._perform_here, rollback))
@@ -342,7 +341,7 @@ class RunHost:
     def _send(self, attempt: cmd.Perform, context: Mapping[str, Any] | None) -> None:
         path, step = attempt.path, attempt.step
         try:
-            text = self._crossing.write_attempt(attempt, self.now(), context)
+            text = self._portable_format.write_attempt(attempt, self.now(), context)
             text = self._sealed(text, path)
         except (NotPortable, TooLarge) as error:
             if self._start.local and isinstance(error, NotPortable):
@@ -472,23 +471,23 @@ class RunHost:
         node = self.machine.run.nodes.get(path)
         step = node.step if isinstance(node, StepNode) else None
         for row in end.notices:
-            notice = self._ends.event(row)
+            notice = self._end_codec.event(row)
             if isinstance(notice, ev.AgentSessionStarted) and end.queue:
                 self.homes[notice.session] = end.queue
             conductor.noticed(notice)
         if end.overdue:
-            conductor.overdue(path, self._ends.read_broken_off(end))
+            conductor.overdue(path, self._end_codec.decode_broken_off(end))
         elif end.fault is not None:
-            conductor.finished(path, self._ends.launch_failed(path, end, self.now()))
+            conductor.finished(path, self._end_codec.launch_failed(path, end, self.now()))
         elif end.event is not None:
-            event = self._ends.event(end.event, step)
+            event = self._end_codec.event(end.event, step)
             assert isinstance(event, (ev.StepCompleted, ev.AttemptFailed))
-            self._known[id(event)] = event, end.event
+            self._rows_by_event[id(event)] = event, end.event
             if isinstance(event, ev.StepCompleted):
                 self._note_session(event, end)
             conductor.finished(path, event)
         elif end.stopped:
-            known = self._ends.read_broken_off(end)
+            known = self._end_codec.decode_broken_off(end)
             conductor.finished(path, cmd.Stopped(path, 0, end.abandoned, known, self.now()))
         else:
             self._broken(path, handle)
@@ -510,7 +509,7 @@ class RunHost:
 
     def _rollback_over(self, path: str, end: End, handle: asyncio.Task[RawValue]) -> None:
         if end.event is not None:
-            event = self._ends.event(end.event)
+            event = self._end_codec.event(end.event)
             assert isinstance(event, ev.RollbackCompleted)
         elif end.overdue:
             flight = self.conductor.flights.get((path, "rollback"))
@@ -640,7 +639,7 @@ class RunHost:
     async def _perform_here(self, command: cmd.Perform | cmd.Undo) -> bytes:
         from handrail.temporal.performing import perform_here
 
-        return await perform_here(self._serving, self._ends, command)
+        return await perform_here(self._serving, self._end_codec, command)
 
 
 class _NotABool:
@@ -666,7 +665,7 @@ def _beginning(
     run_id: str,
     start: Start,
     before: tuple[Sequence[ev.Event], Recorded | None, Sequence[ev.Event]],
-) -> Beginning:
+) -> DriveStart:
     """Where the drive begins; ``before``: the history, its record by path, the messages since."""
     if start.resumed:
         history, recorded, letters = before
@@ -686,7 +685,7 @@ def _beginning(
         for name, text in start.inputs.items()
     }
     first = ev.WorkflowStarted(definition.name, inputs, start.labels)
-    return Beginning(definition, run_id, inputs, first)
+    return DriveStart(definition, run_id, inputs, first)
 
 
 def _limits(start: Start, codec: Any) -> Limits:

@@ -29,7 +29,7 @@ from handrail.engine.callbacks import Evaluator
 from handrail.engine.calls import Abandoned
 from handrail.engine.current import CURRENT, Contexts, Current
 from handrail.engine.perform import Performer
-from handrail.engine.portable import Crossing, left_s
+from handrail.engine.portable import PortableFormat, left_s
 from handrail.engine.replacements import Replacements
 from handrail.errors import (
     CancelledFromWithin,
@@ -42,7 +42,7 @@ from handrail.model.launch import Launch
 from handrail.secrets.masking import Mask
 from handrail.secrets.sealing import unseal_text
 from handrail.system.marker import kill_marked
-from handrail.temporal.ends import Ends
+from handrail.temporal.ends import EndCodec
 from handrail.temporal.serving import Serving
 from handrail.temporal.wire import (
     ATTEMPT_FAILED,
@@ -97,7 +97,7 @@ class KeptEnds:
         return self._ends.get(name)
 
 
-class Steps:
+class StepActivities:
     """Performs attempts and rollbacks for one worker. All that it keeps of runs are ends."""
 
     def __init__(self, serving: Serving) -> None:
@@ -134,7 +134,7 @@ class Attempt:
         self._text = unseal_text(bytes(args[0].payload.data).decode(), serving.secrets)
         self._settings: Settings = read(args[1], Settings)
         assert info.workflow_id is not None
-        self._ends = Ends(info.workflow_id, serving.codec, serving.secrets)
+        self._end_codec = EndCodec(info.workflow_id, serving.codec, serving.secrets)
         before: Any = info.heartbeat_details[0] if info.heartbeat_details else {}
         self._before = msgspec.convert(before, Beat)
         self._beat = Beat(self._before.missing, self._before.stopped, queue=serving.home)
@@ -165,10 +165,10 @@ class Attempt:
         return self._encode_end(await self._at_work(command, self._performing(command)), command)
 
     def _read(self) -> Perform | cmd.Undo:
-        crossing = Crossing(self._serving.codec)
+        portable_format = PortableFormat(self._serving.codec)
         if "undo" in self._parts:
-            return crossing.read_rollback(self._text)
-        command = crossing.read_attempt(self._text, self._serving.parts.clock.now())
+            return portable_format.read_rollback(self._text)
+        command = portable_format.read_attempt(self._text, self._serving.parts.clock.now())
         again = self._info.attempt - 1 - self._before.missing
         return self._resumed(command) if again > 0 else command
 
@@ -177,7 +177,7 @@ class Attempt:
         launch = command.launch
         for row in self._before.notices:
             self._beat.notices.append(row)
-            notice = self._ends.event(row)
+            notice = self._end_codec.event(row)
             if isinstance(notice, ev.AgentSessionStarted):
                 at_home = self._before.queue == self._serving.home
                 launch = (
@@ -205,7 +205,7 @@ class Attempt:
 
     async def _at_work(self, command: Perform | cmd.Undo, work: Awaitable[Any]) -> Outcome:
         """The outcome of the work within its time; sends heartbeats meanwhile."""
-        current = _current(self._serving, self._ends.run_id, command)
+        current = _current(self._serving, self._end_codec.run_id, command)
         task = _start_work(work, current)
         beating = asyncio.create_task(self._beating())
         try:
@@ -259,10 +259,10 @@ class Attempt:
     # -- the work -------------------------------------------------------------------------------
 
     def _contexts(self) -> Contexts:
-        return _contexts(self._serving, self._ends.run_id, self._mark())
+        return _contexts(self._serving, self._end_codec.run_id, self._mark())
 
     def _mark(self) -> str:
-        return f"{self._ends.run_id}@{self._info.workflow_run_id}"
+        return f"{self._end_codec.run_id}@{self._info.workflow_run_id}"
 
     async def _performing(self, command: Perform) -> Any:
         self._performer = performer = _performer(self._serving, self._contexts(), self._tell)
@@ -270,27 +270,27 @@ class Attempt:
 
     def _tell(self, notice: ev.Notice) -> None:
         if isinstance(notice, _RECORDED):
-            self._beat.notices.append(self._ends.row(notice))
+            self._beat.notices.append(self._end_codec.row(notice))
             activity.heartbeat(self._beat_data())
 
     def _broken_off(self, path: str) -> dict[str, Any] | None:
         performer: Performer | None = getattr(self, "_performer", None)
         if performer is None:
             return None
-        return self._ends.broken_off(performer.broken_off.pop(path, None))
+        return self._end_codec.encode_broken_off(performer.broken_off.pop(path, None))
 
     # -- its end --------------------------------------------------------------------------------
 
     def _encode_end(self, end: Outcome, command: Perform | cmd.Undo) -> tuple[bytes, str]:
-        said = _written(self._ends, command, end)
-        said.notices = self._beat.notices
-        said.queue = self._serving.home
-        data = msgspec.json.encode(said)
+        encoded = _encode_outcome(self._end_codec, command, end)
+        encoded.notices = self._beat.notices
+        encoded.queue = self._serving.home
+        data = msgspec.json.encode(encoded)
         if len(data) > MOST_BYTES and not self._settings.blobs and isinstance(command, Perform):
             error = TooLarge(f"the output of step {command.path!r}", len(data), MOST_BYTES)
             end = replace(failure_event(command, error), retryable=False)
-            said = End(self._ends.row(end))
-            data = msgspec.json.encode(said)
+            encoded = End(self._end_codec.row(end))
+            data = msgspec.json.encode(encoded)
         if isinstance(end, ev.AttemptFailed):
             return data, f"{end.error_type.rpartition('.')[2]}: {end.error}"[:_MESSAGE_CHARS]
         return data, ""
@@ -373,14 +373,14 @@ def _outcome(command: Perform | cmd.Undo, task: asyncio.Task[Outcome]) -> Outcom
     return failure_event(command, error)
 
 
-def _written(ends: Ends, command: Perform | cmd.Undo, end: Outcome) -> End:
+def _encode_outcome(codec: EndCodec, command: Perform | cmd.Undo, end: Outcome) -> End:
     """An end as data."""
     if isinstance(end, End):
         return end
     if isinstance(end, ev.RollbackCompleted) or isinstance(command, cmd.Undo):
         assert isinstance(end, ev.RollbackCompleted)
-        return End(ends.row(end))
-    return ends.written(end, command.step)
+        return End(codec.row(end))
+    return codec.encode(end, command.step)
 
 
 async def _guarded(work: Awaitable[Any]) -> Any:
@@ -422,16 +422,16 @@ def home_queue(queue: str) -> str:
 # -- on the worker that runs the workflow's code ---------------------------------------------------
 
 
-async def perform_here(serving: Serving, ends: Ends, command: Perform | cmd.Undo) -> bytes:
+async def perform_here(serving: Serving, codec: EndCodec, command: Perform | cmd.Undo) -> bytes:
     """Perform an attempt or a rollback that cannot leave this process; returns its end as data."""
     notices: list[Any] = []
 
-    def tell(notice: ev.Notice) -> None:
+    def emit_notice(notice: ev.Notice) -> None:
         if isinstance(notice, _RECORDED):
-            notices.append(ends.row(notice))
+            notices.append(codec.row(notice))
 
-    contexts = _contexts(serving, ends.run_id, ends.run_id)
-    current = _current(serving, ends.run_id, command)
+    contexts = _contexts(serving, codec.run_id, codec.run_id)
+    current = _current(serving, codec.run_id, command)
     work: Awaitable[Any]
     left: float | None
     if isinstance(command, cmd.Undo):
@@ -439,7 +439,7 @@ async def perform_here(serving: Serving, ends: Ends, command: Perform | cmd.Undo
     else:
         command = msgspec.structs.replace(command, started_at=serving.parts.clock.now())
         left = command.step.modifiers.timeout_s
-        work = _performer(serving, contexts, tell).perform(command, current)
+        work = _performer(serving, contexts, emit_notice).perform(command, current)
     task = _start_work(work, current)
     try:
         done, _ = await asyncio.wait({task}, timeout=left)
@@ -452,6 +452,6 @@ async def perform_here(serving: Serving, ends: Ends, command: Perform | cmd.Undo
         task.cancel()
         await asyncio.wait({task}, timeout=ABANDON_AFTER_S)
         return msgspec.json.encode(End(overdue=True, notices=notices))
-    end = _written(ends, command, _outcome(command, task))
+    end = _encode_outcome(codec, command, _outcome(command, task))
     end.notices = notices
     return msgspec.json.encode(end)

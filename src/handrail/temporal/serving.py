@@ -13,7 +13,7 @@ from handrail.engine.parts import Parts
 from handrail.errors import CodeNotFound
 from handrail.model.definition import WorkflowDefinition
 from handrail.secrets.values import SecretValues
-from handrail.temporal.kept_bodies import PinnedGenerators
+from handrail.temporal.pinned_generators import PinnedGenerators
 from handrail.typed.reference import resolve_name
 
 Work = Callable[[], Awaitable[Any]]

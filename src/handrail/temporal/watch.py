@@ -47,7 +47,7 @@ class Watch:
         self._show = show
         self._bus = bus_for(run_id, caller.sinks, caller.values())
         self._asked: dict[str, asyncio.Task[None]] = {}
-        self._said: set[str] = set()
+        self._logged: set[str] = set()
         self._quiet_since = time.monotonic()
         self._events = -1
 
@@ -117,8 +117,8 @@ class Watch:
             troubles = [first or str(error) or "the cluster does not answer"]
         for trouble in troubles:
             key = trouble.partition(" (attempt")[0]
-            if key not in self._said:
-                self._said.add(key)
+            if key not in self._logged:
+                self._logged.add(key)
                 _warn(self._run_id, trouble)
 
     async def all_events(self) -> list[ev.Event]:

@@ -22,7 +22,7 @@ from handrail.temporal.blobs import blobs_at
 from handrail.temporal.cluster import with_blobs
 from handrail.temporal.connecting import connect, log_outages
 from handrail.temporal.execution import HandrailRun, WithServing
-from handrail.temporal.performing import BEAT_S, Steps, home_queue
+from handrail.temporal.performing import BEAT_S, StepActivities, home_queue
 from handrail.temporal.serving import Serving
 
 MAX_ACTIVITIES = 100
@@ -65,7 +65,7 @@ class TemporalWorker:
         self._max_activities = max_activities
         self._max_cached_runs = max_cached_runs
         self._workers: list[Worker] = []
-        self._says: asyncio.Task[None] | None = None
+        self._outage_log: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
         """Begin to serve.
@@ -79,7 +79,7 @@ class TemporalWorker:
         self._workers = self._build_workers(with_blobs(client, self._blobs))
         for worker in self._workers:
             await worker.__aenter__()
-        self._says = asyncio.create_task(log_outages(client))
+        self._outage_log = asyncio.create_task(log_outages(client))
         return self
 
     async def __aexit__(
@@ -88,8 +88,8 @@ class TemporalWorker:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        assert self._says is not None
-        self._says.cancel()
+        assert self._outage_log is not None
+        self._outage_log.cancel()
         for worker in reversed(self._workers):
             await worker.__aexit__(kind, error, trace)
 
@@ -103,7 +103,7 @@ class TemporalWorker:
     def _build_workers(self, client: Client) -> list[Worker]:
         """A worker for the runs' queue, and one for the queue of this machine and folder."""
         serving = self.serving
-        steps = Steps(serving)
+        activities = StepActivities(serving)
         beat = timedelta(seconds=BEAT_S)
         common: dict[str, Any] = {
             "max_heartbeat_throttle_interval": beat,
@@ -116,7 +116,9 @@ class TemporalWorker:
                 task_queue=serving.queue,
                 workflows=[HandrailRun] if self._runs else [],
                 interceptors=[WithServing(serving)],
-                activities=[steps.perform, steps.local] if self._performs else [steps.local],
+                activities=[activities.perform, activities.local]
+                if self._performs
+                else [activities.local],
                 no_remote_activities=not self._performs,
                 workflow_runner=UnsandboxedWorkflowRunner(),
                 max_cached_workflows=self._max_cached_runs,
@@ -126,7 +128,7 @@ class TemporalWorker:
         ]
         if self._performs:
             workers.append(
-                Worker(client, task_queue=serving.home, activities=[steps.perform], **common)
+                Worker(client, task_queue=serving.home, activities=[activities.perform], **common)
             )
         return workers
 

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from handrail.agents.cassette.cassette import cassette as cassette
     from handrail.agents.fake import FakeBackend as FakeBackend
     from handrail.agents.fake_agent import FakeAgent as FakeAgent
-    from handrail.replays import assert_replays as assert_replays
-    from handrail.replays import recorded_runs as recorded_runs
-    from handrail.replays import replay as replay
+    from handrail.replay_checks import assert_replays as assert_replays
+    from handrail.replay_checks import recorded_runs as recorded_runs
+    from handrail.replay_checks import replay as replay
     from handrail.sinks.memory import MemorySink as MemorySink
     from handrail.testing.clock import JumpClock as JumpClock
     from handrail.testing.crashes import Crashes as Crashes
@@ -41,7 +41,7 @@ _NAMES = {
     "handrail.agents.cassette.cassette": "Cassette cassette",
     "handrail.agents.fake": "FakeBackend",
     "handrail.agents.fake_agent": "FakeAgent",
-    "handrail.replays": "assert_replays recorded_runs replay",
+    "handrail.replay_checks": "assert_replays recorded_runs replay",
     "handrail.sinks.memory": "MemorySink",
     "handrail.testing.clock": "JumpClock",
     "handrail.testing.crashes": "Crashes crash_everywhere",

@@ -24,7 +24,7 @@ import attrs
 from handrail.core import commands as cmd
 from handrail.engine import engine
 from handrail.engine.attempt_tasks import Attempts
-from handrail.engine.checking import JournalBefore
+from handrail.engine.checking import JournalWrapper
 from handrail.engine.driver import Driver
 from handrail.engine.engine import Engine
 from handrail.engine.tasks import InFlight
@@ -206,7 +206,7 @@ def repeated(logs: Iterable[ProcessLog]) -> list[str]:
     return found
 
 
-class CrashingJournal(JournalBefore):
+class CrashingJournal(JournalWrapper):
     """Kills the process at ``point``, before or after it writes that record to the inner journal.
 
     It counts records from 1 as they are written; messages are records too. Before each write it

@@ -17,7 +17,7 @@ from handrail.core.attempt_ends import failure_event, rollback_event, time_bound
 from handrail.core.conductor import Conductor, InFlight, Question
 from handrail.core.machine import Machine
 from handrail.core.run_state import StepNode
-from handrail.core.waits import ends_by_itself
+from handrail.core.waits import process_waits_for
 from handrail.model import events as ev
 from handrail.model.policy import Limits
 from handrail.model.results import WorkflowResult
@@ -128,7 +128,7 @@ class Drive:
         return {
             run.timers[token][0].path: due
             for due, token in self._conductor.timers.waits()
-            if ends_by_itself(run, token)
+            if process_waits_for(run, token)
             and run.timers[token][0].path in self.steps
             and run.timers[token][0].generator is None  # else the timer bounds a body's clean-up
         }

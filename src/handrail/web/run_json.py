@@ -17,7 +17,7 @@ from handrail.model import events as ev
 from handrail.model.results import OpenGate, Usage
 from handrail.ports.journal import RunInfo
 from handrail.record.standing import RecordedRun
-from handrail.record.view import RunView, SignalWait, Spent, plain, state_of
+from handrail.record.view import OpenSignal, RunView, Spent, plain, state_of
 from handrail.record.work_view import WorkView
 from handrail.shortening import shortened
 from handrail.typed.jsonsafe import Json, json_safe
@@ -175,7 +175,7 @@ def _gate(gate: OpenGate) -> dict[str, Json]:
     }
 
 
-def _signal(wait: SignalWait) -> Json:
+def _signal(wait: OpenSignal) -> Json:
     schema = None if wait.accepts is None else _schema(wait.accepts)
     return {"name": wait.name, "path": wait.path, "schema": schema}
 

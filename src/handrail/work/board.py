@@ -66,7 +66,7 @@ class Board:
             self._wait(task.id, task.priority)
         return new
 
-    def go_on_from(self, recorded: RecordedTasks) -> None:
+    def continue_from(self, recorded: RecordedTasks) -> None:
         """Continue from an earlier drive: the tasks that it began, and those that it had found."""
         work = recorded.work()
         self._known.update(one.id for one in work.done)

@@ -158,7 +158,7 @@ class _Drive:
         runs = [one for one in self._journal.runs() if one.workflow_name == WORK]
         last = max(runs, key=lambda one: one.started_at, default=None)
         left = None if last is None or last.status == "succeeded" else last.run_id
-        recorded = () if left is None else self._go_on_from(left)
+        recorded = () if left is None else self._continue_from(left)
         tasks = [*recorded, *board.begin_with(offered)]
         flow = _flow_of(tasks, self._window, self._make, self._take)
         executor = Executor(journal=self._journal, workflows=[flow], sinks=[board])
@@ -167,13 +167,13 @@ class _Drive:
         new = executor.options(run_id=f"{WORK}-{len(runs) + 1}")
         return new.stream(flow, reference_to(self._protocol))
 
-    def _go_on_from(self, run_id: str) -> Sequence[Task]:
+    def _continue_from(self, run_id: str) -> Sequence[Task]:
         """Continue from a run's record; returns the tasks that the work began with."""
         recorded = Recorded(history_of(self._journal, run_id))
         if recorded.get(WORK) is None:
             return ()
         derive(recorded, WORK, run_id)
-        self._board.go_on_from(last_tasks(recorded, WORK))
+        self._board.continue_from(last_tasks(recorded, WORK))
         return recorded.tasks.get(WORK, ())
 
     # -- a task ---------------------------------------------------------------------------------

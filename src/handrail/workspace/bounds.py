@@ -23,7 +23,7 @@ from handrail.workspace.claims.resources import files_of
 from handrail.workspace.errors import ScopeViolated
 from handrail.workspace.git import repository_of
 from handrail.workspace.places import Places, folder_of, places_of
-from handrail.workspace.scope import Findings, Reach, Scope, before_launch
+from handrail.workspace.scope import Reach, Scope, Violations, before_launch
 from handrail.workspace.shadow import Shadow
 from handrail.workspace.tree_lock import tree_locked
 from handrail.workspace.worktree import Worktree, options_in_tree, worktree_of
@@ -136,27 +136,27 @@ class Confined:
             return None
         scope = self.scope
         if self.claim is None:
-            findings = await scope.enforce()
+            violations = await scope.enforce()
         else:
             async with tree_locked(self.places):
-                findings = await scope.enforce(partial(self._reach_beside_others, self.claim))
+                violations = await scope.enforce(partial(self._reach_beside_others, self.claim))
         if self.worktree is None:
             self.places.forget()
-        return self._error(findings) if findings.files else None
+        return self._error(violations) if violations.files else None
 
     async def _reach_beside_others(self, claim: Claim) -> Reach:
         assert self.scope is not None
         others = await self.claims.claims.others_since(claim, self.scope.before.epoch)
         return _reach(next(its for its in claim.resources if its.tree), others)
 
-    def _error(self, findings: Findings) -> ScopeViolated:
+    def _error(self, violations: Violations) -> ScopeViolated:
         assert self.scope is not None
-        notes = findings.notes
+        notes = violations.notes
         if self.worktree is not None:
             kept = f"Nothing was merged: its worktree is {self.worktree.here.root}."
             notes = (*notes, kept)
         patterns = tuple(map(display_pattern, self.scope.reach.patterns))
-        return ScopeViolated(self.agent, findings.files, findings.patch, patterns, notes)
+        return ScopeViolated(self.agent, violations.files, violations.patch, patterns, notes)
 
 
 def _no_repository(request: AgentRequest, folder: Path) -> DefinitionError:

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from handrail.workspace.inside import GIT
+from handrail.workspace.git_files import GIT
 
 _OPEN = 0o700
 _IGNORE = ".gitignore"
@@ -52,16 +52,16 @@ def folders_of(root: Path, passed: Collection[str]) -> Folders:
 
 
 @dataclass(frozen=True, slots=True)
-class Odd:
+class UnseenEntry:
     """An entry that git does not see: a ``.git``, a pipe, or a changed ignore file.
 
-    ``said`` is the ignore file's text before the launch (None: it was not there).
+    ``text_before`` is the ignore file's text before the launch (None: it was not there).
     """
 
     path: str
     special: bool
-    ignores: bool = False
-    said: str | None = None
+    is_ignore_file: bool = False
+    text_before: str | None = None
 
     @property
     def read_by_git(self) -> bool:
@@ -73,32 +73,36 @@ class Odd:
 class Inspection:
     """The folders after a launch: those that it shut, with their modes before (new ones: None).
 
-    ``odd`` are the odd entries that were not there before.
+    ``unseen`` are the unseen entries that were not there before.
     """
 
     shut: dict[str, int | None]
-    odd: tuple[Odd, ...]
+    unseen: tuple[UnseenEntry, ...]
 
 
 def inspect_folders(root: Path, before: Folders) -> Inspection:
-    """Open the folders that the launch shut; report these, and new odd entries.
+    """Open the folders that the launch shut; report these, and new unseen entries.
 
     It does not look into a new repository in a new folder.
     """
     shut: dict[str, int | None] = {}
-    odd: list[Odd] = []
+    unseen: list[UnseenEntry] = []
     for name, _, entries in _walk(root, before, shut):
         for entry in entries:
             path = _join(name, entry.name)
             if _is_odd(entry) and path not in before.odd:
                 if entry.name != GIT or name in before.modes:
-                    odd.append(Odd(_path(path), special=_is_special(entry)))
+                    unseen.append(UnseenEntry(_path(path), special=_is_special(entry)))
             elif entry.name == _IGNORE and name in before.modes and not _is_odd(entry):
-                said = before.ignore.get(path)
-                if said != _read_text(entry):
-                    odd.append(Odd(_path(path), special=False, ignores=True, said=said))
+                text = before.ignore.get(path)
+                if text != _read_text(entry):
+                    unseen.append(
+                        UnseenEntry(
+                            _path(path), special=False, is_ignore_file=True, text_before=text
+                        )
+                    )
     shown = {_path(name): before.modes.get(name) for name in shut}
-    return Inspection(shown, tuple(odd))
+    return Inspection(shown, tuple(unseen))
 
 
 def restore_modes(root: Path, shut: dict[str, int | None]) -> None:

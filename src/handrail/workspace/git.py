@@ -61,12 +61,12 @@ class Git:
         Raises:
             CommandFailed: the exit code is none of ``ok``. CommandNotFound: there is no git.
         """
-        code, stdout, stderr = await self.ends(*arguments, stdin=stdin)
+        code, stdout, stderr = await self.run_unchecked(*arguments, stdin=stdin)
         if code not in ok:
             raise CommandFailed(repr(shlex.join(("git", *arguments))), code, stdout, stderr)
         return stdout
 
-    async def ends(self, *arguments: str, stdin: bytes = b"") -> tuple[int, str, str]:
+    async def run_unchecked(self, *arguments: str, stdin: bytes = b"") -> tuple[int, str, str]:
         """The exit code of git, and what it printed."""
         argv = [*_without(self.env), "git", *_STEADY, *arguments]
         done = await run_process(
@@ -116,7 +116,7 @@ async def repository_of(folder: Path, marker: str) -> Repository | None:
     git = Git(folder, marker)
     asked = ["--show-toplevel", "--git-dir", "--git-common-dir", "--git-path", "objects"]
     words = ("rev-parse", "--path-format=absolute", *asked, "--show-object-format")
-    code, stdout, stderr = await git.ends(*words)
+    code, stdout, stderr = await git.run_unchecked(*words)
     if code:
         if "not a git repository" in stderr or "in a work tree" in stderr:
             return None
@@ -130,5 +130,5 @@ async def repository_of(folder: Path, marker: str) -> Repository | None:
 
 async def head_of(git: Git) -> str | None:
     """The commit of HEAD, or None if there is none yet."""
-    _, head, _ = await git.ends("rev-parse", "--quiet", "--verify", "HEAD^{commit}")
+    _, head, _ = await git.run_unchecked("rev-parse", "--quiet", "--verify", "HEAD^{commit}")
     return head.strip() or None

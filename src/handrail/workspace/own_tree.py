@@ -128,7 +128,7 @@ class OwnTrees:
             return
         await commit_all(here, self.marker, f"Left by step {self.owner} of run {self.run_id}")
         words = ("merge-base", "--is-ancestor", places.branch, "HEAD")
-        code, _, _ = await main.git(self.marker).ends(*words)
+        code, _, _ = await main.git(self.marker).run_unchecked(*words)
         if code:
             earlier = f"{places.branch}-earlier"
             await here.git(self.marker)("branch", "--move", "--force", places.branch, earlier)
@@ -156,15 +156,15 @@ class _Merging:
         """Abort an unfinished merge or rebase in the worktree, and check its own branch out."""
         git = self.here.git(self.of.marker)
         for word in _unfinished_operations(self.here.own):
-            await git.ends(word, "--abort")
-        code, branch, _ = await git.ends("symbolic-ref", "--quiet", "--short", "HEAD")
+            await git.run_unchecked(word, "--abort")
+        code, branch, _ = await git.run_unchecked("symbolic-ref", "--quiet", "--short", "HEAD")
         if code or branch.strip() != self.tree.branch:  # its steps had another one checked out
             await git("checkout", "--quiet", "-B", self.tree.branch)
 
     async def is_done(self) -> bool:
         """True if the main working tree's HEAD has all commits of the worktree's branch."""
         words = ("merge-base", "--is-ancestor", self.tree.branch, "HEAD")
-        code, _, _ = await self.main.git(self.of.marker).ends(*words)
+        code, _, _ = await self.main.git(self.of.marker).run_unchecked(*words)
         return code == 0
 
     async def claim(self) -> AbstractAsyncContextManager[Claim]:
@@ -189,10 +189,10 @@ class _Merging:
     async def _rebase(self, head: str) -> str:
         """Rebase the worktree's commits onto ``head``; the last commit."""
         git = self.here.git(self.of.marker)
-        code, said, more = await git.ends("rebase", "--quiet", head)
+        code, said, more = await git.run_unchecked("rebase", "--quiet", head)
         if code:
             files = await self._unmerged_files()
-            await git.ends("rebase", "--abort")
+            await git.run_unchecked("rebase", "--abort")
             raise self.conflict(f"{said}{more}", files)
         return (await git("rev-parse", "HEAD")).strip()
 
@@ -200,13 +200,13 @@ class _Merging:
         """Make a merge commit of ``head`` and the worktree's branch; the commit."""
         git = self.here.git(self.of.marker)
         words = ("merge", "--quiet", "--no-commit", "--no-ff", head)
-        code, said, more = await git.ends(*words)
+        code, said, more = await git.run_unchecked(*words)
         if code:
             files = await self._unmerged_files()
-            await git.ends("merge", "--abort")
+            await git.run_unchecked("merge", "--abort")
             raise self.conflict(f"{said}{more}", files)
         files_tree = (await git("write-tree")).strip()
-        await git.ends("merge", "--abort")
+        await git.run_unchecked("merge", "--abort")
         message = f"Merge step {self.of.owner} of run {self.of.run_id}"
         parents = ("-p", head, "-p", self.tree.branch)
         return (await git("commit-tree", files_tree, *parents, "-m", message)).strip()
@@ -218,7 +218,7 @@ class _Merging:
 
     async def _fast_forward(self, target: str) -> bool:
         words = ("merge", "--quiet", "--ff-only", target)
-        code, said, more = await self.main.git(self.of.marker).ends(*words)
+        code, said, more = await self.main.git(self.of.marker).run_unchecked(*words)
         text = f"{said}{more}"
         if code == 0:
             return True

@@ -63,9 +63,9 @@ class Places:
         return self.safe / "tree.lock"
 
     @property
-    def undone(self) -> Undone:
+    def restore_log(self) -> RestoreLog:
         """The notes of what checks have put back in the working tree."""
-        return Undone(self.safe / "undone", self.safe / "launches")
+        return RestoreLog(self.safe / "undone", self.safe / "launches")
 
     def quarantine(self) -> Path:
         """The path of a new patch file, which does not exist yet."""
@@ -164,7 +164,7 @@ class _Note(msgspec.Struct, frozen=True):
     entry: Entry | None
 
 
-class Undone:
+class RestoreLog:
     """Notes of what checks have put back in a working tree: a line for each file, oldest first.
 
     Say two agents work in one tree at the same time. The first one's check undoes a change outside

@@ -1,8 +1,8 @@
 """Enforced scope: sets aside and undoes an agent's changes outside of its ``writes=``.
 
 Theory of operation. Before the launch a shadow takes the state of the working tree, tracked and
-untracked files alike (see ``shadow``). Also kept are git's own files (see ``inside`` and
-``whole_git``) and what git does not see (see ``folders``). After the launch, however it ended, the
+untracked files alike (see ``shadow``). Also kept are git's own files (see ``git_files`` and
+``git_backup``) and what git does not see (see ``folders``). After the launch, however it ended, the
 check compares the state now with the one before: first the files that git acts on, byte by byte,
 and only then does it ask git. Changes outside of the patterns go into a patch. Their files get the
 bytes back that they had before, which need not be those of the last commit; HEAD, its branch and
@@ -17,8 +17,8 @@ its logs. Of a repository within the repository (a submodule) it looks only at t
 
 Several agents may work in one tree at the same time, each in the files that it claims (see
 ``claims``). The check leaves alone files that others claimed at any time during the launch, and
-files that another launch's check has put back meanwhile (see ``places.Undone``). Only one check at
-a time takes the state (see ``tree_lock``).
+files that another launch's check has put back meanwhile (see ``places.RestoreLog``). Only one check
+at a time takes the state (see ``tree_lock``).
 """
 
 from __future__ import annotations
@@ -37,28 +37,28 @@ from handrail.system.own_files import own_files
 from handrail.workspace.folders import (
     Folders,
     Inspection,
-    Odd,
+    UnseenEntry,
     folders_of,
     inspect_folders,
     path_text,
     restore_modes,
 )
 from handrail.workspace.git import Git, Repository
-from handrail.workspace.inside import (
+from handrail.workspace.git_backup import GitBackup, back_up, find_damage, repair
+from handrail.workspace.git_files import (
     GIT,
-    Inside,
-    Kept,
-    ends_of,
-    inside_of,
+    GitFiles,
+    SavedFile,
+    head_and_branch,
     make_accessible,
     put_back,
+    read_git_files,
     rewind,
     settings_of,
     unstage,
 )
 from handrail.workspace.places import Places
 from handrail.workspace.shadow import Change, Shadow, State
-from handrail.workspace.whole_git import Whole, find_damage, repair, whole_of
 
 
 def allows(patterns: Sequence[str], path: str, within: str = "", *, folds: bool = False) -> bool:
@@ -106,20 +106,20 @@ class Before:
     """The state before a launch; ``own``: the files that this process had open."""
 
     state: State
-    inside: Inside
+    inside: GitFiles
     own: frozenset[str]
     of_earlier: bool = False
     """True if this is the state before an earlier launch, which was killed."""
     folders: Folders = field(default_factory=Folders)
-    whole: Whole = field(default_factory=Whole)
+    whole: GitBackup = field(default_factory=GitBackup)
     epoch: int = 0
     """The epoch of the claim under which the launch began."""
     undone_from: int = 0
-    """The position in ``places.Undone`` from which notes are newer than this state."""
+    """The position in ``places.RestoreLog`` from which notes are newer than this state."""
 
 
 @dataclass(frozen=True, slots=True)
-class Findings:
+class Violations:
     """An agent's changes outside of its scope, and where they are now."""
 
     files: tuple[str, ...] = ()
@@ -147,17 +147,17 @@ async def before_launch(
     places.make()
     ours = [places.base, places.safe, repository.root / ".handrail", *ours]
     shadow.make(repository, ours)
-    whole = whole_of(repository, shadow.repository if alone else None)
-    if whole.kept:
+    backup = back_up(repository, shadow.repository if alone else None)
+    if backup.kept:
         shadow.borrow(shadow.repository)
-    inside = await inside_of(repository, shadow.marker)
+    inside = await read_git_files(repository, shadow.marker)
     state = await shadow.state(inside.head)
     passed = [*map(path_text, await shadow.ignored()), *_below(repository.root, ours)]
     folders = folders_of(repository.root, passed)
     own = own_files(repository.root)
-    undone_from = places.undone.position()
+    undone_from = places.restore_log.position()
     before = Before(
-        state, inside, own, folders=folders, whole=whole, epoch=epoch, undone_from=undone_from
+        state, inside, own, folders=folders, whole=backup, epoch=epoch, undone_from=undone_from
     )
     fresh = known.with_suffix(".new")
     fresh.write_bytes(msgspec.json.encode(before))
@@ -190,24 +190,24 @@ class Scope:
     places: Places
     before: Before
 
-    async def enforce(self, reach: Callable[[], Awaitable[Reach]] | None = None) -> Findings:
+    async def enforce(self, reach: Callable[[], Awaitable[Reach]] | None = None) -> Violations:
         """Find, set aside and undo changes outside of the scope; empty if there are none.
 
         It calls ``reach`` once the repository is whole again: others' claims are kept there.
         """
-        found = _Found()
+        found = _ViolationsSoFar()
         await self._restore_repository(found)
         scope = self if reach is None else replace(self, reach=await reach())
         return await scope._undo(found)  # noqa: SLF001  # this class, with another reach
 
-    async def _undo(self, found: _Found) -> Findings:
+    async def _undo(self, found: _ViolationsSoFar) -> Violations:
         before = self.before.inside
         make_accessible(self.repository, before.named)
-        self._settings(found)
+        self._restore_settings(found)
         looked = inspect_folders(self.repository.root, self.before.folders)
         try:
             await self._remove_unseen(looked, found)
-            after, branch = await ends_of(self.repository, self.shadow.marker)
+            after, branch = await head_and_branch(self.repository, self.shadow.marker)
             for _ in range(_MAX_PASSES):
                 now = await self.shadow.state()
                 outside = self._outside(await self.changes(now))
@@ -216,7 +216,7 @@ class Scope:
                 await self._set_aside(now, outside, found)
         finally:
             restore_modes(self.repository.root, looked.shut)
-        await self._commits(after, found)
+        await self._report_commits(after, found)
         self._report_shut_folders(looked, found)
         if found.files:
             if self.before.of_earlier:
@@ -232,7 +232,7 @@ class Scope:
             if after not in {None, head}:
                 found.notes.append(f"HEAD is back at {head}; the last commit since was {after}.")
         patch = None if found.patch is None else str(found.patch)
-        return Findings(tuple(found.files), patch, tuple(found.notes))
+        return Violations(tuple(found.files), patch, tuple(found.notes))
 
     async def changes(self, now: State) -> tuple[Change, ...]:
         """The changes since the launch began.
@@ -240,7 +240,7 @@ class Scope:
         Without files that this process has open, and without those that other checks put back.
         """
         own = self.before.own | own_files(self.repository.root)
-        undone = self.places.undone.since(self.before.undone_from)
+        undone = self.places.restore_log.since(self.before.undone_from)
         changes = await self.shadow.changes(self.before.state, now)
         return tuple(
             change
@@ -256,7 +256,7 @@ class Scope:
             outside += in_the_way
         return sorted(outside, key=lambda change: change.path)
 
-    async def _set_aside(self, now: State, outside: list[Change], found: _Found) -> None:
+    async def _set_aside(self, now: State, outside: list[Change], found: _ViolationsSoFar) -> None:
         """Add these changes to the patch, and undo them."""
         files = [change for change in outside if not change.is_repository]
         if files:
@@ -266,14 +266,14 @@ class Scope:
             with found.patch.open("ab") as file:
                 file.write(patch)
             await self.shadow.write(now, allowed)
-            self.places.undone.note(files)
+            self.places.restore_log.note(files)
         found.files += [str(change) for change in outside]
         found.paths.update(change.path for change in files)
         for change in outside:
             if change.is_repository:
-                self._repository(change, found)
+                self._set_repository_aside(change, found)
 
-    def _repository(self, change: Change, found: _Found) -> None:
+    def _set_repository_aside(self, change: Change, found: _ViolationsSoFar) -> None:
         """Move a new repository aside; only report one that was there before."""
         if change.before is not None:
             found.notes.append(f"The repository in {change.path} was changed, and left as it is.")
@@ -283,16 +283,16 @@ class Scope:
         shutil.move(self.repository.root / change.path, aside)
         found.notes.append(f"The new repository {change.path} was moved to {aside}.")
 
-    async def _restore_repository(self, found: _Found) -> None:
+    async def _restore_repository(self, found: _ViolationsSoFar) -> None:
         """Restore the repository itself, if it was replaced or damaged."""
-        before, shadow = self.before.whole, self.shadow
-        for broken in await find_damage(self.repository, before, shadow.repository, shadow.marker):
+        backup, shadow = self.before.whole, self.shadow
+        for broken in await find_damage(self.repository, backup, shadow.repository, shadow.marker):
             aside = self._quarantine_path(found).with_suffix(".git") / "whole"
-            repair(self.repository, broken, before, shadow.repository, aside)
+            repair(self.repository, broken, backup, shadow.repository, aside)
             found.files.append(f"{GIT} ({broken})")
             found.notes.append(f"{GIT} is as it was before; what was there is in {aside}.")
 
-    def _settings(self, found: _Found) -> None:
+    def _restore_settings(self, found: _ViolationsSoFar) -> None:
         """Set aside and undo changes of hooks and settings."""
         was = self.before.inside
         before = was.files
@@ -321,27 +321,29 @@ class Scope:
     def _display_name(self, file: Path) -> tuple[str, str]:
         """The name of a file that git acts on, and how a pattern that allows it begins."""
         root = self.repository.root
-        for begin in self.before.inside.named.begins:
+        for begin in self.before.inside.named.paths:
             if file.is_relative_to(begin) and file.is_relative_to(root):
                 return file.relative_to(root).as_posix(), os.path.relpath(begin, root)
         return f"{GIT}/{os.path.relpath(file, self.repository.common)}", GIT
 
-    async def _remove_unseen(self, looked: Inspection, found: _Found) -> None:
+    async def _remove_unseen(self, looked: Inspection, found: _ViolationsSoFar) -> None:
         """Set aside, or remove, entries that git does not see and that are not allowed."""
-        for one in looked.odd:
+        for one in looked.unseen:
             if one.read_by_git:
                 (self.repository.root / one.path).unlink(missing_ok=True)
-        hidden = await self.shadow.hidden([one.path for one in looked.odd if not one.read_by_git])
-        tracked = await self.shadow.has([one.path for one in looked.odd if one.special])
-        for one in looked.odd:
+        hidden = await self.shadow.hidden(
+            [one.path for one in looked.unseen if not one.read_by_git]
+        )
+        tracked = await self.shadow.has([one.path for one in looked.unseen if one.special])
+        for one in looked.unseen:
             allowed = self.reach(one.path) and not one.read_by_git
-            if allowed or one.ignores != (one.path in hidden):
+            if allowed or one.is_ignore_file != (one.path in hidden):
                 continue
             if one.path not in tracked:
                 found.files.append(f"{_printable(one.path)} ({_kind_of_change(one)})")
             self._remove_or_quarantine(one, found)
 
-    def _remove_or_quarantine(self, one: Odd, found: _Found) -> None:
+    def _remove_or_quarantine(self, one: UnseenEntry, found: _ViolationsSoFar) -> None:
         file = self.repository.root / one.path
         if one.special:
             file.unlink(missing_ok=True)
@@ -350,16 +352,16 @@ class Scope:
         aside.parent.mkdir(parents=True, exist_ok=True)
         shutil.move(file, aside)
         found.notes.append(f"{_printable(one.path)}, which git does not look at, is in {aside}.")
-        if one.said is not None:
-            file.write_bytes(one.said.encode("latin-1"))
+        if one.text_before is not None:
+            file.write_bytes(one.text_before.encode("latin-1"))
 
-    def _report_shut_folders(self, looked: Inspection, found: _Found) -> None:
+    def _report_shut_folders(self, looked: Inspection, found: _ViolationsSoFar) -> None:
         """Report folders outside of the scope that the launch had made unreadable."""
         for name, mode in sorted(looked.shut.items()):
             if mode is not None and not self.reach(f"{name}/." if name else "."):
                 found.files.append(f"{_printable(name) or '.'} (mode changed)")
 
-    async def _commits(self, after: str | None, found: _Found) -> None:
+    async def _report_commits(self, after: str | None, found: _ViolationsSoFar) -> None:
         """Report files outside of the scope that changed only in the agent's commits."""
         head = self.before.inside.head
         if after is None or after == head:
@@ -388,7 +390,7 @@ class Scope:
             head = commit
         return head
 
-    def _quarantine_path(self, found: _Found) -> Path:
+    def _quarantine_path(self, found: _ViolationsSoFar) -> Path:
         """The quarantine path of this check; callers give it their suffix."""
         if found.aside is None:
             found.aside = self.places.quarantine()
@@ -397,7 +399,7 @@ class Scope:
 
 
 @dataclass(slots=True)
-class _Found:
+class _ViolationsSoFar:
     """The findings so far. Mutable."""
 
     files: list[str] = field(default_factory=list[str])
@@ -432,7 +434,7 @@ def _below(root: Path, folders: Sequence[Path]) -> list[str]:
     return [path_text(folder.relative_to(root).as_posix()) for folder in inside]
 
 
-def _move_aside(file: Path, aside: Path, new: Kept) -> None:
+def _move_aside(file: Path, aside: Path, new: SavedFile) -> None:
     """Copy a changed file aside for people, a link as its target; move it if it is too large."""
     aside.parent.mkdir(parents=True, exist_ok=True)
     if new.data is None:
@@ -442,15 +444,15 @@ def _move_aside(file: Path, aside: Path, new: Kept) -> None:
         aside.write_bytes(new.link.encode() or new.data)
 
 
-def _kind_of_change(one: Odd) -> str:
-    return "added" if one.said is None else "changed"
+def _kind_of_change(one: UnseenEntry) -> str:
+    return "added" if one.text_before is None else "changed"
 
 
 def _printable(path: str) -> str:
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
-def _change_word(old: Kept | None, new: Kept | None) -> str:
+def _change_word(old: SavedFile | None, new: SavedFile | None) -> str:
     if old is None:
         return "added"
     return "deleted" if new is None else "changed"

@@ -136,7 +136,7 @@ class Shadow:
         git = self._git()
         if head is not None:
             await git("read-tree", head)
-        code, _, _ = await git.ends("add", "--all", "--ignore-errors", "--", ".")
+        code, _, _ = await git.run_unchecked("add", "--all", "--ignore-errors", "--", ".")
         bare = await self._bare() if code else ()
         if code:
             await self._drop_unreadable()

@@ -165,7 +165,9 @@ async def make_worktree(
     """
     git = main.git(marker)
     asked = f"base={base!r}" if base else "a worktree"
-    code, _, _ = await git.ends("rev-parse", "--quiet", "--verify", f"{base or 'HEAD'}^{{commit}}")
+    code, _, _ = await git.run_unchecked(
+        "rev-parse", "--quiet", "--verify", f"{base or 'HEAD'}^{{commit}}"
+    )
     if code:
         raise DefinitionError(
             f"step {places.path!r}: {asked} needs a commit to begin with, and the repository "
@@ -186,10 +188,12 @@ async def remove_worktree(main: Repository, places: Places, marker: str) -> None
     git = main.git(marker)
     async with list_locked(main):
         if places.worktree.exists():
-            await git.ends("worktree", "remove", "--force", "--force", str(places.worktree))
+            await git.run_unchecked(
+                "worktree", "remove", "--force", "--force", str(places.worktree)
+            )
             await anyio.to_thread.run_sync(shutil.rmtree, places.worktree, True)  # noqa: FBT003
-        await git.ends("worktree", "prune")
-        await git.ends("branch", "--quiet", "-D", places.branch)
+        await git.run_unchecked("worktree", "prune")
+        await git.run_unchecked("branch", "--quiet", "-D", places.branch)
     prune(places.worktree.parent, places.base)
 
 
@@ -197,6 +201,6 @@ async def commit_all(here: Repository, marker: str, message: str) -> None:
     """Commit all uncommitted changes, if there are any."""
     git = here.git(marker)
     await git("add", "--all")
-    code, _, _ = await git.ends("diff", "--cached", "--quiet")
+    code, _, _ = await git.run_unchecked("diff", "--cached", "--quiet")
     if code:
         await git("commit", "--quiet", "--no-verify", "--message", message)

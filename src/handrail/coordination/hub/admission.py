@@ -108,19 +108,19 @@ def _join(reaction: Reaction, session: Session, name: str) -> None:
     if not session.listens:
         _welcome(reaction, session)
     state.roster.bind(session, name)
-    state.leases.mark_present(name)
+    state.agent_claims.mark_present(name)
     state.absent.pop(name, None)
     _presence(reaction, "joined", name)
 
 
 def _mark_absent(reaction: Reaction, name: str) -> None:
     state = reaction.state
-    state.leases.mark_away(name, reaction.now)
+    state.agent_claims.mark_away(name, reaction.now)
     if state.waits.get(name) is not None:
         reaction.put("wait", name, None)
     if state.cards.get(name) is not None:
         reaction.put("card", name, None)
-    if state.steps.entries_of(name):
+    if state.run_claims.entries_of(name):
         state.absent[name] = reaction.now
     state.roster.forget_some()
     _presence(reaction, "left", name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from handrail.coordination.hub import lines
+from handrail.coordination.hub import run_claiming
 from handrail.coordination.hub.frames import SHORT, Refusal
 from handrail.coordination.hub.records import Checkpoint, Claim, Count, Note, Wait
 from handrail.coordination.hub.scopes import normalized
@@ -31,25 +31,25 @@ def claim(request: Request) -> str:
     """Claim a task, or renew the claim: a new epoch and lease; unnamed fields stay."""
     task_id = _required_id(request)
     state, sender = request.state, request.sender
-    known = state.leases.get(task_id)
+    known = state.agent_claims.get(task_id)
     owner = _owner(request, task_id)
-    if owner not in {None, sender} or state.steps.owner(task_id) is not None:
+    if owner not in {None, sender} or state.run_claims.owner(task_id) is not None:
         text = f"Task '{task_id}' is already claimed by {owner}."
         raise Refusal(text, holder=owner, blocked_by=task_id)
     worktree, paths = _scope(request, known)
     if known is None:
         _check_board(request, task_id)
         _check_room(request)
-    blocking = state.leases.overlap(worktree, paths, sender)
+    blocking = state.agent_claims.overlap(worktree, paths, sender)
     if blocking is not None:
         raise _conflict(task_id, blocking.task_id, blocking.owner)
-    run = lines.blocking_claim(state, sender, task_id, worktree, paths)
+    run = run_claiming.blocking_claim(state, sender, task_id, worktree, paths)
     if run is not None:
         raise _conflict(task_id, *run)
     claimed = _build_claim(request, task_id, known, worktree, paths)
     _check_size(request, claimed)
     if known is not None and (known.worktree, known.paths) != (worktree, paths):
-        lines.ended_outside(request.reaction, known)
+        run_claiming.ended_outside(request.reaction, known)
     _record_claim(request.reaction, claimed)
     if state.checkpoints.get(task_id) is not None:
         request.reaction.put("checkpoint", task_id, None)
@@ -79,7 +79,7 @@ def task_update(request: Request) -> str:
     """Update the status, note or data reference of a claimed task."""
     frame = request.frame
     task_id = frame.name("task_id", "id")
-    held = request.state.leases.get(task_id)
+    held = request.state.agent_claims.get(task_id)
     if held is None:
         raise Refusal(f"Task '{task_id}' not found.", task_id=task_id)
     if held.owner != request.sender:
@@ -117,7 +117,7 @@ def task_update(request: Request) -> str:
 def checkpoint(request: Request) -> str:
     """Save how far the work is, for the task's next owner."""
     task_id = request.frame.name("task_id")
-    held = request.state.leases.get(task_id)
+    held = request.state.agent_claims.get(task_id)
     if held is None:
         raise Refusal(f"Task '{task_id}' not found.")
     if held.owner != request.sender:
@@ -145,7 +145,7 @@ def handoff(request: Request) -> str:
     if to_agent == request.sender:
         raise Refusal(f"Task '{task_id}' is already owned by {to_agent}.")
     _check_epoch(request, held)
-    blocking = state.leases.overlap(held.worktree, held.paths, to_agent, besides=held)
+    blocking = state.agent_claims.overlap(held.worktree, held.paths, to_agent, ignoring=held)
     if blocking is not None:
         raise _conflict(task_id, blocking.task_id, blocking.owner)
     changed = replace(
@@ -175,7 +175,7 @@ def wait_request(request: Request) -> str:
     holder = _owner(request, task_id)
     if holder is None:
         raise Refusal(f"Task '{task_id}' is not claimed; nothing to wait for.")
-    if holder == sender and state.leases.get(task_id) is not None:
+    if holder == sender and state.agent_claims.get(task_id) is not None:
         raise Refusal(f"You already hold '{task_id}'.")
     if _makes_circle(request, task_id):
         text = f"Waiting for '{task_id}' held by {holder} would deadlock."
@@ -218,7 +218,7 @@ def claim_fields(claim: Claim) -> dict[str, Any]:
 def expire(reaction: Reaction) -> None:
     """End the expired claims, and tell all agents."""
     state, now = reaction.state, reaction.now
-    for claim in state.leases.expired(now):
+    for claim in state.agent_claims.expired(now):
         drop(reaction, claim)
         if claim.checkpoint:
             kept = Checkpoint(task_id=claim.task_id, text=claim.checkpoint)
@@ -239,7 +239,7 @@ def expire(reaction: Reaction) -> None:
 def drop(reaction: Reaction, claim: Claim) -> None:
     """End a claim, and the waits for it."""
     reaction.put("claim", claim.task_id, None)
-    lines.ended_outside(reaction, claim)
+    run_claiming.ended_outside(reaction, claim)
     for agent in reaction.state.waits.waiters(claim.task_id):
         reaction.put("wait", agent, None)
 
@@ -320,7 +320,7 @@ def _required_id(request: Request, *, payload: bool = True) -> str:
 
 
 def _owned(request: Request, task_id: str) -> Claim:
-    held = request.state.leases.get(task_id)
+    held = request.state.agent_claims.get(task_id)
     owner = _owner(request, task_id)
     if owner is None:
         raise Refusal(f"Task '{task_id}' is not currently claimed.")
@@ -331,15 +331,15 @@ def _owned(request: Request, task_id: str) -> Claim:
 
 def _owner(request: Request, task_id: str) -> str | None:
     """The owner of a task: an agent or a run."""
-    held = request.state.leases.get(task_id)
-    return request.state.steps.owner(task_id) if held is None else held.owner
+    held = request.state.agent_claims.get(task_id)
+    return request.state.run_claims.owner(task_id) if held is None else held.owner
 
 
 def _makes_circle(request: Request, task_id: str) -> bool:
     state, sender = request.state, request.sender
     if state.waits.makes_circle(sender, task_id, lambda one: _owner(request, one)):
         return True
-    return bool(state.steps.held) and lines.closes_circle(state, sender, task_id)
+    return bool(state.run_claims.held) and run_claiming.closes_circle(state, sender, task_id)
 
 
 def _check_epoch(request: Request, held: Claim) -> None:
@@ -360,14 +360,14 @@ def _check_board(request: Request, task_id: str) -> None:
 
 
 def _check_room(request: Request) -> None:
-    if request.state.leases.count(request.sender) >= MOST_CLAIMS:
+    if request.state.agent_claims.count(request.sender) >= MOST_CLAIMS:
         raise Refusal(f"{request.sender} holds {MOST_CLAIMS} claims, which is the most.")
 
 
 def _check_size(request: Request, claim: Claim) -> None:
     """Limit the total size of one agent's claims."""
     texts = (claim.note, claim.data_ref, claim.checkpoint, *claim.paths)
-    size = request.state.leases.size(request.sender) + sum(map(len, texts))
+    size = request.state.agent_claims.size(request.sender) + sum(map(len, texts))
     if size > MOST_SIZE:
         raise Refusal(f"All that {request.sender} holds would be longer than {MOST_SIZE} bytes.")
 

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from handrail.coordination.hub import admission, claiming, lines, planning, talking
+from handrail.coordination.hub import admission, claiming, planning, run_claiming, talking
 from handrail.coordination.hub.frames import LONGEST, SHORT, Refusal, Unreadable, read
 from handrail.coordination.hub.records import Answer, Put
 from handrail.coordination.hub.state import Reaction, Request, Settings, State
@@ -37,7 +37,7 @@ HANDLERS: dict[str, Callable[[Request], str]] = {
     "who_request": talking.who_request,
     "history_request": talking.history_request,
     "resume_request": talking.resume_request,
-    **lines.HANDLERS,
+    **run_claiming.HANDLERS,
 }
 """The handler of each message type. Each returns the text of its success message."""
 
@@ -73,9 +73,9 @@ class Hub:
         for put in records:
             self.state.put(put)
         state = self.state
-        for owner in list(state.leases.owners()):
-            state.leases.mark_away(owner, now)
-        expected = itertools.chain(state.waits.agents(), state.cards, state.steps.agents())
+        for owner in list(state.agent_claims.owners()):
+            state.agent_claims.mark_away(owner, now)
+        expected = itertools.chain(state.waits.agents(), state.cards, state.run_claims.agents())
         state.absent = dict.fromkeys(expected, now)
 
     # -- inputs ------------------------------------------------------------------------------------
@@ -121,7 +121,7 @@ class Hub:
         """When ``tick`` next has something to do, or None."""
         grace_s = self.state.settings.grace_s
         ends = [at + grace_s for at in self.state.absent.values()]
-        ends += filter(None, (self.state.leases.next_end(), self.state.steps.next_end()))
+        ends += filter(None, (self.state.agent_claims.next_end(), self.state.run_claims.next_end()))
         return min(ends, default=None)
 
     def on_message(self, socket: int, data: str | bytes, now: float) -> Reaction:
@@ -145,7 +145,7 @@ class Hub:
     def _begin(self, now: float) -> Reaction:
         reaction = Reaction(self.state, now)
         claiming.expire(reaction)
-        lines.expire(reaction)
+        run_claiming.expire(reaction)
         self._forget_absent(reaction)
         return reaction
 
@@ -160,7 +160,7 @@ class Hub:
                 reaction.put("wait", agent, None)
             if state.cards.get(agent) is not None:
                 reaction.put("card", agent, None)
-            lines.release_absent(reaction, agent)
+            run_claiming.release_absent(reaction, agent)
 
     def _answer(self, request: Request, size: int) -> None:
         state = self.state
@@ -210,7 +210,7 @@ class Hub:
         """True for a grant whose claim its sender no longer has: the hub must not repeat it."""
         if kind != "claim":
             return False
-        held = self.state.leases.get(known.task_id)
+        held = self.state.agent_claims.get(known.task_id)
         return held is None or held.owner != known.sender
 
     def _keep(self, reaction: Reaction, key: str, answer: Answer) -> None:
@@ -225,7 +225,7 @@ class Hub:
 def _serve_line(reaction: Reaction) -> Reaction:
     """Serve the waiting line as part of a reaction; returns the reaction."""
     try:
-        lines.serve(reaction)
+        run_claiming.serve(reaction)
     except Exception as mistake:  # noqa: BLE001  # the next change serves the line
         reaction.mistake = mistake
     return reaction

@@ -105,7 +105,7 @@ def _check_owner(request: Request, known: Task, status: str) -> None:
     Only the task's author, its suggested owner and its claim's owner may cancel it, or change it
     once it has ended. While the task is claimed, only these may mark it done. ``force`` skips this.
     """
-    claim = request.state.leases.get(known.task_id)
+    claim = request.state.agent_claims.get(known.task_id)
     holder = claim.owner if claim is not None else ""
     if request.frame.fields.get("force") is True:
         return

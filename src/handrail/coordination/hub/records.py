@@ -117,7 +117,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class RunClaim:
     """A claim, live or ended, of a run or another client of ``handrail.ports.claims``.
 
     ``agent`` is the client's name on its connection, ``request`` the client's id of its request.
@@ -141,8 +141,8 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lined:
-    """A request for a claim that waits in the queue."""
+class RunClaimRequest:
+    """A request for a ``RunClaim`` that waits in line."""
 
     number: int
     claimant: Claimant
@@ -163,7 +163,18 @@ class Count:
 
 
 Value: TypeAlias = (
-    Claim | Checkpoint | Task | Note | Chat | Offer | Card | Wait | Answer | Held | Lined | Count
+    Claim
+    | Checkpoint
+    | Task
+    | Note
+    | Chat
+    | Offer
+    | Card
+    | Wait
+    | Answer
+    | RunClaim
+    | RunClaimRequest
+    | Count
 )
 
 KINDS: dict[str, type[Value]] = {
@@ -176,8 +187,8 @@ KINDS: dict[str, type[Value]] = {
     "card": Card,
     "wait": Wait,
     "answer": Answer,
-    "held": Held,
-    "lined": Lined,
+    "held": RunClaim,
+    "lined": RunClaimRequest,
     "count": Count,
 }
 """The stored name of each kind of value."""

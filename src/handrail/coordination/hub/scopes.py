@@ -16,8 +16,8 @@ from handrail.coordination.hub.frames import Refusal
 
 DEEPEST = 64
 """The most folders in a path; each costs an entry of the index."""
-_TOLD = 200
-"""How many overlaps a look-up returns at most, for the caller to find the oldest."""
+_MOST_OVERLAPS = 200
+"""The most overlaps that a look-up returns."""
 _DRIVE = re.compile(r"[A-Za-z]:/")
 
 
@@ -86,17 +86,20 @@ class Scopes:
             for place in (path, *_above(path)):
                 _count(self._within, (worktree, place), owner, task_id, -1)
 
-    def overlaps(self, worktree: str, paths: tuple[str, ...], besides: str) -> list[str]:
-        """Tasks, at most ``_TOLD``, whose claims overlap these paths; without owner ``besides``."""
+    def overlaps(self, worktree: str, paths: tuple[str, ...], ignoring: str) -> list[str]:
+        """Tasks whose claims overlap these paths, without those of the owner ``ignoring``.
+
+        At most ``_MOST_OVERLAPS``, for the caller to find the oldest.
+        """
         found = (
             task_id
             for path in self._keys(paths)
             for owners in self._met(worktree, path)
             for owner, tasks in owners.items()
-            if owner != besides
+            if owner != ignoring
             for task_id in tasks
         )
-        return list(islice(found, _TOLD))
+        return list(islice(found, _MOST_OVERLAPS))
 
     def _met(self, worktree: str, path: str) -> Iterator[dict[str, dict[str, int]]]:
         if (owners := self._within.get((worktree, path))) is not None:

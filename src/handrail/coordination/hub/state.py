@@ -13,10 +13,10 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from handrail.coordination.hub.agent_claims import AgentClaims, Waits
 from handrail.coordination.hub.board import Board
 from handrail.coordination.hub.bounded import Bounded
 from handrail.coordination.hub.frames import Frame, envelope
-from handrail.coordination.hub.leases import Leases, Waits
 from handrail.coordination.hub.records import (
     Answer,
     Card,
@@ -24,17 +24,17 @@ from handrail.coordination.hub.records import (
     Checkpoint,
     Claim,
     Count,
-    Held,
-    Lined,
     Note,
     Offer,
     Put,
+    RunClaim,
+    RunClaimRequest,
     Task,
     Value,
     Wait,
 )
 from handrail.coordination.hub.roster import Rate, Roster, Session, Tokens
-from handrail.coordination.hub.steps import Steps
+from handrail.coordination.hub.run_claims import RunClaims
 
 ANSWERS = (1_024, 4 * 1024 * 1024)
 """The most answers that the hub keeps for one agent, and their total characters."""
@@ -93,11 +93,11 @@ class State:
         self.settings = settings
         self.roster = Roster()
         self.rate = Rate(settings.per_s, settings.burst)
-        self.leases = Leases(settings.grace_s, folds_case=settings.folds_case)
+        self.agent_claims = AgentClaims(settings.grace_s, folds_case=settings.folds_case)
         self.checkpoints: Bounded[Checkpoint] = Bounded(*CHECKPOINTS)
         self.board = Board()
         self.waits = Waits()
-        self.steps = Steps(settings.roots, folds_case=settings.folds_case)
+        self.run_claims = RunClaims(settings.roots, folds_case=settings.folds_case)
         self.chats: Bounded[Chat] = Bounded(settings.max_history, CHATS_SIZE)
         self.answers: Bounded[Answer] = Bounded(*ALL_ANSWERS)
         self.answers_of: dict[str, Bounded[str]] = {}
@@ -121,9 +121,9 @@ class State:
     def _store(self, key: str, value: Value) -> None:
         match value:
             case Claim():
-                self.leases.put(value)
-                if self.steps.is_awaited(value.worktree, value.paths, value.task_id):
-                    self.steps.due = True
+                self.agent_claims.put(value)
+                if self.run_claims.is_awaited(value.worktree, value.paths, value.task_id):
+                    self.run_claims.due = True
             case Checkpoint():
                 self.checkpoints.put(key, value, len(value.text))
             case Task():
@@ -147,12 +147,12 @@ class State:
             case _:
                 self._store_more(key, value)
 
-    def _store_more(self, key: str, value: Held | Lined | Count) -> None:
+    def _store_more(self, key: str, value: RunClaim | RunClaimRequest | Count) -> None:
         match value:
-            case Held():
-                self.steps.put_held(key, value)
-            case Lined():
-                self.steps.put_lined(key, value)
+            case RunClaim():
+                self.run_claims.put_claim(key, value)
+            case RunClaimRequest():
+                self.run_claims.put_request(key, value)
             case Count() if key == "epoch":
                 self.epoch = value.value
             case Count():
@@ -161,7 +161,7 @@ class State:
     def _drop(self, kind: str, key: str) -> None:
         match kind:
             case "claim":
-                self.leases.remove(key)
+                self.agent_claims.remove(key)
             case "checkpoint":
                 self.checkpoints.drop(key)
             case "task":
@@ -177,9 +177,9 @@ class State:
             case "wait":
                 self.waits.remove(key)
             case "held":
-                self.steps.drop_held(key)
+                self.run_claims.drop_claim(key)
             case "lined":
-                self.steps.drop_lined(key)
+                self.run_claims.drop_request(key)
             case _:
                 self._drop_answer(key)
 
@@ -274,9 +274,9 @@ class Request:
         self.reaction.to(self.session.socket, text)
         return text
 
-    def digest(self, besides: Iterable[str]) -> str:
-        """A hash of the message's fields, without ``besides``."""
-        skipped = frozenset(besides)
+    def digest(self, ignoring: Iterable[str]) -> str:
+        """A hash of the message's fields, without ``ignoring``."""
+        skipped = frozenset(ignoring)
         asked = {name: one for name, one in self.frame.fields.items() if name not in skipped}
         text = msgspec.json.encode(asked, order="deterministic")
         return hashlib.sha256(text).hexdigest()

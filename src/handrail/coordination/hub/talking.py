@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from handrail.coordination.hub import lines
+from handrail.coordination.hub import run_claiming
 from handrail.coordination.hub.bounded import Bounded, Fitting
 from handrail.coordination.hub.claiming import claim_fields
 from handrail.coordination.hub.frames import SHORT, Refusal, encode
@@ -87,8 +87,10 @@ def state_request(request: Request) -> str:
     state = request.state
     forget_stale(request.reaction)
     fits = Fitting(state.settings.max_reply)
-    claims = [_claim(one, state.leases.end_of(one)) for one in state.leases.all()]
-    claims = sorted([*claims, *lines.held_entries(state)], key=lambda claim: claim["task_id"])
+    claims = [_claim(one, state.agent_claims.end_of(one)) for one in state.agent_claims.all()]
+    claims = sorted(
+        [*claims, *run_claiming.held_entries(state)], key=lambda claim: claim["task_id"]
+    )
     offers = sorted(state.offers.values(), key=_key)
     snapshot = {
         "active_claims": fits.all(claims),

@@ -16,7 +16,7 @@ from handrail.system.sqlite import transaction
 _ROW = "SELECT number, key, at, kind, path, body, value, crc FROM letters WHERE run_id = ?"
 
 
-class Inbox:
+class MessageTable:
     """The messages of one journal; ``journal`` is its name in errors."""
 
     def __init__(self, journal: str, codec: Codec) -> None:

@@ -49,7 +49,7 @@ from typing import Any, Literal
 from handrail.codec.codec import Codec
 from handrail.errors import DefinitionError, RunNotFound, WrongUse
 from handrail.journals.sqlite.care import PruneStatus, faults, prunable_runs, remove, size_of
-from handrail.journals.sqlite.inbox import Inbox
+from handrail.journals.sqlite.inbox import MessageTable
 from handrail.journals.sqlite.leases import holders
 from handrail.journals.sqlite.rows import (
     Numbered,
@@ -108,7 +108,7 @@ class SqliteJournal:
         self.durability = durability
         self._power = durability == "power"
         self._store = Store(_file_of(path), lease_s)
-        self._inbox = Inbox(self._store.name, codec)
+        self._inbox = MessageTable(self._store.name, codec)
         weakref.finalize(self, _close, self._store)
 
     @property

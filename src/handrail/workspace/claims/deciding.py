@@ -21,7 +21,7 @@ from handrail.ports.claims import Claim, Claimant, Resource, text_of
 
 
 @dataclass(frozen=True, slots=True)
-class InLine:
+class QueuedRequest:
     """A request in line; lower numbers came earlier."""
 
     number: int
@@ -34,7 +34,7 @@ class ClaimSnapshot:
     """A snapshot of the live claims, and of the requests in line."""
 
     def __init__(
-        self, held: Sequence[Claim], line: Sequence[InLine], gone: Collection[int] = ()
+        self, held: Sequence[Claim], line: Sequence[QueuedRequest], gone: Collection[int] = ()
     ) -> None:
         """``gone``: the epochs of claims that may be taken from their holders."""
         self.held = {claim.epoch: claim for claim in held}
@@ -44,31 +44,31 @@ class ClaimSnapshot:
         for claim in held:
             for place in _places(claim.resources):
                 self._holders.setdefault(place, []).append(claim)
-        self._lined: dict[Hashable, list[InLine]] = {}
-        self._by_run: dict[tuple[str, str], list[InLine]] = {}
+        self._queued: dict[Hashable, list[QueuedRequest]] = {}
+        self._by_run: dict[tuple[str, str], list[QueuedRequest]] = {}
         for one in self.line.values():
             for place in _places(one.resources):
-                self._lined.setdefault(place, []).append(one)
+                self._queued.setdefault(place, []).append(one)
             key = (one.claimant.run, one.claimant.journal)
             self._by_run.setdefault(key, []).append(one)
         self._kept_by: dict[int, list[Claim]] = {}
-        self._ahead: dict[int, list[InLine]] = {}
+        self._ahead: dict[int, list[QueuedRequest]] = {}
 
-    def in_the_way(self, one: InLine) -> tuple[Claimant, ...]:
+    def in_the_way(self, one: QueuedRequest) -> tuple[Claimant, ...]:
         """The claimants that a request waits for; empty if it may be granted."""
         holders = [claim.claimant for claim in self.holders(one)]
         ahead = [other.claimant for other in self.ahead(one)]
         return tuple(dict.fromkeys((*holders, *ahead)))
 
-    def holders(self, one: InLine) -> list[Claim]:
+    def holders(self, one: QueuedRequest) -> list[Claim]:
         """The overlapping claims of others, without those that may be taken."""
         return [claim for claim in self._overlapping(one) if claim.epoch not in self.gone]
 
-    def to_be_taken(self, one: InLine) -> list[Claim]:
+    def to_be_taken(self, one: QueuedRequest) -> list[Claim]:
         """The claims of others that end when the request is granted."""
         return [claim for claim in self._overlapping(one) if claim.epoch in self.gone]
 
-    def ahead(self, one: InLine) -> list[InLine]:
+    def ahead(self, one: QueuedRequest) -> list[QueuedRequest]:
         """The overlapping requests that came earlier and do not wait for this one."""
         for number, each in self.line.items():
             if number > one.number:
@@ -77,9 +77,9 @@ class ClaimSnapshot:
                 self._ahead[number] = self._find_ahead(each)
         return self._ahead[one.number]
 
-    def circle(self, one: InLine) -> tuple[str, ...]:
+    def circle(self, one: QueuedRequest) -> tuple[str, ...]:
         """The circle of waits that the request would close, a sentence each; empty if none."""
-        steps: dict[int, tuple[InLine | None, Claim | None]] = {one.number: (None, None)}
+        steps: dict[int, tuple[QueuedRequest | None, Claim | None]] = {one.number: (None, None)}
         waiting = [one]
         while waiting:
             here = waiting.pop()
@@ -94,7 +94,7 @@ class ClaimSnapshot:
 
     # -- inside ---------------------------------------------------------------------------------
 
-    def _overlapping(self, one: InLine) -> list[Claim]:
+    def _overlapping(self, one: QueuedRequest) -> list[Claim]:
         found = self._kept_by.get(one.number)
         if found is None:
             near = {
@@ -106,11 +106,11 @@ class ClaimSnapshot:
             self._kept_by[one.number] = found
         return found
 
-    def _find_ahead(self, one: InLine) -> list[InLine]:
+    def _find_ahead(self, one: QueuedRequest) -> list[QueuedRequest]:
         near = {
             other.number: other
             for place in _places(one.resources)
-            for other in self._lined.get(place, ())
+            for other in self._queued.get(place, ())
             if other.number < one.number
         }
         return [
@@ -119,7 +119,7 @@ class ClaimSnapshot:
             if _conflict(near[number], one) and not self._waits_for(near[number], one)
         ]
 
-    def _waits_for(self, first: InLine, one: InLine) -> bool:
+    def _waits_for(self, first: QueuedRequest, one: QueuedRequest) -> bool:
         """True if ``first`` waits, directly or not, for a claimant that ``one`` is within."""
         seen, waiting = {first.number}, [first]
         while waiting:
@@ -135,7 +135,7 @@ class ClaimSnapshot:
                     waiting.append(other)
         return False
 
-    def _within(self, claim: Claim) -> Iterator[InLine]:
+    def _within(self, claim: Claim) -> Iterator[QueuedRequest]:
         """The requests in line from within the claim's claimant: they must end before the claim."""
         key = (claim.claimant.run, claim.claimant.journal)
         for one in self._by_run.get(key, ()):
@@ -148,7 +148,7 @@ def related(one: Claimant, other: Claimant) -> bool:
     return one.is_within(other) or other.is_within(one)
 
 
-def _conflict(one: Claim | InLine, other: InLine) -> bool:
+def _conflict(one: Claim | QueuedRequest, other: QueuedRequest) -> bool:
     if related(one.claimant, other.claimant):
         return False
     return any(mine.overlaps(theirs) for mine in one.resources for theirs in other.resources)
@@ -160,7 +160,7 @@ def _places(resources: Sequence[Resource]) -> set[Hashable]:
 
 
 def _circle_sentences(
-    last: InLine, closing: Claim, steps: dict[int, tuple[InLine | None, Claim | None]]
+    last: QueuedRequest, closing: Claim, steps: dict[int, tuple[QueuedRequest | None, Claim | None]]
 ) -> tuple[str, ...]:
     said = [_sentence(last, closing)]
     here = last
@@ -172,6 +172,6 @@ def _circle_sentences(
         here = before
 
 
-def _sentence(one: InLine, claim: Claim) -> str:
+def _sentence(one: QueuedRequest, claim: Claim) -> str:
     wanted = [each for each in one.resources if any(each.overlaps(its) for its in claim.resources)]
     return f"{one.claimant} waits for {text_of(wanted)}, which {claim.claimant} has"

@@ -53,7 +53,7 @@ from handrail.system.owners import (
     this_process,
 )
 from handrail.system.sqlite import Cause, cause_of, snapshot, transaction, why_of
-from handrail.workspace.claims.deciding import ClaimSnapshot, InLine, related
+from handrail.workspace.claims.deciding import ClaimSnapshot, QueuedRequest, related
 
 _BUSY_S = 10.0
 _KEEPS_S = 30 * 86_400.0
@@ -130,7 +130,7 @@ class _Body(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Lined:
+class QueuePosition:
     """A request's number in line, and the claimants in its way."""
 
     number: int
@@ -153,13 +153,13 @@ class Store:
         self._seen = -1
         self._claims: dict[int, Owner] = {}
         """The owners of this process's claims, by epoch."""
-        self._lined: dict[int, tuple[ClaimRequest, Owner]] = {}
+        self._queued: dict[int, tuple[ClaimRequest, Owner]] = {}
         self._unended: set[int] = set()
         """The epochs of claims that could not be ended yet, because the disk was full, say."""
 
     # -- requests -------------------------------------------------------------------------------
 
-    def ask(self, request: ClaimRequest) -> Claim | Lined:
+    def ask(self, request: ClaimRequest) -> Claim | QueuePosition:
         """Grant the request, or put it in line.
 
         Raises:
@@ -177,10 +177,10 @@ class Store:
             if claim is not None:
                 return claim
             self._refuse(claims, claims.line[number], request, owner)
-            self._lined[number] = (request, owner)
-            return Lined(number, claims.in_the_way(claims.line[number]))
+            self._queued[number] = (request, owner)
+            return QueuePosition(number, claims.in_the_way(claims.line[number]))
 
-    def look(self, numbers: set[int]) -> dict[int, Claim | Lined]:
+    def look(self, numbers: set[int]) -> dict[int, Claim | QueuePosition]:
         """Grant those of these requests that are free now; for the others, who is in their way.
 
         Raises:
@@ -192,16 +192,16 @@ class Store:
                 known = claims.line.keys() & numbers
                 changes = known != numbers or self._anything_dead(connection)
             if not changes and not any(self._may_grant(claims, number) for number in known):
-                return {n: Lined(n, claims.in_the_way(claims.line[n])) for n in known}
+                return {n: QueuePosition(n, claims.in_the_way(claims.line[n])) for n in known}
             with transaction(connection):
                 return self._look_again(connection, numbers)
 
     def leave(self, number: int) -> None:
         """Take a request out of the line."""
-        lined = self._lined.pop(number, None)
-        if lined is None:
+        queued = self._queued.pop(number, None)
+        if queued is None:
             return
-        forget(lined[1].token)
+        forget(queued[1].token)
         with self._open("leaving the line") as connection:
             connection.execute("DELETE FROM line WHERE number = ?", (number,))
 
@@ -265,7 +265,7 @@ class Store:
     @property
     def busy(self) -> bool:
         """True if this process has claims or requests in the file, or claims still to end."""
-        return bool(self._claims or self._lined or self._unended)
+        return bool(self._claims or self._queued or self._unended)
 
     def changed(self) -> bool:
         """True if another connection wrote the file, or replaced it, since the last call."""
@@ -285,7 +285,7 @@ class Store:
     def close(self) -> None:
         """End this process's claims, take its requests out of the line, and close the file."""
         with self._lock:
-            for number in list(self._lined):
+            for number in list(self._queued):
                 with contextlib.suppress(ClaimsFailed):
                     self.leave(number)
             for epoch in list(self._claims):
@@ -318,13 +318,13 @@ class Store:
 
     def _look_again(
         self, connection: sqlite3.Connection, numbers: Iterable[int]
-    ) -> dict[int, Claim | Lined]:
+    ) -> dict[int, Claim | QueuePosition]:
         self._drop_dead(connection)
-        found: dict[int, Claim | Lined] = {}
+        found: dict[int, Claim | QueuePosition] = {}
         for number in sorted(numbers):
-            if number not in self._lined:
+            if number not in self._queued:
                 continue
-            request, owner = self._lined[number]
+            request, owner = self._queued[number]
             claims = self._snapshot(connection)
             if number not in claims.line:  # the file was replaced by another one
                 values = (number, _encode(request), *_columns(owner))
@@ -332,8 +332,8 @@ class Store:
                 claims = self._snapshot(connection)
             claim = self._grant(connection, claims, claims.line[number], request, owner)
             if claim is not None:
-                del self._lined[number]
-            found[number] = claim or Lined(number, claims.in_the_way(claims.line[number]))
+                del self._queued[number]
+            found[number] = claim or QueuePosition(number, claims.in_the_way(claims.line[number]))
         return found
 
     def _may_grant(self, claims: ClaimSnapshot, number: int) -> bool:
@@ -341,7 +341,7 @@ class Store:
         return not claims.holders(one) and not claims.ahead(one)
 
     def _refuse(
-        self, claims: ClaimSnapshot, one: InLine, request: ClaimRequest, owner: Owner
+        self, claims: ClaimSnapshot, one: QueuedRequest, request: ClaimRequest, owner: Owner
     ) -> None:
         """Raise if the request may not wait; the rollback then takes it out of the line."""
         who, what = str(request.claimant), text_of(request.resources)
@@ -357,7 +357,7 @@ class Store:
         self,
         connection: sqlite3.Connection,
         claims: ClaimSnapshot,
-        one: InLine,
+        one: QueuedRequest,
         request: ClaimRequest,
         owner: Owner,
     ) -> Claim | None:
@@ -408,7 +408,7 @@ class Store:
             if claim.until is None and row[3] not in mine and not is_renewed(_owner(row, 3), now):
                 gone.add(claim.epoch)
         line = [
-            _in_line(row)
+            _queued_request(row)
             for row in connection.execute(_LINE)
             if row[2] in mine or is_renewed(_owner(row, 2), now)
         ]
@@ -416,7 +416,7 @@ class Store:
 
     def _owners(self) -> list[Owner]:
         """This process as the owner of each of its claims and requests."""
-        return [*self._claims.values(), *(owner for _, owner in self._lined.values())]
+        return [*self._claims.values(), *(owner for _, owner in self._queued.values())]
 
     def _anything_dead(self, connection: sqlite3.Connection) -> bool:
         now = time.time()
@@ -590,9 +590,9 @@ def _claim(row: Sequence[Any]) -> Claim:
     return Claim(body.claimant, body.resources, row[0], owner.since, row[2], *where)
 
 
-def _in_line(row: Sequence[Any]) -> InLine:
+def _queued_request(row: Sequence[Any]) -> QueuedRequest:
     body = _decode(row[1])
-    return InLine(row[0], body.claimant, body.resources, _owner(row, 2).since)
+    return QueuedRequest(row[0], body.claimant, body.resources, _owner(row, 2).since)
 
 
 def _is_dead(row: Sequence[Any], now: float) -> bool:

@@ -17,9 +17,8 @@ import msgspec
 
 from handrail.coordination.hub.bounded import Fitting
 from handrail.coordination.hub.frames import SHORT, Refusal
-from handrail.coordination.hub.records import Claim, Count, Held, Lined
-from handrail.coordination.hub.state import Reaction, Request, State
-from handrail.coordination.hub.steps import (
+from handrail.coordination.hub.records import Claim, Count, RunClaim, RunClaimRequest
+from handrail.coordination.hub.run_claims import (
     NAMES,
     OUTSIDE,
     localize_for,
@@ -30,9 +29,10 @@ from handrail.coordination.hub.steps import (
     paths_of,
     size_of,
 )
+from handrail.coordination.hub.state import Reaction, Request, State
 from handrail.model.patterns import compiled
 from handrail.ports import claims as port
-from handrail.workspace.claims.deciding import ClaimSnapshot, InLine, related
+from handrail.workspace.claims.deciding import ClaimSnapshot, QueuedRequest, related
 
 T = TypeVar("T")
 
@@ -54,34 +54,34 @@ _LAST = 1 << 60
 
 def acquire(request: Request) -> str:
     """Grant a claim, or put the request in line; a repeated request gets its current state."""
-    steps, name = request.state.steps, _request(request)
-    known = steps.request(request.sender, name)
-    if isinstance(known, Held):
+    claims, name = request.state.run_claims, _request(request)
+    known = claims.request(request.sender, name)
+    if isinstance(known, RunClaim):
         return _send_granted(request, known)
-    if isinstance(known, Lined):
-        return _send_waits(request.reaction, known, steps.sent_behind.get(known.number, ()))
-    if len(steps.entries_of(request.sender)) >= MOST:
+    if isinstance(known, RunClaimRequest):
+        return _send_waits(request.reaction, known, claims.sent_behind.get(known.number, ()))
+    if len(claims.entries_of(request.sender)) >= MOST:
         raise Refusal(f"{request.sender} has or waits for {MOST} claims, which is the most.")
-    lined = _read_request(request, name)
-    scene = _snapshot(request.state, [lined])
-    one = scene.line[lined.number]
+    queued = _read_request(request, name)
+    scene = _snapshot(request.state, [queued])
+    one = scene.line[queued.number]
     behind = scene.in_the_way(one)
     if not behind:
-        return _send_granted(request, _grant(request.reaction, lined))
+        return _send_granted(request, _grant(request.reaction, queued))
     circle = scene.circle(one)
     if circle:
         raise Refusal("It would wait for itself.", reason="deadlock", circle=circle)
     if request.frame.fields.get("wait") is False:
         raise Refusal("It is not free.", reason="busy", behind=behind)
-    request.reaction.put("lined", str(lined.number), lined)
-    return _send_waits(request.reaction, lined, behind)
+    request.reaction.put("lined", str(queued.number), queued)
+    return _send_waits(request.reaction, queued, behind)
 
 
 def withdraw(request: Request) -> str:
     """Withdraw a request: leave the line, or release the claim that was granted meanwhile."""
     name = _request(request)
-    known = request.state.steps.request(request.sender, name)
-    if isinstance(known, Held):
+    known = request.state.run_claims.request(request.sender, name)
+    if isinstance(known, RunClaim):
         end(request.reaction, known)
     elif known is not None:
         request.reaction.put("lined", str(known.number), None)
@@ -92,7 +92,7 @@ def give_back(request: Request) -> str:
     """End a run's claim, whichever client acquired it; does nothing if it has ended."""
     name, claimant = _request(request), _read(request, "claimant", port.Claimant)
     epoch = request.frame.integer("epoch") or 0
-    held = request.state.steps.held.get(epoch)
+    held = request.state.run_claims.held.get(epoch)
     if held is not None and held.claimant == claimant:
         end(request.reaction, held)
     elif _outsider_claim(request.state, epoch, claimant) is not None:
@@ -104,7 +104,7 @@ def is_held(request: Request) -> str:
     """Report whether a claim is live."""
     name, claimant = _request(request), _read(request, "claimant", port.Claimant)
     epoch = request.frame.integer("epoch") or 0
-    held = request.state.steps.held.get(epoch)
+    held = request.state.run_claims.held.get(epoch)
     if held is None:
         found = _outsider_claim(request.state, epoch, claimant) is not None
     else:
@@ -126,7 +126,7 @@ def others_since(request: Request) -> str:
     after = request.frame.integer("after") or -1
     ended = (
         _claim_of(one)
-        for one in state.steps.ended.values()
+        for one in state.run_claims.ended.values()
         if one.ended is not None and one.ended > since
     )
     found = [
@@ -152,7 +152,7 @@ def claims_request(request: Request) -> str:
         port.ClaimWait(
             one.claimant, one.resources, one.since, scene.in_the_way(scene.line[one.number])
         )
-        for one in state.steps.line.values()
+        for one in state.run_claims.line.values()
     ]
     return request.reply(
         "handrail.claims",
@@ -184,11 +184,11 @@ def blocking_claim(
 
     Its step, the run, and whether the run has its claim ("held") or waits for it ("waited for").
     """
-    if not state.steps.concerns(worktree, paths, task_id):
+    if not state.run_claims.concerns(worktree, paths, task_id):
         return None
     claimant = port.Claimant(owner, "", OUTSIDE, "session")
     resources = outsider_resources(task_id, worktree, paths, folds=state.settings.folds_case)
-    one = InLine(_LAST, claimant, resources)
+    one = QueuedRequest(_LAST, claimant, resources)
     scene = _snapshot(state, (), [one])
     holders = [claim.claimant for claim in scene.holders(one)]
     if holders:
@@ -206,11 +206,11 @@ def closes_circle(state: State, waiter: str, task_id: str) -> bool:
 def ended_outside(reaction: Reaction, claim: Claim) -> None:
     """Serve runs that waited for an outsider's ended claim, and keep the claim for look-backs."""
     state = reaction.state
-    if state.steps.is_awaited(claim.worktree, claim.paths, claim.task_id):
-        state.steps.due = True
-    if state.steps.looks_back(reaction.now):
+    if state.run_claims.is_awaited(claim.worktree, claim.paths, claim.task_id):
+        state.run_claims.due = True
+    if state.run_claims.looks_back(reaction.now):
         known = outsider(claim, state.settings.folds_case)
-        over = Held(
+        over = RunClaim(
             claimant=known.claimant,
             resources=known.resources,
             epoch=claim.epoch,
@@ -225,38 +225,38 @@ def ended_outside(reaction: Reaction, claim: Claim) -> None:
 
 def serve(reaction: Reaction) -> None:
     """Grant the waiting requests that have become free, and tell the others who is in the way."""
-    state, steps = reaction.state, reaction.state.steps
-    while steps.due:
-        steps.due = False
-        if not steps.line:
+    state, claims = reaction.state, reaction.state.run_claims
+    while claims.due:
+        claims.due = False
+        if not claims.line:
             return
         scene = _snapshot(state)
-        for lined in list(steps.line.values()):
-            behind = scene.in_the_way(scene.line[lined.number])
+        for queued in list(claims.line.values()):
+            behind = scene.in_the_way(scene.line[queued.number])
             if not behind:
-                held = _grant(reaction, lined)
+                held = _grant(reaction, queued)
                 _send(reaction, held.agent, _granted_text(reaction, held))
                 break
-            if behind != steps.sent_behind.get(lined.number):
-                _send_waits(reaction, lined, behind)
+            if behind != claims.sent_behind.get(queued.number):
+                _send_waits(reaction, queued, behind)
 
 
 def expire(reaction: Reaction) -> None:
     """End the runs' claims whose time is over."""
-    for held in reaction.state.steps.expired(reaction.now):
+    for held in reaction.state.run_claims.expired(reaction.now):
         end(reaction, held)
 
 
 def release_absent(reaction: Reaction, agent: str) -> None:
     """End the claims of an agent that did not come back, and its waiting requests."""
-    for one in reaction.state.steps.entries_of(agent):
-        if isinstance(one, Lined):
+    for one in reaction.state.run_claims.entries_of(agent):
+        if isinstance(one, RunClaimRequest):
             reaction.put("lined", str(one.number), None)
         elif one.until is None:
             end(reaction, one, cut=True)
 
 
-def end(reaction: Reaction, held: Held, *, cut: bool = False) -> None:
+def end(reaction: Reaction, held: RunClaim, *, cut: bool = False) -> None:
     """End a run's claim. ``cut``: the run vanished, and did not release it."""
     state = reaction.state
     for task_id in names_of(held):
@@ -279,25 +279,25 @@ def end(reaction: Reaction, held: Held, *, cut: bool = False) -> None:
 
 def held_entries(state: State) -> list[dict[str, Any]]:
     """The runs' claims, as entries for outsiders."""
-    return [entry for held in state.steps.held.values() for entry in _entries(state, held)]
+    return [entry for held in state.run_claims.held.values() for entry in _entries(state, held)]
 
 
 # -- parts -----------------------------------------------------------------------------------------
 
 
-def _read_request(request: Request, name: str) -> Lined:
+def _read_request(request: Request, name: str) -> RunClaimRequest:
     frame = request.frame
     ttl_s = frame.number("ttl_seconds")
     resources = _read(request, "resources", tuple[port.Resource, ...])
     if not resources:
         raise Refusal("resources are required.")
     _check_patterns([pattern for one in resources for pattern in one.patterns])
-    size = request.state.steps.size(request.sender) + size_of(resources)
+    size = request.state.run_claims.size(request.sender) + size_of(resources)
     if size > MOST_SIZE:
         text = f"What {request.sender} has and waits for would be {size} characters"
         raise Refusal(f"{text}; {MOST_SIZE} is the most.")
-    return Lined(
-        number=request.state.steps.last_number + 1,
+    return RunClaimRequest(
+        number=request.state.run_claims.last_number + 1,
         claimant=_read(request, "claimant", port.Claimant),
         resources=resources,
         since=request.now,
@@ -324,21 +324,21 @@ def _check_patterns(patterns: Sequence[str]) -> None:
             raise Refusal(f"Pattern '{pattern[:SHORT]}' is none: {error}.") from None
 
 
-def _grant(reaction: Reaction, lined: Lined) -> Held:
+def _grant(reaction: Reaction, queued: RunClaimRequest) -> RunClaim:
     epoch = _next(reaction)
-    held = Held(
-        claimant=lined.claimant,
-        resources=lined.resources,
+    held = RunClaim(
+        claimant=queued.claimant,
+        resources=queued.resources,
         epoch=epoch,
         since=reaction.now,
-        until=None if lined.ttl_s is None else reaction.now + lined.ttl_s,
-        agent=lined.agent,
-        request=lined.request,
-        host=lined.host,
-        pid=lined.pid,
+        until=None if queued.ttl_s is None else reaction.now + queued.ttl_s,
+        agent=queued.agent,
+        request=queued.request,
+        host=queued.host,
+        pid=queued.pid,
     )
-    if lined.number in reaction.state.steps.line:
-        reaction.put("lined", str(lined.number), None)
+    if queued.number in reaction.state.run_claims.line:
+        reaction.put("lined", str(queued.number), None)
     reaction.put("held", str(epoch), held)
     for entry in _entries(reaction.state, held):
         text = f"Task '{entry['task_id']}' claimed by {entry['owner']}."
@@ -346,13 +346,13 @@ def _grant(reaction: Reaction, lined: Lined) -> Held:
     return held
 
 
-def _send_granted(request: Request, held: Held) -> str:
+def _send_granted(request: Request, held: RunClaim) -> str:
     text = _granted_text(request.reaction, held)
     request.reaction.to(request.session.socket, text)
     return text
 
 
-def _granted_text(reaction: Reaction, held: Held) -> str:
+def _granted_text(reaction: Reaction, held: RunClaim) -> str:
     return reaction.envelope(
         "handrail.acquired",
         "It is held.",
@@ -364,12 +364,14 @@ def _granted_text(reaction: Reaction, held: Held) -> str:
     )
 
 
-def _send_waits(reaction: Reaction, lined: Lined, behind: Sequence[port.Claimant]) -> str:
-    reaction.state.steps.sent_behind[lined.number] = tuple(behind)
+def _send_waits(
+    reaction: Reaction, queued: RunClaimRequest, behind: Sequence[port.Claimant]
+) -> str:
+    reaction.state.run_claims.sent_behind[queued.number] = tuple(behind)
     text = reaction.envelope(
-        "handrail.waits", "It is not free.", lined.agent, request=lined.request, behind=behind
+        "handrail.waits", "It is not free.", queued.agent, request=queued.request, behind=behind
     )
-    _send(reaction, lined.agent, text)
+    _send(reaction, queued.agent, text)
     return text
 
 
@@ -379,7 +381,7 @@ def _send(reaction: Reaction, agent: str, text: str) -> None:
         reaction.to(socket, text)
 
 
-def _entries(state: State, held: Held) -> list[dict[str, Any]]:
+def _entries(state: State, held: RunClaim) -> list[dict[str, Any]]:
     files = [one for one in held.resources if not one.name]
     trees = {one.tree for one in normalize_places(files, state.settings.roots)}
     entries: list[dict[str, Any]] = []
@@ -409,7 +411,7 @@ _SHOWN_S = 3600.0
 
 
 def _outsider_claim(state: State, epoch: int, claimant: port.Claimant) -> Claim | None:
-    claims = (claim for claim in state.leases.all() if claim.epoch == epoch)
+    claims = (claim for claim in state.agent_claims.all() if claim.epoch == epoch)
     return next((claim for claim in claims if claim.owner == claimant.run), None)
 
 
@@ -420,10 +422,10 @@ def _next(reaction: Reaction) -> int:
     return epoch
 
 
-def _keep_ended(reaction: Reaction, over: Held) -> None:
-    steps = reaction.state.steps
-    for key in steps.ended.surplus(300):
-        forgotten = steps.ended.get(key)
+def _keep_ended(reaction: Reaction, over: RunClaim) -> None:
+    claims = reaction.state.run_claims
+    for key in claims.ended.surplus(300):
+        forgotten = claims.ended.get(key)
         assert forgotten is not None
         since = max(forgotten.ended or 0, reaction.state.forgotten)
         reaction.put("count", "forgotten", Count(since))
@@ -433,34 +435,34 @@ def _keep_ended(reaction: Reaction, over: Held) -> None:
 
 def _forget_cut(reaction: Reaction, done: port.Claimant) -> None:
     """Clear ``cut`` on a step's ended claims: the step has now released a later one."""
-    for held in list(reaction.state.steps.ended.values()):
-        if held.cut and held.claimant == done:
-            reaction.put("held", str(held.epoch), replace(held, cut=False))
+    for claim in list(reaction.state.run_claims.ended.values()):
+        if claim.cut and claim.claimant == done:
+            reaction.put("held", str(claim.epoch), replace(claim, cut=False))
 
 
 def _live_claims(state: State) -> list[port.Claim]:
     folds = state.settings.folds_case
-    outside = [outsider(claim, folds) for claim in state.leases.all()]
-    return [*map(_claim_of, state.steps.held.values()), *outside]
+    outside = [outsider(claim, folds) for claim in state.agent_claims.all()]
+    return [*map(_claim_of, state.run_claims.held.values()), *outside]
 
 
-def _claim_of(held: Held) -> port.Claim:
+def _claim_of(held: RunClaim) -> port.Claim:
     return port.Claim(
         held.claimant, held.resources, held.epoch, held.since, held.until, held.host, held.pid
     )
 
 
 def _snapshot(
-    state: State, more: Iterable[Lined] = (), others: Iterable[InLine] = ()
+    state: State, more: Iterable[RunClaimRequest] = (), others: Iterable[QueuedRequest] = ()
 ) -> ClaimSnapshot:
     """All claims, requests and outsiders' waits, their resources as the hub compares them."""
     roots, folds = state.settings.roots, state.settings.folds_case
-    held = [outsider(claim, folds) for claim in state.leases.all()]
-    runs = map(_claim_of, state.steps.held.values())
+    held = [outsider(claim, folds) for claim in state.agent_claims.all()]
+    runs = map(_claim_of, state.run_claims.held.values())
     held += [replace(one, resources=normalize_places(one.resources, roots)) for one in runs]
     line = [
-        InLine(one.number, one.claimant, normalize_places(one.resources, roots), one.since)
-        for one in (*state.steps.line.values(), *more)
+        QueuedRequest(one.number, one.claimant, normalize_places(one.resources, roots), one.since)
+        for one in (*state.run_claims.line.values(), *more)
     ]
     waits = [
         wait
@@ -470,16 +472,18 @@ def _snapshot(
     return ClaimSnapshot(held, [*line, *others, *waits])
 
 
-def _wait(state: State, number: int, agent: str, task_id: str) -> InLine | None:
+def _wait(state: State, number: int, agent: str, task_id: str) -> QueuedRequest | None:
     """An outsider's wait for a task, as a request in the line; None if the task has no claim."""
     claimant = port.Claimant(agent, "", OUTSIDE, "session")
-    claim = state.leases.get(task_id)
+    claim = state.agent_claims.get(task_id)
     if claim is not None:
         resources = outsider(claim, state.settings.folds_case).resources
-        return InLine(number, claimant, resources)
-    for held in state.steps.held.values():
+        return QueuedRequest(number, claimant, resources)
+    for held in state.run_claims.held.values():
         if task_id in names_of(held):
-            return InLine(number, claimant, normalize_places(held.resources, state.settings.roots))
+            return QueuedRequest(
+                number, claimant, normalize_places(held.resources, state.settings.roots)
+            )
     return None
 
 

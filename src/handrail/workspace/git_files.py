@@ -30,7 +30,7 @@ _RUNS = re.compile(rb"^\s*(x|exec)\s", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class SavedFile:
     """A file's bytes (None: too large or unreadable), mode and time; and a link's target."""
 
     data: bytes | None
@@ -39,7 +39,7 @@ class Kept:
     size: int = -1
     link: str = ""
 
-    def is_same(self, other: Kept | None) -> bool:
+    def is_same(self, other: SavedFile | None) -> bool:
         """True if the files are equal; the time counts only where the bytes were not kept."""
         if other is None or self.link != other.link:
             return False
@@ -56,13 +56,13 @@ class Named:
     included: tuple[str, ...] = ()
 
     @property
-    def begins(self) -> tuple[str, ...]:
+    def paths(self) -> tuple[str, ...]:
         """All these paths."""
         return (self.hooks, *self.included) if self.hooks else self.included
 
 
 @dataclass(frozen=True, slots=True)
-class Inside:
+class GitFiles:
     """The files of git itself before a launch.
 
     HEAD as a commit (None: there is none yet) and as a branch (None: detached), the index, and the
@@ -73,22 +73,22 @@ class Inside:
 
     head: str | None
     branch: str | None
-    index: Kept | None
-    files: dict[str, Kept]
+    index: SavedFile | None
+    files: dict[str, SavedFile]
     named: Named = field(default_factory=Named)
 
 
-async def inside_of(repository: Repository, marker: str) -> Inside:
+async def read_git_files(repository: Repository, marker: str) -> GitFiles:
     """The files of git itself as they are now, before a launch."""
     named = await _names_in_settings(repository, marker)
-    head, branch = await ends_of(repository, marker)
-    return Inside(head, branch, index_of(repository), settings_of(repository, named), named)
+    head, branch = await head_and_branch(repository, marker)
+    return GitFiles(head, branch, index_of(repository), settings_of(repository, named), named)
 
 
-async def ends_of(repository: Repository, marker: str) -> tuple[str | None, str | None]:
+async def head_and_branch(repository: Repository, marker: str) -> tuple[str | None, str | None]:
     """HEAD as a commit, and as a branch; None each if there is none."""
     git = repository.git(marker)
-    _, branch, _ = await git.ends("symbolic-ref", "--quiet", "HEAD")
+    _, branch, _ = await git.run_unchecked("symbolic-ref", "--quiet", "HEAD")
     return await head_of(git), branch.strip() or None
 
 
@@ -97,7 +97,7 @@ async def _names_in_settings(repository: Repository, marker: str) -> Named:
     # handrail's own git options set core.hooksPath, too: the origin tells them apart.
     sought = r"^(core\.hookspath|include(if\..*)?\.path)$"
     words = ("config", "--show-origin", "--type=path", "-z", "--get-regexp", sought)
-    _, said, _ = await repository.git(marker).ends(*words)
+    _, said, _ = await repository.git(marker).run_unchecked(*words)
     parts = said.split("\0")[:-1]
     hooks, included = "", list[str]()
     for origin, setting in zip(parts[::2], parts[1::2], strict=False):
@@ -121,14 +121,16 @@ def _is_within(repository: Repository, path: str) -> bool:
 
 
 def settings_of(
-    repository: Repository, named: Named, before: Mapping[str, Kept] | None = None
-) -> dict[str, Kept]:
+    repository: Repository, named: Named, before: Mapping[str, SavedFile] | None = None
+) -> dict[str, SavedFile]:
     """The hooks and settings that exist, read without git; ``before``: those before a launch."""
     names = _names(repository, named, before)
-    return {name: kept for name in names if (kept := _read_kept(repository.common / name))}
+    return {name: kept for name in names if (kept := _read_file(repository.common / name))}
 
 
-def _names(repository: Repository, named: Named, before: Mapping[str, Kept] | None) -> list[str]:
+def _names(
+    repository: Repository, named: Named, before: Mapping[str, SavedFile] | None
+) -> list[str]:
     """The paths of hooks and settings, relative to the git directory.
 
     A hooks folder that is a link counts as a file itself. The files behind it count only if the
@@ -164,32 +166,32 @@ def _of_worktrees(common: Path) -> Iterator[Path]:
     """The settings of other working trees, and their ``commondir`` files that are not git's own."""
     for folder in sorted((common / "worktrees").glob("*")):
         yield folder / "config.worktree"
-        leads = _read_kept(folder / "commondir")
+        leads = _read_file(folder / "commondir")
         if leads is None or leads.link or (leads.data or b"").strip() != b"../..":
             yield folder / "commondir"
 
 
 def _runs_commands(todo: Path) -> bool:
     """True if a rebase's todo list has ``exec`` commands."""
-    kept = _read_kept(todo)
+    kept = _read_file(todo)
     return kept is not None and _RUNS.search(kept.data or b"") is not None
 
 
-def index_of(repository: Repository) -> Kept | None:
+def index_of(repository: Repository) -> SavedFile | None:
     """The index of the working tree."""
-    return _read_kept(repository.own / "index", largest=None)
+    return _read_file(repository.own / "index", largest=None)
 
 
-def _read_kept(file: Path, largest: int | None = _LARGEST) -> Kept | None:
+def _read_file(file: Path, largest: int | None = _LARGEST) -> SavedFile | None:
     """The file as it is, without bytes if it is too large or unreadable; None if missing."""
     try:
         link = _link_of(file)
         known = file.lstat() if link and not file.is_file() else file.stat()
         if not file.is_file():
-            return Kept(b"", 0o777, known.st_mtime_ns, 0, link) if link else None
+            return SavedFile(b"", 0o777, known.st_mtime_ns, 0, link) if link else None
         large = largest is not None and known.st_size > largest
         data = None if large or not os.access(file, os.R_OK) else file.read_bytes()
-        return Kept(data, known.st_mode & 0o777, known.st_mtime_ns, known.st_size, link)
+        return SavedFile(data, known.st_mode & 0o777, known.st_mtime_ns, known.st_size, link)
     except OSError:
         return None
 
@@ -210,7 +212,7 @@ def make_accessible(repository: Repository, named: Named) -> None:
     """Make git's folders readable and writable for us."""
     common = repository.common
     top = (common, repository.own, common / "info", common / "hooks", common / "modules")
-    for folder in (*top, *map(Path, named.begins)):
+    for folder in (*top, *map(Path, named.paths)):
         _open(folder)
     for above, below, _ in os.walk(common / "modules"):
         for name in below:
@@ -226,7 +228,7 @@ def _open(folder: Path) -> None:
         return
 
 
-def put_back(file: Path, wanted: Kept | None) -> None:
+def put_back(file: Path, wanted: SavedFile | None) -> None:
     """Restore a file in the git directory; remove it if ``wanted`` is None."""
     link = "" if wanted is None else wanted.link
     if wanted is not None and wanted.data is None:
@@ -254,7 +256,7 @@ def put_back(file: Path, wanted: Kept | None) -> None:
 async def rewind(
     repository: Repository,
     marker: str,
-    before: Inside,
+    before: GitFiles,
     branch: str | None,
     *,
     index: bool = True,
@@ -285,7 +287,11 @@ async def rewind(
 
 
 async def unstage(
-    repository: Repository, marker: str, aside: Path, before: Kept | None, paths: Collection[str]
+    repository: Repository,
+    marker: str,
+    aside: Path,
+    before: SavedFile | None,
+    paths: Collection[str],
 ) -> None:
     """Reset the index entries of these paths to those of the index ``before``; others stay.
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from handrail.workspace.git import Git, Repository
-from handrail.workspace.inside import GIT
+from handrail.workspace.git_files import GIT
 
 _OBJECTS = "objects"
 _LARGE = 16 << 20
@@ -23,7 +23,7 @@ _NO_FILE = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
+class GitBackup:
     """What is known of a repository before a launch.
 
     ``file``: the text of a working tree's ``.git`` file; empty where ``.git`` is a folder.
@@ -34,18 +34,18 @@ class Whole:
     kept: bool = False
 
 
-def whole_of(repository: Repository, copy: Path | None) -> Whole:
+def back_up(repository: Repository, copy: Path | None) -> GitBackup:
     """Copy the git directory to ``copy``; with None, note only the ``.git`` file's text."""
     file = repository.root / GIT
-    told = file.read_text("utf-8", "surrogateescape") if file.is_file() else _NO_FILE
+    text = file.read_text("utf-8", "surrogateescape") if file.is_file() else _NO_FILE
     if copy is None:
-        return Whole(told)
+        return GitBackup(text)
     try:
         _copy(repository.common, copy)
     except OSError:
         shutil.rmtree(copy, ignore_errors=True)
-        return Whole(told)
-    return Whole(told, kept=True)
+        return GitBackup(text)
+    return GitBackup(text, kept=True)
 
 
 def _copy(source: Path, copy: Path) -> None:
@@ -72,20 +72,22 @@ _LED_AWAY = "leads elsewhere"
 _BROKEN = "replaced or damaged"
 
 
-async def find_damage(repository: Repository, before: Whole, copy: Path, marker: str) -> list[str]:
+async def find_damage(
+    repository: Repository, backup: GitBackup, copy: Path, marker: str
+) -> list[str]:
     """The damage, if any: a ``.git`` file that leads elsewhere, a replaced or broken repository."""
     file = repository.root / GIT
-    away = file.is_symlink() or not file.is_file() or _read_text(file) != before.file
-    found = [_LED_AWAY] if before.file and away else []
-    broken = before.kept and await _is_broken(repository, copy, marker)
+    away = file.is_symlink() or not file.is_file() or _read_text(file) != backup.file
+    found = [_LED_AWAY] if backup.file and away else []
+    broken = backup.kept and await _is_broken(repository, copy, marker)
     return [*found, _BROKEN] if broken else found
 
 
-def repair(repository: Repository, wrong: str, before: Whole, copy: Path, aside: Path) -> None:
+def repair(repository: Repository, wrong: str, backup: GitBackup, copy: Path, aside: Path) -> None:
     """Restore the repository; what was in its place goes ``aside``."""
     if wrong == _LED_AWAY:
         _move(repository.root / GIT, aside / "file")
-        (repository.root / GIT).write_text(before.file, "utf-8", "surrogateescape")
+        (repository.root / GIT).write_text(backup.file, "utf-8", "surrogateescape")
     else:
         _move(repository.common, aside)
         _copy(copy, repository.common)
@@ -122,7 +124,7 @@ async def _is_broken(repository: Repository, copy: Path, marker: str) -> bool:
     # settings: those that the agent could change cannot be trusted.
     asked = {"GIT_DIR": str(copy), "GIT_OBJECT_DIRECTORY": str(common / _OBJECTS)}
     git = Git(repository.root, marker, asked)
-    code, _, _ = await git.ends("rev-list", "--objects", "--all", "--quiet")
+    code, _, _ = await git.run_unchecked("rev-list", "--objects", "--all", "--quiet")
     return code != 0
 
 

@@ -16,7 +16,7 @@ from functools import lru_cache
 
 from handrail.coordination.hub.bounded import Bounded
 from handrail.coordination.hub.frames import Refusal
-from handrail.coordination.hub.records import Claim, Held, Lined
+from handrail.coordination.hub.records import Claim, RunClaim, RunClaimRequest
 from handrail.coordination.hub.scopes import Scopes, normalized
 from handrail.model.patterns import fixed_part
 from handrail.ports import claims as port
@@ -29,36 +29,36 @@ KEEPS_S = 30 * 86_400.0
 """How long a step may ask what others held since its cut claim."""
 
 
-class Steps:
+class RunClaims:
     """The claims of runs, live and ended, and their waiting line. Mutable."""
 
     def __init__(self, roots: tuple[str, ...], *, folds_case: bool) -> None:
-        self.held: dict[int, Held] = {}
-        self.line: dict[int, Lined] = {}
-        self.ended: Bounded[Held] = Bounded(*ENDED)
+        self.held: dict[int, RunClaim] = {}
+        self.line: dict[int, RunClaimRequest] = {}
+        self.ended: Bounded[RunClaim] = Bounded(*ENDED)
         self.last_number = 0
         self.sent_behind: dict[int, tuple[Claimant, ...]] = {}
         self.due = False
         """True if the waiting line needs a look: claims or requests have changed."""
         self._roots = roots
-        self._cut: dict[int, float] = {}
-        self._shown: dict[str, dict[int, None]] = {}
-        self._requests: dict[tuple[str, str], Held | Lined] = {}
-        self._kept: dict[str, dict[tuple[str, str], None]] = {}
+        self._cut_since: dict[int, float] = {}
+        self._epochs_by_task: dict[str, dict[int, None]] = {}
+        self._requests: dict[tuple[str, str], RunClaim | RunClaimRequest] = {}
+        self._keys_by_agent: dict[str, dict[tuple[str, str], None]] = {}
         self._sizes: dict[str, int] = {}
         self._held_scopes = Scopes(folds_case=folds_case)
         self._line_scopes = Scopes(folds_case=folds_case)
-        self._until: list[tuple[float, int]] = []
+        self._ends: list[tuple[float, int]] = []
 
     # -- queries -----------------------------------------------------------------------------------
 
-    def request(self, agent: str, request: str) -> Held | Lined | None:
+    def request(self, agent: str, request: str) -> RunClaim | RunClaimRequest | None:
         """The live claim or the waiting entry of a client's request, or None."""
         return self._requests.get((agent, request))
 
-    def entries_of(self, agent: str) -> list[Held | Lined]:
+    def entries_of(self, agent: str) -> list[RunClaim | RunClaimRequest]:
         """The claims that an agent has or waits for."""
-        return [self._requests[key] for key in self._kept.get(agent, ())]
+        return [self._requests[key] for key in self._keys_by_agent.get(agent, ())]
 
     def size(self, agent: str) -> int:
         """The approximate size of ``entries_of(agent)``, in characters."""
@@ -66,11 +66,11 @@ class Steps:
 
     def agents(self) -> Iterable[str]:
         """The agents that have a claim, or wait for one."""
-        return self._kept
+        return self._keys_by_agent
 
     def owner(self, task_id: str) -> str | None:
         """The run that has the task, as outsiders see it; None if no run has."""
-        epochs = self._shown.get(task_id)
+        epochs = self._epochs_by_task.get(task_id)
         return None if epochs is None else self.held[next(iter(epochs))].claimant.run
 
     def concerns(self, worktree: str, paths: tuple[str, ...], task_id: str = "") -> bool:
@@ -78,7 +78,7 @@ class Steps:
         if not self.held and not self.line:
             return False
         return bool(
-            task_id in self._shown
+            task_id in self._epochs_by_task
             or self._held_scopes.overlaps(worktree, paths, "")
             or self.is_awaited(worktree, paths, task_id)
         )
@@ -92,91 +92,91 @@ class Steps:
 
     def looks_back(self, now: float) -> bool:
         """True if a live or recently cut claim may still ask for claims that end now."""
-        for epoch in [epoch for epoch, at in self._cut.items() if at < now - KEEPS_S]:
-            del self._cut[epoch]
-        return bool(self.held or self._cut)
+        for epoch in [epoch for epoch, at in self._cut_since.items() if at < now - KEEPS_S]:
+            del self._cut_since[epoch]
+        return bool(self.held or self._cut_since)
 
-    def expired(self, now: float) -> Iterator[Held]:
+    def expired(self, now: float) -> Iterator[RunClaim]:
         """The claims whose time is over; the caller ends each before it takes the next."""
-        while self._until and self._until[0][0] <= now:
-            _, epoch = heapq.heappop(self._until)
-            held = self.held.get(epoch)
-            if held is not None:
-                yield held
+        while self._ends and self._ends[0][0] <= now:
+            _, epoch = heapq.heappop(self._ends)
+            claim = self.held.get(epoch)
+            if claim is not None:
+                yield claim
 
     def next_end(self) -> float | None:
         """When the next claim's time is over, or None."""
-        return self._until[0][0] if self._until else None
+        return self._ends[0][0] if self._ends else None
 
     # -- changes -----------------------------------------------------------------------------------
 
-    def put_held(self, key: str, held: Held) -> None:
+    def put_claim(self, key: str, claim: RunClaim) -> None:
         """Add a claim: a live one, or one that has ended."""
-        self.drop_held(key)
-        if held.ended is not None:
-            self.ended.put(key, held, size_of(held.resources))
-            if held.cut:
-                self._cut[held.epoch] = held.since
+        self.drop_claim(key)
+        if claim.ended is not None:
+            self.ended.put(key, claim, size_of(claim.resources))
+            if claim.cut:
+                self._cut_since[claim.epoch] = claim.since
             return
-        self.held[held.epoch] = held
+        self.held[claim.epoch] = claim
         self.due = True  # requests in line may have this claim in their way now
-        self._keep(held)
-        for name in names_of(held):
-            self._shown.setdefault(name, {})[held.epoch] = None
-        self._enter(self._held_scopes, str(held.epoch), held.resources)
-        if held.until is not None:
-            heapq.heappush(self._until, (held.until, held.epoch))
+        self._add_entry(claim)
+        for name in names_of(claim):
+            self._epochs_by_task.setdefault(name, {})[claim.epoch] = None
+        self._add_scopes(self._held_scopes, str(claim.epoch), claim.resources)
+        if claim.until is not None:
+            heapq.heappush(self._ends, (claim.until, claim.epoch))
 
-    def drop_held(self, key: str) -> None:
+    def drop_claim(self, key: str) -> None:
         """Remove a claim, live or ended."""
         self.ended.drop(key)
-        self._cut.pop(int(key), None)
-        held = self.held.pop(int(key), None)
-        if held is not None:
-            self._let_go(held)
-            for name in names_of(held):
-                del self._shown[name][held.epoch]
-                if not self._shown[name]:
-                    del self._shown[name]
-            self._leave(self._held_scopes, key, held.resources)
+        self._cut_since.pop(int(key), None)
+        claim = self.held.pop(int(key), None)
+        if claim is not None:
+            self._remove_entry(claim)
+            for name in names_of(claim):
+                del self._epochs_by_task[name][claim.epoch]
+                if not self._epochs_by_task[name]:
+                    del self._epochs_by_task[name]
+            self._remove_scopes(self._held_scopes, key, claim.resources)
             self.due = True
 
-    def put_lined(self, key: str, lined: Lined) -> None:
+    def put_request(self, key: str, queued: RunClaimRequest) -> None:
         """Add a request to the waiting line."""
-        self.line[lined.number] = lined
-        self.last_number = max(self.last_number, lined.number)
-        self._keep(lined)
-        self._enter(self._line_scopes, key, lined.resources)
+        self.line[queued.number] = queued
+        self.last_number = max(self.last_number, queued.number)
+        self._add_entry(queued)
+        self._add_scopes(self._line_scopes, key, queued.resources)
 
-    def drop_lined(self, key: str) -> None:
+    def drop_request(self, key: str) -> None:
         """Remove a request from the waiting line."""
-        lined = self.line.pop(int(key), None)
+        queued = self.line.pop(int(key), None)
         self.sent_behind.pop(int(key), None)
-        if lined is not None:
-            self._let_go(lined)
-            self._leave(self._line_scopes, key, lined.resources)
+        if queued is not None:
+            self._remove_entry(queued)
+            self._remove_scopes(self._line_scopes, key, queued.resources)
             self.due = True
 
-    def _keep(self, one: Held | Lined) -> None:
+    def _add_entry(self, one: RunClaim | RunClaimRequest) -> None:
         if one.agent:
             self._requests[one.agent, one.request] = one
-            self._kept.setdefault(one.agent, {})[one.agent, one.request] = None
+            self._keys_by_agent.setdefault(one.agent, {})[one.agent, one.request] = None
             self._sizes[one.agent] = self.size(one.agent) + size_of(one.resources)
 
-    def _let_go(self, one: Held | Lined) -> None:
+    def _remove_entry(self, one: RunClaim | RunClaimRequest) -> None:
         key = one.agent, one.request
         if self._requests.get(key) is one:
             del self._requests[key]
-            del self._kept[one.agent][key]
+            del self._keys_by_agent[one.agent][key]
             self._sizes[one.agent] -= size_of(one.resources)
-            if not self._kept[one.agent]:
-                del self._kept[one.agent], self._sizes[one.agent]
+            if not self._keys_by_agent[one.agent]:
+                del self._keys_by_agent[one.agent], self._sizes[one.agent]
 
-    def _enter(self, scopes: Scopes, key: str, resources: tuple[Resource, ...]) -> None:
+    def _add_scopes(self, scopes: Scopes, key: str, resources: tuple[Resource, ...]) -> None:
         for worktree, paths in self._places(resources):
             scopes.add(key, key, worktree, paths)
 
-    def _leave(self, scopes: Scopes, key: str, resources: tuple[Resource, ...]) -> None:
+    def _remove_scopes(self, scopes: Scopes, key: str, resources: tuple[Resource, ...]) -> None:
         for worktree, paths in self._places(resources):
             scopes.remove(key, key, worktree, paths)
 
@@ -246,11 +246,11 @@ def paths_of(resources: Sequence[port.Resource]) -> tuple[str, ...] | None:
         return ()
 
 
-def names_of(held: Held) -> list[str]:
+def names_of(claim: RunClaim) -> list[str]:
     """The tasks under which outsiders see a run's claim."""
-    names = [one.name for one in held.resources if one.name]
-    if paths_of(held.resources) is not None:
-        names.insert(0, held.claimant.name)
+    names = [one.name for one in claim.resources if one.name]
+    if paths_of(claim.resources) is not None:
+        names.insert(0, claim.claimant.name)
     return list(dict.fromkeys(names))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from handrail.static.chain import CHILDREN, Chain, StepName, argument
-from handrail.static.outline import Node, StepNode, inside, outline_of
+from handrail.static.outline import Node, StepNode, child_nodes, outline_of
 from handrail.static.source import FunctionNode, Source
 from handrail.static.symbols import Symbols, read_from
 
@@ -15,7 +15,7 @@ _ACTIONS = {"call": "action", "python": "action", "generate": "generator"}
 
 
 @dataclass(frozen=True, slots=True)
-class GivenCode:
+class StepCode:
     """Code that an expression gives to a step; ``part`` is its role there, such as ``rollback``.
 
     ``child``: the code is a workflow. ``local``: it is a function defined inside the body.
@@ -24,12 +24,12 @@ class GivenCode:
     step: StepName
     line: int
     part: str
-    given: ast.expr
+    expression: ast.expr
     child: bool = False
     local: bool = False
 
 
-def code_given(source: Source) -> tuple[GivenCode, ...]:
+def step_code(source: Source) -> tuple[StepCode, ...]:
     """The code given to the steps of a function and its helpers, also those under conditions.
 
     Raises:
@@ -38,7 +38,7 @@ def code_given(source: Source) -> tuple[GivenCode, ...]:
     return read_from(source, _code_of_function)
 
 
-def _code_of_function(function: FunctionNode, symbols: Symbols) -> tuple[GivenCode, ...]:
+def _code_of_function(function: FunctionNode, symbols: Symbols) -> tuple[StepCode, ...]:
     own = {
         node.name
         for node in ast.walk(function)
@@ -47,24 +47,24 @@ def _code_of_function(function: FunctionNode, symbols: Symbols) -> tuple[GivenCo
     return tuple(_with_local(one, own) for one in _of_nodes(outline_of(function, symbols).nodes))
 
 
-def _with_local(one: GivenCode, own: set[str]) -> GivenCode:
-    is_local = isinstance(one.given, ast.Name) and one.given.id in own
-    return GivenCode(one.step, one.line, one.part, one.given, one.child, is_local)
+def _with_local(one: StepCode, own: set[str]) -> StepCode:
+    is_local = isinstance(one.expression, ast.Name) and one.expression.id in own
+    return StepCode(one.step, one.line, one.part, one.expression, one.child, is_local)
 
 
-def _of_nodes(nodes: Iterable[Node]) -> Iterator[GivenCode]:
+def _of_nodes(nodes: Iterable[Node]) -> Iterator[StepCode]:
     for node in nodes:
         if isinstance(node, StepNode) and node.chain is not None:
             yield from _of_chain(node, node.chain)
-        yield from _of_nodes(inside(node))
+        yield from _of_nodes(child_nodes(node))
 
 
-def _of_chain(node: StepNode, chain: Chain) -> Iterator[GivenCode]:
+def _of_chain(node: StepNode, chain: Chain) -> Iterator[StepCode]:
     def code_of(
         part: str, expression: ast.expr | None, *, child: bool = False
-    ) -> Iterator[GivenCode]:
+    ) -> Iterator[StepCode]:
         if expression is not None:
-            yield GivenCode(node.name, node.line, part, expression, child)
+            yield StepCode(node.name, node.line, part, expression, child)
 
     if chain.verb in CHILDREN:
         yield from code_of("workflow", chain.subject, child=True)

@@ -15,7 +15,7 @@ from handrail.coordination.hub.scopes import Scopes
 _SPARE = 64
 
 
-class Leases:
+class AgentClaims:
     """The live claims of agents. Mutable."""
 
     def __init__(self, grace_s: float, *, folds_case: bool) -> None:
@@ -50,14 +50,14 @@ class Leases:
         return self._sizes.get(owner, 0)
 
     def overlap(
-        self, worktree: str, paths: tuple[str, ...], owner: str, besides: Claim | None = None
+        self, worktree: str, paths: tuple[str, ...], owner: str, ignoring: Claim | None = None
     ) -> Claim | None:
-        """The oldest claim of another owner that overlaps these paths; ignores ``besides``."""
-        if besides is not None:
-            self._leave(besides)
+        """The oldest claim of another owner that overlaps these paths; leaves out ``ignoring``."""
+        if ignoring is not None:
+            self._leave(ignoring)
         found = [self._claims[one] for one in self._scopes.overlaps(worktree, paths, owner)]
-        if besides is not None:
-            self._enter(besides)
+        if ignoring is not None:
+            self._enter(ignoring)
         return min(found, key=lambda claim: claim.first_epoch, default=None)
 
     # -- expiry ------------------------------------------------------------------------------------
