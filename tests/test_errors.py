@@ -151,7 +151,7 @@ CASES: list[tuple[BaseException, str, dict[str, Any]]] = [
     ),
     (
         BudgetExceeded("build", "usd", 4.5, 5.0, 1.0),
-        r"budget of step 'build' .*usd 4\.5 of 5 used or reserved, and it is reckoned to take 1\.",
+        r"budget of step 'build' .*usd 4\.5 of 5 used or reserved, and it is expected to use 1\.",
         {"scope": "build", "name": "usd", "used": 4.5, "limit": 5.0, "next": 1.0},
     ),
     (NotClean("flow", ["a", "b/c"]), r"'flow' is not clean: .*a, b/c\.", {"paths": ("a", "b/c")}),
@@ -189,7 +189,7 @@ CASES: list[tuple[BaseException, str, dict[str, Any]]] = [
     ),
     (
         ClaimTimeout("step 'a' of run r", "src/**", 2.5, ["a person", "step 'b' of run r"]),
-        r"step 'a' of run r did not get src/\*\* within 2\.5 s: in the way is a person, .*claims`",
+        r"step 'a' of run r did not get src/\*\* within 2\.5 s: it is held by a person, .*claims`",
         {"what": "src/**", "seconds": 2.5, "holders": ("a person", "step 'b' of run r")},
     ),
     (ClaimTimeout("ann", "git", 0), r"ann did not get git at once\. Wait longer", {"holders": ()}),
@@ -220,12 +220,12 @@ CASES: list[tuple[BaseException, str, dict[str, Any]]] = [
     ),
     (
         StepWasInterrupted("a"),
-        r"step 'a' has begun before.*once.*rerun",
+        r"step 'a' has started before.*once.*rerun",
         {"path": "a"},
     ),
     (
         StepIsPoisonous("a", 5),
-        r"died 5 times while step 'a' was at work.*rerun",
+        r"died 5 times while step 'a' was running.*rerun",
         {"path": "a", "crashes": 5},
     ),
     (
@@ -269,7 +269,7 @@ CASES: list[tuple[BaseException, str, dict[str, Any]]] = [
         r"step 'a' was cancelled from within: something it awaited was cancelled",
         {"path": "a"},
     ),
-    (CoreStalled(), r"neither go on nor end.*defect", {}),
+    (CoreStalled(), r"neither continue nor end.*defect", {}),
     (
         OutOfSequence("r", 7, 5),
         r"run r: .*number 7 where 5 is next",
@@ -290,7 +290,7 @@ CASES: list[tuple[BaseException, str, dict[str, Any]]] = [
     (GateClosed("q", 3, None, 5.0), r"gate 'q' is closed: it was answered with 3", {"by": None}),
     (
         InvalidAnswer("q", "maybe", "one of yes, no"),
-        r"gate 'q': 'maybe' is not an answer.*expected one of yes, no",
+        r"gate 'q': 'maybe' is not a valid answer.*expected one of yes, no",
         {"gate": "q", "answer": "maybe", "expected": "one of yes, no"},
     ),
     (
@@ -327,7 +327,7 @@ CASES: list[tuple[BaseException, str, dict[str, Any]]] = [
     ),
     (
         ClusterUnreachable("h:1", "refused"),
-        r"h:1 cannot be reached: refused.*runs go on when it does",
+        r"h:1 cannot be reached: refused.*runs continue once it does",
         {"address": "h:1", "why": "refused"},
     ),
     (
@@ -338,7 +338,7 @@ CASES: list[tuple[BaseException, str, dict[str, Any]]] = [
     (RunTerminated("r", "terminated"), r"run r was terminated.*resume\(\)", {"how": "terminated"}),
     (
         BlobMissing("ab", "/store", damaged=True),
-        r"ab is not what was put there in /store.*--blobs",
+        r"ab is damaged in /store.*--blobs",
         {"name": "ab", "where": "/store", "damaged": True},
     ),
     (ServerNotStarted("no program"), r"could not be started: no program", {"why": "no program"}),
@@ -538,7 +538,7 @@ def test_step_failed_knows_its_base_classes_by_name() -> None:
 def test_a_run_that_is_driven_here_is_told_as_that() -> None:
     """To stop the process that says so would not help."""
     here = str(RunLocked("r", os.getpid(), os.uname().nodename, 1))
-    assert "by this very process" in here
+    assert "by this same process" in here
     assert "Stop it first" not in here
 
 

@@ -16,8 +16,8 @@ class NotDeterministic(HandrailError):
     def __str__(self) -> str:
         said = "\n".join(self.findings)
         return (
-            f"workflow {self.workflow!r} cannot run on a cluster, whose machines run its body "
-            f"again and again:\n{said}"
+            f"workflow {self.workflow!r} cannot run on a cluster, which runs its body repeatedly "
+            f"on different machines:\n{said}"
         )
 
 
@@ -48,8 +48,8 @@ class ClusterUnreachable(HandrailError):
 
     def __str__(self) -> str:
         return (
-            f"the cluster at {self.address} cannot be reached: {self.why}. Look at its address and "
-            f"namespace (ADDRESS/NAMESPACE), and whether it runs; its runs go on when it does."
+            f"the cluster at {self.address} cannot be reached: {self.why}. Check its address and "
+            f"namespace (ADDRESS/NAMESPACE), and whether it runs. Its runs continue once it does."
         )
 
 
@@ -64,8 +64,8 @@ class NoWorker(HandrailError):
 
     def __str__(self) -> str:
         return (
-            f"nobody answers for run {self.run_id} on task queue {self.task_queue!r}: {self.why}. "
-            f"Start one: handrail worker --temporal ADDRESS MODULE."
+            f"no worker answers for run {self.run_id} on task queue {self.task_queue!r}: "
+            f"{self.why}. Start one: handrail worker --temporal ADDRESS MODULE."
         )
 
 
@@ -79,8 +79,8 @@ class RunTerminated(HandrailError):
 
     def __str__(self) -> str:
         return (
-            f"run {self.run_id} was {self.how} on the cluster, by its own means: it has no end, "
-            f"and nothing was undone. resume() goes on with it."
+            f"run {self.run_id} was {self.how} on the cluster from outside handrail. It has no "
+            f"recorded end, and nothing was rolled back. resume() continues it."
         )
 
 
@@ -94,11 +94,10 @@ class BlobMissing(HandrailError):
         self.damaged = damaged
 
     def __str__(self) -> str:
-        what = "is not what was put there" if self.damaged else "is missing"
+        what = "is damaged" if self.damaged else "is missing"
         return (
-            f"the value {self.name} {what} in {self.where}. Workers and clients must have one and "
-            f"the same store (blobs=, --blobs), and nothing may be deleted from it while runs are "
-            f"kept that need it."
+            f"the value {self.name} {what} in {self.where}. Workers and clients must use the "
+            f"same store (blobs=, --blobs). Delete nothing from it while a run needs it."
         )
 
 

@@ -221,14 +221,14 @@ class ReplayMismatch(HandrailError):
             return ""
         return (
             f" {self.unchanged}: this file has not changed since the run began. If nothing that it "
-            f"imports has changed either, the workflow's body is not deterministic: it must make "
-            f"the same steps of the same inputs and outputs, without clock, random values, files "
-            f"or the environment."
+            f"imports has changed either, the workflow's body is not deterministic: it must yield "
+            f"the same steps for the same inputs and outputs, and may not depend on the clock, "
+            f"random values, files or the environment."
         )
 
 
-_EARLY = "nothing was run, and the record is as it was"
-_LATE = "what was run before it showed is on record, and the run is suspended"
+_EARLY = "nothing was run, and the record is unchanged"
+_LATE = "steps that ran before this was found are recorded, and the run is suspended"
 
 
 class RunLocked(HandrailError):
@@ -244,7 +244,7 @@ class RunLocked(HandrailError):
     def __str__(self) -> str:
         if (self.pid, self.host) == (os.getpid(), os.uname().nodename):
             return (
-                f"run {self.run_id} is being driven by this very process (since {self.age_s:.0f} "
+                f"run {self.run_id} is being driven by this same process (since {self.age_s:.0f} "
                 f"s), in another task or thread. Wait for that drive to end."
             )
         return (
@@ -284,10 +284,10 @@ class ClaimTimeout(HandrailError, TimeoutError):
 
     def __str__(self) -> str:
         within = f" within {self.seconds:g} s" if self.seconds else " at once"
-        whose = f": in the way is {', '.join(self.holders)}" if self.holders else ""
+        whose = f": it is held by {', '.join(self.holders)}" if self.holders else ""
         return (
-            f"{self.claimant} did not get {self.what}{within}{whose}. Wait longer, or end what has "
-            f"it; `handrail claims` lists who holds what."
+            f"{self.claimant} did not get {self.what}{within}{whose}. Wait longer, or end the "
+            f"holder; `handrail claims` lists all claims."
         )
 
 
@@ -303,8 +303,8 @@ class ClaimDeadlock(HandrailError):
     def __str__(self) -> str:
         return (
             f"{self.claimant} cannot wait for {self.what}: it would wait for itself. "
-            f"{'; '.join(self.circle)}. Claim what is needed together in one step, or in the same "
-            f"order everywhere."
+            f"{'; '.join(self.circle)}. Take all needed claims in one step, or in the same order "
+            f"everywhere."
         )
 
 
@@ -328,8 +328,8 @@ class ClaimLost(HandrailError):
         now = f", and {self.holder} has it now" if self.holder else ""
         return (
             f"{self.claimant} lost its claim of {self.what} (epoch {self.epoch}){now}: its process "
-            f"was stopped for too long, or somebody released it. Nothing was merged; what is in "
-            f"the files of another claim was left alone. Run the step again."
+            f"was stopped for too long, or the claim was released. Nothing was merged, and files "
+            f"of other claims were left alone. Run the step again."
         )
 
 
@@ -410,7 +410,7 @@ class OutputChanged(HandrailError):
     def __str__(self) -> str:
         return (
             f"step {self.path!r} changed in place what step {self.owner!r} returned: its output"
-            f"{self.field}. That is in no record, so a resumed run would go on with the old value. "
+            f"{self.field}. The change is not recorded, so a resumed run would use the old value. "
             f"Change a copy, and return it."
         )
 
@@ -427,9 +427,9 @@ class StepWasInterrupted(HandrailError):
 
     def __str__(self) -> str:
         return (
-            f"step {self.path!r} has begun before, no success of it counts, and .once() forbids to "
-            f"run it again. Find out whether its effect is there; if not, resume with "
-            f"rerun=[{self.path!r}] (--rerun)."
+            f"step {self.path!r} has started before without a recorded success that counts, and "
+            f".once() forbids running it again. Find out whether it took effect; if not, resume "
+            f"with rerun=[{self.path!r}] (--rerun)."
         )
 
 
@@ -443,8 +443,8 @@ class StepIsPoisonous(HandrailError):
 
     def __str__(self) -> str:
         return (
-            f"the process died {self.crashes} times while step {self.path!r} was at work, so it is "
-            f"not run again. Look for what kills it; resume with "
+            f"the process died {self.crashes} times while step {self.path!r} was running, so the "
+            f"step is not run again. Find out what kills it, then resume with "
             f"rerun=[{self.path!r}] (--rerun) to try once more."
         )
 
@@ -497,7 +497,7 @@ class RunIdTaken(HandrailError):
         self.run_id = run_id
 
     def __str__(self) -> str:
-        return f"there is a run {self.run_id!r} already. Resume it, or choose another id."
+        return f"run {self.run_id!r} already exists. Resume it, or choose another id."
 
 
 class InputsDiffer(HandrailError):
@@ -562,7 +562,7 @@ class InvalidAnswer(HandrailError, ValueError):
 
     def __str__(self) -> str:
         return (
-            f"gate {self.gate!r}: {self.answer!r} is not an answer to it, expected {self.expected}"
+            f"gate {self.gate!r}: {self.answer!r} is not a valid answer, expected {self.expected}"
         )
 
 
@@ -626,8 +626,9 @@ class NotPortable(HandrailError):
         place = f"{self.where}: " if self.where else ""
         why = self.why or "it is not importable by name"
         return (
-            f"{place}step {self.path!r} cannot leave this process: its {self.part} cannot ({why}). "
-            f"Define it at the top level of a module, or pass what is needed to make it there"
+            f"{place}step {self.path!r} cannot leave this process, because of its {self.part} "
+            f"({why}). Define that at the top level of a module, or pass what is needed to build "
+            f"it there"
         )
 
 
@@ -643,7 +644,7 @@ class CodeNotFound(HandrailError):
         module = self.name.partition(":")[0]
         return (
             f"{self.name} cannot be found here ({self.why}). Start the worker where module "
-            f"{module!r} can be imported, in the version that the run was begun with"
+            f"{module!r} can be imported, in the version that the run started with"
         )
 
 
@@ -716,7 +717,9 @@ class CoreStalled(HandrailError):
     """The core waits for nothing and has not ended; a defect in handrail."""
 
     def __str__(self) -> str:
-        return "the run can neither go on nor end. This is a defect in handrail, please report it."
+        return (
+            "the run can neither continue nor end. This is a defect in handrail, please report it."
+        )
 
 
 class CommandFailed(HandrailError):
@@ -758,7 +761,7 @@ class NotClean(HandrailError):
     def __str__(self) -> str:
         return (
             f"the result of {self.of!r} is not clean: the default was used at "
-            f"{', '.join(self.paths)}. Their results say what had failed."
+            f"{', '.join(self.paths)}. Their results tell what failed."
         )
 
 
@@ -790,13 +793,13 @@ class BudgetExceeded(HandrailError):
             one = self.used == 1
             who = "1 launch of an agent" if one else f"{self.used:g} launches of agents"
             return (
-                f"{who} did not say what {'it' if one else 'they'} used of the budget {of}, so "
-                f"that does not bound such launches."
+                f"{who} did not report {'its' if one else 'their'} usage, so the budget {of} "
+                f"cannot limit such launches."
             )
         return (
             f"the budget {of} does not allow another launch of an agent: "
             f"{self.name} {self.used:g} of {self.limit:g} used or reserved"
-            + (f", and it is reckoned to take {self.next:g}." if self.next else ".")
+            + (f", and it is expected to use {self.next:g}." if self.next else ".")
         )
 
 

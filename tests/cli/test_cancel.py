@@ -66,6 +66,6 @@ def test_a_run_that_has_ended_stays_as_it_was(cli: Cli) -> None:
 
     again, late = cli("cancel", "a"), cli("cancel", "d", "--json")
 
-    assert (again.code, again.err) == (0, "handrail: run a has been cancelled before\n")
+    assert (again.code, again.err) == (0, "handrail: run a has already been cancelled\n")
     assert (late.code, late.data["status"]) == (1, "succeeded")
     assert notes() == ["a", "b", "before"]

@@ -56,7 +56,7 @@ def test_a_person_claims_lists_and_gives_back(repo: Path, monkeypatch: pytest.Mo
     """What is typed in a folder counts there, lasts as long as is said, and is listed. The name of
     what is there is no pattern.
     """
-    assert handrail("claims").out == "nothing is claimed here\n"
+    assert handrail("claims").out == "there are no claims here\n"
     monkeypatch.chdir(repo / "src")
     made = handrail("claim", "sub/**", "--ttl", "2h", "--json").data
     assert made["patterns"] == ["src/sub/**"]
@@ -80,10 +80,10 @@ def test_a_person_claims_lists_and_gives_back(repo: Path, monkeypatch: pytest.Mo
         (["claim", "../x"], "'../x' leads out of it"),
         (["claim", "/etc/passwd"], "'/etc/passwd' leads out of the repository"),
         (["claim", "out/**"], "leads out of the repository"),
-        (["release", "nothing"], "nothing: is claimed by nobody here"),
+        (["release", "nothing"], "nothing: is not claimed here"),
         (["lock", "git"], "lock"),
         (["worktrees", "--force"], "Add --prune"),
-        (["guard", "--install", "vi"], "vi: is no program whose settings are known"),
+        (["guard", "--install", "vi"], "vi: is not a program that the guard supports"),
     ],
 )
 def test_what_cannot_be_done_is_refused(words: list[str], said: str, repo: Path) -> None:
@@ -130,7 +130,9 @@ def test_the_guard_lets_one_session_at_a_time_edit_a_file(repo: Path) -> None:
     assert edit(repo, "src/a.py", "one-session").code == 0
     refused = edit(repo, "src/a.py", "two-session")
     assert refused.code == 2
-    assert refused.err.startswith("src/a.py is held by session one-sess, who works on it now.")
+    assert refused.err.startswith(
+        "src/a.py is claimed by session one-sess, who is working on it now."
+    )
     assert edit(repo, "src/b.py", "two-session").code == 0
     assert edit(repo, "", "one-session", "Stop").code == 0
     assert edit(repo, "src/a.py", "two-session").code == 0

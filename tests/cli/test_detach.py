@@ -96,7 +96,7 @@ def test_a_run_that_was_stopped_goes_on_apart(process: Cli, begun: Any) -> None:
     [
         (["nowhere.py"], "there is no such file"),
         (["durable.py:dies", "--input", "third=1"], "third"),
-        (["durable.py:asks", "--gates", "ask"], "nobody sits there"),
+        (["durable.py:asks", "--gates", "ask"], "a detached run has no terminal"),
     ],
 )
 def test_what_is_wrong_is_told_as_without_it(

@@ -258,7 +258,7 @@ def test_the_command_prints_a_line_for_each(cli: Cli, program: Program) -> None:
     assert (done.code, lines[0].split(), lines[-1]) == (
         Exit.SUCCEEDED,
         ["CHECK", "STATE", "VERSION", "WHERE"],
-        "ready to run, but for agents: no agent program can be used here",
+        "ready to run, except for agents: no agent program works here",
     )
     column = lines[0].index("STATE")
     names = [line.split()[0] for line in lines[1:-1] if not line.startswith(" ")]
@@ -272,4 +272,4 @@ def test_the_command_says_what_is_to_be_seen_to(cli: Cli, program: Program) -> N
     """Its last line names the problems, and the exit code is 1."""
     done = cli("doctor", "--dir", "/proc/handrail")
 
-    assert (done.code, done.out.splitlines()[-1]) == (Exit.FAILED, "to be seen to: journal, git")
+    assert (done.code, done.out.splitlines()[-1]) == (Exit.FAILED, "to fix: journal, git")

@@ -219,8 +219,8 @@ def test_an_interruption_leaves_the_prompt(terminals: list[Terminal], name: str)
     terminal.process.send_signal(signal.SIGINT)
 
     assert terminal.end() == 130
-    assert "interrupted: no step had ended" in terminal.shown
-    assert f"go on with: handrail resume {name}-" in terminal.shown
+    assert "interrupted: no step has ended" in terminal.shown
+    assert f"to continue: handrail resume {name}-" in terminal.shown
     assert terminal.settings() == terminal.before
 
 

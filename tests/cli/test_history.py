@@ -59,7 +59,7 @@ WRONG = [
     (("--set", "count=many"), "got 'many', expected int"),
     (("--set", "count"), "is not PATH=VALUE"),
     (("--input", "time=2"), "time"),
-    (("--run-id", "first"), "there is a run 'first' already"),
+    (("--run-id", "first"), "run 'first' already exists"),
     (("--rerun", "nix"), "no recorded step 'nix'"),
 ]
 

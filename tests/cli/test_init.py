@@ -44,7 +44,7 @@ def test_nothing_is_written_over(cli: Cli, folder: Path, there: str) -> None:
     outcome = cli("init", "my_flow")
 
     assert outcome.code == 2
-    assert outcome.err == f"handrail: {there}: is there already, and is not written over.\n"
+    assert outcome.err == f"handrail: {there}: already exists and is not overwritten.\n"
     assert [(file.name, file.read_text()) for file in folder.iterdir()] == [(there, "mine")]
 
 
@@ -57,7 +57,7 @@ def test_a_name_must_be_one_that_python_takes(cli: Cli, folder: Path, name: str,
 
     assert outcome.code == 2
     assert outcome.err.strip().endswith(
-        f"is no name for a Python module and function. {hint}".strip()
+        f"is not a valid name for a Python module and function. {hint}".strip()
     )
     assert list(folder.iterdir()) == []
 

@@ -111,7 +111,7 @@ def test_a_signal_ends_the_run_in_order(signum: signal.Signals, code: int) -> No
     assert not Path("notes").exists()
     assert "slow suspended after" in err
     assert "interrupted: 1 succeeded (before)" in err
-    assert "nothing was rolled back; go on with: handrail resume s\n" in err
+    assert "nothing was rolled back; to continue: handrail resume s\n" in err
     assert "Traceback" not in err
 
 
@@ -163,9 +163,9 @@ def test_a_second_signal_kills_and_leaves_at_once() -> None:
         _, err = child.communicate(timeout=30)
 
     assert child.returncode == 130
-    assert "left at once, " in err
-    assert "go on with: handrail resume slow-" not in err
-    assert "go on with: handrail resume stubborn-" in err
+    assert "left at once" in err
+    assert "to continue: handrail resume slow-" not in err
+    assert "to continue: handrail resume stubborn-" in err
     assert "interrupted: " not in err
     assert not is_alive("leader")
 

@@ -151,7 +151,7 @@ def test_without_a_journal_the_folder_is_named(cli: Cli, folder: Path, words: li
     outcome = cli(*words)
 
     assert (outcome.code, outcome.out) == (2, "")
-    assert f"journal {folder}/.handrail/runs.db: there is none" in outcome.err
+    assert f"journal {folder}/.handrail/runs.db: does not exist" in outcome.err
     assert "--dir or HANDRAIL_DIR" in outcome.err
     assert outcome.err.count("\n") == 1
 

@@ -45,7 +45,7 @@ def test_a_suspended_run_goes_on_from_its_answer(cli: Cli) -> None:
         "answer": "yes",
         "by": "eve",
     }
-    assert outcome.err == "handrail: nobody drives the run; go on with: handrail resume a\n"
+    assert outcome.err == "handrail: no process is running it; to continue: handrail resume a\n"
     assert cli("resume", "a", "--quiet").out == "merged: yes\n"
     assert notes() == ["before", "merged: yes"]
 
@@ -86,7 +86,7 @@ def test_of_many_who_answer_at_once_one_wins(cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("gate", "text", "said"),
     [
-        ("merge?", "maybe", "'maybe' is not an answer to it, expected one of: yes, no"),
+        ("merge?", "maybe", "'maybe' is not a valid answer, expected one of: yes, no"),
         ("merge", "yes", "run a has no gate 'merge'. Open: merge?."),
     ],
 )
@@ -109,21 +109,23 @@ def test_a_signal_is_kept_until_a_step_takes_it(cli: Cli) -> None:
 
     assert outcome.code == 0
     assert outcome.data == {"run_id": "w", "signal": "approved", "payload": -3, "by": "eve"}
-    assert "go on with: handrail resume w" in outcome.err
+    assert "to continue: handrail resume w" in outcome.err
     assert cli("resume", "w", "--quiet").out == "-3\n"
 
 
 def test_what_no_process_drives_is_not_stopped(cli: Cli) -> None:
     """It is told how the run stands; and what a run that is over can be given instead."""
     cli("run", "durable.py:asks", "--run-id", "a")
-    assert cli("stop", "a").out.startswith("run a is suspended: no process drives it; go on with:")
+    assert cli("stop", "a").out.startswith(
+        "run a is suspended; no process is running it. To continue:"
+    )
     assert cli("stop", "a", "--json").data["stopped"] == []
     cli("cancel", "a")
     for words in (("complete", "a", "after", "x"), ("skip", "a", "after"), ("pause", "a")):
         refused = cli(*words)
         assert refused.code == 2
         assert "was cancelled" in refused.err
-        assert "`handrail resume` goes on with it" in refused.err
+        assert "`handrail resume` continues it" in refused.err
 
 
 def test_a_run_that_has_succeeded_takes_no_signal(cli: Cli) -> None:
@@ -134,7 +136,7 @@ def test_a_run_that_has_succeeded_takes_no_signal(cli: Cli) -> None:
     outcome = cli("signal", "d", "approved")
 
     assert outcome.code == 2
-    assert "run d: has succeeded, and takes no more signals" in outcome.err
+    assert "run d: has succeeded and takes no more signals" in outcome.err
 
 
 @pytest.mark.parametrize(

@@ -35,10 +35,10 @@ def test_a_run_that_needs_a_login_says_so_and_goes_on_after_it(cli: Cli, tmp_pat
         told = cli("run", "flow.py", "--backend", "claude", "--run-id", "r", "--quiet")
         assert told.code == 3
         assert "it needs a person: claude: " in told.err
-        assert "go on with: " in told.err
+        assert "to continue: " in told.err
         shown = cli("show", "r")
         assert "needs a person: claude: " in shown.out
-        assert "failures of agents that it lived through: 1" in shown.out
+        assert "agent failures that the run recovered from: 1" in shown.out
         data = json.loads(cli("show", "r", "--json").out)
         assert len(data["needs"]) == 1
         assert [one["kind"] for one in data["incidents"]] == ["auth"]
@@ -55,14 +55,14 @@ def test_what_a_person_must_do_is_not_said_thrice(cli: Cli, tmp_path: Path) -> N
     said = " ".join((told.out + told.err).split())  # the console wraps its lines
     assert said.count("Log in (`claude auth login`)") == 2
     assert "it needs a person" not in told.err
-    assert "go on with: handrail resume r" in told.err
+    assert "to continue: handrail resume r" in told.err
 
 
 def test_what_the_console_cut_off_is_said_in_full(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A long text is said again, by the command, for its end is what to do."""
-    monkeypatch.setattr(report, "TOLD", 20)
+    monkeypatch.setattr(report, "CLOSING_LINE_CHARS", 20)
     Path("flow.py").write_text(FLOW, "utf-8")
     with fake_cli("claude", [Fails("auth")], path=tmp_path / "fake"):
         told = cli("run", "flow.py", "--backend", "claude", "--run-id", "r")

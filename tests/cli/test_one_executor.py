@@ -177,7 +177,7 @@ def test_a_run_of_a_factory_goes_on_with_what_that_makes(factory: str, cli: Cli)
     """The line that is printed is enough: journal, workflow and services are those of its start."""
     outcome = cli("run", f"app.py:{factory}", "--run-id", "k")
     assert outcome.code == 3
-    words = shlex.split(outcome.err.rpartition("go on with: handrail resume k")[2])
+    words = shlex.split(outcome.err.rpartition("to continue: handrail resume k")[2])
     assert words == (["--executor", "app.py:kept"] if factory == "kept" else [])
     assert "wait_for" in cli("plan", "k", *words).out
     assert cli("signal", "k", "never", *words).code == 0
@@ -291,7 +291,7 @@ def test_the_project_says_what_runs_have(cli: Cli, folder: Path) -> None:
         ),
         ("ladder = {auht = 3}", "[tool.handrail.ladder] has no key 'auht'. Did you mean 'auth'?"),
         ("ladder = {auth = 3}", "pyproject.toml: [tool.handrail]: auth of a Ladder must be one of"),
-        ('services = "app:nothing"', "names nothing"),
+        ('services = "app:nothing"', "was not found"),
     ],
 )
 def test_a_wrong_table_is_refused(line: str, said: str, cli: Cli, folder: Path) -> None:

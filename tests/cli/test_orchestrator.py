@@ -393,7 +393,7 @@ def test_work_that_is_interrupted_and_killed_again_and_again_comes_to_its_end(
 @pytest.mark.parametrize(
     ("target", "said"),
     [
-        ("flow.py:nobody", "names nothing"),
+        ("flow.py:nobody", "was not found"),
         ("flow.py:SIZE", "cannot be made of the folder alone"),
         ("flow.py:json", "cannot be made of the folder alone"),
         ("flow.py:SILENT", "has no summarize()"),

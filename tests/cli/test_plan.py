@@ -29,7 +29,7 @@ def test_each_step_is_told_and_none_is_run(cli: Cli) -> None:
         [],
         ["waits", "for", "an"],
         [],
-        ["Go", "on", "with:"],
+        ["To", "continue:", "handrail"],
     ]
     assert notes() == ["before"]
 
@@ -38,7 +38,7 @@ def test_a_step_that_was_at_work_is_told(cli: Cli) -> None:
     """After a kill the step that had begun is interrupted; as JSON it says so too."""
     killed("run", "durable.py:dies", "--run-id", "d")
 
-    assert "interrupted  second  python  was at work" in cli("plan", "d").out
+    assert "interrupted  second  python  was running" in cli("plan", "d").out
     steps = cli("plan", "d", "--json").data["steps"]
     assert [(step["path"], step["state"], step["interrupted"]) for step in steps] == [
         ("first", "recorded", False),
@@ -105,7 +105,7 @@ def undoes():
     killed("run", "durable.py:undoes", "--run-id", "u")
 
     planned = cli("plan", "u")
-    assert "It has failed: this undoes b, a and ends it:" in planned.out
+    assert "It has failed. This rolls back b, a and ends it:" in planned.out
     assert "will run" not in planned.out
     assert cli("plan", "u", "--json").data["undoes"] == ["b", "a"]
     assert cli("resume", "u").code == 1
@@ -143,7 +143,7 @@ def goes_on():
 
     planned = cli("plan", "g")
 
-    assert "handrail resume g   (it undoes child/a first)" in planned.out
+    assert "handrail resume g   (it rolls back child/a first)" in planned.out
     assert cli("resume", "g").code == 0
 
 
@@ -182,15 +182,15 @@ def shop():
 
     planned = cli("plan", "s").out
     assert (
-        "  interrupted  pay  python  was at work when its process ended; it must not begin again, "
-        "and fails\n\nIt fails by that: this undoes a and ends it:\n  handrail resume s\n"
-        "This runs it once more:\n  handrail resume s --rerun pay\n"
+        "  interrupted  pay  python  was running when its process ended; it must not run twice, "
+        "so it fails\n\nThat fails the run. This rolls back a and ends it:\n  handrail resume s\n"
+        "This runs the step once more:\n  handrail resume s --rerun pay\n"
     ) in planned
     assert cli("plan", "s", "--json").data["steps"][1]["status"] == "failed"
     Path("go").touch()
     assert "nothing is left" not in cli("plan", "s", "--rerun", "pay").out
     failed = cli("resume", "s")
-    assert "to go on from what is recorded: handrail resume s --rerun pay" in failed.err
+    assert "to continue from the last recorded step: handrail resume s --rerun pay" in failed.err
     assert cli("resume", "s", "--rerun", "pay").code == 0
     assert notes() == ["a", "pay", "undo", "a", "pay"]
 
@@ -208,7 +208,7 @@ def test_what_is_recorded_behind_a_new_step_is_told_as_not_looked_at(
 
     planned = cli("plan", "a")
     assert "  will run     new     python\n" in planned.out
-    assert "  recorded     before  python  succeeded; whether it has changed shows" in planned.out
+    assert "  recorded     before  python  succeeded; not yet compared with the code" in planned.out
     steps = {one["path"]: one for one in cli("plan", "a", "--json").data["steps"]}
     assert (steps["before"]["state"], steps["before"]["reached"]) == ("recorded", False)
     assert cli("resume", "a").code == 2
@@ -222,8 +222,8 @@ def test_the_plan_of_a_live_run_does_not_take_it_for_dead(cli: Cli) -> None:
     with live("run", "durable.py:holds", "--run-id", "h"):
         planned = cli("plan", "h").out
         Path("go").touch()
-    assert "  running      hold    command  is at work\n" in planned
-    assert "It is being driven; watch it: handrail tail h\n" in planned
+    assert "  running      hold    command  is running\n" in planned
+    assert "It is running now. To watch it: handrail tail h\n" in planned
     assert "resume" not in planned
 
 
@@ -236,4 +236,4 @@ def test_the_plan_of_a_run_that_succeeded_says_that_its_result_counts(
     durable.write_text(durable.read_text().replace("call(note, first)", "call(note, first * 2)"))
     planned = cli("plan", "d").out
     assert "  changed      first " in planned
-    assert "It has succeeded; a resume gives its recorded result, and what has changed" in planned
+    assert "It has succeeded. A resume returns its recorded result. Changed steps" in planned

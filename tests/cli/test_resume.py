@@ -55,7 +55,7 @@ def test_of_a_run_that_succeeded_the_recorded_result_is_printed(cli: Cli) -> Non
     for words in (["run", "durable.py:dies", "--run-id", "d"], ["resume", "--latest"]):
         again = cli(*words)
         assert (again.code, again.out) == (0, first.out)
-        assert "run d has succeeded already; this is its recorded result" in again.err
+        assert "run d has already succeeded; this is its recorded result" in again.err
     assert notes() == ["a", "b"]
 
 
@@ -78,7 +78,7 @@ def test_an_id_of_another_workflow_is_refused(cli: Cli) -> None:
     outcome = cli("run", "durable.py:dies", "--run-id", "a")
 
     assert outcome.code == 2
-    assert "run a: is one of workflow 'asks', not of 'dies'" in outcome.err
+    assert "run a: is a run of workflow 'asks', not of 'dies'" in outcome.err
 
 
 def test_a_new_run_cannot_have_the_id_of_another(cli: Cli) -> None:
@@ -88,7 +88,7 @@ def test_a_new_run_cannot_have_the_id_of_another(cli: Cli) -> None:
     assert cli(*words).code == 3
     outcome = cli(*words)
     assert outcome.code == 2
-    assert "there is a run 'a' already" in outcome.err
+    assert "run 'a' already exists" in outcome.err
     assert notes() == ["before"]
 
 
@@ -99,7 +99,7 @@ def test_a_cancelled_run_goes_on_only_if_one_says_so(cli: Cli) -> None:
 
     outcome = cli("run", "durable.py:asks", "--run-id", "a")
     assert outcome.code == 2
-    assert "was cancelled. handrail resume a goes on with it." in outcome.err
+    assert "was cancelled. To continue: handrail resume a." in outcome.err
     assert cli("resume", "a").code == 3
 
 
@@ -124,7 +124,7 @@ def test_a_changed_step_is_told_with_what_to_type(cli: Cli, durable: Path) -> No
         "  step 'before'",
         '    was  python durable:note ["before"]',
         '    now  python durable:note ["earlier"]',
-        "keep what is recorded:  handrail resume a --reuse before",
+        "keep the record:        handrail resume a --reuse before",
         "run again:              handrail resume a --rerun before",
     ]
     assert notes() == ["before"]
@@ -217,7 +217,7 @@ def test_a_failed_run_says_how_to_go_on(cli: Cli) -> None:
 
     outcome = cli("run", "failing.py", "--run-id", "f")
     assert outcome.code == 1
-    assert "to go on from what is recorded: handrail resume f" in outcome.err
+    assert "to continue from the last recorded step: handrail resume f" in outcome.err
     Path("go").touch()
     assert cli("resume", "f").code == 0
     assert notes() == ["first"]
@@ -274,7 +274,7 @@ def test_which_run_is_said_in_one_way(cli: Cli, words: list[str]) -> None:
     outcome = cli("resume", *words)
 
     assert outcome.code == 2
-    assert "takes either a run's id or --latest" in outcome.err
+    assert "needs either a run's id or --latest" in outcome.err
 
 
 def test_recorded_steps_that_the_code_no_longer_has_are_named(cli: Cli, durable: Path) -> None:
@@ -282,7 +282,7 @@ def test_recorded_steps_that_the_code_no_longer_has_are_named(cli: Cli, durable:
     cli("run", "durable.py:asks", "--run-id", "a")
     cli("answer", "a", "merge?", "yes")
     durable.write_text(durable.read_text().replace('step("before")', 'step("earlier")'))
-    line = "recorded steps that the code no longer has: before"
+    line = "recorded steps that are no longer in the code: before"
 
     assert f"handrail: {line}\n" in cli("resume", "a").err
     assert f"handrail: {line}\n" in cli("resume", "a", "--quiet").err
@@ -319,7 +319,7 @@ def test_a_secret_that_is_not_set_is_named_before_anything_runs(
     assert "SHOP_TOKEN" not in there.err
     assert (gone.code, gone.out) == (0, f"{len('${SHOP_TOKEN}')}\n")
     assert gone.err.splitlines()[1] == (
-        "handrail: SHOP_TOKEN is not set here (or shorter than 6 characters): where run t recorded "
-        "the value, it is the text ${SHOP_TOKEN} now, in what steps and agents are given too. If "
-        "the value is needed: stop this with Ctrl-C, set SHOP_TOKEN, and resume again"
+        "handrail: SHOP_TOKEN is not set here (or shorter than 6 characters), so steps and agents "
+        "of run t get the text ${SHOP_TOKEN} in place of the recorded value. If they need the "
+        "value: stop this with Ctrl-C, set SHOP_TOKEN, and resume again"
     )

@@ -85,7 +85,7 @@ def test_a_suspended_run_says_how_it_can_be_answered(cli: Cli) -> None:
 
     assert said[-2:] == [
         "handrail: it waits for an answer: handrail answer a 'merge?' yes   (or no)",
-        "handrail: nothing was rolled back; go on with: handrail resume a",
+        "handrail: nothing was rolled back; to continue: handrail resume a",
     ]
     assert "('merge?' (Merge it? [yes, no]))" in cli("run", "flows.py:asks", "--quiet").err
 

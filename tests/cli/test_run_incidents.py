@@ -49,19 +49,19 @@ def test_each_failure_is_a_line_with_when_and_what_followed() -> None:
         climb(7, "refusal", "fallback"),
         ended(8),
     ) == [
-        "failures of agents that it lived through: 5",
+        "agent failures that the run recovered from: 5",
         "  12:00:00  transient (x): no luck; tried again",
         "  13:00:00  usage cap (x): no luck; waited until 16:30 (3 h 30 min), then tried again",
-        "  17:00:00  context overflow (x): no luck; went on in a new session, with a summary",
+        "  17:00:00  context overflow (x): no luck; continued in a new session from a summary",
         "  18:00:00  invalid output (x): no luck; asked again in its session",
-        "  19:00:00  refusal (x): no luck; went on with the next backend or model",
+        "  19:00:00  refusal (x): no luck; continued with the next backend or model",
         "in all: 1 usage cap waited 3 h 30 min, 1 retry, 1 overflow, 1 re-ask, 1 fallback",
     ]
 
 
 def test_what_is_still_waited_for_is_said_as_that() -> None:
     """With the day, if it is another one; only a process that is there looks again."""
-    for alive, waits in ((True, "looks again at"), (False, "waits until")):
+    for alive, waits in ((True, "checks again at"), (False, "waits until")):
         (line,) = told(climb(1, "usage_cap", "wait", 20), now_h=2, alive=alive)[1:-1]
         assert line.endswith(f"no luck; {waits} Tue 03 Mar 09:00 (20 h)")
     assert line.startswith("  2026-03-02 13:00:00  ")

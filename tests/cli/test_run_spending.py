@@ -110,7 +110,7 @@ def test_what_is_unknown_is_never_zero(spent: Spent, text: str) -> None:
 def test_a_sum_says_how_many_launches_were_silent() -> None:
     """Of tokens and cost apart where these differ."""
     assert format_spending(Spent(1, PART)) == "1 launch, 100 in, 10 out, $0.25"
-    assert format_spending(Spent(3, PART, 2, 2)).endswith(" (2 did not say what they used)")
+    assert format_spending(Spent(3, PART, 2, 2)).endswith(" (2 did not report usage)")
     assert format_spending(Spent(3, PART, 1, 2)).endswith(
-        " (1 did not say how many tokens, 2 did not say what they cost)"
+        " (1 did not report tokens, 2 did not report costs)"
     )

@@ -116,8 +116,8 @@ def test_no_run_is_begun_that_may_be_one_whose_entry_is_damaged(cli: Cli) -> Non
 
     outcome = cli("run", "durable.py:waits", "--run-id", "a")
     assert outcome.code == 2
-    assert "run 'a': is not known, but may be one whose entry is damaged: x." in outcome.err
-    assert "run 'a': is not known, but may be one" in cli("resume", "a").err
+    assert "run 'a': was not found, but may be one whose entry is damaged: x." in outcome.err
+    assert "run 'a': was not found, but may be one" in cli("resume", "a").err
 
 
 def test_without_runs_there_is_an_empty_list(cli: Cli) -> None:
@@ -236,7 +236,7 @@ def test_the_beginning_of_an_id_will_do(cli: Cli) -> None:
     assert "may be any of 2: asks-1a2b, asks-3c4d." in ambiguous.err
     unknown = cli("resume", "aks-1a2b")
     assert unknown.code == 2
-    assert "run 'aks-1a2b': there is none. Did you mean asks-1a2b" in unknown.err
+    assert "run 'aks-1a2b': does not exist. Did you mean asks-1a2b" in unknown.err
 
 
 def test_show_still_shows_workflows(cli: Cli) -> None:

@@ -70,8 +70,7 @@ def test_agent_steps_show_what_they_used(cli: Cli) -> None:
     cli("run", "flow.py:used", "--run-id", "u", "--quiet")
     lines = cli("show", "u").out.splitlines()
     assert (
-        "  agents   3 launches, at least 120k in, 4.5k out, $0.41 (2 did not say what they used)"
-        in lines
+        "  agents   3 launches, at least 120k in, 4.5k out, $0.41 (2 did not report usage)" in lines
     )
     free, code = [line for line in lines if "  agent  " in line]
     assert free.endswith("s  tokens ?, $?")

@@ -68,7 +68,7 @@ def test_a_dead_run_is_not_waited_for(cli: Cli) -> None:
     assert outcome.code == 1
     assert outcome.out.splitlines()[-1] == "▸ second  python"
     assert outcome.err == (
-        "handrail: its process ended without a word. To continue: handrail resume d\n"
+        "handrail: its process ended without recording an end. To continue: handrail resume d\n"
     )
 
 

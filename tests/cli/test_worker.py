@@ -180,7 +180,7 @@ def test_what_is_at_work_when_a_worker_is_killed_or_stopped(home: Path, here: Ma
     others = [here.begin("worker") for _ in range(2)]
     pid = driver(home, "r")
     os.kill(pid, signal.SIGSTOP)
-    until(lambda: sum("drives what is due" in line for line in here.told()) == 3)
+    until(lambda: sum("resumes runs that are due" in line for line in here.told()) == 3)
     pause(LEASE_S * 3)
     assert (effects(home).count("held"), driver(home, "r")) == (2, pid)
     (home / "go").touch()
@@ -209,7 +209,7 @@ def test_a_machine_that_froze_can_write_nothing_more(home: Path, here: Machine) 
         until(lambda: stands(home, "r", "succeeded"))
         assert effects(home).count("after held") == 1
         here.thaw()
-        begins = f"run r: process {first} could not go on: run r was taken over by"
+        begins = f"run r: process {first} could not continue: run r was taken over by"
         until(lambda: any(line.startswith(begins) for line in here.told()), "word of it")
         until(lambda: first not in here.processes())
         assert effects(home).count("after held") == 1
@@ -272,7 +272,7 @@ def test_it_suspends_all_that_is_at_work(home: Path, here: Machine) -> None:
     until(lambda: len(effects(home)) == 5)
     worker.terminate()
     assert worker.wait(30) == 0
-    assert len([line for line in here.told() if "suspended, to go on later" in line]) == 2
+    assert len([line for line in here.told() if "suspended, to be resumed later" in line]) == 2
     assert not here.processes()
     (home / "go").touch()
     here.begin("worker")
@@ -290,12 +290,12 @@ def test_a_run_that_cannot_be_driven_is_told_of_once(home: Path, here: Machine) 
     here.begin(*words)
     until((home / "stuck").exists)
     here.begin(*words)
-    until(lambda: [line for line in here.told() if "could not be driven" in line][1:])
+    until(lambda: [line for line in here.told() if "could not be resumed" in line][1:])
     pause(1)
     said = (home / "stuck").read_text().splitlines()
     assert len(said) == 1
     assert said[0].startswith("person run r: the code no longer matches the record: step 'a'")
-    assert len([line for line in here.told() if "could not be driven" in line]) == 2
+    assert len([line for line in here.told() if "could not be resumed" in line]) == 2
     assert effects(home) == ["a", "b"]
 
 
@@ -319,7 +319,7 @@ def test_instants_of_a_schedule_are_begun_once_by_two_workers(home: Path, here: 
     assert {one.labels["schedule"] for one in runs} == {"ticks"}
     noted = sorted(line.split() for line in (home / "noted").read_text().splitlines())
     assert noted == sorted(["succeeded", one.run_id] for one in runs)
-    begun = [line for line in here.told() if "begun for" in line]
+    begun = [line for line in here.told() if "started for" in line]
     assert len({line.split()[1] for line in begun}) >= 4
     journal.close()
 

@@ -17,12 +17,12 @@ pytestmark = pytest.mark.extra("cyclopts", "rich")
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ("--host 0.0.0.0", "would let everybody who reaches this machine take part. Give --token"),
+        ("--host 0.0.0.0", "would let in everybody who can reach this machine. Add --token"),
         ("--host=", "--token-file"),
-        ("--port 70000", "is no port"),
+        ("--port 70000", "is not a port"),
         ("--port {taken}", "cannot be listened on"),
         ("--token-file none", "No such file"),
-        ("--token-file empty", "has no token in it"),
+        ("--token-file empty", "has no token"),
         ("--token-file short", "fewer than 8 characters"),
         ("--grace -1", "must be 0 or more"),
         ("--rate nan", "must be 0 or more"),

@@ -261,7 +261,7 @@ def several() -> Steps[Any]:
 
 
 OVER = r"fork\(\) tries something else"
-AGAIN = r"resume\(\) goes on with it"
+AGAIN = r"resume\(\) continues it"
 KEPT = r"fork\(outputs=...\)"
 AT_WORK = r"At work: 'both/"
 NEXT = "without a path it is given to the next one"
@@ -468,7 +468,7 @@ async def test_a_step_is_completed_skipped_and_begun_again() -> None:
         r"step 'c' has not begun. At work: 'a'.",
         r"step 'a' has ended. fork\(outputs=...\)",
         r"expected one of: x, y",
-        r"it has failed.* resume\(\) goes on",
+        r"it has failed.* resume\(\) continues it",
     ]
     for text, pattern in zip(refused, told, strict=True):
         assert re.search(pattern, text), text

@@ -143,7 +143,7 @@ async def test_a_breach_suspends_and_a_larger_budget_goes_on() -> None:
 
     result = await executor(200).options(run_id="r").run(flow)
     assert result.status == "suspended"
-    assert "tokens 200 of 200 used or reserved, and it is reckoned to take 100." in result.error
+    assert "tokens 200 of 200 used or reserved, and it is expected to use 100." in result.error
     assert "Raise it, then resume the run." in result.error
     assert (await executor(200).resume("r", flow)).status == "suspended"
     assert len(agent.backend.turns) == 2
@@ -175,7 +175,7 @@ async def test_a_breach_asks_whether_as_much_again_may_be_used(answer: str, stat
     agent = agent_of(*[reply(100)] * 4)
     result, events = await run(flow_of(agent, 4), budget, gates=gates)
     assert result.status == status
-    assert "tokens 100 of 150 used or reserved, and it is reckoned to take 100. Allow" in asked[0]
+    assert "tokens 100 of 150 used or reserved, and it is expected to use 100. Allow" in asked[0]
     raised = [one.scope for one in events if isinstance(one, ev.BudgetRaised)]
     assert raised == ([""] * 2 if answer == "allow" else [])
 
@@ -280,7 +280,7 @@ async def test_what_a_later_launch_does_not_say_is_not_taken_for_nothing() -> No
 
 @pytest.mark.parametrize(
     ("answer", "failed", "why"),
-    [("allow", "s3", "usd 0.8 of 1"), ("stop", "s1", "1 launch of an agent did not say what it")],
+    [("allow", "s3", "usd 0.8 of 1"), ("stop", "s1", "1 launch of an agent did not report its")],
 )
 async def test_launches_that_say_nothing_are_asked_about(
     answer: str, failed: str, why: str

@@ -78,7 +78,9 @@ async def test_a_change_that_shows_late_in_what_can_be_undone_ends_the_drive_the
         ["x", "y", "shaky"],
     )
     known = len(run.journal.events(RUN))
-    with pytest.raises(ReplayMismatch, match="what was run before it showed is on record") as late:
+    with pytest.raises(
+        ReplayMismatch, match="steps that ran before this was found are recorded"
+    ) as late:
         await run.by(2)
     assert (late.value.late, [one.path for one in late.value.changes]) == (True, ["child/x"])
     assert run.done == ["new"]
@@ -518,7 +520,9 @@ async def test_a_cancel_while_a_late_change_ends_the_drive_drops_no_success() ->
                 pass
 
     async with anyio.create_task_group() as tasks:
-        with pytest.raises(ReplayMismatch, match="what was run before it showed is on record"):
+        with pytest.raises(
+            ReplayMismatch, match="steps that ran before this was found are recorded"
+        ):
             await drives(tasks)
     history = run.journal.events(RUN)
     assert any(isinstance(event, ev.CancelRequested) for event in history)

@@ -163,7 +163,7 @@ async def test_a_part_that_is_no_data_fails_its_step_and_is_not_tried_again() ->
     result = await Executor(portable=True).run(uses_a_lock, named=False)
     (one,) = result.step_results
     assert (one.error_type, one.attempts) == ("handrail.errors.NotPortable", 1)
-    assert "step 'use' cannot leave this process: its args[0] cannot" in str(one.error)
+    assert "step 'use' cannot leave this process, because of its args[0]" in str(one.error)
 
 
 @workflow

@@ -13,7 +13,7 @@ from handrail.model import events as ev
 from handrail.model.launch import Launch
 from handrail.model.results import Skipped, Usage
 from handrail.record.live_view import LiveRun
-from handrail.sinks.console_plain import LOUD, PlainLog, ending
+from handrail.sinks.console_plain import MAX_VERBOSE_MEMBERS, PlainLog, ending
 from handrail.sinks.console_text import ASCII, UNICODE, pace, text_of
 from handrail.testing.contracts.sample_events import sample_progress
 from tests.sinks.story import Story
@@ -89,8 +89,8 @@ def test_each_attempt_that_another_followed_is_told(log: Log, story: Story) -> N
             story.tell(ev.TimerSet("a/b", story.at + 5, "retry"), after=0)
     story.end("a/b", "failed", attempts=3, error="no 3")
     assert log.said == [
-        "↻ a/b  attempt 1 failed, again in 5 s: Busy: no 1",
-        "↻ a/b  attempt 2 failed, again: Busy: no 2",
+        "↻ a/b  attempt 1 failed, retrying in 5 s: Busy: no 1",
+        "↻ a/b  attempt 2 failed, retrying: Busy: no 2",
         "✗ a/b  python  failed  ×3  4.0 s  ValueError: no 3",
     ]
 
@@ -101,7 +101,7 @@ def test_a_success_at_the_second_attempt_tells_of_the_first(log: Log, story: Sto
     story.tell(ev.AttemptFailed("a/b", 1, "no", "app.Busy"))
     story.end("a/b", attempts=2)
     assert log.said == [
-        "↻ a/b  attempt 1 failed, again: Busy: no",
+        "↻ a/b  attempt 1 failed, retrying: Busy: no",
         "✓ a/b  python  ×2  2.0 s",
     ]
 
@@ -202,7 +202,7 @@ def test_ten_thousand_failures_are_no_ten_thousand_lines(log: Log, story: Story)
     for index in range(10_000):
         story.run(f"review/{index}", status="failed")
     story.end("review", "failed")
-    assert len(log.said) == 1 + LOUD + 9 + 1
+    assert len(log.said) == 1 + MAX_VERBOSE_MEMBERS + 9 + 1
     assert log.said[-1].startswith("✗ review  parallel  failed  0 of 10000 done, 10000 failed")
 
 
@@ -213,7 +213,7 @@ def test_a_group_of_unknown_size_goes_quiet(log: Log, story: Story) -> None:
         story.member(f"review/{index}", index)
         story.member_ends(f"review/{index}")
     assert log.said[0] == "▸ review  for_each"
-    assert log.said[LOUD + 1 :] == [
+    assert log.said[MAX_VERBOSE_MEMBERS + 1 :] == [
         "▸ review  for_each  500 done",
         "▸ review  for_each  1000 done",
     ]
@@ -265,7 +265,7 @@ def test_what_follows_the_failure_of_an_agent_is_a_line(log: Log, story: Story) 
     story.tell(ev.TimerSet("code", 90.0, "cap"))
     assert log.said[2:] == [
         "↻ code  asks again: invalid output",
-        "⏸ code  looks again in 30 s: usage cap, claude: used up",
+        "⏸ code  checks again in 30 s: usage cap, claude: used up",
         "⏸ code  needs a person: auth: log in",
         "⏸ code  waits for a limit  until 01:01 (in 1 min)".replace("01:01", clock(90.0)),
     ]
@@ -287,16 +287,16 @@ def test_budgets_have_lines(log: Log, story: Story) -> None:
     story.tell(ev.BudgetWarning("code", "", "first_launch", 1.0, 0.0))
     story.tell(ev.BudgetRaised("code", ""))
     story.tell(ev.BudgetRaised("code", "a/b"))
-    reserved = "so only what was reserved for"
-    first = "waits for its first launch, to know what one takes; reserve_* says it beforehand"
+    reserved = "so only the amount reserved for"
+    first = "waits for its first launch, to learn what one uses; set reserve_* to avoid this"
     assert log.said[1:] == [
         "▸ budget  used 0.9 of 1 cost_usd",
         "▸ budget of step 'a/b'  used 900 of 1000 tokens",
-        f"▸ budget of step 'a0'  1 launch did not say what it cost, {reserved} it counts",
-        f"▸ budget  2 launches did not say how many tokens they used, {reserved} them counts",
+        f"▸ budget of step 'a0'  1 launch did not report cost, {reserved} it counts",
+        f"▸ budget  2 launches did not report tokens, {reserved} them counts",
         f"▸ budget  {first}",
-        "▸ budget  as much again is allowed",
-        "▸ budget of step 'a/b'  as much again is allowed",
+        "▸ budget  raised by its original amount",
+        "▸ budget of step 'a/b'  raised by its original amount",
     ]
 
 
@@ -413,7 +413,7 @@ def test_a_failed_attempt_of_a_group_names_its_member(log: Log, story: Story) ->
     story.tell(ev.TimerSet("all", story.at + 5, "retry"), after=0)
     story.run("all~2/x", status="failed", error="boom")
     story.end("all", "failed", attempts=2, error="member 'x' failed: boom")
-    assert log.said[1] == "↻ all  attempt 1 failed, again in 5 s: at x"
+    assert log.said[1] == "↻ all  attempt 1 failed, retrying in 5 s: at x"
     assert log.said[-1].endswith("×2  6.0 s  at all~2/x")
 
 

@@ -105,7 +105,7 @@ def test_a_retry_is_waited_for_and_then_runs(tree: LiveRun, story: Story) -> Non
     story.start("call", "python")
     story.tell(ev.AttemptFailed("call", 1, "busy", "app.Overloaded"), after=0)
     story.tell(ev.TimerSet("call", story.at + 20, "retry"), after=0)
-    assert drawn(tree)[1] == "└─ ⏸ call  python  again in 20 s  failed once: Overloaded: busy"
+    assert drawn(tree)[1] == "└─ ⏸ call  python  retries in 20 s  failed once: Overloaded: busy"
     assert drawn(tree, now=22.0)[1] == "└─ ⠋ call  python  21 s  failed once: Overloaded: busy"
 
 
@@ -249,8 +249,8 @@ def test_what_an_agent_is_at_is_in_its_row(tree: LiveRun, story: Story) -> None:
         (ev.AgentPermission("code", "Write", "denied", "read only"), "denied Write: read only"),
         (ev.AgentPermission("code", "Read", "allowed"), "denied Write: read only"),
         (ev.AgentRetry("code", 2, 1.5, "529"), "tries again in 1.5 s: 529"),
-        (ev.AgentCompaction("code", "started"), "makes its session smaller"),
-        (ev.AgentLimit("code", "allowed", "five_hour", 0.1), "makes its session smaller"),
+        (ev.AgentCompaction("code", "started"), "compacts its session"),
+        (ev.AgentLimit("code", "allowed", "five_hour", 0.1), "compacts its session"),
         (ev.AgentLimit("code", "warning", "five_hour", 0.9), "five hour 90% used"),
         (ev.AgentLimit("code", "reached", reset_at=20.0), "limit reached, opens again in 19 s"),
         (ev.AgentTranscript("code", "{}"), "limit reached, opens again in 19 s"),

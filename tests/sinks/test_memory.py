@@ -75,15 +75,15 @@ def test_true_assertions_say_nothing(sink: MemorySink) -> None:
 @pytest.mark.parametrize(
     ("claim", "text"),
     [
-        (lambda s: s.assert_ended("right"), r"'right' was to end succeeded, it failed \(boom\)"),
+        (lambda s: s.assert_ended("right"), r"'right' to end succeeded, but it failed \(boom\)"),
         (lambda s: s.assert_ended("deploy"), "step 'deploy' did not end"),
         (
             lambda s: s.assert_run_ended(),
-            r"run was to end succeeded, it failed \(step 'right' fail",
+            r"run to end succeeded, but it failed \(step 'right' fail",
         ),
-        (lambda s: s.assert_not_started("plan", "x"), "were not to start: plan"),
-        (lambda s: s.assert_order("build", "plan"), "'build' was to end before 'plan' started"),
-        (lambda s: s.assert_order("left", "right"), "'left' was to end before 'right' started"),
+        (lambda s: s.assert_not_started("plan", "x"), "not to start: plan"),
+        (lambda s: s.assert_order("build", "plan"), "'build' to end before 'plan' started"),
+        (lambda s: s.assert_order("left", "right"), "'left' to end before 'right' started"),
         (lambda s: s.assert_order("plan", "x"), "step 'x' did not start"),
         (lambda s: s.assert_overlap("plan", "build"), "run at the same time: plan, build"),
     ],

@@ -144,7 +144,7 @@ def test_a_client_that_is_killed_leaves_its_run(ask: Ask, home: Path, cluster: s
             client.send_signal(how)
             assert client.wait(20) in {-signal.SIGKILL, 130}
             if how is signal.SIGINT:
-                assert "goes on on the cluster" in client.stdout.read()
+                assert "continues on the cluster" in client.stdout.read()
         file.write_text("done", "utf-8")
         assert '"done"' in ask("tail", run_id, "--json").stdout
 

@@ -97,7 +97,7 @@ async def test_what_is_held_on_one_machine_is_refused(engine: Make, *, below: bo
     """The next step may run on another."""
     result = await engine().run(holds, below=below)
     assert result.error_type == "handrail.errors.NotPortable"
-    assert "step 'held' cannot leave this process: its claim cannot" in str(result.error)
+    assert "step 'held' cannot leave this process, because of its claim" in str(result.error)
 
 
 @workflow

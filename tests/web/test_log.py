@@ -26,7 +26,7 @@ from handrail.testing.contracts.sample_events import sample_events
 from handrail.testing.shapes import Body, workflow_of
 from handrail.testing.strategies import bodies
 from handrail.web import create_app
-from handrail.web.log import ONLY, Log, LogQuery, Only
+from handrail.web.log import ONLY, Log, LogFilter, LogQuery
 from handrail.web.log_lines import level_of, line_of
 from handrail.web.reading import Reader
 from tests.engine.support import Jumping
@@ -79,7 +79,7 @@ LINES: list[tuple[ev.Event, str, str]] = [
     (
         ev.StepStarted("a", "call", verdict=False),
         "info",
-        "call is passed over: its condition is false",
+        "call is skipped: its condition is false",
     ),
     (ev.TimerSet("a", 0.5, "retry"), "info", "waits, retry in 500 ms"),
     (
@@ -145,7 +145,7 @@ def test_a_log_that_grows_finds_what_a_new_one_finds(
 
 @pytest.mark.parametrize("only", sorted(ONLY))
 @pytest.mark.parametrize("line", [1, 7, len(SAMPLES), len(SAMPLES) + 9])
-def test_the_part_around_a_line_has_it_or_the_next_one(only: Only, line: int) -> None:
+def test_the_part_around_a_line_has_it_or_the_next_one(only: LogFilter, line: int) -> None:
     """``at`` is the place of the first line that fits from it on; after the last one, of that."""
     log, wanted = Log(no_mask), LogQuery((), only)
     whole: Any = log.part(SAMPLES, wanted, start=0, limit=1000)

@@ -87,7 +87,7 @@ def test_the_stretches_of_a_step(
 ) -> None:
     """A step is at work from each beginning to the failure, crash or end that follows it."""
     work = times_of(history(*events)).steps[path]
-    assert stretches == work.all
+    assert stretches == work.all_stretches
     assert began == work.began
 
 

@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from handrail.cli.channels import tell
 from handrail.cli.exits import Exit, Refused
-from handrail.cli.options import WHERE, Hand, Json, RunId, RunTarget, Where
+from handrail.cli.options import WHERE, Json, RunId, RunTarget, SteeringOptions, Where
 from handrail.cli.reaching import reach_run
 from handrail.cli.report import one_line
 from handrail.codec.unresolved import Unresolved
@@ -32,20 +32,20 @@ def answer(
     as_json: Json = False,
     where: Where = WHERE,
 ) -> int:
-    """Answer an open gate of a run that is alive, suspended or dead; exit code 1 if it is closed.
+    """Answer an open question of a run in any state. Exit code 1 if it is already answered.
 
     Parameters
     ----------
     gate
-        The path of the step that asks.
+        The path of the step that asks the question.
     text
-        One of the choices, or what the gate's type takes.
+        One of the choices, or a value of the question's type.
     by
-        Who answers; by default user@host.
+        The person to record as answering; by default user@host.
     as_json
-        Print what counts as JSON.
+        Print the answer that counts as JSON.
     """
-    with reach_run(run, Hand(by, as_json, where)) as it:
+    with reach_run(run, SteeringOptions(by, as_json, where)) as it:
         if _needs_code(it.journal, it.run_id, gate):
             it.workflow(target)
         try:
@@ -53,12 +53,12 @@ def answer(
         except GateClosed as error:
             if it.data is not None:
                 said = {"answer": error.answer, "by": error.by, "at": error.at}
-                it.tell("", gate=gate, accepted=False, **said)
+                it.print_done("", gate=gate, accepted=False, **said)
             tell(one_line(str(error)))
             return Exit.FAILED
         line = f"answered {gate!r} with {value!r}, by {it.who}"
-        it.tell(line, gate=gate, accepted=True, answer=value, by=it.who)
-        it.tell_who_goes_on()
+        it.print_done(line, gate=gate, accepted=True, answer=value, by=it.who)
+        it.print_resume_hint()
     return Exit.SUCCEEDED
 
 
@@ -72,30 +72,30 @@ def signal(
     as_json: Json = False,
     where: Where = WHERE,
 ) -> int:
-    """Send a signal to a run that is alive, suspended or dead; a `wait_for` takes it.
+    """Send a signal to a run in any state; a `wait_for` step receives it.
 
     Parameters
     ----------
     name
         The signal's name.
     payload
-        JSON, or else text.
+        JSON, or text.
     by
-        Who sends it; by default user@host.
+        The person to record as the sender; by default user@host.
     as_json
         Print what was sent as JSON.
     """
-    with reach_run(run, Hand(by, as_json, where)) as it:
+    with reach_run(run, SteeringOptions(by, as_json, where)) as it:
         if it.info.status == "succeeded" and it.info.holder is None:
-            raise Refused(f"run {it.run_id}", "has succeeded, and takes no more signals")
+            raise Refused(f"run {it.run_id}", "has succeeded and takes no more signals")
         sent = payload_of(payload)
         if _is_of_unknown_type(it.journal, it.run_id, name):
             with contextlib.suppress(HandrailError):  # without the code it is sent as typed
                 it.workflow(None)
         it.executor().signal_sync(it.run_id, name, sent, by=it.who)
         line = f"sent the signal {name!r}, by {it.who}"
-        it.tell(line, signal=name, payload=sent, by=it.who)
-        it.tell_who_goes_on()
+        it.print_done(line, signal=name, payload=sent, by=it.who)
+        it.print_resume_hint()
     return Exit.SUCCEEDED
 
 

@@ -38,12 +38,12 @@ from handrail.static.text import to_text
 
 
 def check(paths: Annotated[list[Path], Parameter()], /, *, as_json: Json = False) -> int:
-    """Look for mistakes in workflows, without importing them; exit code 1 if there are any.
+    """Look for mistakes in workflows without importing them. Exit code 1 if there are any.
 
     Parameters
     ----------
     paths
-        Files, or folders that are searched with all below them.
+        Files, or folders to search recursively.
     as_json
         Print a JSON list of findings.
     """
@@ -84,7 +84,7 @@ def graph(
     *,
     form: Annotated[Literal["mermaid", "text"], Parameter(name="--format")] = "mermaid",
 ) -> int:
-    """Draw a workflow from its source, without running it.
+    """Draw a workflow from its source without running it.
 
     Parameters
     ----------

@@ -48,7 +48,7 @@ _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 _WIDTH = 60
 Wait = Annotated[
     str | None,
-    Parameter(help="How long to wait for it (90, 15m, 2h); by default as long as it takes."),
+    Parameter(help="How long to wait for it (90, 15m, 2h); by default without a limit."),
 ]
 
 
@@ -62,7 +62,7 @@ def seconds(text: str | None, what: str) -> float | None:
         return None
     found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,3})?)([smhd]?)", text)
     if found is None:
-        raise Refused(f"{what} {text}", "is no time", "Write 90, 15m, 2h or 1d.")
+        raise Refused(f"{what} {text}", "is not a duration", "Write 90, 15m, 2h or 1d.")
     return float(found[1]) * _UNITS[found[2]]
 
 
@@ -77,11 +77,11 @@ def _duration_text(seconds_: float) -> str:
 
 
 def claims(*, as_json: Json = False) -> int:
-    """List what is held in this repository, by whom, and who waits for it."""
+    """List the claims in this repository: who holds each, and who waits for it."""
     with json_channel(wanted=as_json) as data:
         repository, listed = anyio.run(_list_claims)
         if not repository:
-            tell(f"{Path.cwd()} is in no git repository: these are names that are held outside")
+            tell(f"{Path.cwd()} is in no git repository; listing the names held outside of one")
         if data is not None:
             held = [_held_data(claim) for claim in listed.held]
             write_json({"held": held, "waiting": [*map(_wait_data, listed.waiting)]}, data)
@@ -98,7 +98,7 @@ async def _list_claims() -> tuple[str, ClaimList]:
 
 def _lines(listed: ClaimList, now: float) -> list[str]:
     if not listed.held and not listed.waiting:
-        return ["nothing is claimed here"]
+        return ["there are no claims here"]
     rows = [
         (
             text_of(claim.resources),
@@ -164,14 +164,14 @@ def claim(
     wait: Wait = None,
     as_json: Json = False,
 ) -> int:
-    """Claim files of this working tree: runs, and sessions with the guard, keep out of them.
+    """Claim files of this working tree, so that runs, and agents with the guard, leave them alone.
 
     Parameters
     ----------
     patterns
         Patterns such as src/** or docs/guide.md, relative to this folder.
     ttl
-        How long it lasts (15m, 2h, 1d); by default an hour.
+        How long the claim lasts (15m, 2h, 1d); by default an hour.
     """
     ttl_s = seconds(ttl, "--ttl") or TTL_S
     wait_s = seconds(wait, "--wait")
@@ -182,7 +182,7 @@ def claim(
         else:
             what = mask_text(text_of(made.resources))
             print(f"{what}: yours for {_duration_text(ttl_s)} (epoch {made.epoch})")
-            tell("`handrail release` gives it back")
+            tell("to release it: handrail release")
     return Exit.SUCCEEDED
 
 
@@ -197,7 +197,7 @@ async def _repository() -> Repository:
     found = await repository_of(Path.cwd(), marker())
     if found is None:
         hint = "Make it a repository (git init), or hold a name: handrail lock NAME -- COMMAND."
-        raise Refused(str(Path.cwd()), "is in no git repository, whose files are claimed", hint)
+        raise Refused(str(Path.cwd()), "is in no git repository, so it has no files to claim", hint)
     return found
 
 
@@ -240,14 +240,14 @@ def release(
     force: bool = False,
     as_json: Json = False,
 ) -> int:
-    """Give back what you have claimed in this repository, or what is named.
+    """Release your claims in this repository, or the claim that is named.
 
     Parameters
     ----------
     what
         A pattern, a name, or the number (epoch) of a claim.
     force
-        Take it from whoever has it: a step that had it fails, and merges nothing.
+        Release another holder's claim. A step that held it fails, and nothing of it is merged.
     """
     with json_channel(wanted=as_json) as data:
         ended = anyio.run(_release, what or (), force)
@@ -257,7 +257,7 @@ def release(
         for one in ended:
             print(mask_text(f"released {text_of(one.resources)}, which {one.claimant} had"))
         if not ended:
-            print("you have claimed nothing here")
+            print("you have no claims here")
     return Exit.SUCCEEDED
 
 
@@ -269,7 +269,7 @@ async def _release(what: Sequence[str], force: bool) -> list[Claim]:  # noqa: FB
     if what:
         wanted = [one for name in what for one in _find_claims(held, name, repository)]
     if not force and (foreign := [one for one in wanted if one.claimant != me]):
-        hint = "--force takes it away: what it does is not merged then."
+        hint = "--force takes it away; its work is then not merged."
         raise Refused(str(foreign[0].claimant), f"has {text_of(foreign[0].resources)}", hint)
     for one in wanted:
         await local.release(one)
@@ -293,7 +293,7 @@ def _find_claims(held: Sequence[Claim], name: str, repository: Repository | None
             one for one in held if any(set(wanted) & set(its.patterns) for its in one.resources)
         ]
     if not found:
-        raise Refused(name, "is claimed by nobody here", "`handrail claims` lists what is.")
+        raise Refused(name, "is not claimed here", "`handrail claims` lists all claims.")
     return found
 
 
@@ -307,19 +307,19 @@ def lock(
     *,
     wait: Wait = None,
 ) -> int:
-    """Run a command while this name is held: handrail lock git -- git commit -m done.
+    """Run a command while holding a name: handrail lock git -- git commit -m done.
 
     The exit code is that of the command.
 
     Parameters
     ----------
     name
-        What `.holds(name)` of a step holds, too.
+        The name to hold, as a step does with `.holds(name)`.
     command
-        The command and its arguments, behind `--`.
+        The command and its arguments, after `--`.
     """
     if not command:
-        raise Refused("handrail lock", "has no command", "Write handrail lock NAME -- COMMAND.")
+        raise Refused("handrail lock", "needs a command", "Write handrail lock NAME -- COMMAND.")
     wait_s = seconds(wait, "--wait")
     return anyio.run(_run_locked, name, _Child(command), wait_s)
 

@@ -33,7 +33,7 @@ class ClusterPlace(Place):
     task_queue: str = DEFAULT_QUEUE
     blobs: str | None = None
 
-    goes_on_alone: ClassVar[bool] = True
+    resumes_by_itself: ClassVar[bool] = True
 
     @property
     def file(self) -> Path:
@@ -60,12 +60,12 @@ class ClusterPlace(Place):
             Refused: always.
         """
         hint = "`handrail export` writes a run to a file; --dir names a journal."
-        raise Refused(self.address, "is a cluster, which looks after its record itself", hint)
+        raise Refused(self.address, "is a cluster, which keeps its own record", hint)
 
     make = find
 
     def _options(self) -> list[str]:
-        return ["--temporal", self.address] if self.typed else []
+        return ["--temporal", self.address] if self.typed_location else []
 
 
 def cluster_at(place: Place, address: str, typed: str) -> ClusterPlace:
@@ -77,7 +77,7 @@ def cluster_at(place: Place, address: str, typed: str) -> ClusterPlace:
     require_extra()
     fields: dict[str, Any] = {one.name: getattr(place, one.name) for one in attrs.fields(Place)}
     queue, blobs = settings()
-    fields |= {"typed": typed, "address": address, "task_queue": queue, "blobs": blobs}
+    fields |= {"typed_location": typed, "address": address, "task_queue": queue, "blobs": blobs}
     return ClusterPlace(**fields)
 
 
@@ -88,7 +88,7 @@ def settings(queue: str | None = None, blobs: str | None = None) -> tuple[str, s
     return queue or DEFAULT_QUEUE, blobs or os.environ.get(BLOBS_VARIABLE) or table.get("blobs")
 
 
-def refuse_of_workers(typed: Mapping[str, object]) -> None:
+def refuse_worker_options(typed: Mapping[str, object]) -> None:
     """Refuse options that say how steps are performed: the cluster's workers decide that.
 
     Raises:
@@ -96,12 +96,12 @@ def refuse_of_workers(typed: Mapping[str, object]) -> None:
     """
     for name, value in typed.items():
         if value is not None:
-            why = "is what steps are performed with, and that is on the workers"
-            hint = "Their executor has it: handrail worker --executor module:name."
+            why = "does not apply here: the cluster's workers run the steps"
+            hint = "Set it in the workers' executor: handrail worker --executor module:name."
             raise Refused(name, why, hint)
 
 
-def refuse_of_a_process(typed: Mapping[str, object]) -> None:
+def refuse_process_options(typed: Mapping[str, object]) -> None:
     """Refuse options for runs that a process here drives: the cluster drives this one.
 
     Raises:
@@ -109,7 +109,7 @@ def refuse_of_a_process(typed: Mapping[str, object]) -> None:
     """
     for name, value in typed.items():
         if value:
-            why = "is of a run that a process here drives, and the cluster drives this one"
+            why = "applies only to runs of a process here; the cluster runs this one"
             hint = "Ctrl-C leaves the run to it; `handrail tail` shows how it ends."
             raise Refused(name, why, hint)
 

@@ -17,18 +17,18 @@ def dev(
     ui_port: int = 8233,
     file: Path | None = None,
 ) -> int:
-    """Start a cluster of one process on the loopback, until Ctrl-C.
+    """Run a one-process cluster on this machine until Ctrl-C.
 
     Parameters
     ----------
     modules
-        FILE.py or MODULE, whose workflows are served to it as by `handrail worker`; repeatable.
+        FILE.py or MODULE with workflows to serve, as `handrail worker` does; repeatable.
     port
-        Where it listens.
+        The port to listen on.
     ui_port
-        Where its page is served.
+        The port of its web page.
     file
-        Where it keeps its runs; by default .handrail/temporal.db here.
+        The file for its runs; by default .handrail/temporal.db in this folder.
     """
     from handrail.cli.cluster import require_extra
 

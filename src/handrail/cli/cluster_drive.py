@@ -56,8 +56,8 @@ def drive(
     if result is None:
         assert watching.exit is not None
         run_id = watching.run_id
-        tell(f"run {run_id} goes on on the cluster; watch it: {place.command('tail', run_id)}")
-        tell(f"or end it: {place.command('cancel', run_id)}")
+        tell(f"run {run_id} continues on the cluster; to watch it: {place.command('tail', run_id)}")
+        tell(f"to cancel it: {place.command('cancel', run_id)}")
         return watching.exit
     return conclude(result, options, data, place)
 

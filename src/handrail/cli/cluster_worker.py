@@ -29,7 +29,8 @@ def serve(place: ClusterPlace, modules: Sequence[str], serving: Serving = SERVIN
         Refused: an option or a module is wrong. ClusterUnreachable: there is no such cluster.
     """
     if serving.steps_only and serving.workflows_only:
-        raise Refused("--steps-only and --workflows-only", "leave nothing to do", "Leave one out.")
+        both = "--steps-only and --workflows-only"
+        raise Refused(both, "together leave nothing to do", "Leave one out.")
     max_activities = serving.max_activities
     if max_activities is not None and max_activities < 1:
         raise Refused(f"--max-activities {max_activities}", "must be 1 or more")
@@ -61,9 +62,9 @@ async def _serve_worker(worker: TemporalWorker, where: str) -> None:
     for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(signum, _end, over)
     async with worker:
-        tell(f"serves {where}: {worker}")
+        tell(f"serving {where}: {worker}")
         await over.wait()
-        tell("ends; what is at work goes on elsewhere, or when a worker is here again")
+        tell("stopping; other workers take over its steps, or the next worker does")
 
 
 def _end(over: asyncio.Event) -> None:
@@ -96,7 +97,7 @@ def dev(port: int, ui_port: int, file: Path | None, modules: Sequence[str]) -> i
         return Exit.SUCCEEDED
     finally:
         server.end()
-    raise Refused("the cluster", f"has ended by itself, with exit code {code}")
+    raise Refused("the cluster", f"ended unexpectedly with exit code {code}")
 
 
 def _cluster_place(address: str) -> ClusterPlace:

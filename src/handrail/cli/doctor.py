@@ -132,8 +132,8 @@ def _git_clean_advice(place: Place) -> str:
     if place.is_safe or ".git" in file.parts or not any(one.exists() for one in _git_folders(file)):
         return ""
     return (
-        f"It is in a git checkout, where `git clean -fdx` removes it, and agents type that. For "
-        f"runs that nobody watches name a folder outside: --dir or {VARIABLE}."
+        f"It is in a git checkout, where `git clean -fdx` removes it, and agents run that command. "
+        f"For unattended runs, name a folder outside: --dir or {VARIABLE}."
     )
 
 
@@ -250,14 +250,14 @@ _HEADINGS = ("CHECK", "STATE", "VERSION", "WHERE")
 
 
 def doctor(*, as_json: Json = False, where: Where = WHERE) -> int:
-    """Look at what is here: Python, git, the journal, each backend and its login. Asks no model.
+    """Check this machine: Python, git, the journal, each backend and its login. Calls no model.
 
-    The exit code is 1 if something is missing without which nothing runs.
+    The exit code is 1 if something required is missing.
 
     Parameters
     ----------
     as_json
-        Print it as JSON.
+        Print the checks as JSON.
     """
     return examine(where.place(), as_json=as_json)
 
@@ -279,8 +279,8 @@ def examine(
         _print_checks(checks)
         ready = "ready to run"
         if not any(check.ok for check in checks if check.kind == "backend" and check.name != "api"):
-            ready += ", but for agents: no agent program can be used here"
-        print(f"to be seen to: {', '.join(problems)}" if problems else ready)
+            ready += ", except for agents: no agent program works here"
+        print(f"to fix: {', '.join(problems)}" if problems else ready)
     return Exit.FAILED if problems else Exit.SUCCEEDED
 
 

@@ -24,8 +24,8 @@ from rich.console import Console
 
 from handrail import Executor
 from handrail.agents.cassette.cassette import Cassette
-from handrail.cli.apart import Detached
 from handrail.cli.channels import silence, tell, write_json
+from handrail.cli.detaching import Detached
 from handrail.cli.exits import EXIT_OF, Exit
 from handrail.cli.gates import can_ask, gate_handler
 from handrail.cli.journal import Place
@@ -128,8 +128,8 @@ class Interruption:
     def _stop(self) -> None:
         run = self._run
         assert run is not None
-        undoing = ", and undoing what can be undone" if self._place is None else ""
-        tell(f"stopping{undoing}; once more to leave at once")
+        undoing = " and rolling back" if self._place is None else ""
+        tell(f"stopping{undoing}; press Ctrl-C again to leave at once")
         if run.driver is None and self._place is None:  # it has not begun, and never will
             run.cancel(self._reason)
         else:
@@ -139,10 +139,10 @@ class Interruption:
         """Kill the programs that the run started, and exit; makes no call that a lock can block."""
         try:
             killed = kill_marked(self._run.mark) if self._run is not None else 0
-            said = f"handrail: left at once, nothing more undone; processes killed: {killed}\n"
+            said = f"handrail: left at once without rolling back; processes killed: {killed}\n"
             if self._place is not None and self._run is not None:
                 again = self._place.command("resume", self._run.run_id)
-                said += f"handrail: go on with: {again}\n"
+                said += f"handrail: to continue: {again}\n"
             for descriptor in (1, 2):
                 if os.isatty(descriptor):
                     os.write(descriptor, _SHOW_CURSOR)
@@ -219,8 +219,8 @@ def drive(
 
     ``place`` is that of the journal on disk, if there is one: an unfinished run can be resumed.
     """
-    is_apart = options.detached is not None
-    console = Console(stderr=True, force_terminal=False if is_apart else None)
+    is_detached = options.detached is not None
+    console = Console(stderr=True, force_terminal=False if is_detached else None)
     screen = None if options.quiet else Screen(console)
     sinks: list[Sink] = [] if screen is None else [screen]
     if options.detached is not None and place is not None:
@@ -267,14 +267,14 @@ def _executor(  # noqa: PLR0917  # all that one drive depends on
         base = project_executor(options.backend, options.model)
     known = base.parts
     limits = with_default_budget(options.limits.over(known.limits), definition)
-    stays = options.detached is not None and options.detached.stays
-    gates = options.gates if stays else gates_of(options.gates, screen)
+    waits_for_people = options.detached is not None and options.detached.waits_for_people
+    gates = options.gates if waits_for_people else gates_of(options.gates, screen)
     return DrivingExecutor.of(
         base,
         **parts,
         sinks=(*known.sinks, *sinks),
         gates=known.gates if gates is None else gates,
-        linger_s=math.inf if stays else known.linger_s,
+        linger_s=math.inf if waits_for_people else known.linger_s,
         limits=limits,
         agent_defaults=agents_of(options, known.agent_defaults),
         on_change=options.on_change or known.on_change,

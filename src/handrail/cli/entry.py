@@ -82,7 +82,7 @@ def _guard() -> int:
 
 def _run_detached(words: Sequence[str]) -> int | None:
     """Run the command in a second process, and return its exit code; None in that process."""
-    from handrail.cli.apart import detach, should_detach
+    from handrail.cli.detaching import detach, should_detach
 
     return detach(words) if should_detach(words) else None
 

@@ -63,9 +63,9 @@ def debugging() -> bool:
 
 
 EXIT_CODES = """\
-Exit codes: 0 succeeded, 1 failed (of `check`: something was found), 2 wrong usage or definition,
-3 suspended (it waits for an answer), 4 cancelled, 130 interrupted (Ctrl-C), 143 terminated
-(SIGTERM), 129 its terminal was closed."""
+Exit codes: 0 succeeded, 1 failed (`check`: found mistakes), 2 wrong usage or definition,
+3 suspended (for example, waiting for an answer), 4 cancelled, 130 interrupted (Ctrl-C),
+143 terminated (SIGTERM), 129 its terminal was closed."""
 
 
 class Refused(HandrailError):

@@ -366,9 +366,7 @@ class Prompt:
         return self.choices.index(default) if default in self.choices else 0
 
     def _picture(self, state: Choosing) -> Text:
-        said = (
-            f"{state.typed}  (no choice; Enter takes none)" if state.matches_none else state.typed
-        )
+        said = f"{state.typed}  (not one of the choices)" if state.matches_none else state.typed
         text = self._question(Text(said, "bold"))
         height = self.console.height // 2 if self._below is not None else self.console.height - 4
         for line, is_chosen in list_lines(state, max(3, height)):

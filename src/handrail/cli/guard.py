@@ -40,16 +40,16 @@ _EDITS = "Edit|MultiEdit|Write|NotebookEdit"
 
 
 def guard(*, install: str | None = None, remove: str | None = None, user: bool = False) -> int:
-    """Be the hook that an agent program runs before it edits: JSON on stdin, exit code 2 refuses.
+    """The hook that agent programs run before an edit: reads JSON on stdin, exit code 2 refuses.
 
     Parameters
     ----------
     install
-        Write the hook into the settings of this program: claude.
+        Add the hook to the settings of this program: claude.
     remove
-        Take it out again.
+        Remove the hook from the settings of this program: claude.
     user
-        In the user's settings, not in those of this project.
+        Use the user's settings, not this project's.
     """
     program = install or remove
     if program is not None:
@@ -120,9 +120,9 @@ async def _claim_file(session: str, file: Path) -> str:
     except ClaimTimeout as error:
         who = ", ".join(error.holders)
         return (
-            f"{path} is held by {who}, who works on it now. Do not edit it, by other means "
-            f"neither. Do something else first, and try again later; if nothing else is left to "
-            f"do, say so. `handrail claims` lists who holds what."
+            f"{path} is claimed by {who}, who is working on it now. Do not edit it by any means. "
+            f"Do something else first, and try again later. If nothing else is left to do, say "
+            f"so. `handrail claims` lists all claims."
         )
     for one in before:  # older claims of the same file: the new one lasts longer
         if one.resources == request.resources:
@@ -193,12 +193,12 @@ def _program() -> int:
 def _set_up(program: str, *, user: bool, remove: bool) -> int:
     """Write the hook into the settings of an agent program, or take it out."""
     if program != "claude":
-        raise Refused(program, "is no program whose settings are known", "Known: claude.")
+        raise Refused(program, "is not a program that the guard supports", "Known: claude.")
     file = _settings(user=user)
     try:
         settings: dict[str, Any] = json.loads(file.read_text("utf-8")) if file.exists() else {}
     except ValueError as error:
-        raise Refused(str(file), f"is no JSON: {error}", "Repair it first.") from None
+        raise Refused(str(file), f"is not JSON: {error}", "Repair it first.") from None
     changed = _with_hooks(settings, remove=remove)
     file.parent.mkdir(parents=True, exist_ok=True)
     fresh = file.with_name(f"{file.name}.new")

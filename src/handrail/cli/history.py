@@ -20,7 +20,7 @@ from handrail.cli.inputs import given_inputs, pair
 from handrail.cli.journal import choose_run, pick_run
 from handrail.cli.masking import mask_text, mask_value
 from handrail.cli.options import (
-    CHANGED,
+    CHANGED_STEPS,
     DRIVING,
     WHERE,
     Dir,
@@ -60,23 +60,23 @@ def fork(
     driving: Driving = DRIVING,
     where: Where = WHERE,
 ) -> int:
-    """Make a new run of another, which stays as it is, and drive it.
+    """Fork a run: make a new run from its record and run it. The original does not change.
 
     Parameters
     ----------
     at
-        Keep what had ended when this step began.
+        Keep only the steps that had ended when this step started.
     set_output
-        PATH=VALUE: the step at PATH has this output, and what began after it had ended runs again;
-        repeatable.
+        PATH=VALUE: give the step at PATH this output. Steps that started after it ended run again.
+        Repeatable.
     inputs
-        NAME=VALUE: another input; what differs by it runs again. Repeatable.
+        NAME=VALUE: use another input. Steps that change because of it run again. Repeatable.
     rerun
-        The path of a step that runs again; repeatable.
+        The path of a step to run again; repeatable.
     run_id
         The id of the new run.
     no_run
-        Only make it, and print its id.
+        Only make the run and print its id.
     """
     place, options = driving.place(where), driving.options()
     with json_channel(wanted=options.as_json) as data:
@@ -98,10 +98,10 @@ def fork(
             else:
                 print(fork_id)
             return Exit.SUCCEEDED
-        tell(f"run {fork_id} is forked from {info.run_id}")
+        tell(f"run {fork_id} is a fork of {info.run_id}")
         made = pick_run(journal, fork_id)
         options = as_recorded(options, info.labels)
-        return drive_again(made, workflow, CHANGED, Session(options, data, place, journal))
+        return drive_again(made, workflow, CHANGED_STEPS, Session(options, data, place, journal))
 
 
 # -- diff ------------------------------------------------------------------------------------------
@@ -122,7 +122,7 @@ def diff(
     Parameters
     ----------
     whole
-        Also the steps that are the same.
+        Also show the steps that are the same.
     as_json
         Print the comparison as JSON.
     """
@@ -210,7 +210,7 @@ def export(
     Parameters
     ----------
     output
-        The file; by default RUN.jsonl here.
+        The file to write; by default RUN.jsonl in this folder.
     """
     journal = place_of(folder, None, temporal).find()
     run_id = pick_run(journal, run).run_id
@@ -231,9 +231,9 @@ def import_(
     Parameters
     ----------
     file
-        What `handrail export` has written.
+        A file that `handrail export` wrote.
     run_id
-        Another id for it.
+        Import the run under another id.
     """
     place = place_of(folder, None, temporal)
     try:
@@ -244,18 +244,18 @@ def import_(
 
 
 def replay(file: Path, target: str, /, *, run_id: str | None = None) -> int:
-    """Check whether the code of a TARGET still replays a recorded run. Exit code 1 if not.
+    """Check whether the workflow at TARGET still replays a recorded run. Exit code 1 if not.
 
-    Nothing is performed. What is told is the first step that differs, and its line.
+    No step runs. Prints the first step that differs from the record, and its line in the code.
 
     Parameters
     ----------
     file
-        An exported run, or the file of a journal.
+        An exported run, or a journal's file.
     target
         FILE.py, FILE.py:NAME or MODULE:NAME.
     run_id
-        Of a journal with several runs, which one.
+        Which run, if the file has several.
     """
     workflow, _ = load_with_executor(target)
     try:
@@ -273,7 +273,7 @@ def replay(file: Path, target: str, /, *, run_id: str | None = None) -> int:
 
 
 def verify(run: RunId | None = None, /, *, as_json: Json = False, folder: Dir = None) -> int:
-    """Check that the journal, or one run in it, is as it was written. Exit code 1 if not.
+    """Check the journal, or one run in it, for damage. Exit code 1 if there is any.
 
     Parameters
     ----------
@@ -291,7 +291,7 @@ def verify(run: RunId | None = None, /, *, as_json: Json = False, folder: Dir = 
             for fault in found:
                 print(mask_text(str(fault)))
             if not found:
-                tell(f"{run_id or place.file} is as it was written")
+                tell(f"{run_id or place.file} is undamaged")
     return Exit.FAILED if found else Exit.SUCCEEDED
 
 
@@ -304,20 +304,20 @@ def prune(
     dry_run: bool = False,
     folder: Dir = None,
 ) -> int:
-    """Remove runs that are over from the journal, and say what was won.
+    """Remove finished runs from the journal, and print how much space that freed.
 
     Parameters
     ----------
     older_than
-        Those whose last event is so old: 30d, 12h, 2w.
+        Only runs whose last event is at least this old: 30d, 12h, 2w.
     keep_last
-        All but so many of the newest.
+        Keep this many of the newest runs.
     status
-        Only runs that ended so; `suspended` and `dead` ones only if named. Repeatable.
+        Only runs with this status; repeatable. Suspended and dead runs are kept unless named here.
     artifacts
-        Their files for people, too.
+        Also remove the runs' artifact folders.
     dry_run
-        Only print which.
+        Only print what would be removed.
     """
     place = place_of(folder)
     journal = place.find_file()
@@ -333,7 +333,7 @@ def prune(
         freed += _remove_folder(place.artifacts / run_folder(names[run_id], run_id), dry=dry_run)
     for run_id in pruned.runs if dry_run else ():
         print(run_id)
-    would = "would go" if dry_run else "gone"
+    would = "would be removed" if dry_run else "gone"
     runs = f"{len(pruned.runs)} run{'' if len(pruned.runs) == 1 else 's'}"
     tell(f"{runs}, {pruned.events} events, {_size(freed)}: {would}")
     return Exit.SUCCEEDED
@@ -349,7 +349,7 @@ def _remove_folder(folder: Path, *, dry: bool) -> int:
 def _age(text: str) -> float:
     found = re.fullmatch(r"(\d{1,6}(?:\.\d{1,3})?)([smhdw])", text)
     if found is None:
-        raise Refused(f"--older-than {text}", "is no age", "Write 30d, 12h or 2w.")
+        raise Refused(f"--older-than {text}", "is not an age", "Write 30d, 12h or 2w.")
     return float(found[1]) * _UNITS[found[2]]
 
 

@@ -34,34 +34,34 @@ class HubOptions:
     Parameters
     ----------
     host
-        Where it listens. Any other host than this machine needs --token-file.
+        The address to listen on. An address other than this machine's needs --token-file.
     port
-        Its port; 0 takes a free one.
+        The port to listen on; 0 picks a free one.
     token_file
-        A file with a token in each line, and after it the names that may use it (`repo/*`); without
-        names, all may. Who has none is sent nothing.
+        A file with one token per line, each followed by the names that may use it (`repo/*`). A
+        token without names works for every name. Clients without a token get nothing.
     db
-        The file that keeps all it knows over a restart; without one it is kept in memory.
+        The file in which the hub stores its state. Without it, a restart loses everything.
     durability
-        What the file survives: the death of the process, or a loss of power as well.
+        What the file survives: a crash of the process, or a power failure too.
     grace
-        How many seconds the claims of an agent last after its connection has ended.
+        How many seconds an agent keeps its claims after its connection ends.
     rate
-        How many messages a second an agent may send; 0: any number.
+        How many messages per second an agent may send; 0 for no limit.
     burst
-        How many it may send at once, of these.
+        How many of these messages may come in one burst.
     max_history
-        How many chats are kept.
+        How many chat messages to keep.
     max_clients
-        How many connections there may be.
+        The maximum number of connections.
     max_msg_kb
-        The longest message that is taken, in KiB.
+        The largest accepted message, in KiB.
     root
-        The repository that absolute paths are in; by default the one that this is run in.
+        The repository that absolute paths belong to; by default that of this folder.
     relay_log
-        A file to which all that goes to everybody is added, a line each, for programs that read it.
+        A file to which each message to everybody is appended as a line, for other programs.
     relay_max_lines
-        How many lines of it are kept, at least.
+        The minimum number of lines to keep in that file.
     """
 
     host: str = "127.0.0.1"
@@ -86,7 +86,7 @@ HUB = HubOptions()
 def hub(*, options: HubOptions = HUB) -> int:
     """Serve claims, a board and chat to people and programs, until SIGTERM or Ctrl-C.
 
-    Programs of synapse-channel 0.32 are clients of it, its command `synapse` among them.
+    Clients of synapse-channel 0.32 can connect to it, its command `synapse` included.
     """
     from handrail.coordination.server import Limits, RelayLog, run_hub
 
@@ -105,7 +105,7 @@ def hub(*, options: HubOptions = HUB) -> int:
             host = f"[{options.host}]" if ":" in options.host else options.host
             print(f"ws://{host}:{sockets[0].getsockname()[1]}", flush=True)
             kept = f"in {options.db}" if options.db else "in memory only; --db FILE keeps it"
-            tell(f"the hub runs until Ctrl-C; what it knows is kept {kept}")
+            tell(f"the hub runs until Ctrl-C; its state is kept {kept}")
 
         limits = Limits(clients=options.max_clients, message_bytes=options.max_msg_kb * 1024)
         run_hub(made, sockets, store=store, relay=relay, limits=limits, ready=ready, tell=tell)
@@ -114,7 +114,7 @@ def hub(*, options: HubOptions = HUB) -> int:
 
 def _check(wanted: HubOptions) -> None:
     if not 0 <= wanted.port <= 65_535:
-        raise Refused(f"--port {wanted.port}", "is no port", "--port 0 takes a free one.")
+        raise Refused(f"--port {wanted.port}", "is not a port", "--port 0 picks a free one.")
     for name in ("grace", "rate", "burst"):
         value = getattr(wanted, name)
         if not math.isfinite(value) or value < 0:
@@ -169,13 +169,13 @@ def _tokens(wanted: HubOptions) -> Tokens | None:
     path = wanted.token_file
     if path is None:
         if not _is_loopback(wanted.host):
-            why = "would let everybody who reaches this machine take part"
-            raise Refused(f"--host {wanted.host}", why, "Give --token-file FILE, too.")
+            why = "would let in everybody who can reach this machine"
+            raise Refused(f"--host {wanted.host}", why, "Add --token-file FILE.")
         return None
     lines = path.read_text(encoding="utf-8").splitlines()
     words = [line.split()[0] for line in lines if line.strip() and line.lstrip()[0] != "#"]
     if not words:
-        raise Refused(f"--token-file {path}", "has no token in it", "Write one into a line.")
+        raise Refused(f"--token-file {path}", "has no token", "Write one per line.")
     if any(len(word) < _LEAST_TOKEN for word in words):
         why = f"has a token of fewer than {_LEAST_TOKEN} characters, which can be guessed"
         raise Refused(f"--token-file {path}", why)
@@ -213,7 +213,7 @@ def _open_sockets(host: str, port: int) -> list[socket.socket]:
         for one in found:
             one.close()
         why = f"cannot be listened on: {error.strerror or error}"
-        hint = "--port 0 takes a free one." if port else ""
+        hint = "--port 0 picks a free one." if port else ""
         raise Refused(f"--host {host} --port {port}", why, hint) from None
     return found
 

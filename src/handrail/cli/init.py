@@ -88,7 +88,7 @@ def init(name: str, /) -> int:
     Parameters
     ----------
     name
-        A Python name, which may have a folder in front: `flows/review`.
+        A Python name, optionally after a folder: `flows/review`.
     """
     folder, stem = _target_path(name)
     files = {
@@ -97,7 +97,7 @@ def init(name: str, /) -> int:
     }
     for file in files:
         if file.exists():
-            raise Refused(str(file), "is there already, and is not written over")
+            raise Refused(str(file), "already exists and is not overwritten")
     folder.mkdir(parents=True, exist_ok=True)
     for file, template in files.items():
         with file.open("x", encoding="utf-8") as stream:
@@ -112,7 +112,7 @@ def _target_path(name: str) -> tuple[Path, str]:
     if not stem.isidentifier() or keyword.iskeyword(stem):
         valid = "".join(letter if letter.isalnum() else "_" for letter in stem).strip("_")
         hint = f"Try {valid}." if valid.isidentifier() and not keyword.iskeyword(valid) else ""
-        raise Refused(repr(name), "is no name for a Python module and function", hint)
+        raise Refused(repr(name), "is not a valid name for a Python module and function", hint)
     return path.parent, stem
 
 

@@ -49,24 +49,24 @@ def _git_storage(root: Path) -> Path | None:
 
 @attrs.frozen
 class Place:
-    """The absolute folder of a journal; ``typed``, ``target``: the options to type again.
+    """The absolute folder of a journal; ``typed_location``, ``target``: the options to type again.
 
-    They are the values of ``--dir`` and ``--target``.
+    They are the values of ``--dir`` (of a cluster: ``--temporal``) and ``--target``.
     """
 
     folder: Path
-    typed: str = ""
+    typed_location: str = ""
     target: str | None = None
     executor: Executor | None = None
     """The executor to drive runs with, if one was named.
 
     Its journal is the place's, if that is a file and no folder was named.
     """
-    executor_typed: str = ""
+    typed_executor: str = ""
     named: bool = False
     """A folder was named, by ``--dir`` or the environment."""
 
-    goes_on_alone: ClassVar[bool] = False
+    resumes_by_itself: ClassVar[bool] = False
     """True if a suspended run continues by itself when its wait is over, without a resume."""
 
     @property
@@ -177,7 +177,7 @@ class Place:
             near = self._journal_above()
             hint = f"There is one in {near}: cd there, or " if near else "Elsewhere? Then "
             hint += f"name its folder with --dir or {VARIABLE}."
-            raise Refused(f"journal {self.file}", "there is none, so there are no runs", hint)
+            raise Refused(f"journal {self.file}", "does not exist, so there are no runs", hint)
         own = self.own_journal()
         return SqliteJournal(self.file) if own is None else own
 
@@ -190,8 +190,8 @@ class Place:
 
     def _options(self) -> list[str]:
         """The typed options that lead to the journal."""
-        again = ["--dir", self.typed] if self.typed else []
-        return again + (["--executor", self.executor_typed] if self.executor_typed else [])
+        again = ["--dir", self.typed_location] if self.typed_location else []
+        return again + (["--executor", self.typed_executor] if self.typed_executor else [])
 
     def _journal_above(self) -> Path | None:
         above = (folder for folder in self.base.parents if (folder / FOLDER / FILE).is_file())
@@ -207,8 +207,8 @@ def with_executor(place: Place, executor: Executor, typed: str = "") -> Place:
     own = place.own_journal()
     if own is None:
         return place
-    typed = place.executor_typed if own.path == before else typed or place.executor_typed
-    return attrs.evolve(place, folder=own.path.parent, executor_typed=typed)
+    typed = place.typed_executor if own.path == before else typed or place.typed_executor
+    return attrs.evolve(place, folder=own.path.parent, typed_executor=typed)
 
 
 MOST = 8
@@ -273,7 +273,7 @@ def find_exact(journal: Journal, run_id: str) -> RunInfo | None:
 def _refuse_if_hidden(runs: Sequence[RunInfo], name: str) -> None:
     hidden = [run.run_id for run in runs if run.damaged and not run.workflow_name]
     if hidden:
-        why = f"is not known, but may be one whose entry is damaged: {', '.join(hidden)}"
+        why = f"was not found, but may be one whose entry is damaged: {', '.join(hidden)}"
         raise Refused(f"run {name!r}", why, "Put back a copy of the journal, or name another.")
 
 
@@ -293,7 +293,7 @@ def choose_run(runs: Sequence[RunInfo], name: str) -> RunInfo:
         why = f"may be any of {len(found)}: {_list_ids(found)}"
         raise Refused(f"run {name!r}", why, "Type more of it.")
     _refuse_if_hidden(runs, name)
-    raise Refused(f"run {name!r}", "there is none", _hint(runs, name))
+    raise Refused(f"run {name!r}", "does not exist", _hint(runs, name))
 
 
 def matching_runs(runs: Sequence[RunInfo], name: str) -> list[RunInfo]:

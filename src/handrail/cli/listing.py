@@ -55,7 +55,7 @@ def _is_searched(folder: Path) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedWorkflow:
     """One workflow in a source: its TARGET, its file and line, and its description."""
 
     target: str
@@ -65,12 +65,12 @@ class Listed:
 
 
 def list_(path: Path = Path(), /, *, as_json: Json = False) -> int:
-    """List the workflows in Python files, without importing them.
+    """List the workflows in Python files without importing them.
 
     Parameters
     ----------
     path
-        A file, or a folder that is searched with all below it.
+        A file, or a folder to search recursively.
     as_json
         Print a JSON list.
     """
@@ -86,7 +86,7 @@ def list_(path: Path = Path(), /, *, as_json: Json = False) -> int:
     return Exit.SUCCEEDED
 
 
-def scan(path: Path) -> Iterator[Listed]:
+def scan(path: Path) -> Iterator[ListedWorkflow]:
     """The workflows in the Python files below a path, in order of files and lines."""
     for file in python_files(path):
         try:
@@ -97,7 +97,7 @@ def scan(path: Path) -> Iterator[Listed]:
             tell(f"{file} left out: {' '.join(str(error).split())}")
 
 
-def _in_text(text: str, file: str) -> Iterator[Listed]:
+def _in_text(text: str, file: str) -> Iterator[ListedWorkflow]:
     names = workflows_in(text, file)
     functions = {
         node.name: node for node in ast.walk(parse(text, file)) if isinstance(node, ast.FunctionDef)
@@ -105,7 +105,7 @@ def _in_text(text: str, file: str) -> Iterator[Listed]:
     for name in names:
         node = functions.get(name)
         if node is not None:
-            yield Listed(f"{file}:{name}", file, starts_at(node), _description(node))
+            yield ListedWorkflow(f"{file}:{name}", file, starts_at(node), _description(node))
 
 
 def _description(node: ast.FunctionDef) -> str:

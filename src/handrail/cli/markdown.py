@@ -56,16 +56,16 @@ def report(
     folder: Dir = None,
     temporal: Temporal = None,
 ) -> int:
-    """Write a run as a page that opens without a network, or print it as Markdown.
+    """Write a run as one HTML file that opens without a network, or print it as Markdown.
 
     Parameters
     ----------
     output
-        The file: a page, or Markdown if its name ends in .md. Without one Markdown is printed.
+        The file: HTML, or Markdown if its name ends in .md. Without it, Markdown is printed.
     markdown
-        As Markdown, whatever the name of the file.
+        Write Markdown, whatever the file's name.
     github
-        Add it to the summary of the GitHub job that this runs in, $GITHUB_STEP_SUMMARY.
+        Add it to the summary of the current GitHub job, $GITHUB_STEP_SUMMARY.
     """
     summary = _summary_of_job() if github else None
     place = place_of(folder, None, temporal)
@@ -122,7 +122,7 @@ def _summary_of_job() -> Path:
     """
     named = os.environ.get("GITHUB_STEP_SUMMARY")
     if not named:
-        raise Refused("--github", "is for a job on GitHub: GITHUB_STEP_SUMMARY is not set")
+        raise Refused("--github", "only works in a GitHub job: GITHUB_STEP_SUMMARY is not set")
     return Path(named)
 
 

@@ -27,7 +27,7 @@ from handrail.shortening import clean
 
 Reason: TypeAlias = Literal["answer", "person", "succeeded", "failed", "cancelled"]
 """A gate needs an ``answer``; a ``person`` must act elsewhere; or how the run ended."""
-TOLD, LOG = "notified.jsonl", "notify.log"
+SENT_FILE, LOG = "notified.jsonl", "notify.log"
 LONGEST_S = 60.0
 """How long a command may take; then its whole process group is killed."""
 AT_END_S = 5.0
@@ -123,8 +123,8 @@ class Notifier:
             tell(f"{_NAME}: {error}")
             return
         if code:
-            how = "was killed, it took too long" if code == -signal.SIGKILL else f"exit {code}"
-            tell(f"{_NAME} {self._command!r}: {how}; what it said is in {folder / LOG}")
+            how = "took too long and was killed" if code == -signal.SIGKILL else f"exit {code}"
+            tell(f"{_NAME} {self._command!r}: {how}; its output is in {folder / LOG}")
 
     def _wait_for(self, process: subprocess.Popen[bytes]) -> int:
         began = time.monotonic()
@@ -140,7 +140,7 @@ def _is_new(folder: Path, key: str) -> bool:
     """True if no notification with this key was sent; from now on it counts as sent."""
     line = json.dumps(key)
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / TOLD).open("a+", encoding="utf-8") as file:
+    with (folder / SENT_FILE).open("a+", encoding="utf-8") as file:
         fcntl.flock(file, fcntl.LOCK_EX)  # until it is closed
         file.seek(0)
         if line in file.read().splitlines():

@@ -28,26 +28,26 @@ Dir = Annotated[
     Parameter(
         name="--dir",
         allow_leading_hyphen=True,
-        help="The folder of the journal: by default HANDRAIL_DIR, or .handrail here.",
+        help="The journal's folder; by default HANDRAIL_DIR, or .handrail in this folder.",
     ),
 ]
 ExecutorName = Annotated[
     str | None,
     Parameter(
         name="--executor",
-        help="The executor of your code, file.py:name or module:name: itself, or what makes it.",
+        help="Your executor, as file.py:name or module:name; or a function that makes one.",
     ),
 ]
 Temporal = Annotated[
     str | None,
     Parameter(
-        help="ADDRESS[/NAMESPACE] of a Temporal cluster, whose runs are meant: by default "
+        help="Use the runs of the Temporal cluster at ADDRESS[/NAMESPACE]; by default "
         "HANDRAIL_TEMPORAL, or [tool.handrail] temporal.",
     ),
 ]
-RunId = Annotated[str, Parameter(help="Its id, or the beginning of it.")]
+RunId = Annotated[str, Parameter(help="The run's id, or the beginning of it.")]
 RunTarget = Annotated[
-    str | None, Parameter(help="Its workflow, if it is not where the run was started from.")
+    str | None, Parameter(help="The run's workflow, if it has moved since the run started.")
 ]
 CassetteFolder = Annotated[Path | None, Parameter(allow_leading_hyphen=True)]
 Words = Annotated[list[str] | None, Parameter()]
@@ -83,36 +83,36 @@ class Driving:
     as_json
         Print the result as JSON on stdout, and the progress on stderr.
     gates
-        Who answers questions: approve (the first choice), default, fail, or ask (stdin). By default
-        whoever sits at the terminal; without one the run is suspended.
+        How questions are answered: approve (the first choice), default, fail, or ask (from stdin).
+        By default at the terminal; without a terminal the run is suspended.
     backend
-        What carries agents out that name no backend themselves: claude, codex, ...
+        The backend of agents that name none: claude, codex, ...
     model
         The model of agents that name none.
     no_artifacts
-        Write no files for people (prompts, transcripts, outputs) beside the journal.
+        Write no prompts, transcripts and outputs as files beside the journal.
     record
-        Write what agents are asked, say and change into this folder.
+        Record what agents are asked, answer and change in this folder.
     replay
-        Launch no agents: take what was recorded in this folder.
+        Launch no agents; replay what was recorded in this folder.
     max_steps
-        End the run as failed at so many steps.
+        Fail the run after this many steps.
     timeout
-        End it as failed so many seconds after it began.
+        Fail the run this many seconds after it started.
     budget_usd
-        What its agents may cost, in dollars.
+        The most that the run's agents may cost, in dollars.
     max_launches
-        How often its agents may be launched. If nothing bounds a run, it asks after 200 launches.
+        The most launches of agents. A run without any such limit asks after 200 launches.
     label
         NAME=VALUE, recorded with the run; repeatable.
     ui
-        Show the run in a browser too, while it is driven.
+        Also show the run in a browser while it runs.
     detach
-        Print the run's id once its start is recorded, and leave it to another process, which waits
-        at questions until somebody answers them, from anywhere.
+        Run in the background: print the run's id once its start is recorded, and return. The run
+        waits at questions until they are answered, from any process.
     notify
-        A command for the shell, to be run when the run needs a person, and when it has ended, in
-        place of that of [tool.handrail]; '' runs none.
+        A shell command to run when the run needs a person and when it has ended. Overrides notify
+        of [tool.handrail]; '' runs none.
     """
 
     as_json: Json = False
@@ -138,11 +138,11 @@ class Driving:
         Raises:
             Refused: options were typed that do not apply to a cluster.
         """
-        from handrail.cli.cluster import ClusterPlace, refuse_of_a_process, refuse_of_workers
+        from handrail.cli.cluster import ClusterPlace, refuse_process_options, refuse_worker_options
 
         place = where.place()
         if isinstance(place, ClusterPlace):
-            refuse_of_workers(
+            refuse_worker_options(
                 {
                     "--backend": self.backend,
                     "--model": self.model,
@@ -150,7 +150,7 @@ class Driving:
                     "--replay": self.replay,
                 }
             )
-            refuse_of_a_process({"--detach": self.detach, "--notify": self.notify})
+            refuse_process_options({"--detach": self.detach, "--notify": self.notify})
         return place
 
     def options(self) -> Options:
@@ -159,14 +159,15 @@ class Driving:
         Raises:
             Refused: options were typed that exclude one another.
         """
-        from handrail.cli.apart import detached_sink
+        from handrail.cli.detaching import detached_sink
         from handrail.cli.driving import Options
         from handrail.cli.exits import Refused
         from handrail.cli.settings import limits_of, parse_labels
         from handrail.project import project_table
 
         if self.detach and self.gates == "ask":
-            raise Refused("--detach and --gates ask", "nobody sits there to be asked", "Leave one.")
+            why = "cannot be combined: a detached run has no terminal"
+            raise Refused("--detach and --gates ask", why, "Leave one out.")
         table = project_table()
         return Options(
             as_json=self.as_json,
@@ -197,17 +198,17 @@ class Serving:
     Parameters
     ----------
     steps_only
-        With --temporal: perform steps, and serve no workflows.
+        With --temporal: run steps, but no workflows.
     workflows_only
-        With --temporal: serve workflows, and perform no steps.
+        With --temporal: run workflows, but no steps.
     max_activities
-        With --temporal: perform at most so many steps at once.
+        With --temporal: run at most this many steps at once.
     task_queue
-        With --temporal: the task queue that is served; by default HANDRAIL_TASK_QUEUE, or
+        With --temporal: the task queue to serve; by default HANDRAIL_TASK_QUEUE, or
         [tool.handrail] task_queue, or "handrail".
     blobs
-        With --temporal: the folder, or the address of fsspec, where values above 256 KiB lie; by
-        default HANDRAIL_BLOBS, or [tool.handrail] blobs.
+        With --temporal: the folder or fsspec address for values above 256 KiB; by default
+        HANDRAIL_BLOBS, or [tool.handrail] blobs.
     """
 
     steps_only: bool = False
@@ -219,13 +220,13 @@ class Serving:
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Hand:
+class SteeringOptions:
     """Who steers a run, and where it is.
 
     Parameters
     ----------
     by
-        Who does it; by default user@host. It is recorded.
+        The person to record as doing this; by default user@host.
     as_json
         Print what was done as JSON.
     """
@@ -237,21 +238,21 @@ class Hand:
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Changed:
-    """What counts of steps that changed.
+class ChangedSteps:
+    """What to do about recorded steps that have changed.
 
     Parameters
     ----------
     reuse
-        The path of a step that changed, whose record is kept; repeatable.
+        The path of a changed step whose record is kept; repeatable.
     rerun
-        The path of a step that runs again though it is recorded; repeatable.
+        The path of a recorded step to run again; repeatable.
     rerun_from
-        The path of a step that runs again, with all steps that began after it.
+        The path of a step to run again, with every step that started after it.
     reuse_changed
-        Keep the record of every step that changed.
+        Keep the records of all changed steps.
     rerun_changed
-        Run every step again that changed.
+        Run all changed steps again.
     """
 
     reuse: Words = None
@@ -271,7 +272,7 @@ class Changed:
 
         if self.reuse_changed and self.rerun_changed:
             both = "--reuse-changed and --rerun-changed"
-            raise Refused(both, "say two things of each changed step")
+            raise Refused(both, "contradict each other")
         return "reuse" if self.reuse_changed else "rerun" if self.rerun_changed else None
 
     @property
@@ -317,11 +318,11 @@ def _cassette_of(record: Path | None, replay: Path | None) -> Cassette | None:
         return Cassette(record, "record")
     assert replay is not None
     if not replay.is_dir():
-        raise Refused(f"--replay {replay}", "there is no such folder", "--record makes one.")
+        raise Refused(f"--replay {replay}", "there is no such folder", "--record creates one.")
     return Cassette(replay, "replay")
 
 
 DRIVING = Driving()
-HAND = Hand()
-CHANGED = Changed()
+STEERING = SteeringOptions()
+CHANGED_STEPS = ChangedSteps()
 SERVING = Serving()

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 from handrail import Executor
-from handrail.cli.apart import spawn_resume
+from handrail.cli.detaching import spawn_resume
 from handrail.cli.exits import Refused
 from handrail.cli.journal import Place
 from handrail.cli.masking import mask
@@ -48,7 +48,7 @@ def page_of(place: Place, journal: Journal, token: str, *, read_only: bool = Fal
     """The page as an application."""
     return app_of(
         Reader(journal, mask(), place.artifacts),
-        Acting(journal, place.executor, _code_of(place, journal), _resume_apart(place)),
+        Acting(journal, place.executor, _executor_loader(place, journal), _resumer(place)),
         Access(token),
         read_only=read_only,
         by=current_user(),
@@ -65,7 +65,7 @@ def socket_at(port: int) -> socket:
         return open_socket(port)
     except OSError as error:
         why = f"cannot be listened on: {error.strerror or error}"
-        raise Refused(f"--port {port}", why, "--port 0 takes a free one.") from None
+        raise Refused(f"--port {port}", why, "--port 0 picks a free one.") from None
 
 
 def open_browser(url: str) -> None:
@@ -76,26 +76,26 @@ def open_browser(url: str) -> None:
     threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
 
 
-def _code_of(place: Place, journal: Journal) -> Callable[[RunInfo], Executor]:
+def _executor_loader(place: Place, journal: Journal) -> Callable[[RunInfo], Executor]:
     """A function that returns an executor with a run's workflow, imported from its TARGET."""
 
-    def code_of(info: RunInfo) -> Executor:
+    def load_executor(info: RunInfo) -> Executor:
         here = Path.cwd()
         try:
             return Executor(journal=journal, workflows=[workflow_of(info, place, quiet=True)[0]])
         finally:
             os.chdir(here)
 
-    return code_of
+    return load_executor
 
 
-def _resume_apart(place: Place) -> Callable[[RunInfo], None]:
+def _resumer(place: Place) -> Callable[[RunInfo], None]:
     """A function that resumes a run in a process of its own, which outlives the page."""
     here = Path.cwd()
 
-    def drive(info: RunInfo) -> None:
+    def resume_elsewhere(info: RunInfo) -> None:
         process, log = spawn_resume(place, info, here)
         log.close()
         threading.Thread(target=process.wait, daemon=True).start()
 
-    return drive
+    return resume_elsewhere

@@ -14,7 +14,7 @@ from handrail.cli.driving import DrivingExecutor
 from handrail.cli.exits import Exit
 from handrail.cli.journal import Place, pick_run
 from handrail.cli.masking import mask_text
-from handrail.cli.options import CHANGED, WHERE, Changed, Json, RunId, RunTarget, Where
+from handrail.cli.options import CHANGED_STEPS, WHERE, ChangedSteps, Json, RunId, RunTarget, Where
 from handrail.cli.report import change_lines, resume_commands
 from handrail.cli.show import describe_status
 from handrail.cli.target import workflow_of
@@ -28,12 +28,12 @@ def plan(
     run: RunId,
     /,
     *,
-    changed: Changed = CHANGED,
+    changed: ChangedSteps = CHANGED_STEPS,
     target: RunTarget = None,
     as_json: Json = False,
     where: Where = WHERE,
 ) -> int:
-    """Show what a resume would do, step by step, without running anything.
+    """Show what a resume would do, step by step. Runs nothing.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def plan(
     return Exit.SUCCEEDED
 
 
-def _show(found: Plan, info: RunInfo, changed: Changed, place: Place) -> None:
+def _show(found: Plan, info: RunInfo, changed: ChangedSteps, place: Place) -> None:
     print(f"{found.workflow_name}, run {found.run_id}: {describe_status(info)}\n")
     width = max((len(path_text(step.path)) for step in found.steps), default=0)
     kinds = max((len(step.step_type) for step in found.steps), default=0)
@@ -79,7 +79,7 @@ def _show(found: Plan, info: RunInfo, changed: Changed, place: Place) -> None:
     for wait in found.waits_for:
         print(mask_text(f"waits for {wait}"))
     if alive:
-        print(f"\nIt is being driven; watch it: {place.command('tail', found.run_id)}")
+        print(f"\nIt is running now. To watch it: {place.command('tail', found.run_id)}")
     else:
         print(f"\n{_next_text(found, changed, place)}")
     sys.stdout.flush()
@@ -110,47 +110,47 @@ def _state(step: PlannedStep, *, alive: bool) -> str:
 
 def _remark(step: PlannedStep, *, alive: bool) -> str:
     if step.interrupted and alive:
-        return "is at work"
+        return "is running"
     if step.interrupted and step.status == "failed":
-        return "was at work when its process ended; it must not begin again, and fails"
+        return "was running when its process ended; it must not run twice, so it fails"
     if step.interrupted:
-        return "was at work when its process ended; will run again"
+        return "was running when its process ended; will run again"
     if not step.reached:
-        return f"{step.status}; whether it has changed shows when the run comes to it"
+        return f"{step.status}; not yet compared with the code, which shows when the run reaches it"
     if step.state == "orphaned":
-        return "recorded, and the code does not come to it any more"
+        return "recorded, but the code no longer reaches it"
     if step.state == "will run" and step.status is not None:
-        return f"ends as {step.status}; nothing of it is performed"
+        return f"ends as {step.status} without running anything"
     return step.status or ""
 
 
-def _next_text(found: Plan, changed: Changed, place: Place) -> str:
+def _next_text(found: Plan, changed: ChangedSteps, place: Place) -> str:
     run_id = found.run_id
     if found.status == "succeeded" and not (changed.rerun or changed.rerun_from):
-        but = ", and what has changed does not count" if found.changes else ""
-        return f"It has succeeded; a resume gives its recorded result{but}."
+        but = ". Changed steps make no difference" if found.changes else ""
+        return f"It has succeeded. A resume returns its recorded result{but}."
     if found.changes:
         commands = resume_commands(run_id, found.changes, place, changed.words)
-        first = "Nothing is resumed until you say what counts of the steps that changed:"
+        first = "Some recorded steps have changed. Choose what to do with them:"
         return "\n  ".join([first, *commands])
     again = place.command("resume", run_id, *changed.words)
     if found.unwinds is not None:
-        undone = f"undoes {', '.join(found.undoes)} and " if found.undoes else ""
-        return f"It was to be cancelled ({found.unwinds}): this {undone}ends it:\n  {again}"
+        undone = f"rolls back {', '.join(found.undoes)} and " if found.undoes else ""
+        return f"It is being cancelled ({found.unwinds}). This {undone}ends it:\n  {again}"
     if found.undoes and any(one.state == "will run" and not one.status for one in found.steps):
-        return f"Go on with: {again}   (it undoes {', '.join(found.undoes)} first)"
+        return f"To continue: {again}   (it rolls back {', '.join(found.undoes)} first)"
     stopped = [one.path for one in found.steps if one.interrupted and one.status == "failed"]
     if stopped and found.ends in {None, "failed"}:
-        undone = f"undoes {', '.join(found.undoes)} and " if found.undoes else ""
+        undone = f"rolls back {', '.join(found.undoes)} and " if found.undoes else ""
         words = [word for path in stopped for word in ("--rerun", path)]
         once_more = place.command("resume", run_id, *changed.words, *words)
-        fails = f"It fails by that: this {undone}ends it:\n  {again}"
-        return f"{fails}\nThis runs it once more:\n  {once_more}"
+        fails = f"That fails the run. This {undone}ends it:\n  {again}"
+        return f"{fails}\nThis runs the step once more:\n  {once_more}"
     if found.stuck is not None:
         once_more = place.command("resume", run_id, *changed.words, "--rerun", found.stuck)
-        why = f"It fails by {found.stuck!r}, which does not begin again by itself."
-        return f"{why} This runs it:\n  {once_more}"
+        why = f"Step {found.stuck!r} failed the run, and a resume does not run it again."
+        return f"{why} This does:\n  {once_more}"
     if found.undoes:
-        return f"It has failed: this undoes {', '.join(found.undoes)} and ends it:\n  {again}"
-    ends = "" if found.ends is None else f"   (nothing is left to be performed: {found.ends})"
-    return f"Go on with: {again}{ends}"
+        return f"It has failed. This rolls back {', '.join(found.undoes)} and ends it:\n  {again}"
+    ends = "" if found.ends is None else f"   (no step is left to run: {found.ends})"
+    return f"To continue: {again}{ends}"

@@ -44,4 +44,4 @@ def counts_text(work_: WorkView) -> str:
     }
     listed = ", ".join(f"{count} {name}" for name, count in counts.items() if count) or "no tasks"
     why = work_.why_stopped
-    return listed if why is None else f"{listed}; begins no more: {clean(why)}"
+    return listed if why is None else f"{listed}; starts no more tasks: {clean(why)}"

@@ -192,7 +192,7 @@ def quickstart(folder: Path | None = None, /) -> int:
     Parameters
     ----------
     folder
-        Where to make the repository: an empty or new folder; by default a new temporary one.
+        A new or empty folder for the repository; by default a temporary one.
     """
     if shutil.which("git") is None:
         raise Refused("quickstart", "needs git", "Install git, then try again.")

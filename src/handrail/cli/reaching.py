@@ -13,7 +13,7 @@ from handrail import Executor
 from handrail.cli.channels import json_channel, tell, write_json
 from handrail.cli.journal import Place, find_info, pick_run
 from handrail.cli.masking import mask_text
-from handrail.cli.options import Hand
+from handrail.cli.options import SteeringOptions
 from handrail.cli.target import workflow_of
 from handrail.cli.who import current_user
 from handrail.ports.journal import Journal, RunInfo
@@ -53,18 +53,19 @@ class ReachedRun:
         """An executor that sends messages to the run."""
         return Executor(journal=self.journal, workflows=workflows)
 
-    def tell(self, text: str, /, **said: Any) -> None:
-        """Print what was done: the text, or ``said`` as JSON if that was asked for."""
+    def print_done(self, text: str, /, **done: Any) -> None:
+        """Print what was done: the text, or ``done`` as JSON if that was asked for."""
         if self.data is None:
             print(mask_text(text))
         else:
-            write_json(json_safe({"run_id": self.run_id, **said}), self.data)
+            write_json(json_safe({"run_id": self.run_id, **done}), self.data)
 
-    def tell_who_goes_on(self) -> None:
+    def print_resume_hint(self) -> None:
         """Print how to resume the run, if no process drives it once it had time to read this."""
         now = anyio.run(self.wait_until_read)
         if now.holder is None and now.status != "succeeded":
-            tell(f"nobody drives the run; go on with: {self.place.command('resume', self.run_id)}")
+            resume = self.place.command("resume", self.run_id)
+            tell(f"no process is running it; to continue: {resume}")
 
     async def wait_until_read(self) -> RunInfo:
         """The run's entry once its inbox is read, or no process drives it, or patience ends."""
@@ -78,13 +79,15 @@ class ReachedRun:
 
 
 @contextmanager
-def reach_run(run: str, hand: Hand) -> Generator[ReachedRun]:
+def reach_run(run: str, steering: SteeringOptions) -> Generator[ReachedRun]:
     """A run to act on, by its id or the beginning of that.
 
     Raises:
         HandrailError: there is no such run, or more than one.
     """
-    place = hand.where.place()
-    with json_channel(wanted=hand.as_json) as data:
+    place = steering.where.place()
+    with json_channel(wanted=steering.as_json) as data:
         journal = place.find()
-        yield ReachedRun(pick_run(journal, run), journal, place, hand.by or current_user(), data)
+        yield ReachedRun(
+            pick_run(journal, run), journal, place, steering.by or current_user(), data
+        )

@@ -39,7 +39,7 @@ def resume_commands(
     ``chosen``: words typed before, which both repeat.
     """
     lines: list[str] = []
-    for option, why in (("--reuse", "keep what is recorded"), ("--rerun", "run again")):
+    for option, why in (("--reuse", "keep the record"), ("--rerun", "run again")):
         words = [word for change in changes for word in (option, change.path)]
         lines.append(f"{f'{why}:':24}{place.command('resume', run_id, *chosen, *words)}")
     return lines
@@ -51,7 +51,7 @@ def _one_line(text: str) -> str:
 
 MOST_LINES = 40
 """Lines, or items, of a returned value that is cut on a terminal."""
-TOLD = 200
+CLOSING_LINE_CHARS = 200
 """Characters of the reason of a suspension that the console's closing line shows."""
 
 
@@ -165,17 +165,18 @@ def tell_ending(
         tell("\n".join(indented_lines(error)))
     if place is not None and result.status == "suspended":
         _tell_what_is_waited_for(result, place, listed=not quiet)
-        if place.goes_on_alone and not result.error:
-            tell(f"then it goes on by itself; watch it: {place.command('tail', result.run_id)}")
+        if place.resumes_by_itself and not result.error:
+            watch = place.command("tail", result.run_id)
+            tell(f"then it continues by itself; to watch it: {watch}")
         else:
-            tell(f"nothing was rolled back; go on with: {again}")
+            tell(f"nothing was rolled back; to continue: {again}")
     elif result.status == "suspended" and not result.error:
         tell(one_line(_suspension_text(result, listed=not quiet)))
     elif place is not None and result.status == "failed" and not quiet:
         stuck = stuck_step(result.error_type, result.failed_step)
         words = () if stuck is None else ("--rerun", stuck)
         again = place.command("resume", result.run_id, *words)
-        tell(f"to go on from what is recorded: {again}")
+        tell(f"to continue from the last recorded step: {again}")
     if result.success and result.orphaned:
         tell(one_line(orphaned_text(result.orphaned)))
     if debugging():
@@ -190,7 +191,7 @@ def format_time(at: float) -> str:
 
 def orphaned_text(orphaned: Sequence[str]) -> str:
     """The line that names orphaned steps: recorded, but no longer in the code."""
-    return f"recorded steps that the code no longer has: {_list_paths(orphaned)}"
+    return f"recorded steps that are no longer in the code: {_list_paths(orphaned)}"
 
 
 def tell_mismatch(error: ReplayMismatch, place: Place | None) -> None:
@@ -198,7 +199,8 @@ def tell_mismatch(error: ReplayMismatch, place: Place | None) -> None:
     if place is None:
         tell(one_line(str(error)))
         return
-    said = "what was run before it showed is on record" if error.late else "nothing was run"
+    ran = "steps that ran before this was found are recorded"
+    said = ran if error.late else "nothing was run"
     tell(f"run {error.run_id}: the code no longer matches the record; {said}")
     for change in error.changes:
         was, now = change_lines(change)
@@ -211,7 +213,7 @@ def tell_mismatch(error: ReplayMismatch, place: Place | None) -> None:
 
 def _fits_closing_line(error: str) -> bool:
     """True if the console's closing line has the whole error."""
-    return len(" ".join(error.split())) <= TOLD
+    return len(" ".join(error.split())) <= CLOSING_LINE_CHARS
 
 
 def tell_missing(run_id: str, variables: Sequence[str]) -> None:
@@ -219,9 +221,9 @@ def tell_missing(run_id: str, variables: Sequence[str]) -> None:
     names, are = ", ".join(variables), "are" if len(variables) > 1 else "is"
     instead = ", ".join(map(placeholder, variables))
     tell(
-        f"{names} {are} not set here (or shorter than {SHORTEST} characters): where run {run_id} "
-        f"recorded the value, it is the text {instead} now, in what steps and agents are given "
-        f"too. If the value is needed: stop this with Ctrl-C, set {names}, and resume again"
+        f"{names} {are} not set here (or shorter than {SHORTEST} characters), so steps and agents "
+        f"of run {run_id} get the text {instead} in place of the recorded value. If they need the "
+        f"value: stop this with Ctrl-C, set {names}, and resume again"
     )
 
 
@@ -238,7 +240,7 @@ def _progress_text(result: WorkflowResult[Any]) -> str:
     undone = len(result.rollback_errors)
     if undone:
         parts.append(f"{undone} rollbacks failed")
-    return ", ".join(parts) or "no step had ended"
+    return ", ".join(parts) or "no step has ended"
 
 
 def _list_paths(paths: Sequence[str], most: int = 8) -> str:
@@ -257,11 +259,11 @@ def _tell_what_is_waited_for(result: WorkflowResult[Any], place: Place, *, liste
 
 def _suspension_text(result: WorkflowResult[Any], *, listed: bool) -> str:
     if not result.waiting:
-        return "suspended: it waits for a signal, and nothing keeps it; nothing was rolled back"
+        return "suspended: it waits for a signal, but is in no journal; nothing was rolled back"
     gates = "" if listed else f" {'; '.join(map(_question_text, result.waiting))}"
     return (
-        f"suspended, for want of an answer{gates}: run it on a terminal, or with --gates approve, "
-        f"default, fail or ask (answers are lines of stdin); nothing was rolled back"
+        f"suspended: a question has no answer{gates}. Run it on a terminal, or with --gates "
+        f"approve, default, fail or ask (reads answers from stdin); nothing was rolled back"
     )
 
 

@@ -19,10 +19,10 @@ from handrail.cli.exits import Exit, Refused
 from handrail.cli.inputs import arguments_for, given_inputs
 from handrail.cli.journal import Place, find_exact, find_info, pick_run, with_executor
 from handrail.cli.options import (
-    CHANGED,
+    CHANGED_STEPS,
     DRIVING,
     WHERE,
-    Changed,
+    ChangedSteps,
     Driving,
     Json,
     Quiet,
@@ -88,27 +88,27 @@ def resume(
     *,
     latest: bool = False,
     all_runs: Annotated[bool, Parameter(name="--all")] = False,
-    changed: Changed = CHANGED,
+    changed: ChangedSteps = CHANGED_STEPS,
     target: RunTarget = None,
     driving: Driving = DRIVING,
     where: Where = WHERE,
 ) -> int:
-    """Go on with a run that was killed, interrupted or suspended, or that failed.
+    """Continue a run that was killed, interrupted or suspended, or that failed.
 
     Parameters
     ----------
     latest
-        The run that was started last.
+        The run that was started most recently.
     all_runs
-        Every run that is suspended, or dead, one after the other. Exit code 1 if one failed, 3 if
-        one is suspended.
+        Every suspended or dead run, one after the other. Exit code 1 if one fails, 3 if one is
+        suspended again.
     """
     options, place = driving.options(), driving.place(where)
     options = attrs.evolve(options, on_change=changed.on_change)
     if not all_runs:
         return _resume(run, options, place, latest=latest, changed=changed, target=target)
     if run is not None or latest or changed.reuse or changed.rerun or changed.rerun_from:
-        raise Refused("resume --all", "goes on with every run, so no run and no step is named")
+        raise Refused("resume --all", "resumes every run, so it takes no run and no step")
     return _resume_all(options, place, changed)
 
 
@@ -118,7 +118,7 @@ def _resume(
     place: Place,
     *,
     latest: bool = False,
-    changed: Changed,
+    changed: ChangedSteps,
     target: str | None = None,
 ) -> int:
     with json_channel(wanted=options.as_json) as data:
@@ -130,11 +130,11 @@ def _resume(
         return drive_again(info, workflow, changed, Session(options, data, place, journal))
 
 
-def drive_again(info: RunInfo, workflow: Any, changed: Changed, session: Session) -> int:
+def drive_again(info: RunInfo, workflow: Any, changed: ChangedSteps, session: Session) -> int:
     """Resume a run whose workflow is loaded; the exit code."""
     reuse, rerun = changed.paths(session.journal, info.run_id)
     if state_of(info) == "succeeded" and not rerun:
-        tell(f"run {info.run_id} has succeeded already; this is its recorded result")
+        tell(f"run {info.run_id} has already succeeded; this is its recorded result")
     return session.drive(
         lambda executor: executor.as_run(
             info.run_id,
@@ -144,7 +144,7 @@ def drive_again(info: RunInfo, workflow: Any, changed: Changed, session: Session
     )
 
 
-def _resume_all(options: Options, place: Place, changed: Changed) -> int:
+def _resume_all(options: Options, place: Place, changed: ChangedSteps) -> int:
     """Resume every run that is suspended or dead, oldest first; the worst of the exit codes."""
     waiting = [one for one in place.find().runs() if state_of(one) in {"suspended", "dead"}]
     if not waiting:
@@ -167,8 +167,8 @@ _STOPS = (Exit.INTERRUPTED, Exit.TERMINATED, Exit.HUNG_UP)
 
 def _pick_run(journal: Journal, name: str | None, *, latest: bool) -> RunInfo:
     if latest == (name is not None):
-        why = "takes either a run's id or --latest" + ("" if latest else ", and has neither")
-        raise Refused("resume", why, "handrail runs lists them.")
+        why = "needs either a run's id or --latest" + (", not both" if latest else "")
+        raise Refused("resume", why, "`handrail runs` lists runs.")
     return pick_run(journal, name)
 
 
@@ -181,20 +181,20 @@ def resume_run(info: RunInfo, workflow: Any, given: Mapping[str, Any], session: 
     definition: WorkflowDefinition = workflow.definition
     another = "Leave out --run-id to start another run."
     if info.workflow_name != definition.name:
-        why = f"is one of workflow {info.workflow_name!r}, not of {definition.name!r}"
+        why = f"is a run of workflow {info.workflow_name!r}, not of {definition.name!r}"
         raise Refused(f"run {info.run_id}", why, another)
     if info.status == "cancelled" and info.holder is None:
         resume = session.place.command("resume", info.run_id)
-        raise Refused(f"run {info.run_id}", "was cancelled", f"{resume} goes on with it. {another}")
+        raise Refused(f"run {info.run_id}", "was cancelled", f"To continue: {resume}. {another}")
     journal = session.journal
     recorded = inputs_of(Recorded(history_of(journal, info.run_id)), definition, journal.codec)
     try:
         refuse_other_inputs(info.run_id, definition, given, recorded, journal.codec)
     except InputsDiffer as error:
         why = f"it was started with {error.name}={error.recorded}, not {error.given}"
-        hint = "Leave the inputs out to go on with it; leave out --run-id to start another run."
+        hint = "Leave out the inputs to continue it, or leave out --run-id to start another run."
         raise Refused(f"run {info.run_id}", why, hint) from None
-    return drive_again(info, workflow, CHANGED, session)
+    return drive_again(info, workflow, CHANGED_STEPS, session)
 
 
 def run(
@@ -213,17 +213,17 @@ def run(
     Parameters
     ----------
     target
-        `file.py:name` or `module:name`; the name may be left out if there is one workflow.
+        `file.py:name` or `module:name`. Leave out the name if there is only one workflow.
     input
         An input as `name=value`, converted by its annotation (lists and objects are JSON);
         repeatable.
     inputs
-        A JSON or TOML file of inputs (`-`: JSON on stdin); --input wins over it.
+        A JSON or TOML file of inputs (`-`: JSON on stdin). --input overrides it.
     run_id
-        The run's id. A run of this id that is not finished goes on; of one that has succeeded the
-        recorded result is printed. Inputs must be the same, or left out.
+        The run's id. If this run exists and is unfinished, it is resumed; if it has succeeded, its
+        recorded result is printed. Inputs must then be the same, or left out.
     new
-        Start a new run in any case; refused if there is one of this id.
+        Start a new run; refuse if a run with this id exists.
     """
     options, place, typed = driving.options(), driving.place(where), input or ()
     with json_channel(wanted=options.as_json) as data:
@@ -268,9 +268,9 @@ def lint_workflow(workflow: Any) -> None:
     mistakes = [finding for finding in found if finding.code.startswith("HR1")]
     if mistakes:
         listed = "; ".join(str(finding).rstrip(".") for finding in mistakes)
-        hint = "Where it is meant so, say it on its line: # handrail: ignore[CODE]."
+        hint = "If it is intended, end its line with: # handrail: ignore[CODE]."
         name = workflow.definition.name
-        raise Refused(f"workflow {name!r} has mistakes, and is not run", listed, hint)
+        raise Refused(f"workflow {name!r} has mistakes and was not run", listed, hint)
 
 
 def _find_run(run_id: str, place: Place) -> RunInfo | None:
@@ -280,7 +280,7 @@ def _find_run(run_id: str, place: Place) -> RunInfo | None:
 
 def _check_id(run_id: str) -> None:
     if not run_id or run_id != run_id.strip() or not run_id.isprintable() or len(run_id) > 120:
-        why = "is no run id: 1 to 120 printable characters, without blanks at its edges"
+        why = "is not a run id: 1 to 120 printable characters, without spaces at its ends"
         raise Refused(f"--run-id {run_id!r}", why)
 
 
@@ -299,16 +299,16 @@ def cancel(
     quiet: Quiet = False,
     where: Where = WHERE,
 ) -> int:
-    """Cancel a run: it unwinds and is rolled back, by the process that drives it or else here.
+    """Cancel a run and roll it back, in the process that runs it, or else in this one.
 
     Parameters
     ----------
     reason
-        Why; it is recorded.
+        The reason, which is recorded.
     timeout
-        How many seconds to wait for the end of a run of another process.
+        How many seconds to wait for a run in another process to end.
     as_json
-        Print how the run stands as JSON.
+        Print the run's state as JSON.
     """
     options, place = Options(as_json=as_json, quiet=quiet), where.place()
     with json_channel(wanted=options.as_json) as data:
@@ -317,7 +317,7 @@ def cancel(
         info = pick_run(journal, run)
         if state_of(info) in _OVER:
             return _print_outcome(
-                info, f"run {info.run_id} has {_ending_text(info)} before", session
+                info, f"run {info.run_id} has already {_ending_text(info)}", session
             )
         if info.holder is None or not _request_cancel(journal, info, reason):
             code = _unwind(info, reason, session, target)
@@ -353,7 +353,7 @@ def _wait(info: RunInfo, session: Session, timeout_s: float) -> int:
     if info.holder is None:
         return _print_outcome(info, f"run {info.run_id} has {_ending_text(info)}", session)
     status = describe_status(info)
-    what = f"run {info.run_id} was asked, and is not done after {timeout_s:g} s: {status}"
+    what = f"run {info.run_id} was told to cancel, but did not within {timeout_s:g} s: {status}"
     return _print_outcome(info, what, session)
 
 
@@ -377,7 +377,7 @@ def _print_outcome(info: RunInfo, what: str, session: Session) -> int:
     failed = () if last is None else last.rollback_errors
     if failed:
         paths = ", ".join(one.path for one in failed)
-        tell(f"run {info.run_id}: what these steps did was not undone: {paths}")
+        tell(f"run {info.run_id}: these steps were not rolled back: {paths}")
     return Exit.FAILED if failed else Exit.SUCCEEDED
 
 

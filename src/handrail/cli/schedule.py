@@ -121,7 +121,7 @@ def _schedule(file: str, given: dict[str, Any]) -> Schedule:
     fields: dict[str, Any] = {**given, "name": name}
     schedule = Schedule(**fields)
     if not _NAME.fullmatch(name):
-        raise _invalid_value(file, "name", name, "letters, digits, '.', '_' and '-' make one")
+        raise _invalid_value(file, "name", name, "use letters, digits, '.', '_' and '-'")
     try:
         ZoneInfo(schedule.timezone)
     except (KeyError, ValueError, OSError) as error:
@@ -137,7 +137,7 @@ def _schedule(file: str, given: dict[str, Any]) -> Schedule:
 
 
 def _invalid_value(file: str, key: str, value: str, why: str) -> DefinitionError:
-    return DefinitionError(f"{file}: {_TABLE} {key} {value!r} is none: {why}")
+    return DefinitionError(f"{file}: {_TABLE} {key} {value!r} is not valid: {why}")
 
 
 def _instants(schedule: Schedule, since: int, *, reverse: bool = False) -> Iterator[float]:

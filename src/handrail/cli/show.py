@@ -75,16 +75,16 @@ from handrail.typed.jsonsafe import json_safe, short_repr
 
 
 def show(what: str, path: str = "", /, *, as_json: Json = False, where: Where = WHERE) -> int:
-    """Show a workflow's inputs and steps, or how a run stands, or one step of it.
+    """Show a workflow's inputs and steps, the state of a run, or one step of a run.
 
     Parameters
     ----------
     what
         `file.py:name` or `module:name`; or a run's id, or the beginning of it.
     path
-        The path of a step of the run, which is shown whole: attempts, tracebacks, output.
+        The path of one step of the run, to show in full: attempts, tracebacks, output.
     as_json
-        Print it as JSON: of a workflow its `describe()`.
+        Print JSON; for a workflow its `describe()`.
     """
     place = where.place()
     if place.is_there():
@@ -229,7 +229,7 @@ def _tree(steps: Sequence[StepView]) -> list[str]:
             continue
         lines += _hidden_line(hidden.pop(above, 0), step.depth, glyphs)
         lines += _step_lines(step, glyphs)
-    return lines or ["  (no step has begun)"]
+    return lines or ["  (no step has started)"]
 
 
 def _work_lines(view: RunView) -> Iterator[str]:
@@ -327,14 +327,15 @@ def _print_value(value: Any) -> None:
 
 
 def _print_waits(info: RunInfo, view: RunView, place: Place) -> None:
-    when = "when it is resumed" if info.holder is None else "when the step at work ends"
+    when = "when it is resumed" if info.holder is None else "when the current step ends"
     for message in view.inbox:
-        print(mask_text(f"in its inbox, to be read {when}: {_message_text(message)}"))
+        print(mask_text(f"in its inbox, read {when}: {_message_text(message)}"))
     for said in view.untold:
         if said not in view.inbox:
             to = f", for {said.path!r}" if said.path else ""
             by = clean(said.by or A_PERSON)
-            print(mask_text(f"said by {by} and not given to an agent{to}: {one_line(said.value)}"))
+            text = one_line(said.value)
+            print(mask_text(f"guidance by {by}, not yet given to an agent{to}: {text}"))
     if view.suspended_for and view.suspended_for != "waiting" and not view.needs:
         print(mask_text(f"suspended: {one_line(view.suspended_for)}"))
     if view.paused is not None:
@@ -432,9 +433,9 @@ def format_spending(spent: Spent) -> str:
     text = spent_text(spent)
     tokens, cost = spent.unknown_tokens, spent.unknown_cost
     if tokens and tokens == cost:
-        return f"{text} ({tokens} did not say what they used)"
-    silent = [f"{tokens} did not say how many tokens"] if tokens else []
-    silent += [f"{cost} did not say what they cost"] if cost else []
+        return f"{text} ({tokens} did not report usage)"
+    silent = [f"{tokens} did not report tokens"] if tokens else []
+    silent += [f"{cost} did not report costs"] if cost else []
     return f"{text} ({', '.join(silent)})" if silent else text
 
 
@@ -448,12 +449,12 @@ SAME_CAP_S = 1800.0
 _DONE: Mapping[str, str] = {
     "retry": "tried again",
     "wait": "tried again",
-    "resume": "went on in its session",
+    "resume": "continued its session",
     "reask": "asked again in its session",
-    "compact": "made its session smaller and went on",
-    "summarise": "went on in a new session, with a summary",
-    "reframe": "asked anew in a new session",
-    "fallback": "went on with the next backend or model",
+    "compact": "compacted its session and continued",
+    "summarise": "continued in a new session from a summary",
+    "reframe": "asked again in a new session",
+    "fallback": "continued with the next backend or model",
 }
 _NOUNS: Mapping[IncidentKind, tuple[str, str]] = {
     "cap": ("usage cap", "usage caps"),
@@ -474,7 +475,7 @@ def incident_lines(
     """
     if not incidents:
         return
-    yield f"failures of agents that it lived through: {len(incidents)}"
+    yield f"agent failures that the run recovered from: {len(incidents)}"
     if len(incidents) > MOST_INCIDENTS:
         yield f"  {glyphs.more} {len(incidents) - MOST_INCIDENTS} earlier (--json lists all)"
     latest = incidents[-MOST_INCIDENTS:]
@@ -493,10 +494,10 @@ def _incident_text(one: IncidentView, *, alive: bool) -> str:
         f"{step.backend}: " if step.backend else ""
     )
     kind = clean(step.kind.replace("_", " "), 80)
-    return f"{kind}{whose}: {said.rstrip('.')}; {_followed_text(one, alive=alive)}"
+    return f"{kind}{whose}: {said.rstrip('.')}; {_outcome_text(one, alive=alive)}"
 
 
-def _followed_text(one: IncidentView, *, alive: bool) -> str:
+def _outcome_text(one: IncidentView, *, alive: bool) -> str:
     step = one.step
     if step.parked:
         if one.over_at is None:
@@ -505,7 +506,7 @@ def _followed_text(one: IncidentView, *, alive: bool) -> str:
         return f"suspended the run, resumed at {_time(one.over_at, step.at)} (after {waited})"
     done = _DONE.get(step.next.rung, "tried again")
     if one.over_at is None:
-        waits = "looks again at" if alive and step.kind == "usage_cap" else "waits until"
+        waits = "checks again at" if alive and step.kind == "usage_cap" else "waits until"
         return f"{waits} {_time(step.due, step.at)} ({duration(step.due - step.at)})"
     pause = one.over_at - step.at
     if pause >= 60:
@@ -584,9 +585,9 @@ def runs(
     Parameters
     ----------
     status
-        Only runs that stand so; `dead`: without an end, and nobody drives them. Repeatable.
+        Only runs in this state; repeatable. `dead`: unfinished, and its process is gone.
     workflow
-        Only runs of the workflow of this name; repeatable.
+        Only runs of this workflow; repeatable.
     as_json
         Print a JSON list.
     """
@@ -606,7 +607,7 @@ def runs(
         print(*columns([_HEADINGS, *map(_row, found)]), sep="\n")
         for info in found:
             if info.damaged:
-                tell(f"run {info.run_id} is damaged: {info.damaged}. Nothing in it is believed.")
+                tell(f"run {info.run_id} is damaged: {info.damaged}. Its record is not used.")
     elif not found:
         tell(f"none of its {len(known)} runs" if known else f"no runs in {place.file}")
     return Exit.SUCCEEDED
@@ -654,12 +655,12 @@ def time_text(wait: WaitsFor) -> str:
 Emit: TypeAlias = Callable[[ev.Event], None]
 
 EVERY_S = 0.1
-_SPARE = 3
+_PAUSE_FACTOR = 3
 """The pause after reading a long run, as a multiple of the time that reading took."""
 
 
 def tail(run: RunId, /, *, as_json: Json = False, where: Where = WHERE) -> int:
-    """Follow a run of another process until it ends; the exit code is the run's.
+    """Follow a run in another process until it ends. The exit code is the run's.
 
     Parameters
     ----------
@@ -678,7 +679,7 @@ def tail(run: RunId, /, *, as_json: Json = False, where: Where = WHERE) -> int:
             return Exit.SUSPENDED
         case _:
             resume = place.command("resume", info.run_id)
-            tell(f"its process ended without a word. To continue: {resume}")
+            tell(f"its process ended without recording an end. To continue: {resume}")
             return Exit.FAILED
 
 
@@ -698,7 +699,7 @@ async def _follow(journal: Journal, info: RunInfo, emit: Emit) -> ev.Event | Non
                 emit(event)
             return known[-1] if known else None
         if info.holder is not None:
-            await anyio.sleep(max(EVERY_S, _SPARE * (time.monotonic() - began)))
+            await anyio.sleep(max(EVERY_S, _PAUSE_FACTOR * (time.monotonic() - began)))
         info = find_info(journal, info.run_id) or info
 
 

@@ -12,7 +12,7 @@ from handrail import Executor
 from handrail.cli.channels import json_channel, tell, write_json
 from handrail.cli.exits import Exit, Refused
 from handrail.cli.journal import Place, pick_run
-from handrail.cli.options import HAND, Hand, RunId, RunTarget
+from handrail.cli.options import STEERING, RunId, RunTarget, SteeringOptions
 from handrail.cli.reaching import ReachedRun, reach_run
 from handrail.cli.run import wait_until_free
 from handrail.cli.who import current_user
@@ -24,20 +24,24 @@ PATIENCE_S = 12.0
 """How long to wait for a drive to end; after 10 s it leaves attempts behind that do not end."""
 
 
-def pause(run: RunId, /, *, hand: Hand = HAND) -> int:
-    """Let no step of a run begin any more; what is at work goes on to its end."""
-    with reach_run(run, hand) as it:
+_TEXTS = {"begun again": "restarted"}
+"""The text for people where it differs from the value in the JSON."""
+
+
+def pause(run: RunId, /, *, steering: SteeringOptions = STEERING) -> int:
+    """Pause a run: no new step starts, and steps already running finish."""
+    with reach_run(run, steering) as it:
         it.executor().pause_sync(it.run_id, by=it.who)
-        it.tell(f"paused run {it.run_id}, by {it.who}", done="pause", by=it.who)
+        it.print_done(f"paused run {it.run_id}, by {it.who}", done="pause", by=it.who)
     return Exit.SUCCEEDED
 
 
-def unpause(run: RunId, /, *, hand: Hand = HAND) -> int:
-    """Let a paused run go on."""
-    with reach_run(run, hand) as it:
+def unpause(run: RunId, /, *, steering: SteeringOptions = STEERING) -> int:
+    """Let a paused run start steps again."""
+    with reach_run(run, steering) as it:
         it.executor().unpause_sync(it.run_id, by=it.who)
-        it.tell(f"unpaused run {it.run_id}, by {it.who}", done="unpause", by=it.who)
-        it.tell_who_goes_on()
+        it.print_done(f"unpaused run {it.run_id}, by {it.who}", done="unpause", by=it.who)
+        it.print_resume_hint()
     return Exit.SUCCEEDED
 
 
@@ -48,54 +52,59 @@ def complete(
     /,
     *,
     target: RunTarget = None,
-    hand: Hand = HAND,
+    steering: SteeringOptions = STEERING,
 ) -> int:
-    """End a step with this output: one at work, that waits, has failed, or has not begun.
+    """End a step as succeeded with this output: a running, waiting, failed or unstarted one.
 
     Parameters
     ----------
     path
         The path of the step.
     output
-        What the step's type takes: text, or JSON.
+        The output, as text or JSON of the step's type.
     """
 
     def act(executor: Executor, it: ReachedRun) -> None:
         executor.complete_sync(it.run_id, path, output, by=it.who)
 
-    return _steer_step(run, path, target, hand, "completed", act)
+    return _steer_step(run, path, target, steering, "completed", act)
 
 
-def skip(run: RunId, path: str, /, *, target: RunTarget = None, hand: Hand = HAND) -> int:
-    """End a step with its default, or as one that is skipped, without its failing."""
+def skip(
+    run: RunId, path: str, /, *, target: RunTarget = None, steering: SteeringOptions = STEERING
+) -> int:
+    """Skip a step: it ends with its default, or as skipped. Refused if the step allows neither."""
 
     def act(executor: Executor, it: ReachedRun) -> None:
         executor.skip_sync(it.run_id, path, by=it.who)
 
-    return _steer_step(run, path, target, hand, "skipped", act)
+    return _steer_step(run, path, target, steering, "skipped", act)
 
 
-def retry(run: RunId, path: str, /, *, target: RunTarget = None, hand: Hand = HAND) -> int:
-    """Stop the attempt of a step and begin it again, uncounted; a wait before it is over."""
+def retry(
+    run: RunId, path: str, /, *, target: RunTarget = None, steering: SteeringOptions = STEERING
+) -> int:
+    """Restart a step's current attempt now, without using up a retry."""
 
     def act(executor: Executor, it: ReachedRun) -> None:
         executor.retry_sync(it.run_id, path, by=it.who)
 
-    return _steer_step(run, path, target, hand, "begun again", act)
+    return _steer_step(run, path, target, steering, "begun again", act)
 
 
 def _steer_step(  # noqa: PLR0917  # all that its callers differ in
     run: str,
     path: str,
     target: str | None,
-    hand: Hand,
+    steering: SteeringOptions,
     done: str,
     act: Callable[[Executor, ReachedRun], None],
 ) -> int:
-    with reach_run(run, hand) as it:
+    with reach_run(run, steering) as it:
         act(it.executor(it.workflow(target)), it)
-        it.tell(f"{path!r} is {done}, by {it.who}", path=path, done=done, by=it.who)
-        it.tell_who_goes_on()
+        what = _TEXTS.get(done, done)
+        it.print_done(f"{path!r} is {what}, by {it.who}", path=path, done=done, by=it.who)
+        it.print_resume_hint()
     return Exit.SUCCEEDED
 
 
@@ -106,27 +115,27 @@ def guide(
     *,
     path: str | None = None,
     target: RunTarget = None,
-    hand: Hand = HAND,
+    steering: SteeringOptions = STEERING,
 ) -> int:
-    """Say something to the agents at work, whose sessions go on with it; or to the next agent.
+    """Send guidance to the running agents of a run, or to its next agent if none is running.
 
     Parameters
     ----------
     text
-        What is said.
+        The guidance.
     path
-        Only to the agent of this step, or to those of the steps that it holds.
+        Only for the agent at this step, or for agents below this step.
     """
-    with reach_run(run, hand) as it:
+    with reach_run(run, steering) as it:
         known = [] if path is None else [it.workflow(target)]
         it.executor(*known).guide_sync(it.run_id, text, path=path, by=it.who)
         anyio.run(it.wait_until_read)
         to = guided_agents(it.journal.events(it.run_id), text, it.who)
         named = ", ".join(map(repr, to))
         where = "" if path is None else f" in {path!r}"
-        said = f"said to {named}" if to else f"kept for the next agent{where}"
-        it.tell(f"{said}, by {it.who}", text=text, path=path, by=it.who, agents=to)
-        it.tell_who_goes_on()
+        said = f"sent to {named}" if to else f"kept for the next agent{where}"
+        it.print_done(f"{said}, by {it.who}", text=text, path=path, by=it.who, agents=to)
+        it.print_resume_hint()
     return Exit.SUCCEEDED
 
 
@@ -135,23 +144,23 @@ def stop(
     /,
     *,
     every: Annotated[bool, Parameter(name="--all")] = False,
-    hand: Hand = HAND,
+    steering: SteeringOptions = STEERING,
 ) -> int:
-    """End the drive of a run as Ctrl-C does in its process: it is suspended, and can be resumed.
+    """Suspend a running run, as Ctrl-C in its process does. It can be resumed.
 
     Parameters
     ----------
     every
-        All runs of the journal that a process drives now.
+        Every run of the journal that is running now.
     """
-    place = hand.where.place()
+    place = steering.where.place()
     if every == (run is not None):
-        raise Refused("stop", "takes a run, or --all")
-    with json_channel(wanted=hand.as_json) as data:
+        raise Refused("stop", "needs either a run or --all")
+    with json_channel(wanted=steering.as_json) as data:
         journal = place.find()
         driven = [info for info in runs_of(journal) if info.holder is not None]
         chosen = driven if run is None else [pick_run(journal, run)]
-        who = hand.by or current_user()
+        who = steering.by or current_user()
         executor = Executor(journal=journal)
         for info in chosen:
             executor.stop_sync(info.run_id, by=who)
@@ -165,17 +174,18 @@ def stop(
                 if info not in left:
                     print(_how_it_stopped(info, place))
             if not chosen:
-                print("no run is driven now")
+                print("no run is running now")
         for info in left:
-            tell(f"run {info.run_id} was asked to stop, and what is at work has not ended yet")
+            tell(f"run {info.run_id} was asked to stop, but its current steps have not ended yet")
     return Exit.FAILED if left else Exit.SUCCEEDED
 
 
 def _how_it_stopped(info: RunInfo, place: Place) -> str:
     again = place.command("resume", info.run_id)
     if info.holder is None:
-        return f"run {info.run_id} is {state_of(info)}: no process drives it; go on with: {again}"
-    return f"stopped run {info.run_id}; go on with: {again}"
+        state = state_of(info)
+        return f"run {info.run_id} is {state}; no process is running it. To continue: {again}"
+    return f"stopped run {info.run_id}; to continue: {again}"
 
 
 def _still_driven(journal: Journal, info: RunInfo) -> bool:

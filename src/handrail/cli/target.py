@@ -188,7 +188,7 @@ def load_object(target: str, whose: str) -> Any:
     place, name = split(target)
     module = _import_place(place)
     if not name or not hasattr(module, name):
-        raise Refused(f"{whose} {target!r}", "names nothing", "It is file.py:name or module:name.")
+        raise Refused(f"{whose} {target!r}", "was not found", "Write file.py:name or module:name.")
     return getattr(module, name)
 
 
@@ -208,7 +208,7 @@ def place_of(wanted: Path | None, executor: str | None = None, cluster: str | No
     table = project_table()
     target = executor or table.get("executor")
     if target is not None:
-        place = attrs.evolve(place, executor_typed=executor or "")
+        place = attrs.evolve(place, typed_executor=executor or "")
         place = with_executor(place, load_executor(target))
     known = None if named else os.environ.get("HANDRAIL_TEMPORAL") or table.get("temporal")
     address = cluster or known
@@ -230,8 +230,8 @@ def load_executor(target: str) -> Executor:
         raise Refused(f"executor {target!r}", "is not file.py:name or module:name")
     found = _build_executor(target, getattr(_import_place(place), name, None))
     if found is None:
-        hint = "It is an Executor, or a function without arguments that returns one."
-        raise Refused(f"executor {target!r}", "is none", hint)
+        hint = "Name an Executor, or a function without arguments that returns one."
+        raise Refused(f"executor {target!r}", "is not an executor", hint)
     return found
 
 
@@ -422,7 +422,7 @@ def target_of(labels: Mapping[str, str]) -> str:
 
 def _change_folder(folder: Path) -> None:
     if not folder.is_dir():
-        tell(f"the folder that it was started in is gone, {folder}; it goes on in this one")
+        tell(f"the folder that the run started in is gone: {folder}. It continues in this one")
     elif folder != Path.cwd():
         tell(f"in {folder}")
         os.chdir(folder)

@@ -22,18 +22,18 @@ def ui(
     read_only: bool = False,
     where: Where = WHERE,
 ) -> int:
-    """Show all runs of the journal in a browser, live, and act on them from there.
+    """Show all runs of the journal live in a browser, and act on them there.
 
-    The page is served to this machine alone, and the address that is printed has its token.
+    Only this machine can open the page. The printed address includes its token.
 
     Parameters
     ----------
     port
-        Where; 0 takes a free one.
+        The port; 0 picks a free one.
     open_it
-        Open it in a browser.
+        Open the page in a browser.
     read_only
-        Runs are looked at only.
+        Only show runs; allow no actions.
     """
     place = where.place()
     token = secrets.token_urlsafe(24)
@@ -41,7 +41,7 @@ def ui(
     at = socket_at(port)
     url = f"http://{HOST}:{at.getsockname()[1]}/?token={token}"
     print(url, flush=True)
-    print("handrail: the page is served until Ctrl-C", file=sys.stderr, flush=True)
+    print("handrail: the page is available until Ctrl-C", file=sys.stderr, flush=True)
     if open_it:
         open_browser(url)
     with contextlib.closing(at):

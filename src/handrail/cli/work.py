@@ -13,7 +13,7 @@ from handrail.cli.channels import write_json
 from handrail.cli.exits import Exit, Refused
 from handrail.cli.journal import read
 from handrail.cli.masking import mask_text
-from handrail.cli.options import HAND, Hand, RunId, RunTarget, Words
+from handrail.cli.options import STEERING, RunId, RunTarget, SteeringOptions, Words
 from handrail.cli.queues import queue_lines
 from handrail.cli.reaching import ReachedRun, reach_run
 from handrail.cli.work_summary import summary
@@ -42,22 +42,22 @@ def work(
     priority: Annotated[Words, Parameter(allow_leading_hyphen=True)] = None,
     step: str | None = None,
     target: RunTarget = None,
-    hand: Hand = HAND,
+    steering: SteeringOptions = STEERING,
 ) -> int:
-    """Show the queues of a run, or change one: tasks to add or to drop, and what is more urgent.
+    """Show the task queues of a run, or change one: add, drop or reprioritise tasks.
 
     Parameters
     ----------
     add
-        A new task as ID or ID=PAYLOAD, its payload in JSON, or text; repeatable.
+        A task to add, as ID or ID=PAYLOAD, with a payload of JSON or text; repeatable.
     drop
-        The id of a task that waits, and is not to be done; repeatable.
+        The id of a waiting task to remove; repeatable.
     priority
-        ID=N: the lower the number, the sooner the task begins; repeatable.
+        ID=N: a task with a lower number starts sooner; repeatable.
     step
         The path of the `work` step, if the run has several.
     """
-    with reach_run(run, hand) as it:
+    with reach_run(run, steering) as it:
         if add or drop or priority:
             _edit_queue(it, add or (), drop or (), priority or (), step, target)
         else:
@@ -93,14 +93,14 @@ def _edit_queue(  # noqa: PLR0917  # what was typed
         it.run_id, step, add=tasks, drop=drop, priority=moved, by=it.who
     )
     lines = [f"{line}, by {it.who}" for line in _edit_lines(tasks, drop, moved)]
-    it.tell(
+    it.print_done(
         "\n".join(lines),
         added=[one.id for one in tasks],
         dropped=drop,
         priority={**moved, **{one.id: one.priority for one in tasks if one.priority}},
         by=it.who,
     )
-    it.tell_who_goes_on()
+    it.print_resume_hint()
 
 
 def _parse_task(typed: str, moved: dict[str, float]) -> Task:
@@ -115,7 +115,7 @@ def _pending_edit_lines(inbox: Sequence[Event], step: str | None) -> Iterator[st
         if isinstance(event, WorkEdited) and step in {None, event.path}:
             for line in _edit_lines(event.add, event.drop, event.priority):
                 yield mask_text(
-                    f"  not read yet by the run: {line}, by {clean(event.by or A_PERSON)}"
+                    f"  not yet read by the run: {line}, by {clean(event.by or A_PERSON)}"
                 )
 
 

@@ -19,15 +19,15 @@ from handrail.work.board import WORK
 
 
 def summary(workdir: Path, target: str | None = None, /) -> int:
-    """Print what a protocol that an Orchestrator runs says of its folder, at any time.
+    """Print the summary that an Orchestrator's protocol gives of its folder, at any time.
 
     Parameters
     ----------
     workdir
         The folder.
     target
-        The protocol, file.py:name or module:name: itself, or what makes it of the folder. By
-        default what is recorded there.
+        The protocol, as file.py:name or module:name: the object, or a function of the folder that
+        returns it. By default the one that is recorded there.
     """
     journal = Place((workdir / FOLDER).resolve(), named=True)
     if target is not None:

@@ -18,9 +18,9 @@ from typing import IO, Annotated
 import attrs
 from cyclopts import Parameter
 
-from handrail.cli.apart import spawn_resume, spawn_run
 from handrail.cli.channels import tell
 from handrail.cli.cluster import ClusterPlace
+from handrail.cli.detaching import spawn_resume, spawn_run
 from handrail.cli.exits import Exit, Refused
 from handrail.cli.journal import VARIABLE, Place
 from handrail.cli.notify import Notifier
@@ -34,11 +34,11 @@ from handrail.record.reading import ended
 from handrail.shortening import clean
 
 EVERY_S = 0.25
-_SPARE = 150
+_PAUSE_FACTOR = 150
 """The pause after a poll, as a multiple of its time: polls take at most 1/150 of a core."""
 _TAIL_BYTES = 4_000
-_SAYS = "handrail: "
-_KEPT = ("PATH", VARIABLE, "HANDRAIL_BACKEND", "HANDRAIL_MODEL")
+_PREFIX = "handrail: "
+_KEPT_VARIABLES = ("PATH", VARIABLE, "HANDRAIL_BACKEND", "HANDRAIL_MODEL")
 _UNIT = """\
 [Unit]
 Description=handrail worker of {folder}
@@ -66,21 +66,20 @@ def worker(
     where: Where = WHERE,
     serving: Serving = SERVING,
 ) -> int:
-    """Drive what is due: runs whose process is gone, or for which an answer or a time has come; and
-    begin what the project's schedules say.
+    """Resume runs that are due (process gone, answer given, wait over), and start scheduled runs.
 
-    With --temporal, serve a cluster: drive the runs of the workflows in MODULE, and perform steps.
+    With --temporal, serve a cluster: run the workflows in MODULE, and steps.
 
     Parameters
     ----------
     modules
-        With --temporal: FILE.py or MODULE, whose workflows are served; repeatable.
+        With --temporal: FILE.py or MODULE with the workflows to serve; repeatable.
     max_runs
-        At most so many at once, each in a process of its own.
+        At most this many runs at once, each in its own process.
     notify
-        Run this command when a run needs a person or has ended, once for each: see run --notify.
+        A shell command to run once when a run needs a person and once when it ends.
     print_systemd
-        Only print a unit for systemd that runs this worker.
+        Only print a systemd unit that runs this worker.
     """
     place = where.place()
     if isinstance(place, ClusterPlace):
@@ -88,14 +87,14 @@ def worker(
 
         return serve(place, modules, serving)
     if modules or serving != SERVING:
-        why = "is of a worker of a cluster"
+        why = "is only for the worker of a cluster"
         said = modules[0] if modules else "--steps-only, --workflows-only or the like"
         raise Refused(said, why, "Name the cluster: --temporal ADDRESS[/NAMESPACE].")
     if max_runs < 1:
         raise Refused(f"--max-runs {max_runs}", "must be 1 or more")
-    if place.typed and not place.folder.exists():
-        hint = "Make it, if runs are yet to come there."
-        raise Refused(f"--dir {place.typed}", "there is no such folder", hint)
+    if place.typed_location and not place.folder.exists():
+        hint = "Create it, if its runs are still to be started."
+        raise Refused(f"--dir {place.typed_location}", "there is no such folder", hint)
     if print_systemd:
         print(_unit(place, max_runs, notify, Path.cwd(), os.environ), end="")
         tell("put it into ~/.config/systemd/user/handrail-worker.service, then:")
@@ -119,7 +118,7 @@ def _unit(
     words = [sys.executable, "-m", "handrail", *shlex.split(place.command("worker"))[1:]]
     words += ["--max-runs", str(max_runs)]
     words += [] if notify is None else ["--notify", notify]
-    kept = [name for name in _KEPT if variables.get(name)]
+    kept = [name for name in _KEPT_VARIABLES if variables.get(name)]
     lines = [f"Environment={_quote(f'{name}={variables[name]}')}" for name in kept]
     return _UNIT.format(
         folder=_escape_percent(str(place.file)),
@@ -152,11 +151,11 @@ class _DriverProcess:
     events: int
 
     def last_line(self) -> str:
-        """The last line of the log that begins with ``_SAYS``, or without one the last line."""
+        """The last line of the log that begins with ``_PREFIX``, or without one the last line."""
         size = self.log.seek(0, os.SEEK_END)
         self.log.seek(max(0, size - _TAIL_BYTES))
         lines = self.log.read().decode("utf-8", "replace").splitlines()
-        said = [line.removeprefix(_SAYS) for line in lines if line.startswith(_SAYS)]
+        said = [line.removeprefix(_PREFIX) for line in lines if line.startswith(_PREFIX)]
         return clean((said or lines or [""])[-1], _TAIL_BYTES)
 
 
@@ -178,13 +177,13 @@ class _Worker:
         self._timetable = Timetable(schedules_of(table), place.folder, time.time())
         self._at_work: dict[str, _DriverProcess] = {}
         self._ends = threading.Event()
-        self._said = ""
+        self._last_error = ""
 
     def work(self) -> None:
         """Poll until a signal ends the worker; then suspend the runs at work."""
         for name in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(name, self._end)
-        tell(f"drives what is due in {self._place.file}, until Ctrl-C")
+        tell(f"resumes runs that are due in {self._place.file}, until Ctrl-C")
         for one in self._timetable.schedules:
             following = _utc_text(one.following(time.time()))
             tell(f"schedule {one.name}: {one.cron} {one.timezone}, next {following}")
@@ -192,12 +191,12 @@ class _Worker:
             began = time.monotonic()
             try:
                 self._poll()
-                self._said = ""
+                self._last_error = ""
             except (HandrailError, OSError) as error:  # a journal that is busy, or a full disk
-                if str(error) != self._said:
+                if str(error) != self._last_error:
                     tell(str(error))
-                self._said = str(error)
-            self._ends.wait(max(EVERY_S, _SPARE * (time.monotonic() - began)))
+                self._last_error = str(error)
+            self._ends.wait(max(EVERY_S, _PAUSE_FACTOR * (time.monotonic() - began)))
         self._suspend_all()
 
     def _end(self, number: int, frame: FrameType | None) -> None:
@@ -223,7 +222,7 @@ class _Worker:
             self._due.note_begun(info, now)
             process, log = spawn_resume(self._place, info, self._here, self._more)
             self._at_work[info.run_id] = _DriverProcess(process, log, info.events)
-            tell(f"run {info.run_id}: goes on, in process {process.pid}")
+            tell(f"run {info.run_id}: resumed in process {process.pid}")
 
     def _begin(self, instant: Instant) -> None:
         """Begin the run of an instant, if there is room; else the next poll tries again."""
@@ -237,9 +236,8 @@ class _Worker:
             process, log = spawn_run(self._place, words, schedule.inputs, self._here)
             self._timetable.mark_done(instant)
             self._at_work[instant.run_id] = _DriverProcess(process, log, 0)
-            tell(
-                f"run {instant.run_id}: begun for {_utc_text(instant.at)}, in process {process.pid}"
-            )
+            at = _utc_text(instant.at)
+            tell(f"run {instant.run_id}: started for {at}, in process {process.pid}")
 
     def _report_end(self, run_id: str, one: _DriverProcess) -> None:
         """Print how a process ended; notify a person if it could do nothing with its run."""
@@ -248,18 +246,18 @@ class _Worker:
         events = 0 if info is None else info.events
         status = None if info is None else info.status
         if info is not None and info.holder is not None:
-            tell(f"run {run_id}: another process drives it")
-        elif code in _IN_VAIN and events == one.events:
+            tell(f"run {run_id}: another process is running it")
+        elif code in _FAILURE_CODES and events == one.events:
             why = one.last_line()
-            tell(f"run {run_id}: could not be driven: {why}")
+            tell(f"run {run_id}: could not be resumed: {why}")
             if self._notifier is not None:
                 self._notifier.tell_stuck(run_id, why)
         elif code == Exit.USAGE and not one.events:
-            tell(f"run {run_id}: another worker was first")
-        elif code in _IN_VAIN and status != "failed":
-            tell(f"run {run_id}: process {one.process.pid} could not go on: {one.last_line()}")
-        elif status == "suspended" and code in _TOLD_TO_END:
-            tell(f"run {run_id}: suspended, to go on later")
+            tell(f"run {run_id}: another worker took it first")
+        elif code in _FAILURE_CODES and status != "failed":
+            tell(f"run {run_id}: process {one.process.pid} could not continue: {one.last_line()}")
+        elif status == "suspended" and code in _SIGNAL_CODES:
+            tell(f"run {run_id}: suspended, to be resumed later")
         elif status is not None and code >= 0:
             tell(f"run {run_id}: {status}{self._error_suffix(run_id)}")
         else:
@@ -286,5 +284,5 @@ def _utc_text(instant: float) -> str:
     return f"{datetime.fromtimestamp(instant, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
-_IN_VAIN = frozenset({int(Exit.FAILED), int(Exit.USAGE)})
-_TOLD_TO_END = frozenset({int(Exit.TERMINATED), int(Exit.INTERRUPTED)})
+_FAILURE_CODES = frozenset({int(Exit.FAILED), int(Exit.USAGE)})
+_SIGNAL_CODES = frozenset({int(Exit.TERMINATED), int(Exit.INTERRUPTED)})

@@ -39,17 +39,17 @@ class StepBranch:
 
 
 def worktrees(*, prune: bool = False, force: bool = False, as_json: Json = False) -> int:
-    """List the worktrees that steps have left, or remove those that are merged.
+    """List the worktrees that steps left behind, or remove the merged ones.
 
     Parameters
     ----------
     prune
-        Remove those that no step works in, and whose work is merged.
+        Remove the worktrees that no step uses and whose work is merged.
     force
-        With --prune: also those whose work is not.
+        With --prune: also remove worktrees whose work is not merged.
     """
     if force and not prune:
-        raise Refused("--force", "says which worktrees are removed", "Add --prune.")
+        raise Refused("--force", "only works with --prune", "Add --prune.")
     with json_channel(wanted=as_json) as data:
         found = anyio.run(_list_or_prune, prune, force)
         if data is not None:

@@ -203,7 +203,7 @@ def ended_run_hint(last: ev.WorkflowCompleted) -> tuple[str, str]:
     if last.status == "succeeded":
         return "it has succeeded, nothing of it is at work", "fork() tries something else from it."
     what = "was cancelled" if last.status == "cancelled" else "has failed"
-    return f"it {what}, nothing of it is at work", "resume() goes on with it."
+    return f"it {what}, so no step is running", "resume() continues it."
 
 
 def refuse_unknown(run_id: str, definition: WorkflowDefinition, path: str) -> None:

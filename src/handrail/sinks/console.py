@@ -59,7 +59,7 @@ _STYLES = {
 }
 
 
-class _Drawn:
+class _Drive:
     """The live view of a drive under way, and its plain log."""
 
     __slots__ = ("log", "view")
@@ -97,35 +97,35 @@ class ConsoleSink:
         self._glyphs = _glyphs_for(console)
         self._screen = threading.RLock()
         self._state = threading.Lock()
-        self._runs: dict[str, _Drawn] = {}
+        self._runs: dict[str, _Drive] = {}
         self._names: dict[str, str] = {}
         self._display: Live | None = None
         self._below: Text | None = None
         self._logs: list[tuple[Any, Any]] = []
-        self._quiet = threading.Event()
+        self._idle = threading.Event()
         """Set while no run is under way: then no thread checks for long-running steps."""
-        self._quiet.set()
+        self._idle.set()
         self._pauses = 0
-        self._held: list[Line] = []
+        self._buffered_lines: list[Line] = []
         self._event_at = (0.0, 0.0)
 
     def emit(self, event: Event | Progress, /) -> None:
         """Take the event in; the display shows it at its next refresh."""
         is_start = isinstance(event, (WorkflowStarted, RunResumed))
         with self._state:
-            drawn = self._open(event.run_id) if is_start else self._runs.get(event.run_id)
-            in_tree = self._is_live and drawn is not None and not isinstance(event, SinkDropped)
-            drawn = drawn or self._new(event.run_id)  # the event is outside of any drive
-            step = drawn.view.apply(event)
+            drive = self._open(event.run_id) if is_start else self._runs.get(event.run_id)
+            in_tree = self._is_live and drive is not None and not isinstance(event, SinkDropped)
+            drive = drive or self._new(event.run_id)  # the event is outside of any drive
+            step = drive.view.apply(event)
             self._event_at = (event.at, time.monotonic())
-            lines = [] if in_tree else drawn.log.lines(event, step)
+            lines = [] if in_tree else drive.log.lines(event, step)
         if lines:
             self._print(lines)
         if is_start:
             self._start_display()
             self._start_pulse()
         elif isinstance(event, (WorkflowCompleted, RunSuspended)):
-            self._finish(drawn, event)
+            self._finish(drive, event)
 
     def close(self) -> None:
         """Stop the live display and print its trees; another run starts it again."""
@@ -135,8 +135,8 @@ class ConsoleSink:
             with self._state:
                 runs = list(self._runs.values())
                 self._runs.clear()
-                self._quiet.set()
-                lines = [line for drawn in runs for line in self._tree(drawn, FINAL_HEIGHT)]
+                self._idle.set()
+                lines = [line for drive in runs for line in self._tree(drive, FINAL_HEIGHT)]
             if was_live:
                 self._write(lines, cropped=True)
 
@@ -173,25 +173,25 @@ class ConsoleSink:
 
     # -- runs --------------------------------------------------------------------------------
 
-    def _open(self, run_id: str) -> _Drawn:
-        drawn = self._runs[run_id] = self._new(run_id)
-        return drawn
+    def _open(self, run_id: str) -> _Drive:
+        drive = self._runs[run_id] = self._new(run_id)
+        return drive
 
-    def _new(self, run_id: str) -> _Drawn:
-        return _Drawn(run_id, self._names.get(run_id, ""), self._glyphs)
+    def _new(self, run_id: str) -> _Drive:
+        return _Drive(run_id, self._names.get(run_id, ""), self._glyphs)
 
-    def _finish(self, drawn: _Drawn, event: WorkflowCompleted | RunSuspended) -> None:
+    def _finish(self, drive: _Drive, event: WorkflowCompleted | RunSuspended) -> None:
         """Print the drive's last tree and its closing line above the runs still under way."""
         with self._screen:
             with self._state:
                 self._runs.pop(event.run_id, None)
-                self._remember(drawn.view)
-                tree = self._tree(drawn, FINAL_HEIGHT) if self._is_live else []
-                error = error_below(drawn.view, event, steps_logged=not self._is_live)
-                end = ending(drawn.view, event, self._glyphs)
+                self._remember(drive.view)
+                tree = self._tree(drive, FINAL_HEIGHT) if self._is_live else []
+                error = error_below(drive.view, event, steps_logged=not self._is_live)
+                end = ending(drive.view, event, self._glyphs)
                 is_last = not self._runs
                 if is_last:
-                    self._quiet.set()
+                    self._idle.set()
             if is_last:
                 self._stop_display()
             self._release()
@@ -234,16 +234,16 @@ class ConsoleSink:
     def _start_pulse(self) -> None:
         """Start the thread that logs long-running steps, if there is no tree and no such thread."""
         with self._state:
-            if self._is_live or not self._quiet.is_set():
+            if self._is_live or not self._idle.is_set():
                 return
-            self._quiet = threading.Event()
+            self._idle = threading.Event()
         beat = threading.Thread(
-            target=self._beat, args=[self._quiet], name="handrail console", daemon=True
+            target=self._beat, args=[self._idle], name="handrail console", daemon=True
         )
         beat.start()
 
-    def _beat(self, quiet: threading.Event) -> None:
-        while not quiet.wait(PULSE_S):
+    def _beat(self, idle: threading.Event) -> None:
+        while not idle.wait(PULSE_S):
             with self._state:
                 at, seen = self._event_at
                 now = at + (time.monotonic() - seen)
@@ -274,29 +274,29 @@ class ConsoleSink:
             height = max(_LEAST_HEIGHT, self._console.height - taken)
             each = max(_LEAST_HEIGHT, height // max(1, len(runs)))
             fitting = max(1, height // each)
-            lines = [line for drawn in runs[:fitting] for line in self._tree(drawn, each)]
+            lines = [line for drive in runs[:fitting] for line in self._tree(drive, each)]
         if len(runs) > fitting:
             lines[-1] = (Span(f"{self._glyphs.more} {len(runs) - fitting} more runs", "dim"),)
         text = self._text(lines, cropped=True)
         return text if below is None else text.append("\n").append_text(below)
 
-    def _tree(self, drawn: _Drawn, height: int) -> list[Line]:
+    def _tree(self, drive: _Drive, height: int) -> list[Line]:
         at, seen = self._event_at
         now = at + (time.monotonic() - seen)  # in the time of the events, whose clock may jump
-        return tree_lines(drawn.view, height, now=now, glyphs=self._glyphs)
+        return tree_lines(drive.view, height, now=now, glyphs=self._glyphs)
 
     # -- writing -----------------------------------------------------------------------------
 
     def _print(self, lines: list[Line]) -> None:
         with self._screen:
             if self._pauses:
-                self._held.extend(lines)
+                self._buffered_lines.extend(lines)
             else:
                 self._write(lines)
 
     def _release(self) -> None:
-        held, self._held = self._held, []
-        self._write(held)
+        lines, self._buffered_lines = self._buffered_lines, []
+        self._write(lines)
 
     def _write(self, lines: list[Line], *, cropped: bool = False) -> None:
         """Print lines; ``cropped`` at the console's width, else whole, however long."""

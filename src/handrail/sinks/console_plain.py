@@ -1,8 +1,8 @@
 """Events as plain lines, for logs and pipes: what a person would want to find there later.
 
-In a group of up to ``LOUD`` members each member has its own lines. A larger group reports its
-progress at each tenth, and only its failures have their own lines (again up to ``LOUD``), so that
-a group of 10,000 leaves a readable log.
+In a group of up to ``MAX_VERBOSE_MEMBERS`` members each member has its own lines. A larger group
+reports its progress at each tenth. Only its failures have their own lines (again up to
+``MAX_VERBOSE_MEMBERS``), so that a group of 10,000 leaves a readable log.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from handrail.steps.verbs import LEAF_KINDS
 QUIET_S = 30.0
 """Seconds, in the time of the events, between two lines for backend notices of one kind."""
 
-_KEPT = 1_000
+_MAX_KEPT = 1_000
 
 
 class NoticeThrottle:
@@ -74,13 +74,13 @@ class NoticeThrottle:
             self._last_printed[key] = (at, since + 1)
             return ""
         self._last_printed[key] = (event.at, 0)
-        if len(self._last_printed) > _KEPT:
+        if len(self._last_printed) > _MAX_KEPT:
             del self._last_printed[next(iter(self._last_printed))]
         return f"{text} ({since} more since the last line)" if since else text
 
 
-LOUD = 20
-EVERY = 500
+MAX_VERBOSE_MEMBERS = 20
+REPORT_EVERY_MEMBERS = 500
 """A group of unknown size reports after this many members."""
 
 _LEAVES = LEAF_KINDS | {"stage"}
@@ -136,7 +136,7 @@ class PlainLog:
         self._throttle = NoticeThrottle()
         self._alive: dict[str, tuple[float, float]] = {}
         """By path, when a step at work began, and when it is due for a line."""
-        self._large: dict[str, None] = {}
+        self._groups_with_failures: dict[str, None] = {}
         """Paths of large groups with failed members: the steps in those members have no lines."""
 
     def lines(self, event: ev.Event | ev.Progress, step: LiveStep | None) -> list[Line]:
@@ -159,7 +159,7 @@ class PlainLog:
             path, began = step.path, step.started_at
             known = before.get(path, (began, began + QUIET_S * 2))
             due = known[1] if known[0] == began else began + QUIET_S * 2
-            if now >= due and len(lines) < LOUD:
+            if now >= due and len(lines) < MAX_VERBOSE_MEMBERS:
                 spent, activity = now - began, activity_text(step.latest)
                 message = f"at work for {duration(spent)}, since {clock(began)}"
                 message += f": {activity}" if activity else ""
@@ -199,7 +199,7 @@ class PlainLog:
             return []
         if "/" in event.path and event.step_type in _LEAVES:
             return []
-        if _is_hushed(step):
+        if _is_in_large_group(step):
             return []
         return [self._line("started", path_text(event.path), event.step_type)]
 
@@ -210,7 +210,7 @@ class PlainLog:
         if failed is not None and result.attempts > failed.attempt:
             lines += self._retried(failed, cause, step)
         lines += self._member_of_group_ended(event.path, result, step)
-        if not _is_hushed(step):
+        if not _is_in_large_group(step):
             counts = _counts(step) if step.kind in GROUPS else ""
             lines += self._ended(event.path, result, step, counts)
         return lines
@@ -228,13 +228,13 @@ class PlainLog:
         step: LiveStep | None,
         when: str = "",
     ) -> list[Line]:
-        if _is_hushed(step):
+        if _is_in_large_group(step):
             return []
         if cause is not None and (inner := self._in_log(cause)).inner is not None:
             error = [origin_from(inner, event.path)]
         else:
             error = error_lines(event.error, event.error_type, most=_LINES_OF_A_RETRY) or [""]
-        text = f"attempt {event.attempt} failed, again{when}: {error[0]}"
+        text = f"attempt {event.attempt} failed, retrying{when}: {error[0]}"
         return [
             self._line("again", path_text(event.path), "", text, tone="warn"),
             *_continuation_lines(error),
@@ -248,18 +248,18 @@ class PlainLog:
     # -- groups ------------------------------------------------------------------------------
 
     def _group_started(self, event: ev.GroupStarted, step: LiveStep | None) -> list[Line]:
-        if _is_hushed(step):
+        if _is_in_large_group(step):
             return []
         return [self._line("started", path_text(event.path), event.kind, size_text(event))]
 
     def _work_stopped(self, event: ev.WorkStopped, step: LiveStep | None) -> list[Line]:
-        if _is_hushed(step):
+        if _is_in_large_group(step):
             return []
         return [self._line("waiting", path_text(event.path), "work", event_text(event))]
 
     def _member_completed(self, event: ev.MemberCompleted, step: LiveStep) -> list[Line]:
         lines = self._member_of_group_ended(event.path, event.result, step)
-        if not _is_hushed(step):
+        if not _is_in_large_group(step):
             lines += self._ended(event.path, event.result, step)
         return lines
 
@@ -271,13 +271,13 @@ class PlainLog:
         if group is None or not _is_large(group):
             return []
         lines: list[Line] = []
-        if result.status == "failed" and group.count("failed") <= LOUD:
-            self._large[path.rpartition("/")[0]] = None
-            if len(self._large) > _KEPT:
-                del self._large[next(iter(self._large))]
+        if result.status == "failed" and group.count("failed") <= MAX_VERBOSE_MEMBERS:
+            self._groups_with_failures[path.rpartition("/")[0]] = None
+            if len(self._groups_with_failures) > _MAX_KEPT:
+                del self._groups_with_failures[next(iter(self._groups_with_failures))]
             lines += self._ended(path, result, step)
         ended, size = group.ended, group.size
-        every = EVERY if size is None else max(1, size // 10)
+        every = REPORT_EVERY_MEMBERS if size is None else max(1, size // 10)
         if ended % every == 0 and (size is None or ended < size):
             line = self._line(
                 "started", path_text(group.path), group.kind, _counts(group), tone="dim"
@@ -298,7 +298,7 @@ class PlainLog:
             failed, cause = self._failed.pop(event.path, (None, None))
             when = f" {until(event.due, event.at)}"
             return [] if failed is None else self._retried(failed, cause, step, when)
-        if event.reason not in {"sleep", "cap"} or _is_hushed(step):
+        if event.reason not in {"sleep", "cap"} or _is_in_large_group(step):
             return []
         note = None if step is None else step.note
         if event.reason == "cap" and isinstance(note, ev.LadderStep) and note.due == event.due:
@@ -309,7 +309,7 @@ class PlainLog:
     # -- agents ------------------------------------------------------------------------------
 
     def _ladder_step(self, event: ev.LadderStep, step: LiveStep | None) -> list[Line]:
-        if _is_hushed(step):
+        if _is_in_large_group(step):
             return []
         sign = "waiting" if event.parked or event.due > event.at else "again"
         return [self._line(sign, path_text(event.path), "", ladder_text(event), tone="warn")]
@@ -371,8 +371,8 @@ class PlainLog:
         """The failure, without those of its inner failures that have no lines in this log."""
         if cause.inner is None:
             return cause
-        hushed = cause.path.rpartition("/")[0] in self._large
-        return replace(cause, inner=None if hushed else self._in_log(cause.inner))
+        has_no_lines = cause.path.rpartition("/")[0] in self._groups_with_failures
+        return replace(cause, inner=None if has_no_lines else self._in_log(cause.inner))
 
     def _line(
         self, sign: str, subject: str, kind: str, message: str = "", *, tone: Tone | None = None
@@ -419,10 +419,10 @@ def _continuation_lines(error: list[str]) -> list[Line]:
 
 def _is_large(group: LiveStep) -> bool:
     size = group.ended if group.size is None else group.size
-    return group.kind in GROUPS and size > LOUD
+    return group.kind in GROUPS and size > MAX_VERBOSE_MEMBERS
 
 
-def _is_hushed(step: LiveStep | None) -> bool:
+def _is_in_large_group(step: LiveStep | None) -> bool:
     """True for a step inside a large group: the lines of the group stand for it."""
     return _outermost_large_group(step) is not None
 

@@ -21,11 +21,11 @@ from handrail.sinks.console_text import counted, duration, error_text, path_text
 
 STEERED = {
     "pause": "paused",
-    "unpause": "goes on",
+    "unpause": "unpaused",
     "stop": "stopped",
     "complete": "completed",
     "skip": "skipped",
-    "retry": "to begin again",
+    "retry": "retried",
     "guide": "guided",
 }
 """The word for each steering action that somebody took on a run."""
@@ -122,7 +122,7 @@ def note_text(event: ev.Event | None) -> str:
         case ev.StepStarted():
             return "waits for its signal"
         case ev.TimerSet(reason="retry"):
-            return "again"
+            return "retries"
         case ev.TimerSet(reason="cap"):
             return "waits for a limit"
         case ev.LadderStep():
@@ -155,7 +155,7 @@ def event_text(event: ev.Event) -> str:
             done = ", ".join(f"{counted(len(ids), 'task')} {what}" for ids, what in counts if ids)
             return f"{done} by {clean(event.by or A_PERSON)}"
         case ev.WorkStopped():
-            return f"begins no more tasks: {clean(event.reason)}"
+            return f"starts no more tasks: {clean(event.reason)}"
         case ev.GateAnswered():
             return answer_text(event)
         case ev.ClaimWaiting():
@@ -167,7 +167,7 @@ def event_text(event: ev.Event) -> str:
         case ev.BudgetWarning():
             return budget_text(event)
         case ev.BudgetRaised():
-            return "as much again is allowed"
+            return "raised by its original amount"
         case _:
             return ""
 
@@ -219,19 +219,19 @@ def printable(line: str) -> str:
 _SHORT = 80
 _WORTH_SAYING_S = 1.0
 _UNSAID: Mapping[str, str] = {
-    "unknown_usd": "what {} cost",
-    "unknown_tokens": "how many tokens {} used",
+    "unknown_usd": "cost",
+    "unknown_tokens": "tokens",
 }
 _NEXT: Mapping[str, str] = {
-    "start": "begins anew",
-    "resume": "goes on in its session",
+    "start": "starts over",
+    "resume": "continues its session",
     "retry": "tries again",
     "wait": "tries again",
     "reask": "asks again",
-    "compact": "goes on in a smaller session",
-    "summarise": "goes on in a new session, with a summary",
-    "reframe": "asks anew, in a new session",
-    "fallback": "goes on with its next backend or model",
+    "compact": "continues in its compacted session",
+    "summarise": "continues in a new session from a summary",
+    "reframe": "asks again in a new session",
+    "fallback": "continues with its next backend or model",
 }
 
 
@@ -244,14 +244,14 @@ def what_failed(event: ev.LadderStep) -> str:
 def ladder_text(event: ev.LadderStep) -> str:
     """What the ladder does next, and why: ``asks again: invalid output, claude``.
 
-    For a cap, which is also tested before its reset: ``looks again at 21:35 (in 3 h): ...``.
+    For a cap, which is also tested before its reset: ``checks again at 21:35 (in 3 h): ...``.
     """
     if event.parked:
         return f"needs a person: {clean(event.kind.replace('_', ' '), 80)}: {clean(event.error)}"
     if event.due - event.at >= _WORTH_SAYING_S:
         waits = f"waits {until(event.due, event.at).removeprefix('in ')}"
         if event.kind == "usage_cap":
-            waits = f"looks again {_reset_text(event.due, event.at)}"
+            waits = f"checks again {_reset_text(event.due, event.at)}"
         return f"{waits}: {what_failed(event)}: {clean(event.error, 120)}"
     return f"{_NEXT.get(event.next.rung, 'tries again')}: {what_failed(event)}"
 
@@ -266,11 +266,10 @@ def budget_text(event: ev.BudgetWarning) -> str:
     unsaid = _UNSAID.get(event.name)
     if unsaid is not None:
         launches = "1 launch" if event.used == 1 else f"{event.used:g} launches"
-        it, them = ("it", "it") if event.used == 1 else ("they", "them")
-        said = f"{launches} did not say {unsaid.format(it)}"
-        return f"{said}, so only what was reserved for {them} counts"
+        them = "it" if event.used == 1 else "them"
+        return f"{launches} did not report {unsaid}, so only the amount reserved for {them} counts"
     if event.name == "first_launch":
-        return "waits for its first launch, to know what one takes; reserve_* says it beforehand"
+        return "waits for its first launch, to learn what one uses; set reserve_* to avoid this"
     return f"used {event.used:g} of {event.limit:g} {clean(event.name, 80)}"
 
 
@@ -322,11 +321,11 @@ def steered_text(event: ev.RunSteered) -> str:
 
 
 def guided_text(event: ev.AgentGuided) -> str:
-    """``goes on with what ann said: use tabs``, ``begins with what ann said: use tabs``."""
+    """``continues with guidance by ann: use tabs``, ``starts with guidance by ann: use tabs``."""
     people = ", ".join(clean(one, 80) for one in dict.fromkeys(event.said_by))
     said = "; ".join(clean(one, 120) for one in event.next.guidance)
-    does = "begins" if event.next.turn == 1 else "goes on"
-    return f"{does} with what {people} said: {said}"
+    does = "starts" if event.next.turn == 1 else "continues"
+    return f"{does} with guidance by {people}: {said}"
 
 
 def activity_text(latest: str | ev.Event | ev.Progress | None) -> str:
@@ -350,7 +349,7 @@ def activity_text(latest: str | ev.Event | ev.Progress | None) -> str:
             pause = "" if latest.delay_s is None else f" in {duration(latest.delay_s)}"
             return f"tries again{pause}: {clean(latest.reason)}".rstrip(": ")
         case ev.AgentCompaction(phase="started"):
-            return "makes its session smaller"
+            return "compacts its session"
         case ev.AgentLimit(status="warning" | "reached"):
             return _limit(latest)
         case _:

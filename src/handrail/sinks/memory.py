@@ -74,25 +74,27 @@ class MemorySink:
         result = self.result(path)
         if result.status != status:
             error = f" ({result.error})" if result.error else ""
-            raise self._wrong(f"step {path!r} was to end {status}, it {result.status}{error}")
+            raise self._wrong(
+                f"expected step {path!r} to end {status}, but it {result.status}{error}"
+            )
 
     def assert_run_ended(self, status: RunStatus = "succeeded") -> None:
         """Assert that the last drive ended with this status."""
         ends = [e for e in self.events if isinstance(e, (WorkflowCompleted, RunSuspended))]
         if not ends:
-            raise self._wrong(f"the run was to end {status}, it has no end")
+            raise self._wrong(f"expected the run to end {status}, but it has no end")
         last = ends[-1]
         found = last.status if isinstance(last, WorkflowCompleted) else "suspended"
         if found != status:
             error = getattr(last, "error", None)
             why = f" ({error})" if error else ""
-            raise self._wrong(f"the run was to end {status}, it {found}{why}")
+            raise self._wrong(f"expected the run to end {status}, but it {found}{why}")
 
     def assert_not_started(self, *paths: str) -> None:
         """Assert that none of these steps started."""
         started = [path for path in paths if path in set(self.paths())]
         if started:
-            raise self._wrong(f"these steps were not to start: {', '.join(started)}")
+            raise self._wrong(f"expected these steps not to start: {', '.join(started)}")
 
     def assert_order(self, *paths: str) -> None:
         """Assert that these steps ran one after the other, each ended before the next started."""
@@ -100,13 +102,13 @@ class MemorySink:
             _, ended = self._span(before)
             started, _ = self._span(after)
             if ended > started:
-                raise self._wrong(f"step {before!r} was to end before {after!r} started")
+                raise self._wrong(f"expected step {before!r} to end before {after!r} started")
 
     def assert_overlap(self, *paths: str) -> None:
         """Assert that there was a moment at which all these steps were running."""
         spans = [self._span(path) for path in paths]
         if max(started for started, _ in spans) > min(ended for _, ended in spans):
-            raise self._wrong(f"these steps were to run at the same time: {', '.join(paths)}")
+            raise self._wrong(f"expected these steps to run at the same time: {', '.join(paths)}")
 
     def _span(self, path: str) -> tuple[float, float]:
         """The indices in ``events`` of the step's last start and its end (infinity: no end yet)."""

@@ -403,7 +403,7 @@ class Execution:
     def _checked_live(self, host: RunHost, event: ev.Event) -> ev.Event:
         run, run_id = host.machine.run, workflow.info().workflow_id
         if self._result is not None:
-            raise CannotSteer(run_id, "it has just ended", "resume() goes on with it.")
+            raise CannotSteer(run_id, "it has just ended", "resume() continues it.")
         match event:
             case ev.GateAnswered(path=path):
                 answered = run.answered.get(path)

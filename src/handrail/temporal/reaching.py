@@ -85,9 +85,7 @@ class ReachesRuns(Steering):
             gate_in(run_id, history, event.path)
         last = ended(history)
         what = "has ended" if last is None else f"has {last.status}"
-        raise CannotSteer(
-            run_id, f"it {what}, nothing of it is at work", "resume() goes on with it."
-        )
+        raise CannotSteer(run_id, f"it {what}, so no step is running", "resume() continues it.")
 
     answer_sync = sync_twin(answer)
     signal_sync = sync_twin(signal)

@@ -127,9 +127,9 @@ class Access:
         host = head.of("host") or ""
         if not self._allows_host(host):
             names = " or ".join(sorted(self.hosts or ()))
-            return Refusal(403, f"this page is not that of host {host[:80]!r}, but of {names}")
+            return Refusal(403, f"this page does not serve host {host[:80]!r}, only {names}")
         if not _is_same_site(head, host):
-            return Refusal(403, "another site may not ask this page")
+            return Refusal(403, "requests from another site are refused")
         return None
 
     def _allows_host(self, host: str) -> bool:
@@ -158,10 +158,10 @@ def body_refusal(head: Head) -> Refusal | None:
     """Why a posted body is not read, or None. A form of another site cannot post JSON."""
     kind = (head.of("content-type") or "").partition(";")[0].strip().lower()
     if kind != "application/json":
-        return Refusal(415, "what is posted must be application/json", "BadRequest")
+        return Refusal(415, "the body must be application/json", "BadRequest")
     length = head.of("content-length")
     if length is not None and not (length.isascii() and length.isdigit()):
-        return Refusal(400, "the length of the body is no number", "BadRequest")
+        return Refusal(400, "the content-length is not a number", "BadRequest")
     if length is not None and int(length[:20]) > MOST_BODY:
         return too_large()
     return None

@@ -60,7 +60,7 @@ class CancelBody(_Body, frozen=True):
 
 
 class ForkBody(_Body, frozen=True):
-    """What is to be otherwise in a fork, as ``Executor.fork`` takes it; ``run_id``: its id."""
+    """The changes to make in a fork, as ``Executor.fork`` takes them, and the fork's ``run_id``."""
 
     at: str | None = None
     outputs: dict[str, Any] | None = None
@@ -80,7 +80,7 @@ class StepBody(_Body, frozen=True):
 
 
 class GuideBody(_Body, frozen=True):
-    """What an agent is told; the path of its step, or none: all that are at work."""
+    """Guidance for the agent of the step at ``path``, or without a path for all running agents."""
 
     text: str
     path: str | None = None
@@ -102,7 +102,7 @@ class AddedTask(_Body, frozen=True):
 
 
 class WorkBody(_Body, frozen=True):
-    """What is to be done to the queue of a ``work`` step, as ``Executor.edit_work`` takes it."""
+    """Changes to the queue of a ``work`` step, as ``Executor.edit_work`` takes them."""
 
     path: str | None = None
     add: list[AddedTask] = []
@@ -191,15 +191,15 @@ def body_of(verb: str, raw: bytes) -> _Body:
 class Acting:
     """Acts on the runs of one journal for the page. Mutable: it keeps the drives that it started.
 
-    ``executor`` drives resumed runs, and has their workflows; without it and ``drive`` the page
-    only posts messages. ``code_of`` returns an executor that has the workflow of a run, or raises.
-    ``drive`` resumes a run in another process.
+    ``executor`` drives resumed runs, and has their workflows; without it and ``resume_elsewhere``
+    the page only posts messages. ``load_executor`` returns an executor that has the workflow of a
+    run, or raises. ``resume_elsewhere`` resumes a run in another process.
     """
 
     journal: Journal
     executor: Executor | None = None
-    code_of: Callable[[RunInfo], Executor] | None = None
-    drive: Callable[[RunInfo], object] | None = None
+    load_executor: Callable[[RunInfo], Executor] | None = None
+    resume_elsewhere: Callable[[RunInfo], object] | None = None
     _posting: Executor = field(init=False)
     _at_work: set[object] = field(default_factory=set[object], init=False)
 
@@ -209,7 +209,7 @@ class Acting:
     @property
     def can_drive(self) -> bool:
         """True if a run that no process drives can be resumed from the page."""
-        return self.drive is not None or bool(self.executor and self.executor.workflows)
+        return self.resume_elsewhere is not None or bool(self.executor and self.executor.workflows)
 
     async def do(self, info: RunInfo, verb: str, body: _Body, by: str | None) -> dict[str, Json]:
         """Carry out a verb on a run, as ``by``; the data of the response.
@@ -242,15 +242,15 @@ class Acting:
             raise RunIsOver(info.run_id, info.status)
         reason = body.reason or (f"cancelled by {by}" if by else "cancelled")
         executor = self._own_executor(info)
-        if executor is not None and (info.holder is not None or self.drive is None):
+        if executor is not None and (info.holder is not None or self.resume_elsewhere is None):
             self._start(executor.cancel(info.run_id, reason))
             return {}
         if info.holder is None and info.status == "failed":
             raise RunIsOver(info.run_id, info.status)
         event = ev.stamp(ev.CancelRequested(reason), info.run_id, 0, self._now())
         self.journal.post(Letter(event))
-        if info.holder is None and self.drive is not None:
-            self.drive(info)
+        if info.holder is None and self.resume_elsewhere is not None:
+            self.resume_elsewhere(info)
         return {}
 
     async def pause(self, info: RunInfo, body: NoBody, by: str | None) -> dict[str, Json]:
@@ -309,12 +309,12 @@ class Acting:
         """Resume a run that no process drives."""
         del body, by
         if info.holder is not None:
-            raise WrongUse(f"run {info.run_id!r} is driven already, by process {info.holder.pid}")
+            raise WrongUse(f"run {info.run_id!r} is already running in process {info.holder.pid}")
         if info.status == "succeeded":
             raise RunIsOver(info.run_id, "succeeded")
         executor = self._own_executor(info)
-        if self.drive is not None:
-            self.drive(info)
+        if self.resume_elsewhere is not None:
+            self.resume_elsewhere(info)
         elif executor is not None:
             self._start(executor.resume(info.run_id))
         else:
@@ -325,8 +325,12 @@ class Acting:
         """Fork a run."""
         del by
         executor = self._posting
-        if (body.inputs or body.outputs) and self._own_executor(info) is None and self.code_of:
-            executor = self.code_of(info)
+        if (
+            (body.inputs or body.outputs)
+            and self._own_executor(info) is None
+            and self.load_executor
+        ):
+            executor = self.load_executor(info)
         fork_id = await executor.fork(
             info.run_id,
             at=body.at,
@@ -340,9 +344,9 @@ class Acting:
     def function_of(self, info: RunInfo) -> Callable[..., Any] | None:
         """The function of a run's workflow; None if it is not known."""
         executor = self._own_executor(info)
-        if executor is None and self.code_of is not None:
+        if executor is None and self.load_executor is not None:
             with contextlib.suppress(HandrailError):  # its code is not here any more
-                executor = self.code_of(info)
+                executor = self.load_executor(info)
         for one in () if executor is None else executor.workflows:
             if one.definition.name == info.workflow_name:
                 return one.definition.function
@@ -356,8 +360,8 @@ class Acting:
 
     def _executor_for(self, info: RunInfo) -> Executor:
         """The executor that posts a message, with the run's code, for the message's classes."""
-        if self.code_of is not None and self._own_executor(info) is None:
-            return self.code_of(info)
+        if self.load_executor is not None and self._own_executor(info) is None:
+            return self.load_executor(info)
         return self._posting
 
     def _now(self) -> float:
@@ -378,7 +382,7 @@ async def _log_errors_of(work: Awaitable[Any]) -> None:
     try:
         await work
     except HandrailError as error:  # such as RunLocked: another process was first
-        structlog.get_logger("handrail").warning("a run was not driven", error=str(error))
+        structlog.get_logger("handrail").warning("a run could not be resumed", error=str(error))
 
 
 _Do = Callable[[Acting, RunInfo, Any, "str | None"], Awaitable[dict[str, Json]]]
@@ -395,16 +399,16 @@ class Verb:
 
 VERBS: Mapping[str, Verb] = {
     "answer": Verb(AnswerBody, Acting.answer, "Answer a question that the run waits for."),
-    "signal": Verb(SignalBody, Acting.signal, "Send a signal; it is kept until it is taken."),
-    "pause": Verb(NoBody, Acting.pause, "Let no step begin; what is at work goes on."),
-    "unpause": Verb(NoBody, Acting.unpause, "Let a paused run go on."),
-    "guide": Verb(GuideBody, Acting.guide, "Tell an agent something; its session goes on."),
-    "complete": Verb(CompleteBody, Acting.complete, "End a step with an output that is given."),
+    "signal": Verb(SignalBody, Acting.signal, "Send a signal; it is kept until a step takes it."),
+    "pause": Verb(NoBody, Acting.pause, "Start no new step; running steps finish."),
+    "unpause": Verb(NoBody, Acting.unpause, "Let a paused run start steps again."),
+    "guide": Verb(GuideBody, Acting.guide, "Send guidance to running agents."),
+    "complete": Verb(CompleteBody, Acting.complete, "End a step with a given output."),
     "skip": Verb(StepBody, Acting.skip, "End a step with its default, or as skipped."),
-    "retry": Verb(StepBody, Acting.retry, "Stop the attempt of a step, and begin it again."),
-    "work": Verb(WorkBody, Acting.work, "Add tasks to a queue, drop them, or make them urgent."),
-    "stop": Verb(NoBody, Acting.stop, "End the drive of the run; it can be resumed."),
-    "cancel": Verb(CancelBody, Acting.cancel, "Cancel the run: it is unwound."),
-    "resume": Verb(NoBody, Acting.resume, "Go on with a run that nobody drives."),
+    "retry": Verb(StepBody, Acting.retry, "Stop a step's attempt and start it again."),
+    "work": Verb(WorkBody, Acting.work, "Add, drop or reprioritise tasks of a queue."),
+    "stop": Verb(NoBody, Acting.stop, "Suspend the run; it can be resumed."),
+    "cancel": Verb(CancelBody, Acting.cancel, "Cancel the run and roll it back."),
+    "resume": Verb(NoBody, Acting.resume, "Resume a run that no process is running."),
     "fork": Verb(ForkBody, Acting.fork, "Make a new run from the record of this one."),
 }

@@ -13,10 +13,10 @@ from handrail.model.events import Event
 from handrail.typed.jsonsafe import Json
 from handrail.web.log_lines import level_of, line_of
 
-Only: TypeAlias = Literal["", "errors", "warnings", "people"]
+LogFilter: TypeAlias = Literal["", "errors", "warnings", "people"]
 """A filter: errors; errors and warnings; what people did, or are asked for; empty: all lines."""
 
-ONLY: Mapping[Only, frozenset[str]] = {
+ONLY: Mapping[LogFilter, frozenset[str]] = {
     "": frozenset(),
     "errors": frozenset({"error"}),
     "warnings": frozenset({"error", "warning"}),
@@ -24,7 +24,7 @@ ONLY: Mapping[Only, frozenset[str]] = {
 }
 MOST_LINES = 1_000
 """Lines in one response."""
-_KEPT = 8
+_MAX_KEPT_QUERIES = 8
 """Queries whose matches are kept, to be extended when the record grows."""
 
 
@@ -33,7 +33,7 @@ class LogQuery:
     """A query of the log: lines with all these words in kind, path or text, that pass ``only``."""
 
     words: tuple[str, ...] = ()
-    only: Only = ""
+    only: LogFilter = ""
 
 
 class _Matches:
@@ -106,7 +106,7 @@ class Log:
                 found.numbers.append(event.seq)
         found.known = len(history)
         self._found[sought] = found
-        while len(self._found) > _KEPT:
+        while len(self._found) > _MAX_KEPT_QUERIES:
             del self._found[next(iter(self._found))]
         return found.numbers
 

@@ -125,7 +125,9 @@ def _run_started(event: ev.WorkflowStarted) -> str:
 def _run_ended(event: ev.WorkflowCompleted) -> str:
     error = error_text(event.error, event.error_type, _MOST)
     parts = [f"{event.status} after {duration(event.duration_ms / 1000)}", error]
-    undone = [f"{one.path} was not undone: {clean(one.error)}" for one in event.rollback_errors]
+    undone = [
+        f"{one.path} was not rolled back: {clean(one.error)}" for one in event.rollback_errors
+    ]
     return "; ".join(part for part in (*parts, *undone) if part)
 
 
@@ -138,7 +140,7 @@ def _run_suspended(event: ev.RunSuspended) -> str:
 
 def _step_started(event: ev.StepStarted) -> str:
     if event.verdict is False:
-        return f"{event.step_type} is passed over: its condition is false"
+        return f"{event.step_type} is skipped: its condition is false"
     signal = f", waits for the signal {clean(event.signal)}" if event.signal else ""
     return f"{event.step_type} began{signal}"
 
@@ -189,12 +191,12 @@ def _group_ended(event: ev.GroupCompleted) -> str:
         (event.skipped, "skipped"),
     )  # fmt: skip
     said = ", ".join(f"{count} {what}" for count, what in counts if count)
-    why = f", no more begins: {clean(event.why_stopped)}" if event.why_stopped else ""
+    why = f", no more start: {clean(event.why_stopped)}" if event.why_stopped else ""
     return f"{event.total} ended" + (f": {said}" if said else "") + why
 
 
 def _tasks_queued(event: ev.TasksQueued) -> str:
-    return f"begins with {counted(len(event.tasks), 'task')}"
+    return f"starts with {counted(len(event.tasks), 'task')}"
 
 
 def _child_ended(event: ev.SubworkflowEnded) -> str:
@@ -203,7 +205,7 @@ def _child_ended(event: ev.SubworkflowEnded) -> str:
 
 
 def _timer_set(event: ev.TimerSet) -> str:
-    what = {"timeout": "its time ends", "run": "the run's time ends", "gate": "to be answered"}
+    what = {"timeout": "its time ends", "run": "the run's time ends", "gate": "must be answered"}
     left = event.due - event.at
     when = f"in {duration(left)}" if left < _A_MINUTE_S else until(event.due, event.at)
     return f"{what.get(event.reason, f'waits, {event.reason}')} {when}"
@@ -216,8 +218,8 @@ def _signal_received(event: ev.SignalReceived) -> str:
 
 def _rolled_back(event: ev.RollbackCompleted) -> str:
     if event.error is None:
-        return "undone"
-    return f"not undone: {error_text(event.error, event.error_type, _MOST)}"
+        return "rolled back"
+    return f"not rolled back: {error_text(event.error, event.error_type, _MOST)}"
 
 
 def _session_started(event: ev.AgentSessionStarted) -> str:
@@ -236,11 +238,11 @@ def _budget_reserved(event: ev.BudgetReserved) -> str:
         f"${event.cost_usd:.2f}" if event.cost_usd is not None else "",
     ]
     said = ", ".join(part for part in parts if part)
-    return f"launch {event.launch} is about to begin" + (f", {said} set aside" if said else "")
+    return f"launch {event.launch} is about to start" + (f", {said} reserved" if said else "")
 
 
 def _budget_settled(event: ev.BudgetSettled) -> str:
-    used = _usage_text(event.usage) or "it did not say what it used"
+    used = _usage_text(event.usage) or "it did not report usage"
     after = f" after {duration(event.duration_s)}" if event.duration_s else ""
     return f"launch {event.launch} ended{after}: {used}"
 
@@ -259,12 +261,12 @@ _TEXTS: Final[Mapping[type, Callable[[Any], str]]] = {
     ev.WorkflowCompleted: _run_ended,
     ev.RunSuspended: _run_suspended,
     ev.RunResumed: event_text,
-    ev.CancelRequested: lambda event: f"is to be cancelled: {clean(event.reason)}",
+    ev.CancelRequested: lambda event: f"is being cancelled: {clean(event.reason)}",
     ev.RunSteered: steered_text,
     ev.LimitReached: event_text,
     ev.StepStarted: _step_started,
     ev.AttemptFailed: _attempt_failed,
-    ev.StepMoved: lambda event: f"is in another place now: {event.index}",
+    ev.StepMoved: lambda event: f"is now at position {event.index}",
     ev.StepInterrupted: event_text,
     ev.StepCompleted: _step_ended,
     ev.ValidationRound: _round_ended,
@@ -281,7 +283,7 @@ _TEXTS: Final[Mapping[type, Callable[[Any], str]]] = {
     ev.GateAnswered: event_text,
     ev.TimerSet: _timer_set,
     ev.SignalReceived: _signal_received,
-    ev.RollbackStarted: lambda event: "is being undone",  # noqa: ARG005
+    ev.RollbackStarted: lambda event: "is being rolled back",  # noqa: ARG005
     ev.RollbackCompleted: _rolled_back,
     ev.AgentSessionStarted: _session_started,
     ev.ClaimWaiting: event_text,

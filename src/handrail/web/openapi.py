@@ -138,11 +138,11 @@ _SCHEMAS: dict[str, Any] = {
     "Done": _object({"ok": _FLAG, "driven": _FLAG}, run_id=_TEXT, answer=_ANY),
 }  # fmt: skip
 _EVENTS = (
-    "Server-sent events. `record` has a number (`id`), which Last-Event-ID gives back to go on "
-    "after it: an event of the run as data, with `type`, `seq`, `at` (unix seconds) and its other "
-    "fields, and as `step` the row of the step that it changed. `run`: the run's row, when it is "
-    "another. `progress`: a piece of text, with `path` and `kind`, and its `start` and `end` in "
-    "bytes of all that there is of it. `reset`: load the run again. `beat`: nothing, every 10 s."
+    "Server-sent events. `record`: an event of the run, with `type`, `seq`, `at` (unix seconds), "
+    "its other fields, and as `step` the row of the step that it changed. It has a number (`id`); "
+    "send that as Last-Event-ID to continue after it. `run`: the run's row, when it has changed. "
+    "`progress`: a piece of text, with `path` and `kind`, and its `start` and `end` in bytes of "
+    "the whole text. `reset`: load the run again. `beat`: sent every 10 s, without data."
 )
 
 
@@ -160,11 +160,11 @@ _RUN_ID = {
 
 def _answers(content: Mapping[str, Any], *codes: int) -> dict[str, Any]:
     said = {
-        400: "What was sent is not what is taken",
-        401: "Without the token",
-        403: "Not allowed: read-only, or asked by another site or host",
+        400: "The request is invalid",
+        401: "The token is missing or wrong",
+        403: "Not allowed: the page is read-only, or another site or host asks",
         404: "There is no such run, step or question",
-        409: "The run cannot take it now; of a question that was answered: by whom, when, and how",
+        409: "The run cannot take it now; for an answered question: by whom, when, and the answer",
         413: "Too large",
         415: "Not JSON",
         503: "The journal cannot be read, or the run's record is damaged",
@@ -198,15 +198,15 @@ def document(root: str = "") -> dict[str, Any]:
     one = "/api/runs/{run_id}"
     limit = {"type": "integer", "minimum": 1, "maximum": 1000, "default": 100}
     paths: dict[str, Any] = {
-        "/api/me": _get("Who asks, and what may be done", "Me"),
+        "/api/me": _get("The user, and what the user may do", "Me"),
         "/api/runs": _get("Runs, the newest first", "Runs", parameters=[
-            _parameter("q", _TEXT, "Words that all are in its id, workflow, labels or waits"),
-            _parameter("state", _TEXT, "How it stands"),
-            _parameter("workflow", _TEXT, "The name of its workflow"),
-            _parameter("limit", limit, "So many at most"),
-            _parameter("cursor", _TEXT, "`next` of the page before"),
+            _parameter("q", _TEXT, "Words that are all in the id, workflow, labels or waits"),
+            _parameter("state", _TEXT, "The run's state"),
+            _parameter("workflow", _TEXT, "The name of the run's workflow"),
+            _parameter("limit", limit, "At most this many"),
+            _parameter("cursor", _TEXT, "`next` of the previous page"),
         ]),
-        "/api/events": _sse("The rows of runs that change", []),
+        "/api/events": _sse("The rows of runs as they change", []),
         "/api/diff": _get("Two runs, step by step", "Diff", 404, parameters=[
             _parameter("a", _NAME, "A run", required=True),
             _parameter("b", _NAME, "Another one", required=True),
@@ -214,40 +214,40 @@ def document(root: str = "") -> dict[str, Any]:
         one: _get("A run: its steps, what it waits for, its end", "RunDetail", 404, parameters=[
             _RUN_ID, _parameter("steps", _FLAG, "false: without the rows of its steps"),
         ]),
-        f"{one}/step": _get("One step whole", "Step", 404, parameters=[
+        f"{one}/step": _get("One step in full", "Step", 404, parameters=[
             _RUN_ID, _parameter("path", _TEXT, "The step's path", required=True),
         ]),
-        f"{one}/log": _get("What is recorded of a run, in words: the last lines, or a part", "Log",
+        f"{one}/log": _get("A run's record as text: the last lines, or a part", "Log",
                            404, parameters=[
             _RUN_ID,
-            _parameter("q", _TEXT, "Words that all are in its kind, its path or what it says"),
+            _parameter("q", _TEXT, "Words that must all be in a line's kind, path or text"),
             _parameter("only", {"enum": list(ONLY)},
-                       "errors; warnings: these and errors; people: what they did, or are asked"),
+                       "errors; warnings: these and errors; people: their actions, and questions"),
             _parameter("start", {"type": "integer", "minimum": 0, "maximum": 2**53},
-                       "From this place on, in all that fits"),
+                       "From this position on, among the lines that match"),
             _parameter("line", {"type": "integer", "minimum": 1, "maximum": 2**53},
-                       "Around the event of this number; not together with `start`"),
-            _parameter("limit", {**limit, "default": 200}, "So many lines at most"),
+                       "Around the event with this number; not together with `start`"),
+            _parameter("limit", {**limit, "default": 200}, "At most this many lines"),
         ]),
-        f"{one}/event": _get("One event as it is recorded; a very long one without its values",
+        f"{one}/event": _get("One recorded event; a very long one without its values",
                              "Event", 404, parameters=[
             _RUN_ID,
             _parameter("number", {"type": "integer", "minimum": 1, "maximum": 2**53},
                        "Its number", required=True),
         ]),
         f"{one}/record": {"get": {
-            "summary": "All events of a run, a JSON object a line",
+            "summary": "All events of a run, one JSON object per line",
             "parameters": [_RUN_ID],
             "responses": _answers({"application/x-ndjson": {"schema": _TEXT}}, 404),
         }},
         f"{one}/graph": _get("The graph of its workflow; null if its source is not known",
                              "Graph", 404, parameters=[_RUN_ID]),
-        f"{one}/events": _sse("What happens in a run", [
+        f"{one}/events": _sse("A run's events as they happen", [
             _RUN_ID,
             _parameter("after", {"type": "integer", "minimum": 0, "maximum": 2**53},
-                       "From after this one"),
-            _parameter("step", _TEXT, "`progress` of this step alone"),
-            _parameter("rows", _FLAG, "true: of a `record` only what it is, and the row of a step"),
+                       "Only events after this number"),
+            _parameter("step", _TEXT, "`progress` of this step only"),
+            _parameter("rows", _FLAG, "true: of a `record` only its kind and the row of its step"),
         ], 404),
     }  # fmt: skip
     done = {"application/json": {"schema": _ref("Done")}}

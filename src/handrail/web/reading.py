@@ -34,8 +34,8 @@ from handrail.web.texts import Texts, texts_of
 T = TypeVar("T")
 
 FRESH_S = 0.2
-"""The list of runs is at most this old, or ``_SPARE`` times the time to read it if longer."""
-_SPARE = 3
+"""The list of runs is at most this old, or ``_AGE_FACTOR`` times the time to read it if longer."""
+_AGE_FACTOR = 3
 _KEPT_RUNS = 8
 _KEPT_ROWS = 20_000
 _SHORT_RUN = 2_000
@@ -62,7 +62,7 @@ class Snapshot:
     took_s: float
     at: float
     reading: Reading
-    making: StepRows
+    row_builder: StepRows
     """The builder of the rows; the next snapshot continues it and ``reading`` at new events."""
 
     @property
@@ -106,7 +106,7 @@ class Reader:
         self._listing = self._listing or anyio.Lock()
         async with self._listing:
             began = time.monotonic()
-            old = max(FRESH_S, _SPARE * self._took_s)
+            old = max(FRESH_S, _AGE_FACTOR * self._took_s)
             if self._read_at < (asked if now else began - old):
                 self._runs = tuple(await self._in_thread(lambda: runs_of(self._journal)))
                 self._took_s = time.monotonic() - began
@@ -173,7 +173,7 @@ class Reader:
             last = await self._in_thread(lambda: self._last_letter(run_id))
             if kept is not None:
                 snapshot = kept[2]
-                fresh = time.monotonic() - snapshot.at < _SPARE * snapshot.took_s and not now
+                fresh = time.monotonic() - snapshot.at < _AGE_FACTOR * snapshot.took_s and not now
                 if fresh or (kept[0] == _key(info) and kept[1] == last):
                     return snapshot
             before = None if kept is None else kept[2]
@@ -196,15 +196,15 @@ class Reader:
         began = time.monotonic()
         history = self._extend_history(info, before)
         if history is None or before is None:
-            history, reading, making = self._read(info), Reading(), StepRows(self.mask_data)
+            history, reading, row_builder = self._read(info), Reading(), StepRows(self.mask_data)
         else:
-            reading, making = before.reading, before.making
+            reading, row_builder = before.reading, before.row_builder
         recorded = self._read_run(info, history, reading)
-        rows = making.of(recorded.view, history)
+        rows = row_builder.of(recorded.view, history)
         row = self.mask_data(row_of(info, recorded.view))
         paths = tuple(at_work(recorded.view))
         now = time.monotonic()
-        return Snapshot(recorded, rows, row, paths, now - began, now, reading, making)
+        return Snapshot(recorded, rows, row, paths, now - began, now, reading, row_builder)
 
     def _extend_history(self, info: RunInfo, before: Snapshot | None) -> Sequence[ev.Event] | None:
         """The events read before, and those since; None if the run must be read whole."""

@@ -23,7 +23,7 @@ from handrail.typed.jsonsafe import Json
 from handrail.web.log import line_data
 from handrail.web.log_lines import level_of
 from handrail.web.run_json import detail_of
-from handrail.web.step_json import more_of_step
+from handrail.web.step_json import step_details
 from handrail.web.texts import Texts
 
 FORMAT = 1
@@ -86,7 +86,7 @@ def _steps(
     found: dict[str, Json] = {}
     left = MOST_BYTES
     for step in sorted(recorded.view.steps, key=_urgency):
-        whole = more_of_step(step, events.get(step.path, ()), texts(step.path))
+        whole = step_details(step, events.get(step.path, ()), texts(step.path))
         row = known[step.path]
         more = {key: one for key, one in whole.items() if one and one != row.get(key)}
         data = hide(cast("Json", more))

@@ -43,7 +43,7 @@ from handrail.web.acting import (
     problem_of,
 )
 from handrail.web.graph_json import graph_of
-from handrail.web.log import MOST_LINES, ONLY, LogQuery, Only
+from handrail.web.log import MOST_LINES, ONLY, LogFilter, LogQuery
 from handrail.web.openapi import document
 from handrail.web.reading import Reader
 from handrail.web.stream import StreamRequest, list_events, run_events
@@ -101,7 +101,7 @@ class Page:
             HTTPException: _http_problem,
         }
         app = Starlette(routes=routes, exception_handlers=handlers)
-        app.add_middleware(_Guard, page=self)
+        app.add_middleware(_AccessMiddleware, page=self)
         return app
 
     # -- runs --------------------------------------------------------------------------------------
@@ -133,7 +133,7 @@ class Page:
         if query.get("cursor"):
             places = {info.run_id: place for place, info in enumerate(found)}
             if query["cursor"] not in places:
-                raise BadRequest(f"cursor: no run {query['cursor']!r} is among those asked for")
+                raise BadRequest(f"cursor: run {query['cursor']!r} is not in this list")
             start = places[query["cursor"]] + 1
         shown = found[start : start + limit]
         return _json(
@@ -154,7 +154,7 @@ class Page:
         run_id = _run_id(request)
         path = _query(request, {"path"}).get("path")
         if path is None:
-            raise BadRequest("path: which step? ?path= says it")
+            raise BadRequest("the step is missing: add ?path=STEP")
         found = await self.reader.step(run_id, path)
         if found is None:
             raise HTTPException(404, f"run {run_id!r} has no step at {path!r}")
@@ -164,10 +164,10 @@ class Page:
         query = _query(request, {"q", "only", "start", "line", "limit"})
         only = query.get("only", "")
         if only not in ONLY:
-            raise BadRequest(f"only: {', '.join(filter(None, ONLY))} is wanted, got {only[:40]!r}")
+            raise BadRequest(f"only: expected {', '.join(filter(None, ONLY))}, got {only[:40]!r}")
         if "start" in query and "line" in query:
-            raise BadRequest("start and line: only one of them says which part is wanted")
-        sought = LogQuery(tuple(query.get("q", "").lower().split()), cast("Only", only))
+            raise BadRequest("give either start or line, not both")
+        sought = LogQuery(tuple(query.get("q", "").lower().split()), cast("LogFilter", only))
         found = await self.reader.log(
             _run_id(request),
             sought,
@@ -204,7 +204,7 @@ class Page:
     async def _diff(self, request: Request) -> Response:
         query = _query(request, {"a", "b"})
         if not query.get("a") or not query.get("b"):
-            raise BadRequest("diff: which runs? ?a= and ?b= say it")
+            raise BadRequest("the runs are missing: add ?a=RUN&b=RUN")
         for name in ("a", "b"):
             await self.reader.info(query[name], now=True)
         found = await self.acting.diff(query["a"], query["b"])
@@ -274,7 +274,7 @@ class Page:
         return self.access.is_known(head)
 
 
-class _Guard:
+class _AccessMiddleware:
     """Refuses requests that ``Access`` refuses, and adds ``HEADERS`` to every response."""
 
     def __init__(self, app: ASGIApp, page: Page) -> None:
@@ -372,22 +372,22 @@ def _query(request: Request, known: set[str]) -> dict[str, str]:
     query = dict(given)
     unknown = sorted(query.keys() - known)
     if unknown:
-        raise BadRequest(f"{unknown[0]!r} is not known here; known are {', '.join(sorted(known))}")
+        raise BadRequest(f"unknown parameter {unknown[0]!r}; known: {', '.join(sorted(known))}")
     if len(given) > len(query):
-        raise BadRequest("a parameter is there more than once")
+        raise BadRequest("a parameter is given more than once")
     return query
 
 
 def _number(name: str, text: str, least: int, most: int) -> int:
     if text.isascii() and text.isdigit() and len(text) < 20 and least <= int(text) <= most:
         return int(text)
-    raise BadRequest(f"{name}: a number from {least} to {most} is wanted, got {text[:40]!r}")
+    raise BadRequest(f"{name}: expected a number from {least} to {most}, got {text[:40]!r}")
 
 
 def _flag(name: str, text: str) -> bool:
     if text in {"true", "false"}:
         return text == "true"
-    raise BadRequest(f"{name}: true or false is wanted, got {text[:40]!r}")
+    raise BadRequest(f"{name}: expected true or false, got {text[:40]!r}")
 
 
 def _matches(info: RunInfo, query: Mapping[str, str]) -> bool:

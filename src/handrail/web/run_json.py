@@ -86,7 +86,7 @@ def detail_of(recorded: RecordedRun, *, steps: bool = True) -> dict[str, Json]:
         "gates": cast("Json", gates),
         "signals": [_signal(one) for one in view.signals],
         "needs": list(view.needs),
-        "acts": acts_of((*recorded.history, *view.inbox)),
+        "acts": actions_of((*recorded.history, *view.inbox)),
         "drives": json_safe(drives_of(recorded.history, _last(recorded))),
         "steps": cast("Json", step_rows(view, recorded.history)) if steps else [],
         "work": [_queue(one, view.inbox) for one in view.works],
@@ -126,7 +126,7 @@ def _last(recorded: RecordedRun) -> float | None:
     return None if recorded.info.holder is not None else recorded.history[-1].at
 
 
-def acts_of(events: Iterable[ev.Event]) -> list[Json]:
+def actions_of(events: Iterable[ev.Event]) -> list[Json]:
     """What people did to a run, in order: at most the last 200."""
     found = [act for one in events if (act := _act(one)) is not None]
     return list(found[-_MOST_ACTS:])

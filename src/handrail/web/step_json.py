@@ -12,7 +12,7 @@ from handrail.record.results import incident_of
 from handrail.record.view import RunView, StepView, exit_code_of, plain
 from handrail.typed.jsonsafe import Json, json_safe
 from handrail.web.texts import Texts
-from handrail.web.times import Times, Work, times_of
+from handrail.web.times import StepTimes, Times, times_of
 
 MOST_OUTPUT = 1024 * 1024
 """Characters of JSON; of a longer output the page gets the beginning, as text."""
@@ -88,7 +88,9 @@ def _row_content(step: StepView) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def _row(step: StepView, work: Work | None, sizes: Mapping[str, int | None]) -> dict[str, Json]:
+def _row(
+    step: StepView, times: StepTimes | None, sizes: Mapping[str, int | None]
+) -> dict[str, Json]:
     over = step.duration_ms is not None
     cause = step.cause
     row: dict[str, Json] = {
@@ -97,8 +99,8 @@ def _row(step: StepView, work: Work | None, sizes: Mapping[str, int | None]) -> 
         "step_type": step.step_type,
         "state": step.state,
         "attempts": step.attempts,
-        "started_at": None if work is None else work.began,
-        "ended_at": work.ended if work is not None and over else None,
+        "started_at": None if times is None else times.began,
+        "ended_at": times.ended if times is not None and over else None,
         "duration_ms": step.duration_ms,
         "error": None if cause is None or not cause.error else cause.error[:SHORT],
         "error_type": None if cause is None else cause.error_type,
@@ -116,8 +118,8 @@ def _row(step: StepView, work: Work | None, sizes: Mapping[str, int | None]) -> 
         row["undone"] = {"error": step.undone.error}
     if sizes.get(step.path) is not None:
         row["size"] = sizes[step.path]
-    if work is not None and len(work.all) > 1:
-        row["spans"] = [list(one) for one in work.all[-_MOST_SPANS:]]
+    if times is not None and len(times.all_stretches) > 1:
+        row["spans"] = [list(one) for one in times.all_stretches[-_MOST_SPANS:]]
     return row
 
 
@@ -142,10 +144,10 @@ def step_of(
     events = [one for one in history if getattr(one, "path", None) == path]
     sizes = {one.path: one.size for one in events if isinstance(one, ev.GroupStarted)}
     row = _row(step, times_of(history).steps.get(path), sizes)
-    return row | more_of_step(step, events, texts or Texts())
+    return row | step_details(step, events, texts or Texts())
 
 
-def more_of_step(step: StepView, events: Sequence[ev.Event], texts: Texts) -> dict[str, Json]:
+def step_details(step: StepView, events: Sequence[ev.Event], texts: Texts) -> dict[str, Json]:
     """The details of a step beyond its row, from the events of its path and its artifacts."""
     ends = [one.result for one in events if isinstance(one, (ev.StepCompleted, ev.MemberCompleted))]
     end = ends[-1] if ends and step.duration_ms is not None else None

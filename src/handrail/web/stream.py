@@ -240,11 +240,11 @@ class GrowingTexts:
         except OSError:
             return None
         # A character whose last bytes are not there yet is sent with the next piece.
-        end = self._read[file] = start + len(data) - _begun_character(data)
+        end = self._read[file] = start + len(data) - _incomplete_tail_bytes(data)
         return {"text": data[: end - start].decode("utf-8", "ignore"), "start": start, "end": end}
 
 
-def _begun_character(data: bytes) -> int:
+def _incomplete_tail_bytes(data: bytes) -> int:
     """How many bytes at the end belong to an incomplete UTF-8 character."""
     for count in range(1, min(4, len(data)) + 1):
         byte = data[-count]

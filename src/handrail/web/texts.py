@@ -13,7 +13,7 @@ from handrail.model.folders import numbered, run_folder, step_folder
 MOST_BYTES = 256 * 1024
 """Bytes of each file; of a longer one only the end is read."""
 _MOST_TURNS = 50
-_MOST_TURN_BYTES = 1024 * 1024
+_MOST_TURN_CHARS = 1024 * 1024
 """Characters of all prompts and answers; beyond it earlier turns are left out."""
 PLAIN = {
     "reasoning.md": "reasoning", "activity.jsonl": "activity", "stdout": "stdout",
@@ -54,7 +54,7 @@ def texts_of(artifacts: Path, workflow_name: str, run_id: str, path: str) -> Tex
         return found[0]
 
     last = last_turn(folder)
-    left = _MOST_TURN_BYTES
+    left = _MOST_TURN_CHARS
     for number in range(last, max(0, last - _MOST_TURNS), -1):
         prompt = _end_of(folder / numbered("prompt.md", number))
         answer = read(numbered("answer.md", number), "message" if number == last else "")

@@ -27,7 +27,7 @@ _AGAIN = frozenset({"retry", "cap", "backoff"})
 
 
 @dataclass(slots=True)
-class Work:
+class StepTimes:
     """The times of one step: its stretches, its last beginning, and its end. Mutable."""
 
     kind: str
@@ -62,7 +62,7 @@ class Work:
             self.since = due
 
     @property
-    def all(self) -> list[Stretch]:
+    def all_stretches(self) -> list[Stretch]:
         """The stretches, with the open one."""
         if self.since is None:
             return self.stretches
@@ -73,7 +73,7 @@ class Work:
 class Times:
     """The times of a run: of its steps by path, and of its drives (start, end). Mutable."""
 
-    steps: dict[str, Work] = field(default_factory=dict[str, Work])
+    steps: dict[str, StepTimes] = field(default_factory=dict[str, StepTimes])
     drives: list[tuple[float, float | None]] = field(
         default_factory=list["tuple[float, float | None]"]
     )
@@ -118,37 +118,37 @@ def _apply(found: Times, event: ev.Event, before: float) -> None:
                 found.drives[-1] = (found.drives[-1][0], event.at)
         case ev.StepStarted() | ev.MemberStarted():
             kind = event.step_type if isinstance(event, ev.StepStarted) else "member"
-            steps.setdefault(event.path, Work(kind, event.at)).begin(event.at)
+            steps.setdefault(event.path, StepTimes(kind, event.at)).begin(event.at)
         case ev.GateOpened():
-            steps.setdefault(event.path, Work(_QUESTION, event.at)).begin(event.at)
+            steps.setdefault(event.path, StepTimes(_QUESTION, event.at)).begin(event.at)
         case ev.StepCompleted() | ev.MemberCompleted():
             began = event.at - event.result.duration_ms / 1000
-            steps.setdefault(event.path, Work("", began, since=began)).end(event.at)
+            steps.setdefault(event.path, StepTimes("", began, since=began)).end(event.at)
         case _:
-            work = steps.get(getattr(event, "path", ""))
-            if work is not None:
-                _apply_to_step(work, event)
+            step = steps.get(getattr(event, "path", ""))
+            if step is not None:
+                _apply_to_step(step, event)
 
 
-def _apply_to_step(work: Work, event: ev.Event) -> None:
+def _apply_to_step(step: StepTimes, event: ev.Event) -> None:
     match event:
         case ev.GateAnswered():
-            if work.kind == _QUESTION:
-                work.end(event.at)
+            if step.kind == _QUESTION:
+                step.end(event.at)
         case ev.AgentSessionStarted():
-            work.begin(event.at)
+            step.begin(event.at)
         case ev.StepInterrupted():
-            work.stop(event.at, "interrupted")
+            step.stop(event.at, "interrupted")
         case ev.TimerSet():
             if event.reason in _AGAIN:
-                work.since = None
-                work.wait_until(event.due)
+                step.since = None
+                step.wait_until(event.due)
         case ev.AttemptFailed():
-            work.stop(event.at, "failed")
+            step.stop(event.at, "failed")
         case ev.LadderStep():
-            work.stop(event.at, "failed")
+            step.stop(event.at, "failed")
             if not event.parked:
-                work.wait_until(max(event.due, event.at))
+                step.wait_until(max(event.due, event.at))
         case _:
             pass
 
@@ -156,7 +156,7 @@ def _apply_to_step(work: Work, event: ev.Event) -> None:
 def _drive_began(found: Times, at: float, before: float) -> None:
     if found.drives and found.drives[-1][1] is None:  # the process of that drive was killed
         found.drives[-1] = (found.drives[-1][0], before)
-        for work in found.steps.values():
-            if work.kind in _AT_WORK and work.since is not None:
-                work.stop(max(work.since, before), "interrupted")
+        for step in found.steps.values():
+            if step.kind in _AT_WORK and step.since is not None:
+                step.stop(max(step.since, before), "interrupted")
     found.drives.append((at, None))

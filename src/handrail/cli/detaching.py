@@ -70,7 +70,7 @@ def detach(words: Sequence[str]) -> int:
         print(said.decode())
     else:
         print(begun["run_id"])
-        tell(f"driven by process {begun['pid']}; what it says is in {begun['log']}")
+        tell(f"driven by process {begun['pid']}; its output is in {begun['log']}")
     return Exit.SUCCEEDED
 
 
@@ -86,13 +86,13 @@ def detached_sink() -> Detached | None:
 class Detached:
     """A sink that lets go of the terminal at the first event of the run. Mutable.
 
-    ``artifacts``, the folder of the runs' files, is set later. ``stays``: the process stays when
-    the run only waits for a person, and does not suspend it.
+    ``artifacts``, the folder of the runs' files, is set later. ``waits_for_people``: when the run
+    only waits for a person, the process stays and does not suspend it.
     """
 
     def __init__(self, pipe: int | None) -> None:
         self.artifacts = Path()
-        self.stays = pipe is not None
+        self.waits_for_people = pipe is not None
         self._pipe = pipe
         self._has_begun = False
 
