@@ -132,6 +132,7 @@ def test_runs_that_are_over_are_removed(cli: Cli, folder: Path) -> None:
         cli("run", "flow.py", "--run-id", name, "--quiet")
     artifacts = folder / ".handrail" / "runs"
     assert len(list(artifacts.iterdir())) == 3
+    assert "Add --older-than, --keep-last or --status" in cli("prune").err
     assert cli("prune").code == 2
     assert cli("prune", "--older-than", "soon").code == 2
     assert cli("prune", "--older-than", "1d").err == "handrail: 0 runs, 0 events, 0 bytes: gone\n"

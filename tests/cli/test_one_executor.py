@@ -276,6 +276,11 @@ def test_the_project_says_what_runs_have(cli: Cli, folder: Path) -> None:
     assert (folder / "seen").exists()
     labels = cli("show", "s", "--json").data["labels"]
     assert (labels["team"], labels["why"]) == ("a", "test")
+    again = ("run", "app.py:saves", "--run-id", "s"), ("resume", "s"), ("fork", "s")
+    for command in again:
+        refused = cli(*command, "--label", "why=other")
+        assert refused.code == 2
+        assert "--label: is for new runs" in refused.err
 
 
 @pytest.mark.parametrize(

@@ -115,6 +115,10 @@ async def test_what_is_of_the_right_kind_is_taken(tmp_path: Any) -> None:
 
 WRONG: dict[str, tuple[Callable[[Executor], Any], str]] = {
     "run_id": (lambda one: one.options(run_id=cast("Any", 5)), "run_id= takes printable .* got 5"),
+    "label": (
+        lambda one: one.options(labels=cast("Any", {"a": 1})),
+        "labels= takes .* got {'a': 1}",
+    ),
     "two lines": (lambda one: one.options(run_id="a\nb"), r"run_id= takes .* got 'a.nb'"),
     "labels": (lambda one: one.options(labels=cast("Any", "x")), "labels= takes a mapping"),
     "rerun": (lambda one: one.resume_sync("r", rerun="ab"), r"rerun= takes .* such as \['ab'\]"),

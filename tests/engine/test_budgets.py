@@ -506,6 +506,7 @@ async def test_wall_time_stops_a_launch() -> None:
         (lambda: Budget(usd=1, soft=2), "soft of a Budget must be a share"),
         (lambda: Budget(usd=1, on_breach="shout"), "on_breach of a Budget must be one of"),  # type: ignore[arg-type]
         (lambda: step("x").call(print).budget(Budget(usd=1)), r"\.budget\(\) is for agents"),
+        (lambda: step("x").ask("?").budget(Budget(usd=1)), r"\.budget\(\) is for agents"),
         (lambda: Limits(budget=3), "budget of Limits must be a Budget"),  # type: ignore[arg-type]
     ],
 )

@@ -578,6 +578,25 @@ async def test_a_limit_asks_over_drives(answer: str) -> None:
         assert len(ended.step_results) == (4 if ended.success else 3)
 
 
+@pytest.mark.parametrize("on_breach", ["fail", "ask"])
+async def test_bodies_clean_up_after_the_time_of_the_run(on_breach: Any) -> None:
+    """Whether the time ends the run by itself, or by an answer to its question."""
+    done: list[str] = []
+
+    @workflow
+    def flow() -> Steps[None]:
+        try:
+            yield from step("a").sleep(20)
+            yield from step("b").call(done.append, "b")
+        finally:
+            yield from step("clean").call(done.append, "clean")
+
+    limits = Limits(timeout_s=10, on_breach=on_breach)
+    result, seen = await run_seen(flow, limits=limits, clock=Jumping(), gates=lambda _: "stop")
+    assert (result.status, rows(seen)) == ("failed", [("timeout_s", 10, "")])
+    assert done == ["clean"]
+
+
 async def test_a_run_that_is_cancelled_asks_no_more() -> None:
     """Its steps that were kept out end as cancelled, and nothing waits for the answer."""
     limits = Limits(max_steps=2, on_breach="ask")

@@ -78,6 +78,7 @@ def fork(
     no_run
         Only make the run and print its id.
     """
+    driving.refuse_labels()
     place, options = driving.place(where), driving.options()
     with json_channel(wanted=options.as_json) as data:
         journal = place.find()
@@ -319,6 +320,9 @@ def prune(
     dry_run
         Only print what would be removed.
     """
+    if older_than is None and keep_last is None and not status:
+        why = "needs to know which runs may go"
+        raise Refused("prune", why, "Add --older-than, --keep-last or --status.")
     place = place_of(folder)
     journal = place.find_file()
     names = {info.run_id: info.workflow_name for info in journal.runs()}

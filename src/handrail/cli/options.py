@@ -153,6 +153,17 @@ class Driving:
             refuse_process_options({"--detach": self.detach, "--notify": self.notify})
         return place
 
+    def refuse_labels(self) -> None:
+        """Raise if a label was typed for a run that has begun already.
+
+        Raises:
+            Refused: one was.
+        """
+        from handrail.cli.exits import Refused
+
+        if self.label:
+            raise Refused("--label", "is for new runs: a run keeps those it was started with")
+
     def options(self) -> Options:
         """These options as ``cli.driving`` takes them.
 

@@ -103,6 +103,7 @@ def resume(
         Every suspended or dead run, one after the other. Exit code 1 if one fails, 3 if one is
         suspended again.
     """
+    driving.refuse_labels()
     options, place = driving.options(), driving.place(where)
     options = attrs.evolve(options, on_change=changed.on_change)
     if not all_runs:
@@ -235,6 +236,7 @@ def run(
         if known is not None and new:
             raise RunIdTaken(known.run_id)
         if known is not None:
+            driving.refuse_labels()
             given = given_inputs(workflow.definition, typed, inputs)
             options = as_recorded(options, known.labels)
             return resume_run(known, workflow, given, Session(options, data, place, place.find()))

@@ -130,9 +130,7 @@ def cancel_requested(run: RunState, event: ev.CancelRequested) -> None:
         run.push(Stop(run.root, event.reason))
 
 
-def hit_limit(
-    run: RunState, name: str, value: float, path: str, why: str = "", *, hard: bool = True
-) -> None:
+def hit_limit(run: RunState, name: str, value: float, path: str, why: str = "") -> None:
     """End the run as failed, naming the limit."""
     error = LimitExceeded(name, value, why or (f"at step {path!r}" if path else ""))
     run.ending = run.ending or _cancelled_before(run)
@@ -140,7 +138,7 @@ def hit_limit(
         run.record(ev.LimitReached(name, value, path))
         kind = qualified(LimitExceeded)
         run.ending = Ending("failed", str(error), kind, None, path or None)
-    run.stop_root(str(error), hard=hard)
+    run.stop_root(str(error), hard=name not in _SOFT)
 
 
 def was_hard(run: RunState, node: Node) -> bool:

@@ -47,7 +47,7 @@ def _exceeded_limit(run: RunState, node: StepNode) -> tuple[str, float, str] | N
         seen, visits = run.visits.get((parent.path, line), 0), visits * _times(run, "max_visits")
         if seen > visits:
             return "max_visits", visits, f"{line} yielded {seen} steps"
-    if limits.timeout_s is not None and limits.on_breach == "ask":
+    if limits.timeout_s is not None and limits.on_breach == "ask" and not cleans_up(parent):
         timeout_s = limits.timeout_s * _times(run, "timeout_s")
         if run.now >= run.started_at + timeout_s:
             return "timeout_s", timeout_s, ""

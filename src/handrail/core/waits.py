@@ -193,7 +193,7 @@ def timer_fired(run: RunState, report: cmd.TimerFired) -> None:
     if node is None:
         return
     if report.token == run.run_deadline:
-        hit_limit(run, "timeout_s", run.limits.timeout_s or 0.0, "", hard=False)
+        hit_limit(run, "timeout_s", run.limits.timeout_s or 0.0, "")
     elif isinstance(node, CompositeNode) and report.token == node.deadline:
         node.deadline = 0
         deadline_passed(run, node)

@@ -160,7 +160,9 @@ def check_options(existing: str, run_id: object, labels: object) -> None:
     is_id = isinstance(run_id, str) and run_id.strip() and run_id.isprintable()
     if run_id is not None and not is_id:
         raise WrongUse(f"run_id= takes printable text, such as 'ship-7', got {short_repr(run_id)}")
-    if labels is not None and not isinstance(labels, Mapping):
+    known = cast("Mapping[object, object]", labels) if isinstance(labels, Mapping) else None
+    texts = known is not None and all(isinstance(one, str) for one in (*known, *known.values()))
+    if labels is not None and not texts:
         wanted = "a mapping of names to texts, such as {'team': 'a'}"
         raise WrongUse(f"labels= takes {wanted}, got {short_repr(labels)}")
     if existing not in get_args(Existing):

@@ -135,8 +135,8 @@ CODES: dict[str, Rule] = {
     "HR301": Rule(
         "swallows cancellation",
         "A cancelled run throws RunCancelled into the workflow at its yield. A handler that "
-        "catches it (`except:`, `except BaseException`) and does not raise it again keeps the "
-        "run going.",
+        "catches it (`except:`, `except BaseException`) and does not raise it again lets the body "
+        "continue, for up to `cleanup_timeout_s`; the run is cancelled all the same.",
     ),
     "HR302": Rule(
         "leaves a finally block",

@@ -635,7 +635,9 @@ class Step(Generic[T_co]):
         """Bound what the agents of this step, or of all steps below it, consume."""
         if not isinstance(budget, Budget):
             raise WrongUse(f"step {self.name!r}: .budget() takes a Budget(...), got {budget!r}")
-        if self.verb.leaf and not isinstance(self.verb, (AgentCall, Generation)):
+        verb = self.verb
+        holds_none = verb.leaf or isinstance(verb, (Question, SignalWait, Pause))
+        if holds_none and not isinstance(verb, (AgentCall, Generation)):
             raise DefinitionError(
                 f"step {self.name!r}: .budget() is for agents and for steps that hold others, "
                 f"this is a {self.verb.kind} step"
