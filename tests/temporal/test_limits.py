@@ -200,7 +200,7 @@ async def test_a_worker_without_the_code_says_so(client: Client) -> None:
         cluster = await there._caller.cluster()  # what watches a run asks this
         with anyio.fail_after(20):
             said = ""
-            while "cannot go on" not in said:
+            while "cannot continue" not in said:
                 said = str(await cluster.troubles("a-stranger"))
     assert "only_here" in said
     async with TemporalWorker(client, [only_here], task_queue="strangers"):

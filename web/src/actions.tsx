@@ -23,7 +23,7 @@ export async function perform(
   try {
     const said = await store.source.act(store.id, verb, body);
     const idle = said["driven"] === false && NEEDS_A_DRIVER.has(verb);
-    notify(idle ? `${done} No process is running the run: resume it, and it goes on.` : done, true);
+    notify(idle ? `${done} No process is running the run: resume it to continue.` : done, true);
     void store.loadAfter();
     return said;
   } catch (error) {
@@ -153,12 +153,12 @@ export function RunActions({ store, run }: { store: RunStore; run: RunRow }) {
   return (
     <div class="acts">
       {can("pause") && driven && run.state !== "paused" && (
-        <button type="button" class="button" onClick={() => void perform(store, "pause", {}, "Paused: nothing new begins, what runs goes on to its end.")}>
+        <button type="button" class="button" onClick={() => void perform(store, "pause", {}, "Paused: no new step begins; running steps finish.")}>
           <Icon of="pause" /> Pause
         </button>
       )}
       {can("unpause") && run.state === "paused" && (
-        <button type="button" class="button first" onClick={() => void perform(store, "unpause", {}, "The run goes on.")}>
+        <button type="button" class="button first" onClick={() => void perform(store, "unpause", {}, "The run continues.")}>
           <Icon of="play" /> Unpause
         </button>
       )}
@@ -250,8 +250,8 @@ export function GuideDialog({ store, path, onClose }: { store: RunStore; path: s
       title={path === null ? "Guide the agents" : `Guide ${path}`}
       note={
         path === null
-          ? "The turn of each agent that is at work is interrupted, and its session goes on with your words. If none is, the next one is told."
-          : "Its turn is interrupted, and its session goes on with your words."
+          ? "Each running agent is interrupted, and its session continues with your words. If none is running, the next one gets them."
+          : "The agent is interrupted, and its session continues with your words."
       }
       verb="Send"
       shape={text()}

@@ -30,7 +30,7 @@ export function Attention({ store, detail, onOpen }: Props) {
   return (
     <div class="callouts">
       {run.state === "dead" && (
-        <div class="callout wait"><p>No process is running it. What is recorded stays; resume it to go on.</p></div>
+        <div class="callout wait"><p>No process is running it. The record is safe; resume the run to continue.</p></div>
       )}
       {detail.error && <Failed detail={detail} error={detail.error} />}
       {detail.needs.map((need) => <div key={need} class="callout wait"><p><b>A person is needed:</b> <Foreign text={need} /></p></div>)}

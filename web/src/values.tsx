@@ -24,7 +24,7 @@ export function Values({ detail }: { detail: RunDetail }) {
 }
 
 const DID: { readonly [action: string]: string } = {
-  answer: "answered", signal: "sent the signal", cancel: "cancelled the run", pause: "paused the run", unpause: "let it go on",
+  answer: "answered", signal: "sent the signal", cancel: "cancelled the run", pause: "paused the run", unpause: "unpaused the run",
   stop: "stopped its process", complete: "gave the output of", skip: "passed over", retry: "began again", guide: "guided",
   edit: "changed the queue of",
 };

@@ -361,8 +361,8 @@ class Cluster:
         for event in answer.history.events:
             if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED:
                 failure = event.workflow_task_failed_event_attributes.failure
-                return f"the workflow's code cannot go on: {failure.message}"
-        return "the workflow's code cannot go on, and no worker says why"
+                return f"the workflow's code cannot continue: {failure.message}"
+        return "the workflow's code cannot continue, and no worker says why"
 
     # -- sending --------------------------------------------------------------------------------
 

@@ -96,8 +96,8 @@ async def log_outages(client: Client) -> None:
             if not away_since:
                 away_since = now
                 log.warning(
-                    "the cluster does not answer: steps at work go on, and what they came to is "
-                    "said when it does",
+                    "the cluster does not answer: running steps continue, and their results are "
+                    "sent when it does",
                     cluster=where,
                     trouble=connection_error_text(error),
                 )

@@ -74,7 +74,7 @@ def _warn_closed(run_id: str, body: Any) -> None:
     where = f"{body.gi_code.co_filename}:{body.gi_frame.f_lineno if body.gi_frame else 0}"
     structlog.get_logger("handrail").warning(
         "a body was closed because its worker needed room: code in its finally has run, and will "
-        "run again when the run goes on. Effects belong in steps.",
+        "run again when the run continues. Effects belong in steps.",
         run_id=run_id,
         where=where,
     )
