@@ -30,5 +30,5 @@ def test_who_is_at_the_terminal_answers(
     told = capsys.readouterr()
     assert told.out == ""
     assert "choice: Which? [x, y]" in told.err
-    assert ("'zz' is not an answer" in told.err) == typed.startswith("zz")
+    assert ("'zz' is not a valid answer" in told.err) == typed.startswith("zz")
     assert (result.error is None) or "stdin has ended" in result.error

@@ -343,7 +343,7 @@ def test_a_question_is_answered_converted_or_refused() -> None:
         return number, refused
 
     script = Script(asks)
-    with pytest.raises(InvalidAnswer, match="'many' is not an answer"):
+    with pytest.raises(InvalidAnswer, match="'many' is not a valid answer"):
         script.answer("number", "many")
     script.answer("number", "3", by="me")
     script.refuse("refused", "nobody is there")

@@ -2,7 +2,8 @@
 
 A budget belongs to a step (an agent, a group, a child workflow) or to the run. Before a launch each
 budget above it is checked, innermost first. What the launch may use is recorded as reserved; what
-it used is recorded as settled. ``model.policy.Budget`` says what a breach does.
+it used is recorded as settled; ``core.launches`` asks for both. ``model.policy.Budget`` says what a
+breach does.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ from handrail.record.results import incident_of
 from handrail.record.run_record import PathRecord
 from handrail.steps.verbs import launches_agent, wanted_by
 
-_BROKEN_OFF = "the process that was running it ended"
+_PROCESS_ENDED = "the process that was running it ended"
 
 
 # -- launching -------------------------------------------------------------------------------------
@@ -321,7 +321,7 @@ def resume_launches(run: RunState, node: AgentNode, record: PathRecord, launched
             form=None,
             session=session.session,
             backend=session.backend,
-            reason=_BROKEN_OFF,
+            reason=_PROCESS_ENDED,
             session_usage=add_usage(base.session_usage, record.interrupted_usage),
             guidance=(),
             said=(*base.said, *base.guidance),

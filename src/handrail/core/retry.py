@@ -1,8 +1,9 @@
 """Decides whether another attempt follows a failed one, and after how long.
 
-``attempt_failed`` decides; the action ``Attempt`` has ``core.attempts.attempt`` begin the next one.
-``on=`` was applied before: to a leaf's exception in ``core.attempt_ends``, to other failures in
-``failing.fail``. If no attempt follows, ``core.failing`` takes over.
+``attempt_failed`` decides. The action ``Attempt`` has ``core.attempts.attempt`` begin the next one,
+at once or when the timer of the pause fires (``core.waits``). ``on=`` has set ``retryable`` before:
+``core.attempt_ends`` for leaves, ``failing.fail`` for the rest. If no attempt follows,
+``core.failing`` takes over.
 """
 
 from __future__ import annotations

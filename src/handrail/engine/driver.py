@@ -113,7 +113,7 @@ class FlightFinished:
         self._driver.finished_flight(self._flight, self._outcome)
 
 
-class _Written(msgspec.Struct):
+class _BeingWritten(msgspec.Struct):
     """An event that the journal is writing; to carry it out is to wait for the write."""
 
     event: ev.Event
@@ -156,7 +156,7 @@ class Driver:
         self._parts, self._journal, self._bus = parts, journal, bus
         self._seq = seq
         self.now = parts.clock.now
-        self._todo: deque[cmd.Command | _Written] = deque()
+        self._todo: deque[cmd.Command | _BeingWritten] = deque()
         self._jobs: deque[Job] = deque()
         self._wake = anyio.Event()
         self._thread, self._home = threading.get_ident(), running_loop()
@@ -335,7 +335,7 @@ class Driver:
         is being cancelled makes no more attempts, except to clean up.
         """
         rehearsal = rehearse(self.machine, first, known, self._stamp)
-        held = await self._written_out(rehearsal)
+        held = await self._write_rehearsal(rehearsal)
         recorded = self.machine.run.recorded
         beyond = await resolve_recorded_callbacks(
             held, recorded, self._callbacks.evaluated, self._rehearsed_on
@@ -348,9 +348,11 @@ class Driver:
         warn_of_masked(self.run_id, rehearsal)
 
     async def _rehearsed_on(self, report: cmd.Report) -> list[cmd.Command]:
-        return await self._written_out(rehearse_on(self.machine, report, self._seq, self._stamp))
+        return await self._write_rehearsal(
+            rehearse_on(self.machine, report, self._seq, self._stamp)
+        )
 
-    async def _written_out(self, rehearsal: Rehearsal) -> list[cmd.Command]:
+    async def _write_rehearsal(self, rehearsal: Rehearsal) -> list[cmd.Command]:
         rehearsal.run()
         if self.machine.run.changes:
             raise mismatch_of(self.machine.run)
@@ -397,11 +399,11 @@ class Driver:
                 await self._wait()
                 self.look_at_clock()
 
-    async def _until_written(self) -> None:
+    async def _finish_writing(self) -> None:
         """Wait for the events that were numbered during an attempt: they precede its end."""
-        while self._todo and isinstance(written := self._todo[0], _Written):
+        while self._todo and isinstance(written := self._todo[0], _BeingWritten):
             self._todo.popleft()
-            await self._on_disk(written.event, written.pending)
+            await self._show_when_written(written.event, written.pending)
 
     async def _carry_out(self) -> None:  # noqa: C901, PLR0912, PLR0915  # see its text
         """Carry out commands in order. One long function on purpose: it runs for each step, and a
@@ -445,7 +447,7 @@ class Driver:
                 if self._jobs:  # messages that its own thread sent before it ended
                     self._read_messages_if_it_can()
                 if todo:
-                    await self._until_written()
+                    await self._finish_writing()
                 if event is None:
                     continue
                 sync = modifiers.checkpoint or modifiers.once
@@ -456,8 +458,8 @@ class Driver:
                 await anyio.lowlevel.checkpoint()
                 self._pull_on(command.path)
                 continue
-            elif kind is _Written:
-                await self._on_disk(command.event, command.pending)
+            elif kind is _BeingWritten:
+                await self._show_when_written(command.event, command.pending)
                 continue
             else:
                 self._carry_out_other(command)
@@ -475,7 +477,7 @@ class Driver:
                 types, keep = declared_in(machine, event), partial(append, sync=sync)
                 event, pending = event_in_its_place(event, machine, types, error, keep)
             if pending is not None:
-                await self._on_disk(event, pending)
+                await self._show_when_written(event, pending)
                 continue
             emit(event)
             if type(event) in reacts_to:
@@ -483,9 +485,9 @@ class Driver:
                 if more:
                     todo.extend(more)
 
-    async def _on_disk(self, event: ev.Event, pending: Awaitable[None]) -> None:
+    async def _show_when_written(self, event: ev.Event, pending: Awaitable[None]) -> None:
         """Wait until the event is written, then show it and give it to the core."""
-        await self._written(pending)
+        await self._wait_for_write(pending)
         self._bus.emit(event)
         self.receive(event)
 
@@ -525,7 +527,7 @@ class Driver:
             todo.extendleft(reversed(records[1:]))
             return False
         if pending is not None:
-            await self._written(pending)
+            await self._wait_for_write(pending)
         todo.extendleft(reversed(attempts))
         run = self.machine.run
         run.receiving_batch = True
@@ -538,7 +540,7 @@ class Driver:
         run.deferred_work.clear()
         return True
 
-    async def _written(self, pending: Awaitable[None]) -> None:
+    async def _wait_for_write(self, pending: Awaitable[None]) -> None:
         """Wait for a write; notices that come meanwhile are recorded behind it."""
         self._syncing = True
         try:
@@ -628,7 +630,7 @@ class Driver:
             if pending is None:
                 self._bus.emit(notice)
             else:
-                self._todo.append(_Written(notice, pending))
+                self._todo.append(_BeingWritten(notice, pending))
                 self._wake.set()
 
     # -- attempts -------------------------------------------------------------------------------

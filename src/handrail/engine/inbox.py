@@ -1,4 +1,4 @@
-"""Messages posted to a live run: answers, signals and cancellations from anywhere.
+"""Posts messages to a run (answers, signals, cancellations), and reads the new ones of a drive.
 
 All of them go through the journal, also those of this process. So exactly one of many answers to a
 gate counts, whichever process it comes from, and a crash loses no accepted signal.

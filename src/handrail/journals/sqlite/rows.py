@@ -57,7 +57,7 @@ Numbered: TypeAlias = tuple[int, float, Record]
 """A record with its number and time."""
 
 _INSERT = "INSERT INTO events SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?"
-_FENCED = (
+_INSERT_IF_LEASED = (
     "INSERT INTO events SELECT ?, ?, ?, ?, ?, ?, ?, ?, ? "
     "WHERE (SELECT epoch FROM leases WHERE run_id = ?) = ?"
 )
@@ -93,7 +93,7 @@ def insert(  # noqa: PLR0917 - on the hot path: keywords would cost
     crc = checksum(head.crc, seq, at, kind, path, body, value, None)
     try:
         cursor.execute(
-            _FENCED,
+            _INSERT_IF_LEASED,
             (head.run, seq, at, kind, path, body, value, None, crc, head.run_id, epoch),
         )
     except sqlite3.IntegrityError:
