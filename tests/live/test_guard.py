@@ -104,7 +104,7 @@ async def test_a_session_does_not_edit_what_a_person_has(repo: Path) -> None:
         ask(repo, stub)
     assert "docs/new.md" not in contents(repo)
     told = json.dumps(stub.requests[-1].body["messages"])
-    assert "docs/new.md is held by" in told
+    assert "docs/new.md is claimed by" in told
     assert "Do something else first" in told
     (claim,) = await held(repo)
     assert claim.claimant.kind == "person"

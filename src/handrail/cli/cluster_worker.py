@@ -62,7 +62,7 @@ async def _serve_worker(worker: TemporalWorker, where: str) -> None:
     for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(signum, _end, over)
     async with worker:
-        tell(f"serving {where}: {worker}")
+        tell(f"serves {where}: {worker}")
         await over.wait()
         tell("stopping; other workers take over its steps, or the next worker does")
 

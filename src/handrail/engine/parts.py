@@ -160,15 +160,21 @@ def check_options(existing: str, run_id: object, labels: object) -> None:
     is_id = isinstance(run_id, str) and run_id.strip() and run_id.isprintable()
     if run_id is not None and not is_id:
         raise WrongUse(f"run_id= takes printable text, such as 'ship-7', got {short_repr(run_id)}")
-    known = cast("Mapping[object, object]", labels) if isinstance(labels, Mapping) else None
-    texts = known is not None and all(isinstance(one, str) for one in (*known, *known.values()))
-    if labels is not None and not texts:
+    if labels is not None and not _maps_texts(labels):
         wanted = "a mapping of names to texts, such as {'team': 'a'}"
         raise WrongUse(f"labels= takes {wanted}, got {short_repr(labels)}")
     if existing not in get_args(Existing):
         raise WrongUse(f'existing= takes "refuse" or "go_on", got {existing!r}')
     if existing == "go_on" and run_id is None:
         raise WrongUse('existing="go_on" needs a run: options(run_id="...", existing="go_on")')
+
+
+def _maps_texts(value: object) -> bool:
+    """True for a mapping whose names and values are all texts."""
+    if not isinstance(value, Mapping):
+        return False
+    known = cast("Mapping[object, object]", value)
+    return all(isinstance(one, str) for one in (*known, *known.values()))
 
 
 def check_paths(**given: object) -> None:
