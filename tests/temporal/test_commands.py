@@ -162,10 +162,10 @@ def test_a_run_is_cancelled_and_planned(ask: Ask, home: Path) -> None:
 def test_what_only_workers_can_be_given_is_refused(ask: Ask) -> None:
     """The error says where it belongs."""
     refused = ask("run", "asking.py:asks", "--backend", "claude", code=2)
-    assert "on the workers" in refused.stderr
+    assert "the cluster's workers run the steps" in refused.stderr
     for words in (("--detach",), ("--notify", "true")):
         refused = ask("run", "asking.py:asks", *words, code=2)
-        assert "the cluster drives this one" in refused.stderr
+        assert "the cluster runs this one" in refused.stderr
 
 
 def test_nothing_is_served_where_nothing_is(home: Path) -> None:
