@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 import pytest
 from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
 
 from handrail import (
     ClusterUnreachable,
@@ -25,6 +26,7 @@ from handrail import (
 )
 from handrail.steps.verbs import Steps
 from handrail.temporal import TemporalExecutor, TemporalWorker
+from handrail.temporal.cluster import is_outage
 from handrail.temporal.wire import BOUNDS, MOST_BYTES
 from tests.temporal.flows import (
     FLOWS,
@@ -152,6 +154,22 @@ async def test_a_cluster_that_is_not_there_is_named() -> None:
     """With the reason, and without its library's types."""
     with pytest.raises(ClusterUnreachable, match=r"127\.0\.0\.1:1/default cannot be reached: Conn"):
         await TemporalExecutor("127.0.0.1:1").run(counts)
+
+
+@pytest.mark.parametrize(
+    ("status", "text", "outage"),
+    [
+        (RPCStatusCode.UNAVAILABLE, "", True),
+        (RPCStatusCode.UNKNOWN, "transport error", True),
+        (RPCStatusCode.UNKNOWN, "the workflow is odd", False),
+        (RPCStatusCode.NOT_FOUND, "no connection between them", False),
+    ],
+)
+def test_a_connection_that_breaks_during_a_call_is_an_outage(
+    status: RPCStatusCode, text: str, *, outage: bool
+) -> None:
+    """Its error has no status that says so."""
+    assert is_outage(RPCError(text, status, b"")) is outage
 
 
 async def test_a_namespace_that_is_not_there_is_named(client: Client) -> None:

@@ -76,6 +76,7 @@ PATIENCE_S = 10.0
 """How long a client waits for a worker's answer about a run."""
 SOON_S = 2.0
 """The same for a list of runs; also how soon a call checks whether any worker is there."""
+_BROKEN_CONNECTION = ("transport error", "connection", "h2 protocol error")
 _POLL_S = 65
 """A worker that did not poll the queue for so long counts as gone."""
 ASKED = 50
@@ -431,11 +432,18 @@ class Cluster:
         try:
             return await call
         except RPCError as error:
-            if error.status is RPCStatusCode.UNAVAILABLE:
+            if is_outage(error):
                 raise ClusterUnreachable(self.address, connection_error_text(error)) from None
             if "amespace" in str(error) and error.status is RPCStatusCode.NOT_FOUND:
                 raise ClusterUnreachable(self.address, connection_error_text(error)) from None
             raise
+
+
+def is_outage(error: RPCError) -> bool:
+    """True if the cluster did not answer. A connection that broke during a call has no status."""
+    if error.status in {RPCStatusCode.UNKNOWN, RPCStatusCode.INTERNAL}:
+        return any(sign in str(error) for sign in _BROKEN_CONNECTION)
+    return error.status is RPCStatusCode.UNAVAILABLE
 
 
 @contextlib.contextmanager
