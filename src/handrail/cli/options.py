@@ -162,7 +162,8 @@ class Driving:
         from handrail.cli.exits import Refused
 
         if self.label:
-            raise Refused("--label", "is for new runs: a run keeps those it was started with")
+            why = "is for new runs: a run keeps the labels it was started with"
+            raise Refused("--label", why, "Leave it out.")
 
     def options(self) -> Options:
         """These options as ``cli.driving`` takes them.

@@ -263,7 +263,7 @@ def accept_no_other_answer(run: RunState, event: ev.GateAnswered) -> None:
 
 def gate_answered(run: RunState, event: ev.GateAnswered) -> None:
     """End the step that asked, or pass the answer to the budget or limit that did."""
-    run.answered[event.path] = event
+    accept_no_other_answer(run, event)
     if budget_answered(run, event) or limit_answered(run, event):
         return
     gate = run.gates.pop(event.path, None)

@@ -53,13 +53,14 @@ def cut_of(history: Sequence[ev.Event], at: str | None, given: Collection[str]) 
 
 def without_free_signals(kept: Sequence[ev.Event]) -> list[ev.Event]:
     """The events of a fork in which no ``wait_for`` ends that has not ended yet."""
-    taken = {one.took for one in kept if isinstance(one, _TAKERS)}
+    taken = _taken_by(kept)
     return [one for one in kept if not isinstance(one, ev.SignalReceived) or one.seq in taken]
 
 
-def _taken_by(events: Iterable[ev.Event], paths: Collection[str]) -> set[int]:
-    """The numbers of the signals that these steps took."""
-    return {one.took for one in events if isinstance(one, _TAKERS) and one.path in paths}
+def _taken_by(events: Iterable[ev.Event], paths: Collection[str] | None = None) -> set[int]:
+    """The numbers of the signals that these steps took; by default, all steps."""
+    takers = (one for one in events if isinstance(one, _TAKERS))
+    return {one.took for one in takers if paths is None or one.path in paths}
 
 
 def _began(history: Sequence[ev.Event], path: str) -> int:
