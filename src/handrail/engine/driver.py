@@ -751,7 +751,8 @@ class Driver:
     async def _wait(self) -> None:
         self._callbacks.dismiss()
         due = self.timers.next_due(self._is_stale)
-        if self._nothing_is_at_work() and not self._waits_for_timer():
+        is_idle = self._nothing_is_at_work() and not self.closing
+        if is_idle and not self._waits_for_timer():
             if not self.machine.waits and due is None:
                 raise CoreStalled
             now = self.now()
