@@ -212,6 +212,40 @@ async def test_a_plan_of_a_run_that_needs_nothing_says_how_it_ends() -> None:
     assert (result.status, result.orphaned) == ("succeeded", ("gone",))
 
 
+async def test_a_recorded_step_that_is_not_in_the_source_is_orphaned_before_the_run_is_over() -> (
+    None
+):
+    """One that the code may still reach, or whose name the source does not show, is not."""
+
+    def flow_of(first: str | None) -> Workflow[[], Any]:
+        @workflow("flow")
+        def flow() -> Steps[Any]:
+            if first == "gone":
+                yield from step("gone").call(int)
+                yield from step("later").call(int)
+            yield from step("q").ask("?")
+            yield from step("later").call(int)
+
+        @workflow("flow")
+        def without() -> Steps[Any]:
+            yield from step("q").ask("?")
+            yield from step("later").call(int)
+
+        @workflow("flow")
+        def computed() -> Steps[Any]:
+            yield from step("q").ask("?")
+            yield from step(str(first)).call(int)
+
+        return {"gone": flow, "none": without}.get(first or "", computed)
+
+    journal = await recorded(flow_of("gone"))
+    for other, state in (("none", "orphaned"), ("computed", "recorded")):
+        plan = await of(journal).plan(RUN, flow_of(other))
+        states = {one.path: (one.state, one.reached) for one in plan.steps}
+        assert states["gone"] == (state, state == "orphaned")
+        assert states["later"] == ("recorded", False)
+
+
 async def test_orphaned_steps_are_named_by_the_recorded_result_too() -> None:
     """What a later resume reads of a run that has succeeded is what it ended with."""
 
