@@ -356,7 +356,7 @@ class Driver:
         rehearsal.run()
         if self.machine.run.changes:
             raise mismatch_of(self.machine.run)
-        with anyio.CancelScope(shield=True):  # all of it is numbered: none may be missing
+        with anyio.CancelScope(shield=True):
             await write_out(rehearsal, self.machine, self._journal, self._bus)
         return rehearsal.beyond
 
