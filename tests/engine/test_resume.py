@@ -214,7 +214,7 @@ async def test_a_plan_of_a_run_that_needs_nothing_says_how_it_ends() -> None:
 
 
 def test_a_resume_whose_task_is_cancelled_in_any_turn_is_suspended_whole() -> None:
-    """asyncio's own cancellation passes through anyio's shields: no number may be missing after it."""
+    """A native cancellation passes through shields of anyio; no number may be missing after it."""
     journal, sink = TextJournal(), MemorySink()
 
     @workflow

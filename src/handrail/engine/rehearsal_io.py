@@ -47,7 +47,7 @@ EVENTS_A_TURN = 64
 async def write_out(rehearsal: Rehearsal, machine: Machine, journal: Journal, bus: Bus) -> None:
     """Journal the events that the rehearsal found, and show them, in order.
 
-    All of them are numbered, so none may be missing: if the task is cancelled meanwhile, the rest is
+    All of them are numbered, so none may be missing: if the task is cancelled meanwhile, all is
     written before the cancellation is raised.
     """
     cancelled: BaseException | None = None
