@@ -202,7 +202,7 @@ def test_ctrl_c_under_asyncio_run_suspends_a_streamed_run(tmp_path: Path) -> Non
 
 async def test_a_stream_that_was_not_entered_is_refused() -> None:
     """Nobody would drive the run, and the first event would be waited for forever."""
-    with anyio.fail_after(5), pytest.raises(WrongUse, match="async with executor.stream"):
+    with anyio.fail_after(5), pytest.raises(WrongUse, match=r"async with executor\.stream"):
         async for _ in Executor().stream(flow):
             pass
 
