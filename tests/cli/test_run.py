@@ -90,6 +90,25 @@ def test_a_suspended_run_says_how_it_can_be_answered(cli: Cli) -> None:
     assert "('merge?' (Merge it? [yes, no]))" in cli("run", "flows.py:asks", "--quiet").err
 
 
+def test_choices_that_an_agent_made_up_bring_no_codes_to_the_terminal(
+    cli: Cli, folder: Path
+) -> None:
+    """Neither in the hint after a suspension, nor in the refusal of an answer."""
+    (folder / "odd.py").write_text(
+        """from handrail import Steps, step, workflow
+
+@workflow
+def odd() -> Steps[str]:
+    return (yield from step("q").ask("Go?", choices=["\\x1b[2Jyes", "no\\u202e\\x07"]))
+"""
+    )
+    hint = cli("run", "odd.py", "--run-id", "o").err
+    refusal = cli("answer", "o", "q", "perhaps").err
+    assert "handrail answer o q" in hint
+    assert "yes" in refusal
+    assert not {"\x1b", "\x07", "\u202e"} & {*hint, *refusal}
+
+
 @pytest.mark.parametrize(
     ("policy", "code", "out"), [("approve", 0, "yes\n"), ("default", 1, ""), ("fail", 1, "")]
 )

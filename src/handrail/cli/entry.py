@@ -16,6 +16,7 @@ from typing import Any
 from handrail import __version__
 from handrail.cli.exits import DEBUG, Exit, debugging, exit_for
 from handrail.errors import HandrailError, MissingExtra
+from handrail.shortening import without_codes
 
 _METHODS = re.compile(r"\b(complete|fork|resume)\((?:outputs=\.\.\.)?\)")
 """Methods that errors advise to call; the command has commands of the same names."""
@@ -142,7 +143,7 @@ def _print_error(text: str) -> None:
 
     if debugging() and sys.exc_info()[0] is not None:
         sys.stderr.write(mask_text(traceback.format_exc()))
-    print(f"handrail: {' '.join(mask_text(text).split())}", file=sys.stderr)
+    print(f"handrail: {' '.join(without_codes(mask_text(text)).split())}", file=sys.stderr)
 
 
 def _open_what_is_closed() -> None:
