@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Outcome
+from tests.cli.conftest import Outcome, spawned
 
 Cli = Callable[..., Outcome]
 
@@ -107,6 +107,23 @@ def odd() -> Steps[str]:
     assert "handrail answer o q" in hint
     assert "yes" in refusal
     assert not {"\x1b", "\x07", "\u202e"} & {*hint, *refusal}
+
+
+def test_the_name_of_a_file_that_is_no_text_can_be_shown(cli: Cli, folder: Path) -> None:
+    """Python reads such names as lone surrogates, which UTF-8 cannot have."""
+    (folder / "odd.py").write_text(
+        """from handrail import Steps, step, workflow
+
+@workflow
+def odd() -> Steps[str]:
+    return (yield from step("q").ask("Which: caf\\udce9?"))
+"""
+    )
+    cli("run", "odd.py", "--run-id", "o")
+    assert cli("report", "o", "--markdown", "-o", "o.md").code == 0
+    assert "caf\\udce9" in (folder / "o.md").read_text("utf-8")
+    told = spawned("show", "o")
+    assert (told.code, "caf\\udce9" in told.out) == (0, True), told.err
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ def data_channel() -> Generator[TextIO]:
     kept = os.dup(1)
     os.dup2(2, 1)
     try:
-        with os.fdopen(kept, "w", encoding="utf-8", closefd=False) as data:
+        with os.fdopen(kept, "w", -1, "utf-8", "backslashreplace", closefd=False) as data:
             yield data
     finally:
         sys.stdout.flush()

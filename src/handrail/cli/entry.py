@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import re
 import shlex
@@ -160,6 +161,8 @@ def _open_what_is_closed() -> None:
             os.set_inheritable(descriptor, True)  # noqa: FBT003  # as the system calls it
             stream = open(descriptor, mode, encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115
             setattr(sys, name, stream)
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")  # a name of a file may be no text
 
 
 def _end_with(code: int) -> None:

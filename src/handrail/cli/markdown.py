@@ -108,7 +108,7 @@ def _graph(info: RunInfo, place: Place) -> Json:
 
 def _write(file: Path, text: str, mode: Literal["w", "a"] = "w") -> None:
     try:
-        with file.open(mode, encoding="utf-8") as stream:
+        with file.open(mode, encoding="utf-8", errors="backslashreplace") as stream:
             stream.write(text)
     except OSError as error:
         raise Refused(str(file), f"cannot be written: {error.strerror}") from None
