@@ -116,7 +116,7 @@ def test_the_name_of_a_file_that_is_no_text_can_be_shown(cli: Cli, folder: Path)
 
 @workflow
 def odd() -> Steps[str]:
-    return (yield from step("q").ask("Which: caf\\udce9?"))
+    yield from step("read").call(open, "caf\\udce9")
 """
     )
     cli("run", "odd.py", "--run-id", "o")
