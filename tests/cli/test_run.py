@@ -114,16 +114,19 @@ def test_the_name_of_a_file_that_is_no_text_can_be_shown(cli: Cli, folder: Path)
     (folder / "odd.py").write_text(
         """from handrail import Steps, step, workflow
 
+def read() -> None:
+    raise ValueError("caf\\udce9")
+
 @workflow
-def odd() -> Steps[str]:
-    yield from step("read").call(open, "caf\\udce9")
+def odd() -> Steps[None]:
+    yield from step("read").call(read)
 """
     )
     cli("run", "odd.py", "--run-id", "o")
     assert cli("report", "o", "--markdown", "-o", "o.md").code == 0
     assert "caf\\udce9" in (folder / "o.md").read_text("utf-8")
-    told = spawned("show", "o")
-    assert (told.code, "caf\\udce9" in told.out) == (0, True), told.err
+    told = spawned("show", "o", "--json")
+    assert "caf\udce9" in told.data["error"], told.err
 
 
 @pytest.mark.parametrize(
