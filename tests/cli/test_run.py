@@ -126,7 +126,7 @@ def odd() -> Steps[None]:
     assert cli("report", "o", "--markdown", "-o", "o.md").code == 0
     assert "caf\\udce9" in (folder / "o.md").read_text("utf-8")
     told = spawned("show", "o", "--json")
-    assert "caf\udce9" in told.data["error"], told.err
+    assert r"caf\udce9" in told.data["error"], told.err
 
 
 @pytest.mark.parametrize(
