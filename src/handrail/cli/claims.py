@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import subprocess
 import time
@@ -20,7 +19,7 @@ from cyclopts import Parameter
 from handrail.cli.channels import json_channel, tell, write_json
 from handrail.cli.exits import Exit, Refused
 from handrail.cli.masking import mask_text
-from handrail.cli.options import Json
+from handrail.cli.options import Json, seconds
 from handrail.cli.report import columns
 from handrail.cli.who import current_claimant, current_user, enclosing_claimant, marker
 from handrail.errors import ClaimLost, DefinitionError
@@ -44,26 +43,11 @@ from handrail.workspace.git import Repository, repository_of
 
 TTL_S = 3600.0
 """How long a person's claim lasts by default."""
-_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 _WIDTH = 60
 Wait = Annotated[
     str | None,
     Parameter(help="How long to wait for it (90, 15m, 2h); by default without a limit."),
 ]
-
-
-def seconds(text: str | None, what: str) -> float | None:
-    """``90``, ``90s``, ``15m``, ``2h`` or ``1d`` in seconds; None for None.
-
-    Raises:
-        Refused: the text is none of these.
-    """
-    if text is None:
-        return None
-    found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,3})?)([smhd]?)", text)
-    if found is None:
-        raise Refused(f"{what} {text}", "is not a duration", "Write 90, 15m, 2h or 1d.")
-    return float(found[1]) * _UNITS[found[2]]
 
 
 # -- claims ----------------------------------------------------------------------------------------
@@ -173,8 +157,8 @@ def claim(
     ttl
         How long the claim lasts (15m, 2h, 1d); by default an hour.
     """
-    ttl_s = seconds(ttl, "--ttl") or TTL_S
-    wait_s = seconds(wait, "--wait")
+    ttl_s = seconds(ttl, "--ttl", unit="s") or TTL_S
+    wait_s = seconds(wait, "--wait", unit="s")
     with json_channel(wanted=as_json) as data:
         made = anyio.run(_acquire, patterns, ttl_s, wait_s)
         if data is not None:
@@ -320,7 +304,7 @@ def lock(
     """
     if not command:
         raise Refused("handrail lock", "needs a command", "Write handrail lock NAME -- COMMAND.")
-    wait_s = seconds(wait, "--wait")
+    wait_s = seconds(wait, "--wait", unit="s")
     return anyio.run(_run_locked, name, _Child(command), wait_s)
 
 
