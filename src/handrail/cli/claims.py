@@ -34,6 +34,7 @@ from handrail.ports.claims import (
     text_of,
 )
 from handrail.shortening import shortened
+from handrail.sinks.console_text import duration
 from handrail.system.marker import marked_environment
 from handrail.workspace.claims.holding import find_lost_claim
 from handrail.workspace.claims.local import LocalClaims
@@ -51,13 +52,6 @@ Wait = Annotated[
 
 
 # -- claims ----------------------------------------------------------------------------------------
-
-
-def _duration_text(seconds_: float) -> str:
-    """The duration for people; a negative one counts as 0."""
-    from handrail.sinks.console_text import duration
-
-    return duration(max(0.0, seconds_))
 
 
 def claims(*, as_json: Json = False) -> int:
@@ -87,7 +81,7 @@ def _lines(listed: ClaimList, now: float) -> list[str]:
         (
             text_of(claim.resources),
             str(claim.claimant),
-            f"{_duration_text(now - claim.since)}{_expiry_text(claim, now)}",
+            f"{duration(now - claim.since)}{_expiry_text(claim, now)}",
         )
         for claim in listed.held
     ]
@@ -95,7 +89,7 @@ def _lines(listed: ClaimList, now: float) -> list[str]:
         (
             text_of(wait.resources),
             str(wait.claimant),
-            f"waits {_duration_text(now - wait.since)} for "
+            f"waits {duration(now - wait.since)} for "
             + (", ".join(map(str, wait.behind)) or "its turn"),
         )
         for wait in listed.waiting
@@ -106,7 +100,7 @@ def _lines(listed: ClaimList, now: float) -> list[str]:
 def _expiry_text(claim: Claim, now: float) -> str:
     if claim.until is None:
         return ""
-    return f", ends in {_duration_text(claim.until - now)}"
+    return f", ends in {duration(claim.until - now)}"
 
 
 def _held_data(claim: Claim) -> dict[str, Any]:
@@ -165,7 +159,7 @@ def claim(
             write_json(_held_data(made), data)
         else:
             what = mask_text(text_of(made.resources))
-            print(f"{what}: yours for {_duration_text(ttl_s)} (epoch {made.epoch})")
+            print(f"{what}: yours for {duration(ttl_s)} (epoch {made.epoch})")
             tell("to release it: handrail release")
     return Exit.SUCCEEDED
 

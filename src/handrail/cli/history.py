@@ -40,6 +40,7 @@ from handrail.model.folders import run_folder
 from handrail.model.history import RunDiff, StepDiff
 from handrail.record.view import plain
 from handrail.replay_checks import replay as replay_of
+from handrail.sinks.console_text import counted
 from handrail.typed.jsonsafe import json_safe
 
 _VALUE_LINES = 20
@@ -337,8 +338,7 @@ def prune(
     for run_id in pruned.runs if dry_run else ():
         print(run_id)
     would = "would be removed" if dry_run else "gone"
-    runs = f"{len(pruned.runs)} run{'' if len(pruned.runs) == 1 else 's'}"
-    tell(f"{runs}, {pruned.events} events, {_size(freed)}: {would}")
+    tell(f"{counted(len(pruned.runs), 'run')}, {pruned.events} events, {_size(freed)}: {would}")
     return Exit.SUCCEEDED
 
 
