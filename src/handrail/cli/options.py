@@ -17,10 +17,6 @@ if TYPE_CHECKING:
     from handrail.ports.journal import Journal
 
 Gates = Literal["approve", "default", "fail", "ask"]
-PruneStatuses = Literal["succeeded", "failed", "cancelled", "suspended", "dead"]
-Statuses = Literal[
-    "running", "paused", "dead", "damaged", "suspended", "succeeded", "failed", "cancelled"
-]
 
 Json = Annotated[bool, Parameter(name="--json")]
 Quiet = Annotated[bool, Parameter(help="Print no progress.")]
