@@ -157,7 +157,7 @@ def _facts(info: RunInfo, view: RunView) -> Iterator[tuple[str, str]]:
         run_id, at = info.forked_from
         yield "forked from", _code(run_id) + (f" at {_code(at)}" if at else "")
     yield "started", format_time(info.started_at)
-    yield "took", duration(max(0.0, info.updated_at - info.started_at))
+    yield "took", duration(info.updated_at - info.started_at)
     if view.spent.launches:
         yield "agents", spent_text(view.spent)
     for name, value in dict(view.inputs or {}).items():

@@ -28,7 +28,7 @@ from handrail.cli.journal import (
     require_undamaged,
 )
 from handrail.cli.masking import mask_text, mask_value
-from handrail.cli.options import WHERE, Json, RunId, Statuses, Where, Words
+from handrail.cli.options import WHERE, Json, RunId, Where, Words
 from handrail.cli.queues import counts_text
 from handrail.cli.report import (
     answer_command,
@@ -55,6 +55,7 @@ from handrail.record.view import (
     IncidentKind,
     IncidentView,
     RunView,
+    ShownStatus,
     Spent,
     StepView,
     exit_code_of,
@@ -194,7 +195,7 @@ def _show_run(info: RunInfo, journal: Journal, place: Place, data: TextIO | None
 def _print_head(info: RunInfo, view: RunView) -> None:
     target = target_of(info.labels)
     print(f"{info.workflow_name}, run {info.run_id}: {describe_status(info)}")
-    ago = duration(max(0.0, time.time() - info.updated_at))
+    ago = duration(time.time() - info.updated_at)
     rows = [("target", target)] if target else []
     if info.forked_from is not None:
         run_id, at = info.forked_from
@@ -575,7 +576,7 @@ _WAIT_CHARS = 60
 
 def runs(
     *,
-    status: Annotated[list[Statuses] | None, Parameter()] = None,
+    status: Annotated[list[ShownStatus] | None, Parameter()] = None,
     workflow: Words = None,
     as_json: Json = False,
     where: Where = WHERE,

@@ -46,7 +46,7 @@ from handrail.typed.jsonsafe import json_safe
 StepState: TypeAlias = StepStatus | Literal["running", "waiting", "interrupted", "open"]
 """``open``: it has begun, no process drives its run, and it was not at work itself."""
 
-ShownStatus: TypeAlias = RunStatus | Literal["running", "paused", "dead", "damaged"]
+ShownStatus: TypeAlias = Literal[RunStatus, "running", "paused", "dead", "damaged"]
 """``dead``: it has no end, and no process drives it. ``damaged``: its record is not as written.
 ``paused``: a person lets none of its steps begin, whether a process drives it or not.
 """
