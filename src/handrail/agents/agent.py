@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, Unpack, cast
 
 import attrs
 
-from handrail.agents.conversation import Conversation, schema_for
+from handrail.agents.launch import AgentLaunch, schema_for
 from handrail.agents.prompt import (
     CONTEXT_MODES,
     ContextMode,
@@ -290,10 +290,8 @@ class Agent(Generic[T_co]):
         )
         ladder = request.defaults.ladder if self.ladder is DEFAULT_LADDER else self.ladder
         ladder = DEFAULT_LADDER if ladder is None else ladder
-        conversation = Conversation(
-            self.name, self.output, routes, ladder, self.max_reasks, request
-        )
-        return await conversation.run(text)
+        launch = AgentLaunch(self.name, self.output, routes, ladder, self.max_reasks, request)
+        return await launch.run(text)
 
 
 def check_launchable(
