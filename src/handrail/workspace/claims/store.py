@@ -53,11 +53,9 @@ from handrail.system.owners import (
     this_process,
 )
 from handrail.system.sqlite import Cause, cause_of, snapshot, transaction, why_of
-from handrail.workspace.claims.deciding import ClaimSnapshot, QueuedRequest, related
+from handrail.workspace.claims.deciding import KEEPS_S, ClaimSnapshot, QueuedRequest, related
 
 _BUSY_S = 10.0
-_KEEPS_S = 30 * 86_400.0
-"""How long a step may ask what others had since its claim that a crash ended."""
 _APPLICATION_ID = 0x6872636C  # "hrcl"
 _VERSION = 1
 _SCHEMA = """
@@ -191,8 +189,9 @@ class Store:
                 claims = self._snapshot(connection)
                 known = claims.line.keys() & numbers
                 changes = known != numbers or self._anything_dead(connection)
-            if not changes and not any(self._may_grant(claims, number) for number in known):
-                return {n: QueuePosition(n, claims.in_the_way(claims.line[n])) for n in known}
+            behind = {number: claims.in_the_way(claims.line[number]) for number in known}
+            if not changes and all(behind.values()):
+                return {number: QueuePosition(number, them) for number, them in behind.items()}
             with transaction(connection):
                 return self._look_again(connection, numbers)
 
@@ -336,10 +335,6 @@ class Store:
             found[number] = claim or QueuePosition(number, claims.in_the_way(claims.line[number]))
         return found
 
-    def _may_grant(self, claims: ClaimSnapshot, number: int) -> bool:
-        one = claims.line[number]
-        return not claims.holders(one) and not claims.ahead(one)
-
     def _refuse(
         self, claims: ClaimSnapshot, one: QueuedRequest, request: ClaimRequest, owner: Owner
     ) -> None:
@@ -469,7 +464,7 @@ class Store:
                 connection.execute("UPDATE claims SET cut = 0 WHERE epoch = ?", (epoch,))
         (oldest,) = connection.execute(
             "SELECT min(epoch) FROM claims WHERE files AND (ended IS NULL OR (cut AND since > ?))",
-            (time.time() - _KEEPS_S,),
+            (time.time() - KEEPS_S,),
         ).fetchone()
         if oldest is None:
             connection.execute("DELETE FROM claims WHERE ended IS NOT NULL")
