@@ -52,7 +52,15 @@ from handrail.system.owners import (
     place,
     this_process,
 )
-from handrail.system.sqlite import Cause, cause_of, snapshot, transaction, why_of
+from handrail.system.sqlite import (
+    Cause,
+    FileIdentity,
+    cause_of,
+    file_identity,
+    snapshot,
+    transaction,
+    why_of,
+)
 from handrail.workspace.claims.deciding import KEEPS_S, ClaimSnapshot, QueuedRequest, related
 
 _BUSY_S = 10.0
@@ -147,7 +155,7 @@ class Store:
     def _begin(self) -> None:
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
-        self._file: tuple[int, int] | None = None
+        self._file: FileIdentity | None = None
         self._seen = -1
         self._claims: dict[int, Owner] = {}
         """The owners of this process's claims, by epoch."""
@@ -502,7 +510,7 @@ class Store:
         return ClaimsFailed(str(self.path), doing, why_of(error), _HINTS[cause_of(error)])
 
     def _connect(self) -> sqlite3.Connection:
-        if self._connection is not None and self._file == _identity(self.path):
+        if self._connection is not None and self._file == file_identity(self.path):
             return self._connection
         self.disconnect()
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -514,7 +522,7 @@ class Store:
         except BaseException:
             connection.close()
             raise
-        file = _identity(self.path)
+        file = file_identity(self.path)
         if file != self._file:
             self._unended.clear()
         self._connection, self._file, self._seen = connection, file, -1
@@ -545,14 +553,6 @@ def _prepare(connection: sqlite3.Connection) -> None:
             connection.execute(statement)
         connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {_VERSION}")
-
-
-def _identity(path: Path) -> tuple[int, int] | None:
-    try:
-        found = os.stat(path)  # noqa: PTH116 - a Path takes twice as long, and this runs often
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    return found.st_dev, found.st_ino
 
 
 def _next(connection: sqlite3.Connection) -> int:
