@@ -30,6 +30,7 @@ from handrail.engine.parts import (
     new_run_id,
 )
 from handrail.engine.preflight import refuse_unportable
+from handrail.engine.serving import RunHandle
 from handrail.errors import HandrailError, ReplayMismatch, RunIdTaken, StepChange, WrongUse
 from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition
@@ -49,7 +50,7 @@ from handrail.temporal.cluster import Cluster
 from handrail.temporal.determinism import refuse_nondeterministic
 from handrail.temporal.reading import LOOK_S, ReadsRuns
 from handrail.temporal.record import labels_of, result_of
-from handrail.temporal.run import ClusterHandle, ClusterRun
+from handrail.temporal.run import ClusterRun
 from handrail.temporal.watch import Show, Watch
 from handrail.temporal.wire import MOST_BYTES, SINCE, Drive, Start, pack_rows
 from handrail.typed.schema import hints_of
@@ -213,7 +214,7 @@ class TemporalExecutor(ReadsRuns):
     ) -> ClusterRun[R]:
         """The run as an async context manager that yields its events; see ``ClusterRun``."""
         begin = self._prepare(workflow, args, kwargs)
-        return ClusterRun(begin.run_id, self, lambda show: self._begin_and_wait(begin, show))
+        return ClusterRun(begin.run_id, self.cancel, lambda show: self._begin_and_wait(begin, show))
 
     def start(
         self,
@@ -223,7 +224,7 @@ class TemporalExecutor(ReadsRuns):
         run_id: str | None = None,
         existing: Existing = "refuse",
         **kwargs: Any,
-    ) -> ClusterHandle[R]:
+    ) -> RunHandle[R]:
         """Start a run, which continues even if this process ends.
 
         Arguments are checked at once. Awaiting the handle waits until the cluster has the run.
@@ -237,11 +238,9 @@ class TemporalExecutor(ReadsRuns):
             executor = self.options(run_id=run_id, labels=labels, existing=existing)
         return executor._started(executor._prepare(workflow, args, kwargs))  # noqa: SLF001  # a copy of our own
 
-    def _started(self, begin: _Begin) -> ClusterHandle[Any]:
-        async def begun() -> None:
-            await self._begin(begin)
-
-        return ClusterHandle(begin.run_id, self, begun())
+    def _started(self, begin: _Begin) -> RunHandle[Any]:
+        begun = asyncio.ensure_future(self._begin(begin))
+        return RunHandle(begin.run_id, self, lambda: asyncio.shield(begun))
 
     def _prepare(self, workflow: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> _Begin:
         options, caller = self._options, self._caller
@@ -405,7 +404,7 @@ class TemporalExecutor(ReadsRuns):
     ) -> ClusterRun[Any]:
         """``resume`` as ``stream``."""
         return ClusterRun(
-            run_id, self, lambda show: self._resumed(run_id, workflow, reuse, rerun, show)
+            run_id, self.cancel, lambda show: self._resumed(run_id, workflow, reuse, rerun, show)
         )
 
     async def _resumed(

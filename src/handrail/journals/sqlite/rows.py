@@ -56,7 +56,7 @@ class RunHead:
 Numbered: TypeAlias = tuple[int, float, Record]
 """A record with its number and time."""
 
-_INSERT = "INSERT INTO events SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?"
+_INSERT = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _INSERT_IF_LEASED = (
     "INSERT INTO events SELECT ?, ?, ?, ?, ?, ?, ?, ?, ? "
     "WHERE (SELECT epoch FROM leases WHERE run_id = ?) = ?"
@@ -140,21 +140,19 @@ def insert_run(
         theirs = {one.run_id for one in events} - {head.run_id}
         stored = {other: _columns(connection, other) for other in theirs}
 
-        def columns() -> Iterator[tuple[Any, ...]]:
+        def rows() -> Iterator[tuple[Any, ...]]:
             for seq, (event, record) in enumerate(zip(events, ours, strict=True), 1):
-                at, blob = float(event.at), None
+                at = float(event.at)
                 if record is None:
-                    kind, path, body, value, blob = stored[event.run_id][event.seq - 1]
+                    columns = stored[event.run_id][event.seq - 1]
+                    crc = checksum(head.crc, seq, at, *columns)
+                    row = (head.run, seq, at, *columns, crc)
                 else:
-                    kind, path, body, value = record
-                    head.run = head.run or _begin(connection, head.run_id, at, record)
-                    if value is not None and len(value) > LARGE:
-                        blob, value = _insert_blob(connection, value), None
-                head.crc = checksum(head.crc, seq, at, kind, path, body, value, blob)
-                head.seq = seq
-                yield (head.run, seq, at, kind, path, body, value, blob, head.crc)
+                    row = _row(connection, head, seq, at, record)
+                head.run, head.seq, head.crc = row[0], seq, row[-1]
+                yield row
 
-        connection.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", columns())
+        connection.executemany(_INSERT, rows())
         store_head(connection, head)
 
 
@@ -171,18 +169,25 @@ def _insert_in_transaction(
     connection: sqlite3.Connection, head: RunHead, seq: int, at: float, record: Record
 ) -> None:
     """``insert`` for the first event of a run, a large value, or a write without a lease."""
-    kind, path, body, value = record
-    blob = None
     with transaction(connection):
         _check_epoch(connection, head)
         load_head(connection, head)
         _check_next(head, seq)
-        run = head.run or _begin(connection, head.run_id, at, record)
-        if value is not None and len(value) > LARGE:
-            blob, value = _insert_blob(connection, value), None
-        crc = checksum(head.crc, seq, at, kind, path, body, value, blob)
-        connection.execute(_INSERT, (run, seq, at, kind, path, body, value, blob, crc))
-    head.run, head.seq, head.crc = run, seq, crc
+        row = _row(connection, head, seq, at, record)
+        connection.execute(_INSERT, row)
+    head.run, head.seq, head.crc = row[0], seq, row[-1]
+
+
+def _row(
+    connection: sqlite3.Connection, head: RunHead, seq: int, at: float, record: Record
+) -> tuple[Any, ...]:
+    """The row of an event behind ``head``; begins its run, and stores its large value apart."""
+    kind, path, body, value = record
+    run, blob = head.run or _begin(connection, head.run_id, at, record), None
+    if value is not None and len(value) > LARGE:
+        blob, value = _insert_blob(connection, value), None
+    crc = checksum(head.crc, seq, at, kind, path, body, value, blob)
+    return run, seq, at, kind, path, body, value, blob, crc
 
 
 def _check_epoch(connection: sqlite3.Connection, head: RunHead) -> None:

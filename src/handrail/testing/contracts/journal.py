@@ -377,6 +377,18 @@ class JournalContract:
         assert second == first
         assert found == [first, third]
 
+    def test_of_one_key_a_whole_run_has_only_the_first_letter(self, journal: Journal) -> None:
+        """Messages that come with a run are kept as if they were posted, behind earlier ones."""
+        letters = [
+            Letter(stamp(GateAnswered("g", choice), "r", 0, at), key)
+            for at, (choice, key) in enumerate([("yes", "g"), ("no", "g"), ("no", "g 2")], 1)
+        ]
+        earlier = journal.post(Letter(stamp(SignalReceived("go"), "r", 0, 0.0)))
+        journal.append_run(sample_events("r"), letters=letters)
+        first, _, third = letters
+        kept = [earlier, replace(first, number=2), replace(third, number=3)]
+        assert list(journal.letters("r", 0)) == kept
+
     def test_an_empty_key_is_no_key(self, journal: Journal) -> None:
         """Messages without a key do not exclude one another."""
         for at in (1.0, 2.0):
