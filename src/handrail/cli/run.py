@@ -32,7 +32,7 @@ from handrail.cli.options import (
 )
 from handrail.cli.show import describe_status, info_data
 from handrail.cli.target import labels_of, load_with_executor, workflow_of
-from handrail.engine.inputs import refuse_other_inputs
+from handrail.engine.requests import refuse_other_inputs
 from handrail.errors import HandrailError, InputsDiffer, RunIdTaken, WorkflowNotFound
 from handrail.executor import agent_defaults
 from handrail.model.agent_options import NO_OPTIONS

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar
 
 import anyio
 
-from handrail.engine.parts import Existing, Parts
+from handrail.engine.parts import Parts
+from handrail.engine.requests import Existing
 from handrail.engine.steering import SteeredEngine
 from handrail.errors import HandrailError, RunLocked, WrongUse
 from handrail.model.events import Event
@@ -162,23 +163,14 @@ class ServingEngine(SteeredEngine):
                 "start() begins a run in the background of the executor's block: "
                 "write async with executor: around it"
             )
-        engine = self
-        if run_id is not None or existing != "refuse":
-            labels = self._options.labels
-            engine = self.options(run_id=run_id, labels=labels, existing=existing)
-        return engine._start(workflow, args, kwargs)  # noqa: SLF001  # a copy of our own
-
-    def _start(
-        self, workflow: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> RunHandle[Any]:
-        begin = self._prepare(workflow, args, kwargs)
-        handle: RunHandle[Any] = RunHandle(self, begin.run_id)
-        self._handles[begin.run_id] = handle
+        request = self._prepare(workflow, args, kwargs, self._options_for(run_id, existing))
+        handle: RunHandle[R_co] = RunHandle(self, request.run_id)
+        self._handles[request.run_id] = handle
 
         async def drive() -> None:
-            await handle.drive(self._begin(begin, None))
+            await handle.drive(self._begin(request, None))
             if handle.went_well:
-                self._handles.pop(begin.run_id, None)
+                self._handles.pop(request.run_id, None)
 
         self._blocks[-1][1].start(drive)
         return handle
