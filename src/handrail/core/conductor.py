@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Literal, Protocol, TypeAlias, cast
 
@@ -45,7 +45,7 @@ from handrail.core.command_loop import CommandLoop
 from handrail.core.line import Line
 from handrail.core.machine import Machine
 from handrail.core.nodes import Phase
-from handrail.core.rehearsal import Rehearsal, questions, rehearse, rehearse_on, to_carry_out
+from handrail.core.rehearsal import RecordedQuestion, Rehearsal, Rehearsing, rehearse, to_carry_out
 from handrail.core.timers import Timers
 from handrail.core.value_texts import Types, declared_in, event_in_its_place
 from handrail.core.waits import accept_no_other_answer, process_waits_for
@@ -169,10 +169,11 @@ class Conductor:
         self._line = Line(self, Admission(_within(limits, window), last_at), self._start)
         self._pulls: deque[str] = deque()
         """Groups that begin no more members until the window has room."""
+        self._rehearsing: Rehearsing | None = None
         self._rehearsal: Rehearsal | None = None
-        self._questions: Generator[Question, Sequence[cmd.Command], list[cmd.Command]] | None = None
-        self._asked: Question | None = None
-        """The one of ``_questions`` that waits for its answer."""
+        """The part of the record that ``_rehearsing`` leads to now."""
+        self._asked: RecordedQuestion | None = None
+        """The question of ``_rehearsing`` that waits for its answer."""
         self._cancel: str | None = None
         self._ends: str | None = None
         """Why the drive ends before the run, if it does."""
@@ -195,9 +196,15 @@ class Conductor:
             self.record(first)
             return
         self._cancel = cancel
-        self._rehearsal = rehearse(
-            self.machine, first, known, self._stamp, shows=self._tell is not None
+        self._rehearsing = rehearse(
+            self.machine,
+            first,
+            self._stamp,
+            known=known,
+            seq=lambda: self._seq,
+            shows=self._tell is not None,
         )
+        self._rehearse_on()
 
     def pump(self, most: float = math.inf) -> bool:
         """Do all that follows from the calls so far; False if it takes more than ``most`` commands.
@@ -249,10 +256,7 @@ class Conductor:
             self._jobs.append(partial(self._answered, question, value, error))
         elif question is self._asked:
             self._asked = None
-            report = cmd.Evaluated(question.path, value, error, self.now())
-            self._rehearsal = rehearse_on(
-                self.machine, report, self._seq, self._stamp, shows=self._tell is not None
-            )
+            self._rehearse_on(cmd.Evaluated(question.path, value, error, self.now()))
         elif self._remove_flight(question.path, "evaluation") is None:
             return
         elif self._ends is None or error is None:  # else it is asked again
@@ -340,21 +344,22 @@ class Conductor:
                     self._write(cast("ev.Event", event), rehearsal.declared.get(number))
                 elif self._tell is not None:
                     self._tell(cast("ev.Progress", event))
-            self._ask_following(rehearsal.beyond)
+            self._rehearse_on()
         return True
 
-    def _ask_following(self, beyond: Sequence[cmd.Command]) -> None:
-        """Ask the next question that leads back into the record, or begin what lies beyond it."""
+    def _rehearse_on(self, answer: cmd.Evaluated | None = None) -> None:
+        """Take up the next part of the record, ask for it, or begin what lies beyond all of it."""
+        assert self._rehearsing is not None
         try:
-            if self._questions is None:
-                self._questions = questions(beyond, self.machine.run.recorded)
-                self._asked = next(self._questions)
-            else:
-                self._asked = self._questions.send(beyond)
+            part = self._rehearsing.send(answer)
         except StopIteration as done:
             self._rehearsed(done.value)
+            return
+        if isinstance(part, Rehearsal):
+            self._rehearsal = part
         else:
-            self._host.evaluate(self._asked)
+            self._asked = part
+            self._host.evaluate(part)
 
     def _rehearsed(self, beyond: Sequence[cmd.Command]) -> None:
         carried_out, stopped = to_carry_out(beyond, self.machine.run, self._cancel)

@@ -55,7 +55,7 @@ from handrail.core.ending import close_bodies
 from handrail.core.line import Line
 from handrail.core.machine import Machine
 from handrail.core.nodes import Phase
-from handrail.core.rehearsal import Rehearsal, rehearse, rehearse_on, to_carry_out
+from handrail.core.rehearsal import Rehearsal, rehearse, to_carry_out
 from handrail.core.timers import Timers
 from handrail.core.value_texts import declared_in, event_in_its_place
 from handrail.core.waits import (
@@ -77,7 +77,7 @@ from handrail.engine.inbox import Inbox, is_urgent
 from handrail.engine.loop import FailedWrite, Job, Skew, TimerTarget
 from handrail.engine.parts import Parts
 from handrail.engine.perform import Performer
-from handrail.engine.rehearsal_io import resolve_recorded_callbacks, warn_of_masked, write_out
+from handrail.engine.rehearsal_io import rehearsed, warn_of_masked, write_out
 from handrail.engine.shared_limits import SharedLine
 from handrail.engine.tasks import ABANDONED, InFlight, Tasks, tasks
 from handrail.errors import (
@@ -334,31 +334,22 @@ class Driver:
         """Rehearse the record; if the code still matches it, write and show the outcome. A run that
         is being cancelled makes no more attempts, except to clean up.
         """
-        rehearsal = rehearse(self.machine, first, known, self._stamp)
-        held = await self._write_rehearsal(rehearsal)
-        recorded = self.machine.run.recorded
-        beyond = await resolve_recorded_callbacks(
-            held, recorded, self._callbacks.evaluated, self._rehearsed_on
-        )
-        carried_out, stopped = to_carry_out(beyond, self.machine.run, cancel)
+        machine, stamp = self.machine, self._stamp
+        rehearsing = rehearse(machine, first, stamp, known=known, seq=lambda: self._seq)
+        beyond = await rehearsed(rehearsing, self._rehearse, self._callbacks.evaluated)
+        carried_out, stopped = to_carry_out(beyond, machine.run, cancel)
         self._todo.extend(carried_out)
         for one in stopped:
             self.attempts.stopped_before(one)
-        self._todo.extend(self.machine.receive(cmd.Rehearsed(at=self.now())))
-        warn_of_masked(self.run_id, rehearsal)
+        self.receive(cmd.Rehearsed(at=self.now()))
 
-    async def _rehearsed_on(self, report: cmd.Report) -> list[cmd.Command]:
-        return await self._write_rehearsal(
-            rehearse_on(self.machine, report, self._seq, self._stamp)
-        )
-
-    async def _write_rehearsal(self, rehearsal: Rehearsal) -> list[cmd.Command]:
+    async def _rehearse(self, rehearsal: Rehearsal) -> None:
         rehearsal.run()
         if self.machine.run.changes:
             raise mismatch_of(self.machine.run)
         with anyio.CancelScope(shield=True):  # all of it is numbered: none may be missing
             await write_out(rehearsal, self.machine, self._journal, self._bus)
-        return rehearsal.beyond
+        warn_of_masked(self.run_id, rehearsal)
 
     def _stamp(self, event: ev.Event) -> float:
         self._seq += 1
