@@ -14,9 +14,10 @@ from handrail import Limits, ReplayMismatch, Steps, step, workflow
 from handrail.codec.codec import Codec
 from handrail.core import commands as cmd
 from handrail.core.attempt_ends import success_event
-from handrail.core.conductor import Conductor, InFlight, Question
+from handrail.core.conductor import Conductor, Question
 from handrail.core.machine import Machine
 from handrail.core.run_state import Setting
+from handrail.core.timers import InFlight
 from handrail.model import events as ev
 from handrail.model.shapes import WorkflowLike
 from handrail.record.run_record import Recorded

@@ -46,7 +46,7 @@ from handrail.core.line import Line
 from handrail.core.machine import Machine
 from handrail.core.nodes import Phase
 from handrail.core.rehearsal import RecordedQuestion, Rehearsal, Rehearsing, rehearse, to_carry_out
-from handrail.core.timers import Timers
+from handrail.core.timers import InFlight, Job, Timers
 from handrail.core.value_texts import Types, declared_in, event_in_its_place
 from handrail.core.waits import accept_no_other_answer, process_waits_for
 from handrail.errors import (
@@ -66,19 +66,6 @@ Kind: TypeAlias = Literal["attempt", "evaluation", "gate", "rollback"]
 Question: TypeAlias = cmd.AskPredicate | cmd.AskFallback | cmd.FindStages | cmd.Ask
 End: TypeAlias = ev.StepCompleted | ev.AttemptFailed | cmd.LaunchFailed | cmd.Stopped
 """How an attempt can end."""
-
-
-class InFlight:
-    """A piece of work at ``path`` that the host has begun. Mutable."""
-
-    __slots__ = ("command", "kind", "path", "stopping", "timed_out")
-
-    def __init__(self, path: str, kind: Kind, command: cmd.Perform | cmd.Undo | Question) -> None:
-        self.path = path
-        self.kind: Kind = kind
-        self.command = command
-        self.stopping = False
-        self.timed_out = False
 
 
 class Host(Protocol):
@@ -145,7 +132,7 @@ class Conductor:
     ) -> None:
         self.machine = machine
         self.result: WorkflowResult[Any] | None = None
-        self.timers: Timers[InFlight | Callable[[], None]] = Timers()
+        self.timers = Timers[InFlight](machine.run.timers)
         self.flights: dict[tuple[str, Kind], InFlight] = {}
         """What the host has begun and not ended, by path and kind."""
         self.now = host.now
@@ -163,7 +150,7 @@ class Conductor:
             carry_out=self._carry_out,
             pull=self._pull,
         )
-        self._jobs: deque[Callable[[], None]] = deque()
+        self._jobs: deque[Job] = deque()
         self._window = math.inf if window is None else window
         limits = machine.run.limits if limits is None else limits
         self._line = Line(self, Admission(_within(limits, window), last_at), self._start)
@@ -378,7 +365,7 @@ class Conductor:
         """Queue an event to be recorded, behind the commands queued already."""
         self._loop.add(cmd.Record(event, sync))
 
-    def queue_job(self, job: Callable[[], None]) -> None:
+    def queue_job(self, job: Job) -> None:
         """Run ``message`` behind what has come in by now."""
         self._jobs.append(job)
 
@@ -477,6 +464,7 @@ class Conductor:
     def _remove_flight(self, path: str, kind: Kind) -> InFlight | None:
         flight = self.flights.pop((path, kind), None)
         if flight is not None:
+            flight.finished = True
             self._jobs.append(self._go_on)
             if self._ends is not None:
                 self._close_when_idle()
@@ -570,7 +558,7 @@ class Conductor:
         for (path, kind), flight in list(self.flights.items()):
             if kind == "gate" and path not in gates:
                 del self.flights[path, kind]
-                self._host.stop(flight)
+                self._halt(flight)
 
     # -- stopping -------------------------------------------------------------------------------
 
@@ -635,33 +623,19 @@ class Conductor:
         while (what := self.timers.pop(now)) is not None:
             self._fire(what)
 
-    def _fire(self, what: int | InFlight | Callable[[], None]) -> None:
+    def _fire(self, what: int | InFlight | Job) -> None:
         match what:
             case int():
-                node, _ = self.machine.run.timers.get(what, (None, 0.0))
-                if node is not None:
-                    self.receive(cmd.TimerFired(node.path, what, at=self.now()))
+                node, _ = self.machine.run.timers[what]
+                self.receive(cmd.TimerFired(node.path, what, at=self.now()))
             case InFlight():
-                if not self._is_stale(what):
-                    what.timed_out = True
-                    self._halt(what)
+                what.timed_out = True
+                self._halt(what)
             case _:
                 what()
 
-    def _is_stale(self, what: int | InFlight | Callable[[], None]) -> bool:
-        """True for a timer whose wait, or flight, is over."""
-        if isinstance(what, int):
-            return what not in self.machine.run.timers
-        if isinstance(what, InFlight):
-            return what.stopping or self.flights.get((what.path, what.kind)) is not what
-        return False
-
-    def next_due(self) -> float | None:
-        """When the next timer is due, or None."""
-        return self.timers.next_due(self._is_stale)
-
     def _set_alarm(self) -> None:
-        due = self.next_due()
+        due = self.timers.next_due()
         if due != self._alarm:
             self._alarm = due
             self._host.alarm(due)
