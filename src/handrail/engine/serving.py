@@ -26,7 +26,7 @@ from handrail.record.reading import ended, history_of, recorded_result, workflow
 from handrail.system.running_loop import AsyncioLoop, running_loop
 
 if TYPE_CHECKING:
-    from handrail.record.standing import RunState
+    from handrail.record.state import RunState
 
 
 R_co = TypeVar("R_co", covariant=True)
@@ -181,7 +181,7 @@ class ServingEngine(SteeredEngine):
         Raises:
             RunNotFound: there is no such run.
         """
-        from handrail.record.standing import info_of, run_state_of
+        from handrail.record.state import info_of, run_state_of
 
         with self._users.using():
             return run_state_of(

@@ -11,7 +11,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 
 from handrail.model.events import Event, Progress
 from handrail.model.results import WorkflowResult
-from handrail.record.standing import RunState
+from handrail.record.state import RunState
 
 R_co = TypeVar("R_co", covariant=True)
 
