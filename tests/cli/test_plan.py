@@ -72,7 +72,7 @@ def test_an_orphaned_step_is_told(cli: Cli, durable: Path) -> None:
 
     assert {step["path"]: step["state"] for step in steps} == {
         "first": "recorded",
-        "second": "recorded",
+        "second": "orphaned",
         "third": "will run",
     }
 

@@ -168,6 +168,13 @@ def test_an_empty_key_is_refused() -> None:
         encode_key("")
 
 
+@pytest.mark.parametrize("key", [object(), (object(),), lambda: 1], ids=lambda _: "")
+def test_a_key_whose_text_is_an_address_is_refused(key: object) -> None:
+    """No resume would find its steps again."""
+    with pytest.raises(ValueError, match="the same text in each run"):
+        encode_key(key)
+
+
 # -- paths -----------------------------------------------------------------------------------------
 
 

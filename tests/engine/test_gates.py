@@ -281,15 +281,33 @@ async def test_a_timeout_without_a_default_fails() -> None:
 async def test_a_deadline_that_passed_while_suspended_decides_on_resume(
     options: dict[str, Any],
 ) -> None:
-    """A suspended gate past its deadline is decided when the run is resumed."""
+    """A suspended gate past its deadline is decided when the run is resumed; an answer is late."""
     clock = Jumping()
     executor = Executor(clock=clock)
     first = await executor.options(run_id="r").run(asking, timeout=60, **options)
     assert first.status == "suspended"
-    clock.time += 100
+    clock.time += 60
+    for _ in range(2):
+        with pytest.raises(GateClosed) as late:
+            await executor.answer("r", "q", "yes")
+        assert (late.value.answer, late.value.by) == (options.get("default"), "timeout")
+        assert late.value.at == first.waiting[0].deadline
     result = await executor.resume("r", asking)
     assert result.status == ("succeeded" if options else "failed")
     assert result.value == options.get("default")
+
+
+async def test_an_answer_in_time_counts_when_the_run_is_resumed_after_the_deadline() -> None:
+    """So does the first of two answers, when the second is late."""
+    clock = Jumping()
+    executor = Executor(clock=clock)
+    await executor.options(run_id="r").run(asking, timeout=60, default="no")
+    clock.time += 59
+    await executor.answer("r", "q", "yes", by="ana")
+    clock.time += 2
+    with pytest.raises(GateClosed, match="answered by ana with 'yes'"):
+        await executor.answer("r", "q", "no")
+    assert (await executor.resume("r", asking)).value == "yes"
 
 
 async def test_while_a_branch_can_go_on_the_run_goes_on() -> None:

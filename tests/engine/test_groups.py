@@ -727,6 +727,10 @@ async def test_a_member_sees_what_came_before_the_group_and_not_its_siblings() -
 # -- mistakes --------------------------------------------------------------------------------------
 
 
+async def waits(_: Any) -> None:
+    """A body that is written as an async function."""
+
+
 def each(items: Any, body: Any = lambda _: step("s").call(same), **options: Any) -> Any:
     """A group of a member for each item."""
     return lambda: step("f").for_each(items, body, **options)
@@ -748,6 +752,7 @@ def each(items: Any, body: Any = lambda _: step("s").call(same), **options: Any)
         pytest.param(each(["a"], key=lambda _: ""), "", "key", id="an empty key"),
         pytest.param(each([1], lambda _: None), "NotAStep", "None", id="a body that makes none"),
         pytest.param(each([1], lambda _: "text"), "NotAStep", "text", id="a body that makes text"),
+        pytest.param(each([1], waits), "NotAStep", "no async functions", id="an async body"),
         pytest.param(each([1], lambda _: step("x")), "NotAStep", "x", id="a step without a verb"),
     ],
 )  # fmt: skip

@@ -138,6 +138,33 @@ async def test_leaving_the_block_suspends_and_the_next_one_goes_on() -> None:
     assert done == ["tea"]
 
 
+@pytest.mark.parametrize("size", [1, 3])
+async def test_a_run_that_was_interrupted_at_many_steps_is_due(size: int) -> None:
+    """Its suspension says by what, however many steps were at work, so the next one resumes it."""
+    ready = anyio.Event()
+
+    async def slow(_: int) -> None:
+        if not ready.is_set():
+            await anyio.sleep(30)
+
+    @workflow
+    def many() -> Steps[None]:
+        yield from step("all").for_each(range(size), lambda n: step("one").call(slow, n))
+
+    journal = TextJournal()
+    async with Executor(workflows=[many], journal=journal) as executor:
+        with anyio.move_on_after(0.1):
+            await executor.options(run_id="r").run(many)
+        (suspended,) = [one for one in journal.events("r") if isinstance(one, ev.RunSuspended)]
+        assert suspended.reason == "the task that ran it was cancelled"
+        ready.set()
+        with anyio.fail_after(5):
+            async with executor.serve():
+                async for event in executor.follow("r"):
+                    if isinstance(event, ev.WorkflowCompleted):
+                        break
+
+
 async def test_a_step_is_at_work_for_as_long_as_somebody_drives_its_run() -> None:
     """Whoever looks from a process that is none of the run's is told if it was interrupted."""
     journal, found = TextJournal(stop_at=2), []

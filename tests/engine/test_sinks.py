@@ -146,8 +146,15 @@ async def test_progress_of_a_command_reaches_sinks_but_has_no_number() -> None:
     assert {event.seq for event in output} == {2}
 
 
-@pytest.mark.parametrize("sink", [3, object(), print])
+class Awaits:
+    """A sink that nobody would await."""
+
+    async def emit(self, event: Any) -> None:
+        """Wait."""
+
+
+@pytest.mark.parametrize("sink", [3, object(), print, Awaits()])
 def test_a_sink_needs_emit(sink: Any) -> None:
-    """Something without `emit` is refused when the executor is made."""
+    """Something without a plain `emit` is refused when the executor is made."""
     with pytest.raises(TypeError, match="emit"):
         Executor(sinks=[sink])

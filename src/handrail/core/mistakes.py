@@ -6,7 +6,7 @@ wherever they are shown.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Coroutine, Generator, Mapping
 from typing import Any, TypeAlias
 
 from handrail.errors import DefinitionError, NotAStep
@@ -37,6 +37,13 @@ def not_a_step(got: Any, where: str) -> NotAStep:
     if isinstance(got, Generator):
         hint = "Write `yield from helper()`, not `yield helper()`."
         return NotAStep(f"the generator {name!r}", where, hint)
+    if isinstance(got, Coroutine):
+        got.close()
+        hint = (
+            'A workflow and its bodies are no async functions. Await in a step: step("name")'
+            f".call({name}, ...)."
+        )
+        return NotAStep(f"the coroutine {name!r}", where, hint)
     if hasattr(got, "definition"):
         hint = f'Write step("name").subworkflow({got.definition.name}, {{...}}).'
         return NotAStep(f"the workflow {got.definition.name!r}", where, hint)

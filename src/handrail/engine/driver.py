@@ -347,7 +347,7 @@ class Driver:
         rehearsal.run()
         if self.machine.run.changes:
             raise mismatch_of(self.machine.run)
-        with anyio.CancelScope(shield=True):  # all of it is numbered: none may be missing
+        with anyio.CancelScope(shield=True):
             await write_out(rehearsal, self.machine, self._journal, self._bus)
         warn_of_masked(self.run_id, rehearsal)
 
@@ -729,7 +729,8 @@ class Driver:
     async def _wait(self) -> None:
         self._callbacks.dismiss()
         due = self.timers.next_due()
-        if self._nothing_is_at_work() and not self._waits_for_timer():
+        is_idle = self._nothing_is_at_work() and not self.closing
+        if is_idle and not self._waits_for_timer():
             if not self.machine.waits and due is None:
                 raise CoreStalled
             now = self.now()

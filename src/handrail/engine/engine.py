@@ -16,7 +16,7 @@ from handrail.engine.bus import bus_for
 from handrail.engine.callbacks import Evaluator
 from handrail.engine.current import Contexts
 from handrail.engine.driver import Driver
-from handrail.engine.inbox import post_answer
+from handrail.engine.inbox import close_gate, post_answer
 from handrail.engine.journal_users import users_of
 from handrail.engine.outside import run_outside, sync_twin
 from handrail.engine.parts import (
@@ -668,9 +668,10 @@ class Engine(TakesOptions):
         journal = self._journal
         with self._users.using():
             opened = gate_in(run_id, history_of(journal, run_id, self._secrets()), gate)
-            value = accept_answer(opened, answer)
-            event = ev.GateAnswered(gate, value, by)
-            ev.stamp(event, run_id, 0, self._parts.clock.now())
+            value, now = accept_answer(opened, answer), self._parts.clock.now()
+            if opened.deadline is not None and opened.deadline <= now:
+                close_gate(journal, run_id, opened, opened.deadline, self._secrets())
+            event = ev.stamp(ev.GateAnswered(gate, value, by), run_id, 0, now)
             post_answer(journal, opened, event, self._secrets())
         return value
 

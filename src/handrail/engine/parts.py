@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field
 from datetime import UTC, datetime
+from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, get_args
 
 from handrail.engine.perform import Around, FolderOf
@@ -121,6 +122,11 @@ def check_parts(parts: Parts) -> None:
     for sink in parts.sinks:
         if not callable(getattr(sink, "emit", None)) or isinstance(sink, type):
             raise WrongUse(f"a sink is an object with a method emit(event), got {sink!r}")
+        if iscoroutinefunction(sink.emit):
+            raise WrongUse(
+                f"emit of a sink is called and not awaited, so that of {sink!r} cannot be async. "
+                f"Put the event into a queue there, and await in a task of your own."
+            )
     for name, agent in parts.agents.items():
         if not callable(getattr(agent, "run", None)):
             raise WrongUse(f"agents[{name!r}] must be an agent, got {agent!r}")

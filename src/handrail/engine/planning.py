@@ -12,6 +12,7 @@ from handrail.core.rehearsal import Rehearsal, rehearse
 from handrail.core.run_state import StepNode
 from handrail.engine.callbacks import Evaluator
 from handrail.engine.rehearsal_io import rehearsed
+from handrail.engine.step_names import without_step
 from handrail.errors import StepChange
 from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition
@@ -160,11 +161,15 @@ def _was_interrupted(machine: Machine, path: str) -> bool:
 
 
 def _unreached_steps(machine: Machine, *, over: bool) -> Iterator[PlannedStep]:
-    """Recorded steps that the code did not reach; it may later, unless the run is over."""
-    recorded = machine.run.recorded
-    for path in recorded.ended_paths():
-        if path not in machine.run.results:
-            yield _recorded_step(machine, path, "orphaned" if over else "recorded", reached=over)
+    """Recorded steps that the code did not reach. Unless the run is over, it may reach later those
+    that its source has.
+    """
+    paths = [path for path in machine.run.recorded.ended_paths() if path not in machine.run.results]
+    gone = set(paths) if over else without_step(machine.run.definition, paths)
+    for path in paths:
+        orphaned = path in gone
+        state: PlanState = "orphaned" if orphaned else "recorded"
+        yield _recorded_step(machine, path, state, reached=orphaned)
 
 
 def _recorded_step(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import cast
 
+import anyio
 import anyio.lowlevel
 
 from handrail.core import commands as cmd
@@ -45,20 +46,31 @@ EVENTS_A_TURN = 64
 
 
 async def write_out(rehearsal: Rehearsal, machine: Machine, journal: Journal, bus: Bus) -> None:
-    """Journal the events that the rehearsal found, and show them, in order."""
+    """Journal the events that the rehearsal found, and show them, in order.
+
+    All of them are numbered, so none may be missing: if the task is cancelled meanwhile, all is
+    written before the cancellation is raised.
+    """
+    cancelled: BaseException | None = None
     for count, (event, sync) in enumerate(rehearsal.happened):
-        if sync is not None:
-            known = cast("ev.Event", event)
-            try:
-                pending = journal.append(known, sync=sync)
-            except OutputNotSerializable as error:
-                written = with_text(known, machine, rehearsal.declared.get(count, tuple), error)
-                pending = journal.append(written, sync=sync)
-            if pending is not None:
-                await pending
-        bus.emit(event)
-        if count % EVENTS_A_TURN == 0:
-            await anyio.lowlevel.checkpoint()
+        try:
+            if sync is not None:
+                known = cast("ev.Event", event)
+                try:
+                    pending = journal.append(known, sync=sync)
+                except OutputNotSerializable as error:
+                    types = rehearsal.declared.get(count, tuple)
+                    written = with_text(known, machine, types, error)
+                    pending = journal.append(written, sync=sync)
+                if pending is not None:
+                    await pending
+            bus.emit(event)
+            if count % EVENTS_A_TURN == 0 and cancelled is None:
+                await anyio.lowlevel.checkpoint()
+        except anyio.get_cancelled_exc_class() as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
 
 
 def warn_of_masked(run_id: str, rehearsal: Rehearsal) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,14 +56,29 @@ def no_step_at(definition: WorkflowDefinition, path: str) -> str | None:
     None if a step can have it, or that cannot be known.
     """
     steps = _steps_of(definition)
-    top, _, rest = path.partition("/")
-    if not steps or any(one.matches(path) for one in steps):
+    if _may_have(steps, path):
         return None
-    if rest and any(one.matches(top) for one in steps):
-        return None  # in a sub-workflow or a group: not all of its steps are known
     paths = [one.path for one in steps if one.literal]
     near = did_you_mean([path], paths).strip()
     return near or f"Its steps: {', '.join(map(repr, paths[:_MOST]))}."
+
+
+def without_step(definition: WorkflowDefinition, paths: Iterable[str]) -> set[str]:
+    """Those of the paths that no step of the workflow can have, as far as its source shows."""
+    paths = list(paths)
+    steps = _steps_of(definition) if paths else ()
+    return {path for path in paths if not _may_have(steps, path)}
+
+
+def _may_have(steps: Sequence[PossibleStep], path: str) -> bool:
+    """False if none of the steps can have this path; True also if that cannot be known."""
+    top, _, rest = path.partition("/")
+    return (
+        not steps
+        or any(one.matches(path) for one in steps)
+        # in a sub-workflow or a group: not all of its steps are known
+        or (bool(rest) and any(one.matches(top) for one in steps))
+    )
 
 
 def unchanged_since(definition: WorkflowDefinition, mismatch: ReplayMismatch, at: float) -> str:

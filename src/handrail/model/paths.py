@@ -20,6 +20,7 @@ from handrail.errors import DefinitionError
 MAX_NAME = 120
 _ATTEMPT_SUFFIX = re.compile(r"~\d+\Z")
 _ATTEMPT_OF_IT = re.compile(r"~\d+/")
+_ADDRESS = re.compile(r" at 0x[0-9A-Fa-f]{4,}")
 _UNSAFE_IN_KEY = re.compile(r"[/%\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _UNSAFE_ON_DISK = re.compile(r"[^A-Za-z0-9._-]")
 _ENCODED = re.compile(r"(?:%[0-9A-F]{2})+")
@@ -79,9 +80,14 @@ def encode_key(key: object) -> str:
     """A member's key as a part of a path; distinct strings have distinct encodings.
 
     Raises:
-        ValueError: the key's text is empty.
+        ValueError: the key's text is empty, or has the object's address and so changes each time.
     """
     text = str(key)
+    if type(key) is not str and type(key) is not int and _ADDRESS.search(text):
+        raise ValueError(
+            f"a key must have the same text in each run, or its steps are not found again: got "
+            f"{text}. Give key= a plain function that returns a text or a number."
+        )
     if not text:
         raise ValueError("a key must not be empty: it becomes a part of the member's path")
     if text in {".", ".."}:

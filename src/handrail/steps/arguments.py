@@ -278,7 +278,7 @@ def choices_of(name: str, choices: Sequence[Any], default: Any) -> tuple[Any, ..
     offered = tuple(choices)
     texts = [str(choice) for choice in offered]
     if not offered or isinstance(choices, str):
-        raise DefinitionError(f"step {name!r}: choices must be a list, got {choices!r}")
+        raise DefinitionError(f"step {name!r}: choices is a list of one or more, got {choices!r}")
     if len(set(texts)) != len(texts):
         raise DefinitionError(f"step {name!r}: two choices look alike as text: {texts}")
     if default is not MISSING and default not in offered:
