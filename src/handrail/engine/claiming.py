@@ -226,6 +226,7 @@ class Claiming:
             if isinstance(command, cmd.Claim):
                 loop.receive(cmd.Evaluated(path, at=loop.now()))
             else:
+                self.held.setdefault(path, [])  # outside a repository there are no files to hold
                 self._granted[path] = command
                 loop.queue_job(partial(self._begin_granted, path))
             return

@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar
 
+from handrail.engine.stream import not_entered
 from handrail.model.events import Event, Progress
 from handrail.model.results import WorkflowResult
 from handrail.record.state import RunState
@@ -76,7 +77,8 @@ class ClusterRun(Generic[R_co]):
         return self
 
     async def __anext__(self) -> Event | Progress:
-        assert self._task is not None
+        if self._task is None:
+            raise not_entered(self.run_id)
         while not self._events:
             if self._task.done():
                 self._task.result()

@@ -27,7 +27,7 @@ from handrail.record.rows import (
     UnreadableRecord,
     forked_from,
     reader,
-    waits_from,
+    waits_recorded,
 )
 from handrail.record.status import waits_by_last_event
 from handrail.system.sqlite import snapshot, transaction
@@ -349,13 +349,14 @@ def list_runs(connection: sqlite3.Connection, now: float, codec: Codec) -> list[
     driven = holders(connection, now)
     rows = connection.execute(_LISTED).fetchall()
     waits = partial(_waits_by_last_event, now=now, codec=codec)
-    return [_info(row, driven, waits) for row in rows if row[_OF_RUN] is not None or row[5]]
+    return [_info(row, driven, waits, codec) for row in rows if row[_OF_RUN] is not None or row[5]]
 
 
 def _info(
     row: tuple[Any, ...],
     driven: dict[str, Holder],
     since: Callable[[str, _Event], tuple[WaitsFor, ...]],
+    codec: Codec,
 ) -> RunInfo:
     run_id, workflow, labels = (_text(said) for said in row[1:4])
     started_at, tail_seq, tail_crc, crc = row[4:_OF_RUN]
@@ -375,7 +376,7 @@ def _info(
     status = None if drive is None else _status(drive)
     waits: tuple[WaitsFor, ...] = ()
     if status == "suspended" and drive is not None:
-        waits = _waits(drive)
+        waits = waits_recorded(_text(drive.body), codec)
     elif status is None and (holder is not None or last.kind != b"ClaimWaiting"):
         waits = since(run_id, last)
     forked = None if row[-1] is None else forked_from(msgspec.json.decode(row[-1]))
@@ -387,10 +388,6 @@ def _info(
         waits_for=waits,
         forked_from=forked,
     )
-
-
-def _waits(suspended: _Event) -> tuple[WaitsFor, ...]:
-    return waits_from(msgspec.json.decode(suspended.body).get("waits_for", ()))
 
 
 def _waits_by_last_event(

@@ -269,6 +269,23 @@ class JournalContract:
         assert listed == [(WaitsFor("time", "nap", "usage_cap", "", far),), (), ()]
 
     @pytest.mark.anyio
+    @pytest.mark.parametrize("question", ["Ship it?", "caf\udce9", "with s3cret-value?"])
+    async def test_a_suspended_run_is_listed_with_the_text_of_its_question(
+        self, journal: Journal, question: str
+    ) -> None:
+        """Whatever it holds; where a secret was, there is its name."""
+        journal.append_run(
+            [
+                stamp(WorkflowStarted("w"), "r", 1, 1.0),
+                stamp(RunSuspended(waits_for=(WaitsFor("answer", "q", question),)), "r", 2, 2.0),
+            ],
+            secrets={"TOKEN": "s3cret-value"},
+        )
+        (wait,) = journal.runs()[0].waits_for
+        told = [question, question.replace("s3cret-value", "${TOKEN}")]
+        assert (wait.path, wait.what) in {("q", text) for text in told}
+
+    @pytest.mark.anyio
     async def test_a_run_has_one_driver_at_a_time(self, journal: Journal) -> None:
         """A second driver is refused, with the first one's process and host, as in the list."""
         await store(journal, stamp(WorkflowStarted("w"), "r", 1, 1.0))
