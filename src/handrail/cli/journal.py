@@ -16,7 +16,7 @@ import attrs
 from handrail.cli.exits import Refused
 from handrail.errors import JournalFailed
 from handrail.ports.journal import Journal, RunInfo
-from handrail.record.standing import RecordedRun, read_run
+from handrail.record.state import RecordedRun, read_run
 
 if TYPE_CHECKING:
     from handrail import Executor, SqliteJournal  # noqa: TC004  # attrs does not look at it

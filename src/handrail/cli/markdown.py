@@ -25,7 +25,7 @@ from handrail.cli.report import format_time
 from handrail.cli.show import describe_status
 from handrail.cli.target import place_of, workflow_of
 from handrail.ports.journal import RunInfo
-from handrail.record.standing import RecordedRun
+from handrail.record.state import RecordedRun
 from handrail.record.view import RunView, StepView, plain
 from handrail.sinks.console_text import duration, path_text
 from handrail.sinks.console_words import spent_text

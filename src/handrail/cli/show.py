@@ -50,16 +50,15 @@ from handrail.model.results import A_PERSON, WaitsFor
 from handrail.ports.journal import Journal, RunInfo
 from handrail.record.dropped import stuck_step
 from handrail.record.inbox import runs_of, with_messages
+from handrail.record.status import ShownStatus, shown_status
 from handrail.record.view import (
     FailureCause,
     IncidentKind,
     IncidentView,
     RunView,
-    ShownStatus,
     Spent,
     StepView,
     exit_code_of,
-    state_of,
 )
 from handrail.shortening import clean
 from handrail.sinks.console_text import ASCII, UNICODE, Glyphs, duration, error_text
@@ -355,7 +354,7 @@ def _print_waits(info: RunInfo, view: RunView, place: Place) -> None:
         print(mask_text(f"waits{until}: {time_text(time_)}" if until else f"waits for {time_}"))
     if len(view.times) > MOST_MEMBERS:
         print(f"  {_glyphs().more} {len(view.times) - MOST_MEMBERS} more wait for a time")
-    if info.holder is None and state_of(info) in {"dead", "suspended", "paused", "failed"}:
+    if info.holder is None and shown_status(info) in {"dead", "suspended", "paused", "failed"}:
         end = view.end
         stuck = None if end is None else stuck_step(end.error_type, end.failed_step)
         words = () if stuck is None else ("--rerun", stuck)
@@ -398,11 +397,11 @@ def describe_status(info: RunInfo) -> str:
     """The status of the run, with the process that drives it."""
     holder = info.holder
     if holder is None or info.damaged:
-        return state_of(info)
+        return shown_status(info)
     if not holder.pid:  # a cluster does not say which process
-        return state_of(info)
+        return shown_status(info)
     where = "" if holder.host == platform.node() else f" on {holder.host}"
-    return f"{state_of(info)} (pid {holder.pid}{where})"
+    return f"{shown_status(info)} (pid {holder.pid}{where})"
 
 
 def info_data(info: RunInfo) -> dict[str, Any]:
@@ -411,7 +410,7 @@ def info_data(info: RunInfo) -> dict[str, Any]:
     return {
         "run_id": info.run_id,
         "workflow": info.workflow_name,
-        "status": state_of(info),
+        "status": shown_status(info),
         "started_at": info.started_at,
         "updated_at": info.updated_at,
         "events": info.events,
@@ -599,7 +598,7 @@ def runs(
         found = [
             info
             for info in known
-            if (not status or state_of(info) in status)
+            if (not status or shown_status(info) in status)
             and (not workflow or info.workflow_name in workflow)
         ]
         if data is not None:

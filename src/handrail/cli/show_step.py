@@ -18,7 +18,7 @@ from handrail.model.results import AgentResult, Failure, StepResult
 from handrail.record.outputs import derive
 from handrail.record.reading import closest_paths
 from handrail.record.run_record import Recorded
-from handrail.record.standing import RecordedRun
+from handrail.record.state import RecordedRun
 from handrail.record.view import StepView, exit_code_of
 from handrail.sinks.console_text import duration, error_text, path_text
 from handrail.sinks.console_words import handled_text, printable

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeAlias, TypeV
 
 import anyio
 
-from handrail.engine.parts import Existing, Parts
+from handrail.engine.parts import Parts
+from handrail.engine.requests import Existing
 from handrail.engine.steering import SteeredEngine
 from handrail.errors import HandrailError, RunLocked, WrongUse
 from handrail.model.events import Event
@@ -25,7 +26,7 @@ from handrail.record.reading import ended, history_of, recorded_result, workflow
 from handrail.system.running_loop import AsyncioLoop, running_loop
 
 if TYPE_CHECKING:
-    from handrail.record.standing import RunState
+    from handrail.record.state import RunState
 
 
 R_co = TypeVar("R_co", covariant=True)
@@ -178,31 +179,22 @@ class ServingEngine(SteeredEngine):
                 "start() begins a run in the background of the executor's block: "
                 "write async with executor: around it"
             )
-        engine = self
-        if run_id is not None or existing != "refuse":
-            labels = self._options.labels
-            engine = self.options(run_id=run_id, labels=labels, existing=existing)
-        return engine._start(workflow, args, kwargs)  # noqa: SLF001  # a copy of our own
-
-    def _start(
-        self, workflow: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> RunHandle[Any]:
-        begin = self._prepare(workflow, args, kwargs)
-        run_id, drive = begin.run_id, _BackgroundDrive()
-        self._drives[run_id] = drive
+        request = self._prepare(workflow, args, kwargs, self._options_for(run_id, existing))
+        drive = _BackgroundDrive()
+        self._drives[request.run_id] = drive
 
         async def work() -> None:
-            await drive.drive(self._begin(begin, None))
+            await drive.drive(self._begin(request, None))
             if drive.error is None:
-                self._drives.pop(run_id, None)
+                self._drives.pop(request.run_id, None)
 
         async def recorded() -> None:
-            while not drive.is_over and not self.journal.events(run_id):  # noqa: ASYNC110  # another process may write it
+            while not drive.is_over and not self.journal.events(request.run_id):  # noqa: ASYNC110  # another process may write it
                 await anyio.sleep(0.002)
             drive.raise_error()
 
         self._blocks[-1][1].start(work)
-        return RunHandle(run_id, self, recorded)
+        return RunHandle(request.run_id, self, recorded)
 
     async def get(self, run_id: str) -> RunState:
         """The state of a run, whichever process drives it; read-only.
@@ -210,7 +202,7 @@ class ServingEngine(SteeredEngine):
         Raises:
             RunNotFound: there is no such run.
         """
-        from handrail.record.standing import info_of, run_state_of
+        from handrail.record.state import info_of, run_state_of
 
         with self._users.using():
             return run_state_of(

@@ -14,9 +14,10 @@ from typing import Any
 
 from handrail.core import commands as cmd
 from handrail.core.attempt_ends import failure_event, rollback_event, time_bound
-from handrail.core.conductor import Conductor, InFlight, Question
+from handrail.core.conductor import Conductor, Question
 from handrail.core.machine import Machine
 from handrail.core.run_state import StepNode
+from handrail.core.timers import InFlight
 from handrail.core.waits import process_waits_for
 from handrail.engine.current import Contexts
 from handrail.model import events as ev
@@ -147,7 +148,7 @@ class Drive:
 
     def next_due(self) -> float | None:
         """When the next timer is due, or None."""
-        return self._conductor.next_due()
+        return self._conductor.timers.next_due()
 
     def pauses(self) -> dict[str, float]:
         """When each sleep, and each pause before another attempt, is over, by path."""

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from handrail.model import events as ev
-from handrail.record.standing import RecordedRun
+from handrail.record.state import RecordedRun
 from handrail.record.view import StepView
 from handrail.secrets.masking import Mask
 from handrail.typed.jsonsafe import Json
