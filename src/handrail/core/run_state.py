@@ -777,6 +777,8 @@ class RunState:
             self.record(self.started(node, began=False))
             node.started_at = self.now
         node.phase = Phase.ENDING
+        if handled or failure is not None:
+            abandoned = abandoned or any(one.abandoned for one in (*handled, failure) if one)
         result = StepResult(
             step.name,
             node.path,
