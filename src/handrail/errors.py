@@ -537,7 +537,10 @@ class WorkflowNotFound(HandrailError):
 
 
 class GateClosed(HandrailError):
-    """A gate was answered already; ``answer``, ``by`` and ``at`` (unix seconds) say how."""
+    """A gate was answered already; ``answer``, ``by`` and ``at`` (unix seconds) say how.
+
+    ``by`` is ``timeout`` if its deadline has passed; the answer is then its default, or None.
+    """
 
     def __init__(self, gate: str, answer: Any, by: str | None, at: float) -> None:
         super().__init__(gate, answer, by, at)

@@ -459,3 +459,27 @@ def test_a_cancelled_run_stops_what_waits_and_what_is_in_flight() -> None:
     host.conductor.finished("both/x", cmd.Stopped("both/x", 1))
     host.conductor.pump()
     assert (host.status(), host.performs) == ("cancelled", ["both/x"])
+
+
+@workflow
+def timed() -> Steps[int]:
+    """A call that may take a minute."""
+    return (yield from step("a").call(int).timeout(60))
+
+
+@pytest.mark.parametrize("by_host", [True, False])
+def test_a_host_says_of_an_attempt_over_its_time_that_its_thread_was_left(by_host: bool) -> None:
+    """Whether the host measures the time, or the conductor does."""
+    host = Told(timed)
+    if by_host:
+        host.conductor.overdue("a", abandoned=True)
+    else:
+        host.conductor.limit("a", "attempt", 60)
+        host.time += 60
+        host.conductor.tick()
+        host.conductor.pump()
+        host.conductor.finished("a", cmd.Stopped("a", 1, abandoned=True))
+    host.conductor.pump()
+    assert host.conductor.result is not None
+    ended = host.conductor.result.step("a")
+    assert (ended.status, ended.abandoned) == ("failed", True)

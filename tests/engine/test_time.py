@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import anyio
 import pytest
 
-from handrail import Executor, Limits, StepFailed, Steps, StepTimeout, step, workflow
+from handrail import Executor, Limits, Step, StepFailed, Steps, StepTimeout, step, workflow
+from handrail.engine import calls
 from handrail.model import events as ev
-from tests.engine.support import Jumping, caught, forever, give, just, run_seen, same, statuses
+from handrail.testing import TextJournal
+from tests.engine.support import (
+    Jumping,
+    boom,
+    caught,
+    forever,
+    give,
+    just,
+    run_seen,
+    same,
+    statuses,
+)
 
 
 async def test_a_timeout_fails_a_leaf_that_takes_longer() -> None:
@@ -215,8 +230,6 @@ async def test_the_runs_own_timeout_fails_the_run() -> None:
 
 async def test_a_sync_action_over_its_timeout_fails_although_its_thread_goes_on() -> None:
     """A thread that ends soon after its timeout still fails with the timeout, and can see it."""
-    import threading
-
     from handrail import current
 
     told = threading.Event()
@@ -239,3 +252,54 @@ async def test_a_sync_action_over_its_timeout_fails_although_its_thread_goes_on(
 async def test_a_sleep_of_nothing_ends_at_once() -> None:
     """`.sleep(0)` takes no time."""
     assert (await Executor().run(just(step("s").sleep(0), step("a").call(same, 1)))).value == 1
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        lambda timed: timed,
+        lambda timed: timed.default("spare"),
+        lambda timed: timed.on_error(lambda ctx, failed: step("b").call(same, failed.abandoned)),
+    ],
+)
+async def test_a_thread_that_outlives_the_timeout_is_left_behind(
+    rest: Callable[[Step[Any]], Step[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The step's result says so, at once and on resume, however the step ends."""
+    monkeypatch.setattr(calls, "ABANDON_AFTER_S", 0.05)
+    release, fails = threading.Event(), [True]
+
+    @workflow
+    def flow() -> Steps[Any]:
+        with contextlib.suppress(StepFailed):
+            value = yield from rest(step("a").call(release.wait, 20).timeout(0.1))
+            assert value in {"spare", True}
+        yield from step("end").call(boom if fails.pop() else same)
+
+    executor = Executor(journal=TextJournal())
+    first = await executor.options(run_id="r").run(flow)
+    release.set()
+    fails.append(False)
+    again = await executor.resume("r", flow)
+    assert (first.status, again.status) == ("failed", "succeeded")
+    assert [one.step("a").abandoned for one in (first, again)] == [True, True]
+    assert again.step("a").replayed
+    assert not again.step("end").abandoned
+
+
+async def test_a_resume_knows_of_a_thread_that_an_attempt_left_behind() -> None:
+    """Also if the process died between the failure of the attempt and the end of the step."""
+    history = [
+        ev.WorkflowStarted("flow"),
+        ev.StepStarted("a", "python"),
+        ev.AttemptFailed("a", 1, "late", "handrail.errors.StepTimeout", abandoned=True),
+    ]
+    journal = TextJournal()
+    journal.append_run([ev.stamp(one, "r", seq, 1.0) for seq, one in enumerate(history, 1)])
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("a").call(same).default("spare")
+
+    result = await Executor(journal=journal).resume("r", flow)
+    assert (result.step("a").status, result.step("a").abandoned) == ("defaulted", True)

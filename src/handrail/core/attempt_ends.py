@@ -87,11 +87,14 @@ def failure_event(
     error: BaseException,
     spent: Usage | None = None,
     output: Any = None,
+    *,
+    abandoned: bool = False,
 ) -> AttemptFailed:
     """The event of an attempt that raised. ``on=`` is applied here, to the live exception.
 
     ``spent`` is the total usage of an agent that was stopped. ``output`` is what the attempt left;
-    a failed command, stage or merge of a worktree brings its own in ``error``.
+    a failed command, stage or merge of a worktree brings its own in ``error``. ``abandoned``: it
+    left a thread behind.
     """
     if isinstance(error, CommandFailed):
         output = CommandResult[None](error.exit_code, error.stdout, error.stderr)
@@ -121,6 +124,7 @@ def failure_event(
         retryable,
         output,
         usage,
+        abandoned=abandoned,
     )
 
 

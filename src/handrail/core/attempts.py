@@ -60,7 +60,7 @@ def open_step(run: RunState, node: StepNode) -> None:
         return
     if run.recorded.knows(node.path) and replay(run, node):
         return
-    over = run.rehearses and (run.ending is not None or is_late(parent))
+    over = run.rehearses and (run.ending is not None or is_late(parent, run.timers, run.now))
     if over and not cleans_up(parent):
         return  # the stop after the rehearsal ends it before it begins
     predicate = step.modifiers.when
@@ -120,7 +120,6 @@ def _begin(run: RunState, node: CompositeNode) -> None:
     timeout_s = node.step.modifiers.timeout_s
     if timeout_s is not None:
         due = run.recorded.due(node.path, "timeout", node.attempt) or run.now + timeout_s
-        node.late = due <= run.now
         run.record(ev.TimerSet(node.path, due, "timeout", node.attempt))
         node.deadline = run.wait(node, due)
     begin_claimed(run, node)

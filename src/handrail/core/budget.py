@@ -14,7 +14,7 @@ from handrail.core import commands as cmd
 from handrail.core.failing import fail, fail_with
 from handrail.core.failures import failure_of
 from handrail.core.ledger import UNKNOWN, Breach, Scope, ScopeSums
-from handrail.core.nodes import Node, Phase
+from handrail.core.nodes import Node, Phase, nearest_deadline
 from handrail.core.run_state import AgentNode, RunState, StepNode
 from handrail.errors import BudgetExceeded
 from handrail.model import events as ev
@@ -198,7 +198,8 @@ def _ask_for_more(run: RunState, node: AgentNode, launch: Launch, breach: Breach
     since = run.now if known is None else known.since
     revision = run.revisions.get(path, 0) + 1 if known is None else known.opening
     run.revisions[path] = revision
-    gate = OpenGate(path, question, (STOP, ALLOW), str, since, opening=revision)
+    deadline = nearest_deadline(node, run.timers)
+    gate = OpenGate(path, question, (STOP, ALLOW), str, since, deadline, opening=revision)
     run.gates[path] = gate
     run.record(ev.GateOpened(path, gate))
     run.emit(cmd.Ask(path, gate))

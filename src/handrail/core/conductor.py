@@ -223,9 +223,11 @@ class Conductor:
         """Report how an attempt ended; with ``Stopped`` if it was stopped, by anyone."""
         self._jobs.append(partial(self._finished, path, end))
 
-    def overdue(self, path: str, known: cmd.BrokenOff = cmd.NOTHING_KNOWN) -> None:
+    def overdue(
+        self, path: str, known: cmd.BrokenOff = cmd.NOTHING_KNOWN, *, abandoned: bool = False
+    ) -> None:
         """Report that the host stopped an attempt because its time was over."""
-        self._jobs.append(partial(self._overdue, path, known))
+        self._jobs.append(partial(self._overdue, path, known, abandoned=abandoned))
 
     def interrupted(self, path: str, reason: str, usage: Usage | None = None) -> None:
         """Report that an attempt broke off because its process is to end; it runs again later."""
@@ -478,19 +480,20 @@ class Conductor:
         command = flight.command
         assert isinstance(command, cmd.Perform)
         known = end.launch if isinstance(end, cmd.Stopped) else cmd.NOTHING_KNOWN
+        abandoned = isinstance(end, cmd.Stopped) and end.abandoned
         if flight.timed_out:
-            self.record(failure_event(command, time_bound(command, self.now())[1], known.total))
+            error = time_bound(command, self.now())[1]
+            self.record(failure_event(command, error, known.total, abandoned=abandoned))
         elif flight.stopping:
-            abandoned = isinstance(end, cmd.Stopped) and end.abandoned
             self._stopped(path, command.attempt, known, abandoned=abandoned)
         else:
             self._attempt_over(command, end)
 
-    def _overdue(self, path: str, known: cmd.BrokenOff) -> None:
+    def _overdue(self, path: str, known: cmd.BrokenOff, *, abandoned: bool) -> None:
         flight = self.flights.get((path, "attempt"))
         if flight is not None and isinstance(flight.command, cmd.Perform):
             flight.timed_out = not flight.stopping
-            self._finished(path, cmd.Stopped(path, flight.command.attempt, launch=known))
+            self._finished(path, cmd.Stopped(path, flight.command.attempt, abandoned, known))
 
     def _attempt_over(self, command: cmd.Perform, end: End) -> None:
         match end:

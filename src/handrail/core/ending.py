@@ -10,10 +10,9 @@ from typing import Any
 from handrail.core import commands as cmd
 from handrail.core.failures import body_error_text
 from handrail.core.generators import close
-from handrail.core.nodes import Node, Phase
+from handrail.core.nodes import Node, Phase, nearest_deadline
 from handrail.core.run_state import (
     AgentNode,
-    CompositeNode,
     Ending,
     RunState,
     StepNode,
@@ -286,8 +285,7 @@ def open_waits(run: RunState) -> Iterator[WaitsFor]:
         yield WaitsFor("answer", path, gate.question, A_PERSON, gate.deadline)
     for name, listeners in sorted(run.listeners.items()):
         for path, node in listeners.items():
-            _, until = run.timers.get(_deadline(node), (None, None))
-            yield WaitsFor("signal", path, name, A_SENDER, until)
+            yield WaitsFor("signal", path, name, A_SENDER, nearest_deadline(node, run.timers))
     timers = sorted(run.timers.items(), key=lambda item: item[1][1])
     of_steps = (
         WaitsFor("time", node.path, _why(node), "", due)
@@ -295,10 +293,6 @@ def open_waits(run: RunState) -> Iterator[WaitsFor]:
         if isinstance(node, StepNode) and token == node.timer and node.path not in run.gates
     )
     yield from islice(of_steps, MOST_TIMES)
-
-
-def _deadline(node: StepNode) -> int:
-    return node.deadline if isinstance(node, CompositeNode) else 0
 
 
 def _why(node: StepNode) -> str:

@@ -169,6 +169,7 @@ def failure_on_record(event: ev.AttemptFailed) -> AttemptFailure:
         retryable=event.retryable,
     )
     failure.usage, failure.derived = event.usage, event.composed
+    failure.abandoned = event.abandoned
     return failure
 
 
@@ -185,6 +186,7 @@ def failed_result(
         *failure.facts,
         duration_ms,
         attempt,
+        abandoned=failure.abandoned,
     )
 
 

@@ -12,7 +12,17 @@ from handrail.model.results import StepFailed, StepResult, qualified
 class AttemptFailure:
     """Why an attempt failed, its output if it has one all the same, and its usage. Mutable."""
 
-    __slots__ = ("bases", "derived", "error", "kind", "output", "retryable", "traceback", "usage")
+    __slots__ = (
+        "abandoned",
+        "bases",
+        "derived",
+        "error",
+        "kind",
+        "output",
+        "retryable",
+        "traceback",
+        "usage",
+    )
 
     def __init__(
         self,
@@ -31,6 +41,8 @@ class AttemptFailure:
         self.output = output
         self.retryable = retryable
         self.usage: Any = None
+        self.abandoned = False
+        """True if the attempt left a thread behind."""
         self.derived = ""
         """How the output follows from what is recorded below the step; see ``record.outputs``."""
 

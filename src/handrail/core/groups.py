@@ -188,8 +188,6 @@ class GroupNode(CompositeNode):
         on_error = "fail_fast" if isinstance(verb, RaceGroup) else verb.on_error
         run.record(ev.GroupStarted(self.path, verb.kind, _size(verb), on_error, members.window))
         self.record_start(run)
-        if run.rehearses and is_late(self):
-            self._begin_no_more(run)
         run.push(Pull(self))
 
     def record_start(self, run: RunState) -> None:
@@ -263,7 +261,7 @@ class GroupNode(CompositeNode):
     def _open_step(self, run: RunState, step: Step[Any]) -> None:
         members = self.members
         path = f"{self.base}/{step.name}"
-        if members.decided and not self._is_left(run, path):
+        if not self._may_begin(run, path):
             return
         if run.take_path(self, path, run.where(self), "Name the steps of a group apart."):
             index, members.started = members.started, members.started + 1
@@ -287,7 +285,7 @@ class GroupNode(CompositeNode):
             self._items_failed(run, error)
             return
         path = f"{self.base}/{key}"
-        if members.decided and not self._is_left(run, path):
+        if not self._may_begin(run, path):
             return
         if self.seen is not None and path in self.seen:
             before = [one for one in self.seen if one.startswith(f"{self.base}/")].index(path)
@@ -308,6 +306,18 @@ class GroupNode(CompositeNode):
         member.phase = Phase.RUNNING
         run.record(ev.MemberStarted(path, index, key, digest))
         _begin_body(run, member, verb, value)
+
+    def _may_begin(self, run: RunState, path: str) -> bool:
+        """True if the member at this path may begin, or be taken from the record.
+
+        A group past its deadline begins none: all members may have ended before it, and then the
+        group ends well.
+        """
+        members = self.members
+        must_begin = run.rehearses and not members.decided and not run.recorded.knows(path)
+        if must_begin and is_late(self, run.timers, run.now):
+            self._begin_no_more(run)
+        return not members.decided or self._is_left(run, path)
 
     def _is_left(self, run: RunState, path: str) -> bool:
         """True for a member that an earlier drive began before the group was decided.

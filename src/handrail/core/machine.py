@@ -300,8 +300,7 @@ def _workflow_started(run: RunState, event: ev.WorkflowStarted) -> None:
 def _run_resumed(run: RunState, event: ev.RunResumed) -> None:
     recorded = run.recorded
     run.started_at = event.at if recorded.is_empty else recorded.started_at
-    for name, payloads in recorded.signals_left().items():
-        run.mailboxes[name] = list(payloads)
+    run.mailboxes.update(recorded.signals_left())
     run.answered.update(recorded.answers)
     run.revisions.update(recorded.revisions)
     run.drive_seq = event.seq

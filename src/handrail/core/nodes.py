@@ -53,10 +53,10 @@ class Node:
     attempt: int = 0
     body_inputs: Mapping[str, Any] | None = None
     """What its children see as the workflow's inputs, where that differs from its own."""
+    deadline: int = 0
+    """The timer token of its deadline; 0 for none."""
     failure: AttemptFailure | None = None
     generator: Generator[Any, Any, Any] | None = None
-    late: bool = False
-    """True if its deadline had passed when this drive began."""
     live: dict[str, Node] | None = None
     """Its unfinished members by path, where it is a group."""
     unwinding: bool = False
@@ -121,16 +121,24 @@ class MemberNode(Node):
         self.unwinding = False
 
 
-def is_late(node: Node | None) -> bool:
-    """True if the deadline of a node, or of one above it, had passed when this drive began.
+def nearest_deadline(node: Node | None, timers: Mapping[int, tuple[Node, float]]) -> float | None:
+    """The nearest deadline (unix seconds) of a node, or of one above it; None if none has one.
 
     A node that unwinds does not count, nor do those above it: its clean-up still runs.
     """
+    nearest: float | None = None
     while node is not None and not node.unwinding:
-        if node.late:
-            return True
+        if node.deadline:
+            _, due = timers[node.deadline]
+            nearest = due if nearest is None else min(nearest, due)
         node = node.parent
-    return False
+    return nearest
+
+
+def is_late(node: Node | None, timers: Mapping[int, tuple[Node, float]], at: float) -> bool:
+    """True if what happens at this time is too late for a node: its nearest deadline has passed."""
+    deadline = nearest_deadline(node, timers)
+    return deadline is not None and deadline <= at
 
 
 def cleans_up(node: Node | None) -> bool:

@@ -69,7 +69,9 @@ class Rehearsal:
     def _write_known(self) -> None:
         while self.known:
             event = self.known.popleft()
+            sent_at = event.at  # by which a wait judges whether it came in time
             self._at, self._seq = self._stamp(event), event.seq
+            ev.stamp(event, event.run_id, event.seq, sent_at)
             self.happened.append((event, False))
 
     def _record(self, command: cmd.Record) -> ev.Event:

@@ -59,8 +59,6 @@ class StepNode(Node):
 
     is_leaf: bool = False
     """True if the engine performs its attempts."""
-    deadline: int = 0
-    """The timer token of its deadline; 0 for none."""
     overdue: bool = False
     """True while it is stopped to fail with ``failure``: its deadline passed, or claims failed."""
 
@@ -94,8 +92,8 @@ class StepNode(Node):
     def evaluated(self, run: RunState, report: cmd.Evaluated, /) -> None:
         """Take the answer to what it asked with ``RunState.ask``."""
 
-    def consume(self, run: RunState, number: int, payload: Any, /) -> None:
-        """Take the payload of a signal that it listened for; ``number`` is the signal's event."""
+    def consume(self, run: RunState, signal: ev.SignalReceived, /) -> None:
+        """Take a signal that it listened for."""
 
     def timer_fired(self, run: RunState, /) -> None:
         """React to its timer."""
@@ -151,7 +149,7 @@ class LeafNode(StepNode):
 class CompositeNode(StepNode):
     """A step that the core carries out itself: it has children, or waits."""
 
-    __slots__ = ("deadline", "late", "overdue")
+    __slots__ = ("deadline", "overdue")
 
     @property
     def begins_again(self) -> bool:
@@ -163,7 +161,7 @@ class CompositeNode(StepNode):
     ) -> None:
         super().__init__(step, path, parent, inputs)
         self.deadline = 0
-        self.late = self.overdue = False
+        self.overdue = False
 
 
 class AgentNode(LeafNode):
@@ -463,7 +461,7 @@ class RunState:
         self.revisions: dict[str, int] = {}
         """How often each question was asked so far, by path."""
         self.listeners: dict[str, dict[str, StepNode]] = {}
-        self.mailboxes: dict[str, list[tuple[int, Any]]] = {}
+        self.mailboxes: dict[str, list[ev.SignalReceived]] = {}
         self.last_message = 0
         """The message number of the last signal that arrived."""
         # agents
@@ -779,6 +777,8 @@ class RunState:
             self.record(self.started(node, began=False))
             node.started_at = self.now
         node.phase = Phase.ENDING
+        if handled or failure is not None:
+            abandoned = abandoned or any(one.abandoned for one in (*handled, failure) if one)
         result = StepResult(
             step.name,
             node.path,

@@ -16,7 +16,7 @@ from handrail.core.failing import fail, fail_with
 from handrail.core.failures import failure_of
 from handrail.core.launches import launch_unless_paused
 from handrail.core.limits import limit_answered, limit_refused
-from handrail.core.nodes import Node, Phase
+from handrail.core.nodes import Node, Phase, is_late, nearest_deadline
 from handrail.core.run_state import AgentNode, Attempt, CompositeNode, RunState, StepNode
 from handrail.core.stopping import cleanup_overdue, deadline_passed
 from handrail.errors import StepTimeout
@@ -43,7 +43,7 @@ class TimerNode(CompositeNode):
         due = run.recorded.due(self.path, "sleep", self.attempt)
         if due is None:
             due = self._due(run)
-        if due <= run.now:
+        if _has_come(run, self, due):
             run.succeed(self, None)
             return
         run.record(ev.TimerSet(self.path, due, "sleep", self.attempt))
@@ -83,11 +83,12 @@ class GateNode(CompositeNode):
         gate = self._gate(run)
         run.gates[self.path] = gate
         run.record(ev.GateOpened(self.path, gate))
-        if gate.deadline is not None and gate.deadline <= run.now:
+        own = self._own_deadline(gate.since)
+        if own is not None and _has_come(run, self, own):
             self.timer_fired(run)  # it passed while the run was suspended
             return
-        if gate.deadline is not None:
-            self.timer = run.wait(self, gate.deadline)
+        if own is not None:
+            self.timer = run.wait(self, own)
         run.emit(cmd.Ask(self.path, gate))
 
     def _gate(self, run: RunState) -> OpenGate:
@@ -96,7 +97,8 @@ class GateNode(CompositeNode):
         if known is not None and self._asks_another(run):
             known = None  # an answer to the old question does not answer this one
         since = run.now if known is None else known.since
-        deadline = None if verb.timeout_s is None else since + verb.timeout_s
+        deadlines = (self._own_deadline(since), nearest_deadline(self, run.timers))
+        deadline = min((one for one in deadlines if one is not None), default=None)
         revision = run.revisions.get(self.path, 0) + 1 if known is None else known.opening
         run.revisions[self.path] = revision
         return OpenGate(
@@ -110,6 +112,10 @@ class GateNode(CompositeNode):
             verb.has_default,
             revision,
         )
+
+    def _own_deadline(self, since: float) -> float | None:
+        timeout_s = self.verb.timeout_s
+        return None if timeout_s is None else since + timeout_s
 
     def _asks_another(self, run: RunState) -> bool:
         """True if the code now describes the step differently than when its gate opened."""
@@ -154,22 +160,22 @@ class SignalNode(CompositeNode):
         return self._consumed
 
     def begin(self, run: RunState) -> None:
-        """Consume the oldest signal in the mailbox, or listen for the next."""
+        """Consume the oldest signal in the mailbox if it came in time, or listen for the next."""
         self._consumed = 0
         if run.timers_frozen:
             return
         signal = self.verb.signal
         kept = run.mailboxes.get(signal)
-        if kept:
-            self.consume(run, *kept.pop(0))
+        if kept and not (run.rehearses and is_late(self, run.timers, kept[0].at)):
+            self.consume(run, kept.pop(0))
         else:
             run.listeners.setdefault(signal, {})[self.path] = self
 
-    def consume(self, run: RunState, number: int, payload: Any) -> None:
-        """End with the payload, converted to the declared type; ``number`` is its event's."""
-        self._consumed = number
+    def consume(self, run: RunState, signal: ev.SignalReceived) -> None:
+        """End with the payload, converted to the declared type."""
+        self._consumed = signal.seq
         try:
-            value = payload_for(self.verb.signal, payload, self.verb.type)
+            value = payload_for(signal.name, signal.payload, self.verb.type)
         except Exception as error:  # noqa: BLE001  # a user's type may raise anything
             fail(run, self, failure_of(error))
             return
@@ -200,6 +206,11 @@ def timer_fired(run: RunState, report: cmd.TimerFired) -> None:
     else:
         node.timer = 0
         _wait_ended(run, node)
+
+
+def _has_come(run: RunState, node: Node, due: float) -> bool:
+    """True if a wait was over at this time, and no deadline came before."""
+    return due <= run.now and not is_late(node, run.timers, due)
 
 
 def _wait_ended(run: RunState, node: Node) -> None:
@@ -286,9 +297,9 @@ def signal_received(run: RunState, event: ev.SignalReceived) -> None:
     run.last_message = max(run.last_message, event.letter)
     waiting = run.listeners.get(event.name)
     if not waiting:
-        run.mailboxes.setdefault(event.name, []).append((event.seq, event.payload))
+        run.mailboxes.setdefault(event.name, []).append(event)
         return
     node = waiting.pop(next(iter(waiting)))
     if not waiting:
         del run.listeners[event.name]
-    node.consume(run, event.seq, event.payload)
+    node.consume(run, event)

@@ -222,8 +222,9 @@ class Attempts:
         if isinstance(outcome, (KeyboardInterrupt, SystemExit)):
             self.interrupted(flight.path, outcome)
         elif flight.timed_out:
-            error = time_bound(command, self._loop.now())[1]
-            self._loop.record(failure_event(command, error, self._broken_off(flight.path).total))
+            error, spent = time_bound(command, self._loop.now())[1], self._broken_off(flight.path)
+            abandoned = outcome is ABANDONED
+            self._loop.record(failure_event(command, error, spent.total, abandoned=abandoned))
         elif flight.stopping:
             self.report_stop(flight.path, command.attempt, abandoned=outcome is ABANDONED)
         elif outcome is STOPPED or outcome is ABANDONED:

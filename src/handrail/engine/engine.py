@@ -16,7 +16,7 @@ from handrail.engine.bus import bus_for
 from handrail.engine.callbacks import Evaluator
 from handrail.engine.current import Contexts
 from handrail.engine.driver import Driver
-from handrail.engine.inbox import close_gate, post_answer
+from handrail.engine.inbox import post_answer
 from handrail.engine.journal_users import users_of
 from handrail.engine.outside import run_outside, sync_twin
 from handrail.engine.parts import (
@@ -50,7 +50,7 @@ from handrail.model.results import StepResult, WorkflowResult
 from handrail.model.shapes import WorkflowLike
 from handrail.ports.journal import Journal, Letter, Message
 from handrail.record.answers import accept_answer
-from handrail.record.inbox import check_signal, gate_in, sort_messages
+from handrail.record.inbox import check_signal, gate_in, sort_messages, unread
 from handrail.record.reading import (
     began_since,
     ended,
@@ -659,18 +659,19 @@ class Engine(TakesOptions):
         reads the answer when it is resumed.
 
         Raises:
-            GateClosed: it was answered before; the error has who, when and what. InvalidAnswer: it
-                is no answer to this gate, which stays open. GateNotFound, RunNotFound: see those.
+            GateClosed: it was answered before, or its deadline has passed; the error has who, when
+                and what. InvalidAnswer: it is no answer to this gate, which stays open.
+                GateNotFound, RunNotFound: see those.
         """
         driver = self._users.drivers.get(run_id)
         if driver is not None:
             return driver.answer(gate, answer, by)
-        journal = self._journal
+        journal, now = self._journal, self._parts.clock.now()
         with self._users.using():
-            opened = gate_in(run_id, history_of(journal, run_id, self._secrets()), gate)
-            value, now = accept_answer(opened, answer), self._parts.clock.now()
-            if opened.deadline is not None and opened.deadline <= now:
-                close_gate(journal, run_id, opened, opened.deadline, self._secrets())
+            history = history_of(journal, run_id, self._secrets())
+            sent = unread(journal, run_id, history)
+            opened = gate_in(run_id, [*history, *sent], gate, now)
+            value = accept_answer(opened, answer)
             event = ev.stamp(ev.GateAnswered(gate, value, by), run_id, 0, now)
             post_answer(journal, opened, event, self._secrets())
         return value

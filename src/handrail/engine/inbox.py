@@ -83,7 +83,10 @@ class Inbox:
 
     def close(self, gate: OpenGate, at: float) -> bool:
         """Close a gate, whose time is up, to later answers; False if an answer came first."""
-        return close_gate(self._journal, self._run_id, gate, at)
+        event = ev.GateAnswered(gate.path, gate.default, TIMEOUT)
+        mine = Letter(ev.stamp(event, self._run_id, 0, at), gate_key(gate))
+        first = self._journal.post(mine).event
+        return isinstance(first, ev.GateAnswered) and first.by == TIMEOUT
 
     def new(self) -> list[ev.Event]:
         """The events of messages that came since the last look and still apply to the run."""
@@ -111,19 +114,6 @@ def is_urgent(event: ev.Event, at_work: Flight | None) -> bool:
     if event.action == "guide":
         return launches_agent(at_work.command.step.verb)
     return event.action == "stop" or event.path != ""
-
-
-def close_gate(
-    journal: Journal,
-    run_id: str,
-    gate: OpenGate,
-    at: float,
-    secrets: Mapping[str, str] | None = None,
-) -> bool:
-    """Close a gate, whose time is up, to later answers; False if an answer came first."""
-    event = ev.stamp(ev.GateAnswered(gate.path, gate.default, TIMEOUT), run_id, 0, at)
-    first = journal.post(Letter(event, gate_key(gate)), secrets=secrets).event
-    return isinstance(first, ev.GateAnswered) and first.by == TIMEOUT
 
 
 def post_answer(

@@ -196,7 +196,7 @@ class AttemptFailed(Stamped):
     """An attempt failed; ``retryable`` is the verdict of ``retry(on=)`` on the live exception.
 
     ``took`` is the number of a signal that a ``wait_for`` took, and whose payload did not fit.
-    ``left_out`` and ``composed`` are as in ``StepCompleted``.
+    ``left_out`` and ``composed`` are as in ``StepCompleted``, ``abandoned`` as in ``StepResult``.
     """
 
     path: str
@@ -211,6 +211,7 @@ class AttemptFailed(Stamped):
     took: int = 0
     left_out: tuple[str, ...] = ()
     composed: str = ""
+    abandoned: bool = False
 
 
 @dataclass(frozen=True, slots=True)

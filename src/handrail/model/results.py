@@ -404,6 +404,7 @@ class ValidationResult:
 class OpenGate:
     """A question that waits for a person; ``since`` and ``deadline`` are unix seconds.
 
+    ``deadline`` is the nearest of its own and those of the steps around it.
     ``opening`` counts, from 1, how often this step has asked: an answer counts for one opening.
     """
 

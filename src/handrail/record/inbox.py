@@ -199,11 +199,11 @@ def asked_by(step: str, gates: Iterable[str], steps: Container[str]) -> list[str
     ]
 
 
-def gate_in(run_id: str, history: Sequence[ev.Event], path: str) -> OpenGate:
-    """The open gate at a path.
+def gate_in(run_id: str, history: Sequence[ev.Event], path: str, now: float) -> OpenGate:
+    """The gate at a path that is open now, by a run's record and the messages behind it.
 
     Raises:
-        GateClosed: it was answered. GateNotFound: no gate is open there.
+        GateClosed: it was answered, or its deadline has passed. GateNotFound: none is open there.
     """
     opened: dict[str, OpenGate] = {}
     answered: dict[str, ev.GateAnswered] = {}
@@ -233,7 +233,13 @@ def gate_in(run_id: str, history: Sequence[ev.Event], path: str) -> OpenGate:
     if path not in opened:
         waiting = tuple(one for one in opened if one not in answered)
         raise GateNotFound(run_id, path, waiting)
-    return opened[path]
+    return _before_its_deadline(opened[path], now)
+
+
+def _before_its_deadline(gate: OpenGate, now: float) -> OpenGate:
+    if gate.deadline is not None and gate.deadline <= now:  # the next drive will close it
+        raise GateClosed(gate.path, gate.default, TIMEOUT, gate.deadline)
+    return gate
 
 
 def waited_for(history: Sequence[ev.Event], name: str) -> list[Any]:

@@ -627,17 +627,17 @@ class Recorded:
         above = {"", *(one for path in paths for one in ancestors_of(path, known))}
         return min(self.undoing.keys() & above, default=None)
 
-    def signals_left(self) -> dict[str, list[tuple[int, Any]]]:
-        """The signals that no recorded ``wait_for`` took, by name, in order of arrival; with their
-        numbers. A signal that failed the step that took it is used up.
+    def signals_left(self) -> dict[str, list[ev.SignalReceived]]:
+        """The signals that no recorded ``wait_for`` took, by name, in order of arrival. A signal
+        that failed the step that took it is used up.
         """
         taken = {
             record.consumed_signal for record in self._paths.values() if record.consumed_signal
         } | self._misfits
-        left: dict[str, list[tuple[int, Any]]] = {}
+        left: dict[str, list[ev.SignalReceived]] = {}
         for event in self._signals:
             if event.seq not in taken:
-                left.setdefault(event.name, []).append((event.seq, event.payload))
+                left.setdefault(event.name, []).append(event)
         return left
 
     def gate(self, path: str, attempt: int) -> OpenGate | None:

@@ -365,7 +365,7 @@ class Execution:
 
     def _take(self, event: ev.Event) -> None:
         if self._host is None:
-            self._early.append(event)
+            self._early.append(ev.stamp(event, workflow.info().workflow_id, 0, workflow.time()))
         else:
             self._host.conductor.happened(event)
             self._host.changed = True
@@ -432,7 +432,7 @@ class Execution:
         history = [self._event(row) for row in unpack_rows(self._chunks)] + self._early
         match event:
             case ev.GateAnswered(path=path):
-                gate = gate_in(run_id, history, path)
+                gate = gate_in(run_id, history, path, workflow.time())
                 return ev.GateAnswered(path, accept_answer(gate, event.answer), event.by)
             case ev.SignalReceived(name=name):
                 types = waited_for(history, name)

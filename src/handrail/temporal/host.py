@@ -477,7 +477,8 @@ class RunHost:
                 self.homes[notice.session] = end.queue
             conductor.noticed(notice)
         if end.overdue:
-            conductor.overdue(path, self._end_codec.decode_broken_off(end))
+            known = self._end_codec.decode_broken_off(end)
+            conductor.overdue(path, known, abandoned=end.abandoned)
         elif end.fault is not None:
             conductor.finished(path, self._end_codec.launch_failed(path, end, self.now()))
         elif end.event is not None:

@@ -211,8 +211,9 @@ class Attempt:
         try:
             done, _ = await asyncio.wait({task}, timeout=left_s(self._text))
             if not done:
-                await self._cancel_work(task, current)
-                return End(overdue=True, launch=self._broken_off(command.path))
+                abandoned = await self._cancel_work(task, current)
+                known = self._broken_off(command.path)
+                return End(overdue=True, abandoned=abandoned, launch=known)
         except asyncio.CancelledError:
             abandoned = await self._cancel_work(task, current)
             return self._cancelled(command.path, abandoned=abandoned)

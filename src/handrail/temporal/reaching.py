@@ -82,7 +82,7 @@ class ReachesRuns(Steering):
         """
         history = await self._caller.history(run_id)
         if isinstance(event, ev.GateAnswered):
-            gate_in(run_id, history, event.path)
+            gate_in(run_id, history, event.path, history[-1].at)
         last = ended(history)
         what = "has ended" if last is None else f"has {last.status}"
         raise CannotSteer(run_id, f"it {what}, so no step is running", "resume() continues it.")
