@@ -19,6 +19,7 @@ from handrail import (
     RunIdTaken,
     RunNotFound,
     Steps,
+    WorkflowNotFound,
     WrongUse,
     step,
     workflow,
@@ -96,6 +97,51 @@ async def test_a_run_in_the_background_from_its_start_to_its_result(journal: Any
     assert done == ["tea"]
     assert seen[0] == list(range(1, len(seen[0]) + 1))
     assert seen[4] == seen[0][4:]
+
+
+@workflow
+def asks() -> Steps[int]:
+    """Ask, and return the answer."""
+    return (yield from step("how many").ask("How many?", type=int))
+
+
+@pytest.mark.parametrize("journal", [TextJournal, MemoryJournal])
+async def test_a_run_that_was_begun_here_needs_no_list_of_workflows(journal: Any) -> None:
+    """Its workflow is known by its name from then on, also to copies with other options."""
+    executor = Executor(journal=journal())
+    async with executor, executor.serve():
+        handle = await executor.start(asks, run_id="r")
+        copy = executor.options(labels={"a": "b"})
+        await until(copy, "r", "answer")
+        assert (await copy.plan("r")).status == "suspended"
+        other = await executor.fork("r", outputs={"how many": 2})
+        assert (await executor.resume(other)).value == 2
+        await executor.complete("r", "how many", 3)
+        assert (await handle.result()).value == 3
+        again = executor.start(asks, run_id="r", existing="go_on")
+        assert (await again.result()).value == (await executor.result("r")).value == 3
+    stranger = Executor(journal=executor.journal)
+    with pytest.raises(WorkflowNotFound):
+        await stranger.result("r")
+    assert (await stranger.resume("r", asks)).value == 3
+    assert (await stranger.result("r")).value == 3
+
+
+async def test_of_workflows_of_one_name_the_last_one_given_is_known() -> None:
+    """A plan alone gives none; and a handle keeps the workflow that it was begun with."""
+
+    @workflow(name="asks")
+    def later() -> Steps[str]:
+        return str((yield from step("how many").ask("How many?", type=int)))
+
+    executor = Executor(journal=TextJournal())
+    assert (await executor.options(run_id="r").run(asks)).status == "suspended"
+    await executor.answer("r", "how many", 3)
+    assert (await executor.plan("r", later)).ends == "succeeded"
+    assert (await executor.resume("r")).value == 3
+    async with Executor(journal=TextJournal(), gates=lambda _: 3) as executor:
+        first, second = executor.start(asks), executor.start(later)
+        assert ((await first.result()).value, (await second.result()).value) == (3, "3")
 
 
 async def test_what_cannot_begin_says_so_at_once() -> None:

@@ -53,6 +53,7 @@ from handrail.record.answers import accept_answer
 from handrail.record.inbox import check_signal, gate_in, sort_messages
 from handrail.record.reading import (
     began_since,
+    by_name,
     ended,
     history_of,
     inputs_of,
@@ -87,6 +88,9 @@ class Engine:
 
             self._journal = CheckingJournal(parts.journal)
         self._options = Options()
+        self._known = by_name(parts.workflows)
+        """The workflows of runs, by name: those listed, and those that were given since to begin or
+        resume a run. Copies share it."""
         self._users = users_of(parts.journal)
 
     @property
@@ -192,6 +196,7 @@ class Engine:
         elif options.existing == "refuse" and self._journal.events(run_id):
             raise RunIdTaken(run_id)
         named = definition.signature.bind(*args, **kwargs).arguments
+        self._known[definition.name] = definition
         return RunRequest(
             definition, run_id, inputs, {name: inputs[name] for name in named}, options
         )
@@ -371,6 +376,14 @@ class Engine:
     ) -> WorkflowDefinition | None:
         return None if workflow is None else definition_of(workflow, self._parts.workflows)
 
+    def _workflow_to_drive(
+        self, history: Sequence[ev.Event], given: WorkflowDefinition | None
+    ) -> WorkflowDefinition:
+        """The workflow that drives a run; from then on it is known by the run's name for it."""
+        definition = workflow_for(history, given, self._known)
+        self._known[workflow_named(history)] = definition
+        return definition
+
     async def _resume(
         self,
         run_id: str,
@@ -382,7 +395,7 @@ class Engine:
         check_paths(reuse=reuse, rerun=rerun)
         with self._leased(run_id) as leased:
             history = history_of(self._journal, run_id, leased.secrets)
-            definition = workflow_for(history, given, self._parts.workflows)
+            definition = self._workflow_to_drive(history, given)
             last = ended(history)
             if last is not None and last.status == "succeeded" and not rerun:
                 self._sweep(run_id)
@@ -507,11 +520,11 @@ class Engine:
             changed: dict[str, Any] | None = None
             given: dict[str, StepResult[Any]] = {}
             if inputs:
-                definition = workflow_for(history, None, self._parts.workflows)
+                definition = workflow_for(history, None, self._known)
                 recorded = inputs_of(Recorded(history[:1]), definition, journal.codec)
                 changed = with_inputs(definition, recorded, inputs)
             if outputs:
-                definition = workflow_for(history, None, self._parts.workflows)
+                definition = workflow_for(history, None, self._known)
                 run = fork_events(without_free_signals(kept), name, at, {}, changed, (), now)
                 steps = await self._steps_in(run, definition, now)
                 for path, value in outputs.items():
@@ -629,7 +642,7 @@ class Engine:
         given = self._resolve_workflow(workflow)
         with self._users.using():
             history = history_of(self._journal, run_id, self._secrets())
-            definition = workflow_for(history, given, self._parts.workflows)
+            definition = workflow_for(history, given, self._known)
             changed: dict[str, PlannedStep] = {}
             while True:
                 plan, passed = await self._rehearsed(history, definition, reuse, rerun)
@@ -742,7 +755,7 @@ class Engine:
         try:
             with self._leased(run_id) as leased:
                 history = history_of(self._journal, run_id, leased.secrets)
-                definition = workflow_for(history, given, self._parts.workflows)
+                definition = self._workflow_to_drive(history, given)
                 if ended(history) is not None:
                     return recorded_result(run_id, definition, history, self._journal.codec)
                 self._sweep(run_id)

@@ -16,6 +16,7 @@ import anyio
 from handrail.engine.parts import Existing, Parts
 from handrail.engine.steering import SteeredEngine
 from handrail.errors import HandrailError, RunLocked, WrongUse
+from handrail.model.definition import WorkflowDefinition
 from handrail.model.events import Event
 from handrail.model.results import WorkflowResult
 from handrail.model.shapes import WorkflowLike
@@ -44,9 +45,10 @@ class RunHandle(Generic[R_co]):
     Awaiting the handle waits until the run is recorded: from then on any process finds it.
     """
 
-    def __init__(self, engine: ServingEngine, run_id: str) -> None:
+    def __init__(self, engine: ServingEngine, run_id: str, workflow: WorkflowDefinition) -> None:
         self.run_id = run_id
         self._engine = engine
+        self._workflow = workflow
         self._error: BaseException | None = None
         self._is_over = False
 
@@ -65,7 +67,7 @@ class RunHandle(Generic[R_co]):
             BaseException: what its drive raised: an error of the journal, or of changed code.
         """
         await self._recorded()
-        return await self._engine.result(self.run_id)
+        return await self._engine.result_by(self._workflow, self.run_id)
 
     async def follow(self, after: int = 0) -> AsyncGenerator[Event, None]:
         """The run's events as they come; see ``Executor.follow``."""
@@ -172,7 +174,7 @@ class ServingEngine(SteeredEngine):
         self, workflow: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> RunHandle[Any]:
         begin = self._prepare(workflow, args, kwargs)
-        handle: RunHandle[Any] = RunHandle(self, begin.run_id)
+        handle: RunHandle[Any] = RunHandle(self, begin.run_id, begin.definition)
         self._handles[begin.run_id] = handle
 
         async def drive() -> None:
@@ -203,9 +205,14 @@ class ServingEngine(SteeredEngine):
         Raises:
             RunNotFound: there is no such run. WorkflowNotFound: its workflow is not known.
         """
+        with self._users.using():
+            definition = workflow_for(history_of(self._journal, run_id), None, self._known)
+            return await self.result_by(definition, run_id)
+
+    async def result_by(self, definition: WorkflowDefinition, run_id: str) -> WorkflowResult[Any]:
+        """``result`` of a run of this workflow."""
         journal = self._journal
         with self._users.using():
-            definition = workflow_for(history_of(journal, run_id), None, self._parts.workflows)
             async for _ in self.follow(run_id):
                 pass
             return recorded_result(run_id, definition, journal.events(run_id), journal.codec)
@@ -266,14 +273,13 @@ class ServingEngine(SteeredEngine):
         from handrail.record.due import Due
 
         journal, due, at_work = self._journal, Due(self._journal), set[str]()
-        known = {one.definition.name for one in self._parts.workflows}
         while True:
             began = time.monotonic()
             with contextlib.suppress(HandrailError):  # a journal that is busy: look again
                 infos = [
                     with_messages(journal, info)
                     for info in journal.runs()
-                    if info.workflow_name in known and info.run_id not in at_work
+                    if info.workflow_name in self._known and info.run_id not in at_work
                 ]
                 now = self._parts.clock.now()
                 for info in due.select_due(infos, now):

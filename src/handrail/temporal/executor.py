@@ -253,6 +253,7 @@ class TemporalExecutor(ReadsRuns):
         texts = self._texts_of(definition, inputs)
         run_id = options.run_id or new_run_id(definition.name, time.time(), lambda _: False)
         named = definition.signature.bind(*args, **kwargs).arguments
+        caller.known[definition.name] = definition
         return _Begin(
             definition,
             run_id,
@@ -418,7 +419,7 @@ class TemporalExecutor(ReadsRuns):
     ) -> WorkflowResult[Any]:
         check_paths(reuse=reuse, rerun=rerun)
         execution = await (await self._caller.cluster()).execution_info(run_id)
-        definition = self._caller.definition(execution, workflow)
+        definition = self._caller.definition_to_drive(execution, workflow)
         history = await self._caller.history(run_id)
         last = ended(history)
         if last is not None and last.status == "succeeded" and not rerun:
@@ -497,10 +498,11 @@ class TemporalExecutor(ReadsRuns):
         cluster = await self._caller.cluster()
         execution = await cluster.execution_info(run_id)
         if not execution.is_open:
-            return await self._recorded(run_id, self._caller.definition(execution, workflow))
+            definition = self._caller.definition_to_drive(execution, workflow)
+            return await self._recorded(run_id, definition)
         with contextlib.suppress(NoWorker):
             if (await cluster.state(run_id)).held:
-                definition = self._caller.definition(execution, workflow)
+                definition = self._caller.definition_to_drive(execution, workflow)
                 history = await self._caller.history(run_id)
                 await cluster.drive(run_id, Drive(cancel=reason))
                 return await self._wait_for_result(run_id, definition, len(history), None)
