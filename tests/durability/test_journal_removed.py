@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from handrail import Executor, JournalFailed, SqliteJournal, Steps, step, workflow
-from handrail.engine import driver
+from handrail.engine import message_watch
 from handrail.journals.sqlite.watch import LOOK_S
 from handrail.model import events as ev
 from handrail.ports.journal import Letter
@@ -119,7 +119,7 @@ def tidies_and_works_for_days(how: str) -> Steps[str]:
 @pytest.mark.parametrize("how", ["removed", "replaced by another"])
 async def test_a_long_step_is_not_done_in_vain(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The drive does not wait for its end to find that it cannot be recorded."""
-    monkeypatch.setattr(driver, "UNREADABLE", 3)
+    monkeypatch.setattr(message_watch, "UNREADABLE", 3)
     executor = Executor(journal=SqliteJournal(path))
     with anyio.move_on_after(20) as scope:
         with pytest.raises(JournalFailed, match=f"the file was {how}"):

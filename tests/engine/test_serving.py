@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterable
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import anyio
@@ -18,11 +21,14 @@ from handrail import (
     MemoryJournal,
     RunIdTaken,
     RunNotFound,
+    SqliteJournal,
     Steps,
+    WorkflowNotFound,
     WrongUse,
     step,
     workflow,
 )
+from handrail.engine.sweeps import Sweeps
 from handrail.model import events as ev
 from handrail.model.results import WaitsFor
 from handrail.ports.journal import Letter
@@ -96,6 +102,51 @@ async def test_a_run_in_the_background_from_its_start_to_its_result(journal: Any
     assert done == ["tea"]
     assert seen[0] == list(range(1, len(seen[0]) + 1))
     assert seen[4] == seen[0][4:]
+
+
+@workflow
+def asks() -> Steps[int]:
+    """Ask, and return the answer."""
+    return (yield from step("how many").ask("How many?", type=int))
+
+
+@pytest.mark.parametrize("journal", [TextJournal, MemoryJournal])
+async def test_a_run_that_was_begun_here_needs_no_list_of_workflows(journal: Any) -> None:
+    """Its workflow is known by its name from then on, also to copies with other options."""
+    executor = Executor(journal=journal())
+    async with executor, executor.serve():
+        handle = await executor.start(asks, run_id="r")
+        copy = executor.options(labels={"a": "b"})
+        await until(copy, "r", "answer")
+        assert (await copy.plan("r")).status == "suspended"
+        other = await executor.fork("r", outputs={"how many": 2})
+        assert (await executor.resume(other)).value == 2
+        await executor.complete("r", "how many", 3)
+        assert (await handle.result()).value == 3
+        again = executor.start(asks, run_id="r", existing="go_on")
+        assert (await again.result()).value == (await executor.result("r")).value == 3
+    stranger = Executor(journal=executor.journal)
+    with pytest.raises(WorkflowNotFound):
+        await stranger.result("r")
+    assert (await stranger.resume("r", asks)).value == 3
+    assert (await stranger.result("r")).value == 3
+
+
+async def test_of_workflows_of_one_name_the_last_one_given_is_known() -> None:
+    """A plan alone gives none; and a handle keeps the workflow that it was begun with."""
+
+    @workflow(name="asks")
+    def later() -> Steps[str]:
+        return str((yield from step("how many").ask("How many?", type=int)))
+
+    executor = Executor(journal=TextJournal())
+    assert (await executor.options(run_id="r").run(asks)).status == "suspended"
+    await executor.answer("r", "how many", 3)
+    assert (await executor.plan("r", later)).ends == "succeeded"
+    assert (await executor.resume("r")).value == 3
+    async with Executor(journal=TextJournal(), gates=lambda _: 3) as executor:
+        first, second = executor.start(asks), executor.start(later)
+        assert ((await first.result()).value, (await second.result()).value) == (3, "3")
 
 
 async def test_what_cannot_begin_says_so_at_once() -> None:
@@ -300,6 +351,75 @@ async def test_a_run_goes_on_once_somebody_signed_in() -> None:
                     await anext(more)
         with anyio.fail_after(5):
             assert (await executor.result("r")).value == "done"
+
+
+def costly_runs(journal: Any, spent_s: float) -> None:
+    """Have the journal's list of runs take this much of a core's time."""
+    runs = journal.runs
+
+    def after_much_work() -> Any:
+        began = time.thread_time()
+        while time.thread_time() < began + spent_s:
+            pass
+        return runs()
+
+    journal.runs = after_much_work
+
+
+async def test_a_message_does_not_wait_for_what_many_runs_cost(tmp_path: Path) -> None:
+    """A sweep of many runs takes long, and the next one by itself comes late: one for a message, or
+    for a timer, does not, whichever process sent the message.
+    """
+    journal, seen = SqliteJournal(tmp_path / "runs.db"), list[float]()
+    costly_runs(journal, 0.05)
+
+    @workflow
+    def naps() -> Steps[None]:
+        yield from step("nap").sleep(1.5)
+
+    executor = Executor(workflows=[asks, naps], journal=journal, suspend_timers_after_s=0.1)
+    other = Executor(journal=SqliteJournal(tmp_path / "runs.db"))
+    await executor.options(run_id="asks").run(asks)
+    async with executor, executor.serve():
+        await anyio.sleep(0.5)
+        for send in (other.answer("asks", "how many", 3), executor.options(run_id="n").run(naps)):
+            await send
+            began = time.monotonic()
+            with anyio.fail_after(10):
+                run_id = "n" if seen else "asks"
+                assert (await executor.result(run_id)).status == "succeeded"
+            seen.append(time.monotonic() - began)
+
+
+def test_a_sweep_that_failed_has_seen_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next one comes at once; one that was made comes again when the journal was written, a
+    timer is due, or its cost was saved.
+    """
+    journal, now, spent = MemoryJournal(), [100.0], [0.0]
+    clock = SimpleNamespace(monotonic=lambda: now[0], thread_time=lambda: spent[0])
+    monkeypatch.setattr("handrail.engine.sweeps.time", clock)
+    sweeps = Sweeps(journal)
+    assert sweeps.is_due(by_timer=False)
+    with contextlib.suppress(OSError), sweeps.measured():
+        spent[0] += 0.1
+        raise OSError
+    now[0] += 1.01
+    assert sweeps.is_due(by_timer=False)
+    with sweeps.measured():
+        spent[0] += 0.1
+    now[0] += 0.5
+    assert not sweeps.is_due(by_timer=True)  # its cost: at most one a second
+    now[0] += 0.51
+    assert not sweeps.is_due(by_timer=False)
+    assert sweeps.is_due(by_timer=True)
+    journal.append(ev.stamp(ev.WorkflowStarted("w"), "r", 1, 0.0))
+    assert sweeps.is_due(by_timer=False)
+    with sweeps.measured():
+        spent[0] += 0.1
+    now[0] += 29
+    assert not sweeps.is_due(by_timer=False)
+    now[0] += 2
+    assert sweeps.is_due(by_timer=False)
 
 
 async def test_a_run_that_a_person_stopped_waits_for_a_person() -> None:

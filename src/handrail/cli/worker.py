@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shlex
 import signal
@@ -26,6 +27,7 @@ from handrail.cli.journal import VARIABLE, Place
 from handrail.cli.notify import Notifier
 from handrail.cli.options import SERVING, WHERE, Command, Serving, Where
 from handrail.cli.schedule import LABEL, Instant, Timetable, schedules_of
+from handrail.engine.sweeps import Sweeps
 from handrail.errors import HandrailError
 from handrail.project import project_table
 from handrail.record.due import Due
@@ -34,8 +36,6 @@ from handrail.record.reading import ended
 from handrail.shortening import clean
 
 EVERY_S = 0.25
-_PAUSE_FACTOR = 150
-"""The pause after a poll, as a multiple of its time: polls take at most 1/150 of a core."""
 _TAIL_BYTES = 4_000
 _PREFIX = "handrail: "
 _KEPT_VARIABLES = ("PATH", VARIABLE, "HANDRAIL_BACKEND", "HANDRAIL_MODEL")
@@ -175,6 +175,9 @@ class _Worker:
             Notifier(command, self._journal, place.artifacts, answers=True) if command else None
         )
         self._timetable = Timetable(schedules_of(table), place.folder, time.time())
+        self._sweeps = Sweeps(self._journal)
+        self._next_at = 0.0
+        """When to sweep at the latest: then a scheduled run is to begin."""
         self._at_work: dict[str, _DriverProcess] = {}
         self._ends = threading.Event()
         self._last_error = ""
@@ -188,7 +191,6 @@ class _Worker:
             following = _utc_text(one.following(time.time()))
             tell(f"schedule {one.name}: {one.cron} {one.timezone}, next {following}")
         while not self._ends.is_set():
-            began = time.monotonic()
             try:
                 self._poll()
                 self._last_error = ""
@@ -196,7 +198,7 @@ class _Worker:
                 if str(error) != self._last_error:
                     tell(str(error))
                 self._last_error = str(error)
-            self._ends.wait(max(EVERY_S, _PAUSE_FACTOR * (time.monotonic() - began)))
+            self._ends.wait(EVERY_S)
         self._suspend_all()
 
     def _end(self, number: int, frame: FrameType | None) -> None:
@@ -212,7 +214,15 @@ class _Worker:
             if one.process.poll() is not None:
                 del self._at_work[run_id]
                 self._report_end(run_id, one)
+                self._next_at = 0.0  # another run may have its place
         now = time.time()
+        if self._sweeps.is_due(by_timer=now >= min(self._due.next_at, self._next_at)):
+            with self._sweeps.measured():
+                self._sweep(now)
+
+    def _sweep(self, now: float) -> None:
+        schedules = self._timetable.schedules
+        self._next_at = min((one.following(now) for one in schedules), default=math.inf)
         infos = runs_of(self._journal)
         for instant in self._timetable.due(infos, now):
             self._begin(instant)

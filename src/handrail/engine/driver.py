@@ -10,8 +10,8 @@ the loop calls. So the core is never entered twice.
 
 An event goes one way: numbered, then ``journal.append``, then sinks, then ``machine.receive``.
 Where a journal can, consecutive records are written in one transaction (``append_all``). A drive
-that resumes a run begins with a rehearsal (``core.rehearsal``). A task reads the messages that
-other processes send to the run (``engine.inbox``).
+that resumes a run begins with a rehearsal (``core.rehearsal``). The messages that other processes
+send to the run are read (``engine.inbox``) once ``engine.message_watch`` finds that there are some.
 
 A flight is something at work outside the loop: an attempt, an evaluation, a rollback, a gate's
 handler. Its states:
@@ -75,6 +75,7 @@ from handrail.engine.callbacks import EVALUATION, GATE, Callbacks, Evaluator
 from handrail.engine.claiming import CLAIM, Claiming
 from handrail.engine.inbox import Inbox, is_urgent
 from handrail.engine.loop import FailedWrite, Skew
+from handrail.engine.message_watch import watch_messages
 from handrail.engine.parts import Parts
 from handrail.engine.perform import Performer
 from handrail.engine.rehearsal_io import rehearsed, warn_of_masked, write_out
@@ -124,11 +125,6 @@ MAX_BATCH = 64
 """How many records one transaction writes, at most."""
 GATHER_ABOVE = 8
 """With at most this many flights, the driver acts on each end before it records the next."""
-LOOK_EVERY_S = 0.1
-"""How often the driver looks for messages from other processes."""
-UNREADABLE = 50
-"""How many looks may fail in a row before the drive ends. A journal that cannot be read can hardly
-be written: work would be done in vain, and no message could cancel the run any more."""
 
 _set = object.__setattr__  # numbers an event as model.events.stamp does, without a call
 
@@ -280,6 +276,15 @@ class Driver:
                 self.record(event)
             self._wake.set()
 
+    @property
+    def last_read(self) -> int:
+        """The number of the last message that the drive has read."""
+        return self._inbox.last_read
+
+    def cannot_read(self, error: Exception) -> None:
+        """Have the drive end with this error: its messages cannot be read."""
+        self.post(partial(_raise, error), urgent=True)
+
     def _open_gate(self, path: str) -> OpenGate:
         answered = self.machine.run.answered.get(path)
         if answered is not None:
@@ -360,21 +365,8 @@ class Driver:
         if self._journal.durable:
             flight = Flight("", "messages", None, None)
             flight.finished = True
-            self.tasks.start(flight, self._watch_for_messages, self.context())
-
-    async def _watch_for_messages(self) -> None:
-        failed = 0
-        while True:
-            await anyio.sleep(LOOK_EVERY_S)
-            try:
-                self.read_messages()
-            except HandrailError as error:
-                failed += 1
-                if failed == UNREADABLE:
-                    self.post(partial(_raise, error), urgent=True)
-                    return
-            else:
-                failed = 0
+            watch = partial(watch_messages, self._journal, self)
+            self.tasks.start(flight, watch, self.context())
 
     async def _loop(self) -> None:
         while self.result is None:

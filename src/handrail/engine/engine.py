@@ -53,6 +53,7 @@ from handrail.record.answers import accept_answer
 from handrail.record.inbox import check_signal, gate_in, sort_messages, unread
 from handrail.record.reading import (
     began_since,
+    by_name,
     ended,
     history_of,
     inputs_of,
@@ -85,6 +86,9 @@ class Engine(TakesOptions):
             from handrail.engine.checking import CheckingJournal
 
             self._journal = CheckingJournal(parts.journal)
+        self._known = by_name(parts.workflows)
+        """The workflows of runs, by name: those listed, and those that were given since to begin or
+        resume a run. Copies share it."""
         self._users = users_of(parts.journal)
 
     @property
@@ -169,6 +173,7 @@ class Engine(TakesOptions):
             run_id = new_run_id(definition.name, self._parts.clock.now(), events)
         elif options.existing == "refuse" and events(run_id):
             raise RunIdTaken(run_id)
+        self._known[definition.name] = definition
         return replace(request, run_id=run_id)
 
     async def _begin(self, request: RunRequest, run: Run[Any] | None) -> WorkflowResult[Any]:
@@ -344,6 +349,14 @@ class Engine(TakesOptions):
     ) -> WorkflowDefinition | None:
         return None if workflow is None else definition_of(workflow, self._parts.workflows)
 
+    def _workflow_to_drive(
+        self, history: Sequence[ev.Event], given: WorkflowDefinition | None
+    ) -> WorkflowDefinition:
+        """The workflow that drives a run; from then on it is known by the run's name for it."""
+        definition = workflow_for(history, given, self._known)
+        self._known[workflow_named(history)] = definition
+        return definition
+
     async def _resume(
         self,
         run_id: str,
@@ -355,7 +368,7 @@ class Engine(TakesOptions):
         check_paths(reuse=reuse, rerun=rerun)
         with self._leased(run_id) as leased:
             history = history_of(self._journal, run_id, leased.secrets)
-            definition = workflow_for(history, given, self._parts.workflows)
+            definition = self._workflow_to_drive(history, given)
             last = ended(history)
             if last is not None and last.status == "succeeded" and not rerun:
                 self._sweep(run_id)
@@ -480,11 +493,11 @@ class Engine(TakesOptions):
             changed: dict[str, Any] | None = None
             given: dict[str, StepResult[Any]] = {}
             if inputs:
-                definition = workflow_for(history, None, self._parts.workflows)
+                definition = workflow_for(history, None, self._known)
                 recorded = inputs_of(Recorded(history[:1]), definition, journal.codec)
                 changed = with_inputs(definition, recorded, inputs)
             if outputs:
-                definition = workflow_for(history, None, self._parts.workflows)
+                definition = workflow_for(history, None, self._known)
                 run = fork_events(without_free_signals(kept), name, at, {}, changed, (), now)
                 steps = await self._steps_in(run, definition, now)
                 for path, value in outputs.items():
@@ -602,7 +615,7 @@ class Engine(TakesOptions):
         given = self._resolve_workflow(workflow)
         with self._users.using():
             history = history_of(self._journal, run_id, self._secrets())
-            definition = workflow_for(history, given, self._parts.workflows)
+            definition = workflow_for(history, given, self._known)
             changed: dict[str, PlannedStep] = {}
             while True:
                 plan, passed = await self._rehearsed(history, definition, reuse, rerun)
@@ -716,7 +729,7 @@ class Engine(TakesOptions):
         try:
             with self._leased(run_id) as leased:
                 history = history_of(self._journal, run_id, leased.secrets)
-                definition = workflow_for(history, given, self._parts.workflows)
+                definition = self._workflow_to_drive(history, given)
                 if ended(history) is not None:
                     return recorded_result(run_id, definition, history, self._journal.codec)
                 self._sweep(run_id)

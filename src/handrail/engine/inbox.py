@@ -30,7 +30,8 @@ class Inbox:
         self._journal = journal
         self._machine = machine
         self._run_id = machine.run.setting.run_id
-        self._read = machine.run.recorded.last_message
+        self.last_read = machine.run.recorded.last_message
+        """The number of the last message that was read."""
 
     def answer(self, gate: OpenGate, value: Any, by: str | None, at: float) -> None:
         """Post an answer.
@@ -91,8 +92,8 @@ class Inbox:
     def new(self) -> list[ev.Event]:
         """The events of messages that came since the last look and still apply to the run."""
         found: list[ev.Event] = []
-        for letter in self._journal.letters(self._run_id, self._read):
-            self._read = letter.number
+        for letter in self._journal.letters(self._run_id, self.last_read):
+            self.last_read = letter.number
             if self._counts(letter):
                 found.append(event_of(letter))
         return found

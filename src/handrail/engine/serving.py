@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeAlias, TypeVar
 
@@ -16,11 +16,12 @@ import anyio
 from handrail.engine.parts import Parts
 from handrail.engine.requests import Existing
 from handrail.engine.steering import SteeredEngine
+from handrail.engine.sweeps import Sweeps
 from handrail.errors import HandrailError, RunLocked, WrongUse
 from handrail.model.events import Event
 from handrail.model.results import WorkflowResult
 from handrail.model.shapes import WorkflowLike
-from handrail.ports.journal import read_after
+from handrail.ports.journal import RunInfo, read_after
 from handrail.record.inbox import with_messages
 from handrail.record.reading import ended, history_of, recorded_result, workflow_for
 from handrail.system.running_loop import AsyncioLoop, running_loop
@@ -32,11 +33,9 @@ if TYPE_CHECKING:
 R_co = TypeVar("R_co", covariant=True)
 
 EVERY_S = 0.1
-"""How often to look at a run, or at the list of runs; less often where a look takes long."""
+"""How often to look at a run, less often where that takes long; and whether to look at them all."""
 _NO_SECRETS: Mapping[str, str] = {}
 """No secrets: events that are shown keep the placeholders that the journal has for secrets."""
-_SPARE = 150
-"""Looking at the list of runs takes at most one part in so many of a core's time."""
 
 
 class RunReader(Protocol):
@@ -218,7 +217,7 @@ class ServingEngine(SteeredEngine):
         """
         journal = self._journal
         with self._users.using():
-            definition = workflow_for(history_of(journal, run_id), None, self._parts.workflows)
+            definition = workflow_for(history_of(journal, run_id), None, self._known)
             async for _ in self.follow(run_id):
                 pass
             return recorded_result(run_id, definition, journal.events(run_id), journal.codec)
@@ -278,26 +277,26 @@ class ServingEngine(SteeredEngine):
     async def _serve(self, block: Background, max_runs: int | None) -> None:
         from handrail.record.due import Due
 
-        journal, due, at_work = self._journal, Due(self._journal), set[str]()
-        known = {one.definition.name for one in self._parts.workflows}
+        due, sweeps, at_work = Due(self._journal), Sweeps(self._journal), set[str]()
         while True:
-            began = time.monotonic()
+            now = self._parts.clock.now()
             with contextlib.suppress(HandrailError):  # a journal that is busy: look again
-                infos = [
-                    with_messages(journal, info)
-                    for info in journal.runs()
-                    if info.workflow_name in known and info.run_id not in at_work
-                ]
-                now = self._parts.clock.now()
-                for info in due.select_due(infos, now):
-                    if max_runs is not None and len(at_work) >= max_runs:
-                        break
-                    if info.run_id in self._users.drivers:
-                        continue
-                    due.note_begun(info, now)
-                    at_work.add(info.run_id)
-                    block.start(functools.partial(self._drive_due, info.run_id, at_work))
-            await anyio.sleep(max(EVERY_S, _SPARE * (time.monotonic() - began)))
+                if sweeps.is_due(by_timer=now >= due.next_at):
+                    with sweeps.measured():
+                        for info in due.select_due(self._left_by_others(at_work), now):
+                            if max_runs is not None and len(at_work) >= max_runs:
+                                break
+                            due.note_begun(info, now)
+                            at_work.add(info.run_id)
+                            block.start(functools.partial(self._drive_due, info.run_id, at_work))
+            await anyio.sleep(EVERY_S)
+
+    def _left_by_others(self, at_work: set[str]) -> Iterator[RunInfo]:
+        """The runs of known workflows that nothing in this process drives."""
+        for info in self._journal.runs():
+            driven = info.run_id in at_work or info.run_id in self._users.drivers
+            if info.workflow_name in self._known and not driven:
+                yield with_messages(self._journal, info)
 
     async def _drive_due(self, run_id: str, at_work: set[str]) -> None:
         try:

@@ -159,7 +159,7 @@ class SteeredEngine(Steering, Engine):
             last = ended(history)
             if last is not None and last.status == "succeeded":
                 raise CannotSteer(run_id, *ended_run_hint(last))
-            definition = workflow_for(history, None, self._parts.workflows)
+            definition = workflow_for(history, None, self._known)
             run = await self._retrace(history, definition, self._parts.clock.now())
             self._post(run_id, check_edit(run, event, driven=False))
 
@@ -189,7 +189,7 @@ class SteeredEngine(Steering, Engine):
             needs_work = event.action in {"retry", "guide"}
             if last is not None and (last.status != "failed" or needs_work):
                 raise CannotSteer(run_id, *ended_run_hint(last))
-            definition = workflow_for(history, None, self._parts.workflows)
+            definition = workflow_for(history, None, self._known)
             run = await self._retrace(history, definition, self._parts.clock.now())
             if event.path not in run.nodes and event.path not in run.results:
                 refuse_unknown(run_id, definition, event.path)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
+import math
+from collections.abc import Awaitable, Collection, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
 
@@ -128,6 +129,36 @@ def read_after(journal: Journal) -> ReadAfter:
     return of_all
 
 
+class Version(Protocol):
+    """``version`` of a journal: a value that is another once any process has written to it.
+
+    Optional. It is called ten times a second, to read nothing else while nothing was written. It
+    may differ without a reason, but must not stay the same after a write that has returned.
+    """
+
+    def __call__(self) -> object: ...
+
+
+def version_of(journal: Journal) -> Version | None:
+    """The journal's ``version``, or None. Also None if a subclass overrides only ``letters``."""
+    return cast("Version | None", _besides(journal, "version", "letters"))
+
+
+class LastLetters(Protocol):
+    """``last_letters`` of a journal: by run, the number of its last message; without those of none.
+
+    Optional. It answers for all live runs of a process in one call.
+    """
+
+    def __call__(self, run_ids: Collection[str], /) -> Mapping[str, float]: ...
+
+
+def last_letters(journal: Journal) -> LastLetters:
+    """The journal's ``last_letters``, or a fallback by which each run may have new messages."""
+    own = cast("LastLetters | None", _besides(journal, "last_letters", "letters"))
+    return own or (lambda run_ids, /: dict.fromkeys(run_ids, math.inf))
+
+
 def _besides(journal: Journal, name: str, plain: str) -> object:
     """An optional method; None if a subclass overrides only the plain one."""
     for kind in type(journal).__mro__:
@@ -144,8 +175,9 @@ class Journal(Protocol):
     Events of a run are numbered by ``seq`` from 1 without a gap; ``append`` refuses any other
     number. Once ``append`` has returned (or its awaitable completed), the event survives whatever
     the journal promises to survive. ``events`` returns them in order, equal to those appended; a
-    value whose class cannot be found comes back as ``Unresolved``. It may also have ``append_all``
-    and ``events_after``: see ``GroupAppend`` and ``ReadAfter``.
+    value whose class cannot be found comes back as ``Unresolved``. It may also have ``append_all``,
+    ``events_after``, ``version`` and ``last_letters``: see ``GroupAppend``, ``ReadAfter``,
+    ``Version`` and ``LastLetters``.
 
     Contract suite: ``handrail.testing.contracts.JournalContract``.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 
 import attrs
@@ -61,9 +62,14 @@ class Due:
         self._journal = journal
         self._seen: dict[str, _SuspendedRecord] = {}
         self._begun: dict[str, _BegunDrive] = {}
+        self.next_at = math.inf
+        """When the next wait for a time ends, of the runs that were looked at last."""
 
     def select_due(self, infos: Iterable[RunInfo], now: float) -> list[RunInfo]:
         """The runs among these that are due."""
+        infos = list(infos)
+        times = (one.until for info in infos for one in info.waits_for if one.until is not None)
+        self.next_at = min((at for at in times if at > now), default=math.inf)
         return [info for info in infos if self._is_due(info, now)]
 
     def note_begun(self, info: RunInfo, now: float) -> None:

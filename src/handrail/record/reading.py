@@ -82,10 +82,15 @@ def workflow_named(history: Sequence[ev.Event]) -> str:
     return started.workflow_name
 
 
+def by_name(workflows: Iterable[WorkflowLike[..., Any]]) -> dict[str, WorkflowDefinition]:
+    """The definitions of workflows, by name."""
+    return {one.definition.name: one.definition for one in workflows}
+
+
 def workflow_for(
     history: Sequence[ev.Event],
     given: WorkflowDefinition | None,
-    known: Iterable[WorkflowLike[..., Any]],
+    known: Mapping[str, WorkflowDefinition],
 ) -> WorkflowDefinition:
     """The workflow of a run: the given one, else the known one of its name.
 
@@ -95,10 +100,9 @@ def workflow_for(
     if given is not None:
         return given
     name = workflow_named(history)
-    by_name = {one.definition.name: one.definition for one in known}
-    if name not in by_name:
-        raise WorkflowNotFound(name, tuple(by_name))
-    return by_name[name]
+    if name not in known:
+        raise WorkflowNotFound(name, tuple(known))
+    return known[name]
 
 
 def refuse_other_workflow(history: Sequence[ev.Event], definition: WorkflowDefinition) -> None:

@@ -20,7 +20,7 @@ from handrail.model.definition import WorkflowDefinition
 from handrail.model.policy import Limits
 from handrail.model.shapes import WorkflowLike
 from handrail.ports.sink import Sink
-from handrail.record.reading import workflow_for
+from handrail.record.reading import by_name, workflow_for
 from handrail.record.status import run_status, run_waits
 from handrail.secrets.values import Secrets, SecretValues, secret_values
 from handrail.temporal.cluster import Cluster, ExecutionInfo, with_blobs
@@ -62,7 +62,12 @@ class Caller:
     max_crashes: int = 5
     on_change: OnChange = "refuse"
     heartbeat_s: float = 10
+    known: dict[str, WorkflowDefinition] = attrs.field(init=False)
+    """The workflows of runs, by name: those listed, and those given since to drive a run."""
     _cluster: Cluster | None = attrs.field(default=None, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.known = by_name(self.workflows)
 
     async def cluster(self) -> Cluster:
         """The cluster, connected on the first call.
@@ -121,8 +126,8 @@ class Caller:
         Raises:
             RunIdTaken: a run has this id. TooLarge: the record needs a store of large values.
         """
-        known = {one.definition.name: one.definition for one in self.workflows}
-        where = workflow_reference(known[name]) if name in known else f":{name}"
+        known = self.known.get(name)
+        where = f":{name}" if known is None else workflow_reference(known)
         start = self.start(where, labels=labels_of(history))
         start.resumed = start.held = True
         values = self.values() if secrets is None else secrets
@@ -137,14 +142,21 @@ class Caller:
     def definition(
         self, execution: ExecutionInfo, given: WorkflowLike[..., Any] | None = None
     ) -> WorkflowDefinition:
-        """The workflow of a run: ``given``, else the one in ``workflows`` that has its name.
+        """The workflow of a run: ``given``, else the known one of its name.
 
         Raises:
             WorkflowNotFound: neither is there. WrongUse: ``given`` is another workflow.
         """
         begun = [ev.WorkflowStarted(execution.workflow)]
-        known = None if given is None else definition_of(given, self.workflows)
-        return workflow_for(begun, known, self.workflows)
+        definition = None if given is None else definition_of(given, self.workflows)
+        return workflow_for(begun, definition, self.known)
+
+    def definition_to_drive(
+        self, execution: ExecutionInfo, given: WorkflowLike[..., Any] | None
+    ) -> WorkflowDefinition:
+        """``definition``, known from then on by the run's name for it."""
+        definition = self.known[execution.workflow] = self.definition(execution, given)
+        return definition
 
     def start(
         self,

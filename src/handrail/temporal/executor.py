@@ -222,6 +222,7 @@ class TemporalExecutor(TakesOptions, ReadsRuns):
         texts = self._texts_of(definition, request.inputs)
         run_id = request.run_id or new_run_id(definition.name, time.time(), lambda _: False)
         start = caller.start(workflow_reference(definition), texts, options.labels)
+        caller.known[definition.name] = definition
         return _Begin(replace(request, run_id=run_id), start)
 
     def _texts_of(
@@ -378,7 +379,7 @@ class TemporalExecutor(TakesOptions, ReadsRuns):
     ) -> WorkflowResult[Any]:
         check_paths(reuse=reuse, rerun=rerun)
         execution = await (await self._caller.cluster()).execution_info(run_id)
-        definition = self._caller.definition(execution, workflow)
+        definition = self._caller.definition_to_drive(execution, workflow)
         history = await self._caller.history(run_id)
         last = ended(history)
         if last is not None and last.status == "succeeded" and not rerun:
@@ -457,10 +458,11 @@ class TemporalExecutor(TakesOptions, ReadsRuns):
         cluster = await self._caller.cluster()
         execution = await cluster.execution_info(run_id)
         if not execution.is_open:
-            return await self._recorded(run_id, self._caller.definition(execution, workflow))
+            definition = self._caller.definition_to_drive(execution, workflow)
+            return await self._recorded(run_id, definition)
         with contextlib.suppress(NoWorker):
             if (await cluster.state(run_id)).held:
-                definition = self._caller.definition(execution, workflow)
+                definition = self._caller.definition_to_drive(execution, workflow)
                 history = await self._caller.history(run_id)
                 await cluster.drive(run_id, Drive(cancel=reason))
                 return await self._wait_for_result(run_id, definition, len(history), None)

@@ -126,7 +126,7 @@ class ReadsRuns(ReachesRuns):
         """An executor over a scratch journal of these records, for operations on records."""
         return Executor(
             journal=scratch(self._caller.codec, *histories),
-            workflows=self._caller.workflows,
+            workflows=[_WorkflowRef(one) for one in self._caller.known.values()],
             limits=self._caller.limits,
             secrets=self._caller.secrets,
             durable=True,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, cast
 from zlib import crc32
 
@@ -52,6 +52,13 @@ class MessageTable:
         """The messages of a run with a higher number, in order."""
         rows = connection.execute(f"{_ROW} AND number > ? ORDER BY number", (run_id, number))
         return [self._letter(run_id, row, secrets) for row in rows.fetchall()]
+
+    def last_numbers(
+        self, connection: sqlite3.Connection, run_ids: Collection[str]
+    ) -> dict[str, int]:
+        """By run, the number of its last message; without runs that have none."""
+        numbers = {run_id: self._last_number(connection, run_id) for run_id in run_ids}
+        return {run_id: number for run_id, number in numbers.items() if number}
 
     def _find_by_key(
         self,

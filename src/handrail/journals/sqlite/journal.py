@@ -41,7 +41,7 @@ import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Collection, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal
@@ -248,6 +248,17 @@ class SqliteJournal:
             f"reading the messages of run {run_id}",
             lambda connection: self._inbox.after(connection, run_id, after, self._secrets(run_id)),
         )
+
+    def last_letters(self, run_ids: Collection[str], /) -> dict[str, int]:
+        """By run, the number of its last message; without runs that have none."""
+        return self._store.read(
+            "looking for messages",
+            lambda connection: self._inbox.last_numbers(connection, run_ids),
+        )
+
+    def version(self) -> object:
+        """A value that is another once any process has written to the file."""
+        return self._store.version()
 
     def verify(self, run_id: str | None = None) -> tuple[JournalFault, ...]:
         """Everything in the journal, or in one run of it, that is not as it was written.

@@ -69,6 +69,8 @@ class Store:
         self.cursor: sqlite3.Cursor | None = None
         self._connection_lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
+        self._opened = 0
+        """How often the connection was opened."""
         self._reads_only = False
         self._frozen: State | None = None
         self._held: dict[str, tuple[int, str]] = {}
@@ -132,6 +134,14 @@ class Store:
                         return found
                 pause(READ_AGAIN_S)
         raise busy_while_read(self.name, doing) from last
+
+    def version(self) -> object:
+        """A value that is another once any process has written to the file: SQLite counts what
+        others commit, and what this connection itself wrote.
+        """
+        with self.connection("looking whether it was written") as connection:
+            (number,) = connection.execute("PRAGMA data_version").fetchone()
+            return self._opened, number, connection.total_changes
 
     def head(self, run_id: str) -> RunHead:
         """The head of a run; an empty one for a run that is new to this store."""
@@ -230,6 +240,7 @@ class Store:
         if self._connection is None:
             try:
                 self._connection = self._connect()
+                self._opened += 1
             except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
                 raise failure(self.name, "opening it", error) from error
             if not self._held:

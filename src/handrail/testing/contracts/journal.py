@@ -24,7 +24,15 @@ from handrail.model.events import (
     stamp,
 )
 from handrail.model.results import WaitsFor
-from handrail.ports.journal import Journal, Letter, Message, group_append, read_after
+from handrail.ports.journal import (
+    Journal,
+    Letter,
+    Message,
+    group_append,
+    last_letters,
+    read_after,
+    version_of,
+)
 from handrail.testing.contracts.sample_events import RUN, sample_events
 
 MakeJournal: TypeAlias = Callable[[], Journal]
@@ -215,6 +223,27 @@ class JournalContract:
             ("answered", "w-answered", "suspended", 3.0, 3),
             ("resumed", "w-resumed", None, 4.0, 3),
         ]
+
+    @pytest.mark.anyio
+    async def test_it_says_whether_it_was_written_if_it_can(self, journal: Journal) -> None:
+        """Its ``version``, if it has one, changes with each event and each message, and not when it
+        is read; its ``last_letters`` has the number of each run's last message.
+        """
+        version = version_of(journal) or object
+        seen = [version()]
+        await store(journal, stamp(WorkflowStarted("w"), RUN, 1, 0.0))
+        seen.append(version())
+        last = 0
+        for _ in range(2):
+            last = journal.post(Letter(stamp(SignalReceived("go"), RUN, 0, 1.0))).number
+            seen.append(version())
+        for number, one in enumerate(seen):
+            assert one not in seen[:number]
+        assert last_letters(journal)([RUN, "nobody"])[RUN] >= last == 2
+        if version is not object:
+            assert journal.events(RUN)
+            assert journal.letters(RUN, 0)
+            assert version() == seen[-1]
 
     @pytest.mark.anyio
     async def test_it_can_be_used_after_it_was_closed(self, make_journal: MakeJournal) -> None:
