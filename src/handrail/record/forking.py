@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
+from itertools import takewhile
 from typing import Any, cast
 
 from handrail.errors import NotRecorded, WrongUse
@@ -17,7 +18,7 @@ from handrail.model import events as ev
 from handrail.model.paths import is_budget_gate
 from handrail.model.results import StepResult
 from handrail.record.assemble import copier
-from handrail.record.dropped import begun
+from handrail.record.dropped import begun, superseded
 from handrail.record.inbox import WITH_MESSAGE_NUMBER, without_message_number
 from handrail.record.reading import closest_paths, dropped, ended
 from handrail.record.run_record import FORKED, Recorded
@@ -119,19 +120,36 @@ def _place(history: Sequence[ev.Event], wanted: ev.Event) -> int:
 def _ends_of_others(
     history: Sequence[ev.Event], end: int, given: Collection[str]
 ) -> Iterator[ev.Event]:
-    """The later events of actions that were at work at this place and ended afterwards."""
-    at_work = _at_work(history[:end]).difference(given)
-    later = history[end:]
-    finished = {
+    """The later events of actions that were at work at this place and ended afterwards in the same
+    drive, if a resume of the other run would keep their ends: not a failure that ended it, say.
+    """
+    over = (ev.RunResumed, ev.CancelRequested)
+    drive = list(takewhile(lambda event: not isinstance(event, over), history[end:]))
+    at_work = _at_work(history[:end]) - set(given) - _gone_since(history, end)
+    left = {
         event.path
-        for event in later
-        if isinstance(event, ev.StepCompleted) and event.path in at_work
+        for event in drive
+        if isinstance(event, ev.StepCompleted)
+        and event.path in at_work
+        and event.status != "cancelled"
     }
-    for event in later:
-        if isinstance(event, (ev.RunResumed, ev.CancelRequested)):
-            return
-        if getattr(event, "path", None) in finished:
+    for event in drive:
+        path = getattr(event, "path", None)
+        if path in left:
             yield event
+            if isinstance(event, ev.StepCompleted):
+                left.discard(event.path)
+
+
+def _gone_since(history: Sequence[ev.Event], end: int) -> set[str]:
+    """The paths whose records later drives dropped behind this place, or the next resume would."""
+    before = history[: _unwinding_from(history)]
+    died = died_by(history, before)
+    gone = set(superseded(history if died is None else [*before, died]))
+    for event in history[end:]:
+        if isinstance(event, ev.RunResumed):
+            gone.update(event.superseded)
+    return gone
 
 
 def _at_work(history: Iterable[ev.Event]) -> set[str]:
