@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import Any
 
 import anyio
 import anyio.lowlevel
 import pytest
 
-from handrail import Executor, Steps, step, workflow
+from handrail import Executor, StepFailed, Steps, step, workflow
+from handrail.model import events as ev
 from handrail.testing import TextJournal
 
 LOG: list[str] = []
@@ -106,3 +108,91 @@ def test_a_failure_that_the_run_went_on_from_is_kept() -> None:
     LOG.clear()
     result = executor.resume_sync(executor.fork_sync(run_id, outputs={"both/p": 10}))
     assert (result.value, LOG) == (["succeeded", "failed"], [])
+
+
+@workflow
+def inner() -> Steps[int]:
+    """One step that can be undone, in a workflow of its own."""
+    return (yield from step("a").call(do, "a").with_rollback(lambda _: LOG.append("undo a")))
+
+
+@workflow
+def undoes() -> Steps[int]:
+    """Of the first two steps the first can be undone; the last one may fail."""
+    yield from step("in").run_workflow(inner)
+    yield from step("b").call(do, "b")
+    return (yield from step("c").call(do, "c"))
+
+
+UNDONE: list[tuple[dict[str, Any], list[str]]] = [
+    ({}, ["a", "c"]),
+    ({"at": "c"}, ["a", "c"]),
+    ({"at": "b"}, ["a", "b", "c"]),
+    ({"outputs": {"b": 7}}, ["a", "c"]),
+    ({"outputs": {"c": 7}}, ["a"]),
+    ({"outputs": {"in/a": 7}}, ["b", "c"]),
+    ({"at": "c", "rerun": ["b"]}, ["a", "b", "c"]),
+]
+
+
+@pytest.mark.parametrize(("changes", "done"), UNDONE)
+@pytest.mark.parametrize("dies", [False, True])
+def test_a_step_that_was_undone_later_runs_again(
+    changes: dict[str, Any], done: list[str], *, dies: bool
+) -> None:
+    """Whatever a fork keeps, also if the process of the other run died while it undid that step;
+    but not if its output is given.
+    """
+    journal = TextJournal()
+    BROKEN.add("c")
+    failed = Executor(journal=journal).options(run_id="p").run_sync(undoes)
+    assert (failed.status, LOG) == ("failed", ["a", "b", "c", "undo a"])
+    if dies:
+        history, journal = journal.events("p"), TextJournal()
+        begun = takewhile(lambda event: not isinstance(event, ev.RollbackCompleted), history)
+        journal.append_run(list(begun))
+    BROKEN.clear()
+    LOG.clear()
+    executor = Executor(journal=journal, workflows=[undoes])
+    fork_id = executor.fork_sync("p", **changes)
+    planned = executor.plan_sync(fork_id)
+    result = executor.resume_sync(fork_id)
+    assert (result.status, LOG) == ("succeeded", done)
+    kept = {one.path for one in planned.steps if one.state == "recorded"}
+    assert all(result.step(path).replayed for path in kept)
+
+
+def test_a_step_that_was_undone_and_made_again_is_kept() -> None:
+    """By a resume of the other run: what it made is there."""
+    executor = Executor(journal=TextJournal(), workflows=[undoes])
+    BROKEN.add("c")
+    run_id = executor.run_sync(undoes).run_id
+    BROKEN.clear()
+    assert executor.resume_sync(run_id).success
+    LOG.clear()
+    assert executor.resume_sync(executor.fork_sync(run_id, at="b")).success
+    assert LOG == ["b", "c"]
+
+
+@workflow
+def whole() -> Steps[str]:
+    """A group that is undone as a whole; the workflow goes on without it."""
+    a = step("a").call(quick, "a").with_rollback(lambda _: LOG.append("undo a"))
+    try:
+        yield from step("g").parallel(a, step("r").call(slow, "r"), on_error="all_or_nothing")
+    except StepFailed:
+        return "without"
+    return "with"
+
+
+def test_a_member_that_its_group_undid_runs_again() -> None:
+    """In a fork from another member, or one with that one's output."""
+    executor = Executor(journal=TextJournal(), workflows=[whole])
+    BROKEN.add("r")
+    first = executor.run_sync(whole)
+    assert (first.value, LOG) == ("without", ["a", "r", "undo a"])
+    BROKEN.clear()
+    for changes, done in (({"at": "g/r"}, ["a", "r"]), ({"outputs": {"g/r": 1}}, ["a"])):
+        LOG.clear()
+        result = executor.resume_sync(executor.fork_sync(first.run_id, **changes))
+        assert (result.value, sorted(LOG)) == ("with", done)

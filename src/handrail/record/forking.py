@@ -7,7 +7,7 @@ continue them: their sessions and places in line belong to the other run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import takewhile
@@ -18,7 +18,7 @@ from handrail.model import events as ev
 from handrail.model.paths import is_budget_gate
 from handrail.model.results import StepResult
 from handrail.record.assemble import copier
-from handrail.record.dropped import begun, superseded
+from handrail.record.dropped import begun, run_again, superseded
 from handrail.record.inbox import WITH_MESSAGE_NUMBER, without_message_number
 from handrail.record.reading import closest_paths, dropped, ended
 from handrail.record.run_record import FORKED, Recorded
@@ -186,6 +186,39 @@ def _without(
             yield event
 
 
+def gone_in_fork(
+    history: Sequence[ev.Event],
+    kept: Sequence[ev.Event],
+    at: str | None,
+    given: Collection[str],
+    rerun: Sequence[str],
+) -> tuple[str, ...]:
+    """The kept paths whose records do not count in a fork: as in a resume of what is kept, and of
+    steps that were undone behind it. A step whose output is ``given`` keeps that.
+
+    Raises:
+        NotRecorded: ``rerun`` names a path that is not kept.
+    """
+    died = None if at or given else died_by(history, kept)
+    gone = dropped(kept if died is None else [*kept, died], (), rerun)
+    undone = begun(kept) & _undone(history, {one.seq for one in kept}) - set(given)
+    again = set(run_again(undone, kept)).difference(given)
+    return tuple(sorted(again.union(gone)))
+
+
+def _undone(history: Iterable[ev.Event], kept: Container[int]) -> set[str]:
+    """The steps whose rollback began and that did not run again since; not if the event's number is
+    among the ``kept`` ones.
+    """
+    undone: set[str] = set()
+    for event in history:
+        if isinstance(event, ev.RollbackStarted) and event.seq not in kept:
+            undone.add(event.path)
+        elif isinstance(event, ev.RunResumed):
+            undone.difference_update(event.superseded)
+    return undone
+
+
 def fork_events(  # noqa: PLR0917  # the arguments of one fork
     kept: Sequence[ev.Event],
     fork_id: str,
@@ -194,17 +227,14 @@ def fork_events(  # noqa: PLR0917  # the arguments of one fork
     inputs: Mapping[str, Any] | None,
     rerun: Sequence[str],
     now: float,
-    died: ev.WorkflowCompleted | None = None,
+    gone: Sequence[str] = (),
 ) -> list[ev.Event]:
     """The events of a fork that begins with the ``kept`` ones, in order. An event that is the same
     in both runs keeps the other run's id.
 
     ``outputs``: results of steps to add, by path. ``inputs`` replaces the inputs, if it is given.
-    The steps in ``rerun`` run again, and so does the failed step that the other run ``died`` by.
+    The records of ``gone`` paths do not count, and the steps in ``rerun`` may run again.
     The fork has used as much of its time as the other run had by then.
-
-    Raises:
-        NotRecorded: ``rerun`` names a path that is not kept.
     """
     first = kept[0]
     assert isinstance(first, ev.WorkflowStarted)
@@ -222,9 +252,8 @@ def fork_events(  # noqa: PLR0917  # the arguments of one fork
         made.append(_copied(event, fork_id, number, signals) if is_other else event)
     for path, result in outputs.items():
         made.append(ev.stamp(ev.StepCompleted(path, result), fork_id, len(made) + 1, now))
-    if rerun or died is not None or ended(made) is not None:
-        gone = dropped(made if died is None else [*made, died], (), rerun)
-        resumed = ev.RunResumed(gone, (), tuple(rerun), first.workflow_name)
+    if gone or rerun or ended(kept) is not None:
+        resumed = ev.RunResumed(tuple(gone), (), tuple(rerun), first.workflow_name)
         made.append(ev.stamp(resumed, fork_id, len(made) + 1, now))
     suspended = ev.RunSuspended(reason=FORKED)
     made.append(ev.stamp(suspended, fork_id, len(made) + 1, now))
