@@ -7,7 +7,7 @@ continue them: their sessions and places in line belong to the other run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import takewhile
@@ -16,7 +16,7 @@ from typing import Any, cast
 from handrail.errors import NotRecorded, WrongUse
 from handrail.model import events as ev
 from handrail.model.paths import is_budget_gate
-from handrail.model.results import StepResult
+from handrail.model.results import OpenGate, StepResult
 from handrail.record.assemble import copier
 from handrail.record.dropped import begun, run_again, superseded
 from handrail.record.inbox import WITH_MESSAGE_NUMBER, without_message_number
@@ -154,15 +154,23 @@ def _gone_since(history: Sequence[ev.Event], end: int) -> set[str]:
 
 def _at_work(history: Iterable[ev.Event]) -> set[str]:
     """The actions that began and have no end."""
-    open_: set[str] = set()
+    return {path for path, kind in _without_end(history).items() if kind in LEAF_KINDS}
+
+
+def _without_end(history: Iterable[ev.Event]) -> dict[str, str]:
+    """The steps and members that began and have no end, each with its kind."""
+    found: dict[str, str] = {}
     for event in history:
-        if isinstance(event, ev.StepStarted) and event.step_type in LEAF_KINDS:
-            open_.add(event.path)
-        elif isinstance(event, ev.StepCompleted):
-            open_.discard(event.path)
-        elif isinstance(event, ev.RunResumed):
-            open_.difference_update(event.superseded)
-    return open_
+        if type(event) is ev.StepStarted:
+            found[event.path] = event.step_type
+        elif type(event) is ev.StepCompleted or type(event) is ev.MemberCompleted:
+            found.pop(event.path, None)
+        elif type(event) is ev.MemberStarted:
+            found[event.path] = "member"
+        elif type(event) is ev.RunResumed:
+            for path in event.superseded:
+                found.pop(path, None)
+    return found
 
 
 def _without(
@@ -201,18 +209,21 @@ def gone_in_fork(
     """
     died = None if at or given else died_by(history, kept)
     gone = dropped(kept if died is None else [*kept, died], (), rerun)
-    undone = begun(kept) & _undone(history, {one.seq for one in kept}) - set(given)
-    again = set(run_again(undone, kept)).difference(given)
+    undone = _undone_behind(history, kept).difference(given)
+    if not undone:
+        return gone
+    again = set(run_again(undone & begun(kept), kept)).difference(given)
     return tuple(sorted(again.union(gone)))
 
 
-def _undone(history: Iterable[ev.Event], kept: Container[int]) -> set[str]:
-    """The steps whose rollback began and that did not run again since; not if the event's number is
-    among the ``kept`` ones.
-    """
+def _undone_behind(history: Sequence[ev.Event], kept: Sequence[ev.Event]) -> set[str]:
+    """The steps whose rollback began behind what is kept, and that did not run again since."""
     undone: set[str] = set()
+    if ev.RollbackStarted not in set(map(type, history)):
+        return undone  # nearly always, and quicker than to look at each
+    numbers = {event.seq for event in kept}
     for event in history:
-        if isinstance(event, ev.RollbackStarted) and event.seq not in kept:
+        if isinstance(event, ev.RollbackStarted) and event.seq not in numbers:
             undone.add(event.path)
         elif isinstance(event, ev.RunResumed):
             undone.difference_update(event.superseded)
@@ -234,22 +245,27 @@ def fork_events(  # noqa: PLR0917  # the arguments of one fork
 
     ``outputs``: results of steps to add, by path. ``inputs`` replaces the inputs, if it is given.
     The records of ``gone`` paths do not count, and the steps in ``rerun`` may run again.
-    The fork has used as much of its time as the other run had by then.
+
+    The run, and all that has no end yet, is as old as it was behind the last of what is kept. So
+    the fork has used as much of its time, and of each deadline, as the other run had by then.
     """
     first = kept[0]
     assert isinstance(first, ev.WorkflowStarted)
-    begun_at = now - max(0.0, kept[-1].at - first.at)
     start = replace(first, forked_from=(first.run_id, at))
     if inputs is not None:
         start = replace(start, inputs=inputs)
-    made: list[ev.Event] = [ev.stamp(start, fork_id, 1, begun_at)]
+    later_s = now - max(event.at for event in kept)
+    made: list[ev.Event] = [ev.stamp(start, fork_id, 1, first.at + later_s)]
     signals: dict[int, int] = {}
+    open_ = _without_end(kept)
     for number, event in enumerate(kept[1:], 2):
         kind = type(event)
         if kind is ev.SignalReceived:
             signals[event.seq] = number
+        moved_s = later_s if open_ and getattr(event, "path", None) in open_ else 0.0
         is_other = event.seq != number or (kind in _NUMBERED and _names_a_number(event))
-        made.append(_copied(event, fork_id, number, signals) if is_other else event)
+        is_other = is_other or moved_s != 0.0
+        made.append(_copied(event, fork_id, number, signals, moved_s) if is_other else event)
     for path, result in outputs.items():
         made.append(ev.stamp(ev.StepCompleted(path, result), fork_id, len(made) + 1, now))
     if gone or rerun or ended(kept) is not None:
@@ -274,9 +290,17 @@ def _names_a_number(event: Any) -> bool:
     return bool(event.took if type(event) in _TAKERS else event.letter)
 
 
-def _copied(event: ev.Event, fork_id: str, seq: int, signals: Mapping[int, int]) -> ev.Event:
+def _copied(
+    event: ev.Event, fork_id: str, seq: int, signals: Mapping[int, int], later_s: float
+) -> ev.Event:
     kind: Any = type(event)
     made: Any = without_message_number(_copier(kind)(event))
     if kind in _TAKERS and made.took:
         made = replace(made, took=signals.get(made.took, 0))
-    return cast("ev.Event", ev.stamp(made, fork_id, seq, event.at))
+    elif kind is ev.TimerSet:
+        made = replace(made, due=made.due + later_s)
+    elif kind is ev.GateOpened:
+        gate: OpenGate = made.gate
+        deadline = None if gate.deadline is None else gate.deadline + later_s
+        made = replace(made, gate=replace(gate, since=gate.since + later_s, deadline=deadline))
+    return cast("ev.Event", ev.stamp(made, fork_id, seq, event.at + later_s))
