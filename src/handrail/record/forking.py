@@ -17,6 +17,7 @@ from handrail.errors import NotRecorded, WrongUse
 from handrail.model import events as ev
 from handrail.model.paths import is_budget_gate
 from handrail.model.results import OpenGate, StepResult
+from handrail.ports.journal import SCHEDULE_LABEL
 from handrail.record.assemble import copier
 from handrail.record.dropped import begun, run_again, superseded
 from handrail.record.inbox import WITH_MESSAGE_NUMBER, without_message_number
@@ -251,7 +252,8 @@ def fork_events(  # noqa: PLR0917  # the arguments of one fork
     """
     first = kept[0]
     assert isinstance(first, ev.WorkflowStarted)
-    start = replace(first, forked_from=(first.run_id, at))
+    labels = {name: said for name, said in first.labels.items() if name != SCHEDULE_LABEL}
+    start = replace(first, forked_from=(first.run_id, at), labels=labels)
     if inputs is not None:
         start = replace(start, inputs=inputs)
     later_s = now - max(event.at for event in kept)
