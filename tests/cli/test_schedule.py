@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from handrail import DefinitionError
-from handrail.cli.schedule import LABEL, SOON_S, Schedule, Timetable, schedules_of
-from handrail.ports.journal import RunInfo
+from handrail import DefinitionError, Executor, MemoryJournal, Steps, step, workflow
+from handrail.cli.schedule import SOON_S, Schedule, Timetable, schedules_of
+from handrail.ports.journal import SCHEDULE_LABEL, RunInfo
 from handrail.project import project_table
 from tests.cli.conftest import Outcome
 
@@ -37,7 +37,7 @@ def ids(table: Timetable, now: float, *runs: RunInfo) -> list[str]:
 
 def run(run_id: str, status: Any = None, *, start: float = NOON, end: float = 0.0) -> RunInfo:
     """A run of the schedule."""
-    labels = {LABEL: "hourly"}
+    labels = {SCHEDULE_LABEL: "hourly"}
     return RunInfo(run_id, "tick", status, start, 3, updated_at=end or start, labels=labels)
 
 
@@ -96,6 +96,23 @@ def test_an_earlier_run_that_has_not_ended(tmp_path: Path) -> None:
     assert ids(wait, at_one + 60, ended) == ["hourly-20260301T130000Z"]
     start = Timetable([Schedule("hourly", "0 * * * *", "f:t", overlap="start")], tmp_path, NOON)
     assert ids(start, at_one, earlier) == ["hourly-20260301T130000Z"]
+
+
+def test_a_fork_is_no_run_of_the_schedule(tmp_path: Path) -> None:
+    """It does not hold up the next instant; it has the other labels of the run."""
+
+    @workflow
+    def tick() -> Steps[int]:
+        return (yield from step("tick").call(int, 1))
+
+    labels = {SCHEDULE_LABEL: "hourly", "team": "red"}
+    executor = Executor(journal=MemoryJournal(), workflows=[tick])
+    executor.options(run_id="r", labels=labels).run_sync(tick)
+    executor.fork_sync("r", fork_id="f")
+    runs = {one.run_id: one for one in executor.journal.runs()}
+    assert (runs["r"].labels, runs["f"].labels) == (labels, {"team": "red"})
+    table = Timetable([HOURLY], tmp_path, NOON)
+    assert ids(table, NOON + HOUR, runs["f"]) == ["hourly-20260301T130000Z"]
 
 
 def test_a_day_on_which_the_clocks_are_set(tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ from handrail.model import events as ev
 from handrail.model.results import WaitsFor
 from handrail.ports.journal import Letter
 from handrail.record.due import AGAIN_S, PERSON_S, Due
+from handrail.record.run_record import FORKED
 from handrail.testing import JumpClock, ProcessGone, TextJournal
 
 pytestmark = pytest.mark.anyio
@@ -272,6 +273,8 @@ DUE: dict[str, tuple[list[ev.Event], list[Any], float, bool]] = {
     "asleep": (suspended(WaitsFor("time", "nap", "sleep", "", 50.0)), [], 49, False),
     "awake": (suspended(WaitsFor("time", "nap", "sleep", "", 50.0)), [], 50, True),
     "interrupted": (suspended(WANTS, reason="SIGTERM"), [], 1, True),
+    "a fork": (suspended(reason=FORKED), [], 1, False),
+    "a fork told": (suspended(reason=FORKED), [ev.GateAnswered("q", "yes")], 1, True),
     "to sign in": (suspended(WaitsFor("person", "a", "sign in", "a person")), [], 1, False),
     "signed in?": (suspended(WaitsFor("person", "a", "sign in", "a person")), [], PERSON_S, True),
 }
@@ -420,6 +423,18 @@ def test_a_sweep_that_failed_has_seen_nothing(monkeypatch: pytest.MonkeyPatch) -
     assert not sweeps.is_due(by_timer=False)
     now[0] += 2
     assert sweeps.is_due(by_timer=False)
+
+
+async def test_a_fork_waits_until_somebody_resumes_it() -> None:
+    """Who drives what is due leaves it alone; once it was resumed, it is a run as any other."""
+    journal = TextJournal()
+    executor = Executor(journal=journal, workflows=[order])
+    await executor.options(run_id="o-1").run(order, "tea")
+    await executor.fork("o-1", at="price", fork_id="f")
+    now = executor._parts.clock.now()
+    assert Due(journal).select_due(journal.runs(), now + 1) == []
+    journal.append(ev.stamp(ev.RunResumed(), "f", len(journal.events("f")) + 1, now))
+    assert [one.run_id for one in Due(journal).select_due(journal.runs(), now + 1)] == ["f"]
 
 
 async def test_a_run_that_a_person_stopped_waits_for_a_person() -> None:

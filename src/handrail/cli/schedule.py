@@ -21,13 +21,11 @@ from zoneinfo import ZoneInfo
 
 from handrail.errors import DefinitionError, HandrailError, MissingExtra
 from handrail.model.dataclass import dataclass
-from handrail.ports.journal import RunInfo
+from handrail.ports.journal import SCHEDULE_LABEL, RunInfo
 from handrail.project import no_such_key
 
 Overlap: TypeAlias = Literal["skip", "wait", "start"]
 Missed: TypeAlias = Literal["once", "skip"]
-LABEL = "schedule"
-"""The label of a run that names its schedule."""
 SEEN = "schedules.json"
 SOON_S = 120.0
 """Instants so shortly before a worker's start were not missed: the worker was only restarted."""
@@ -186,7 +184,7 @@ class Timetable:
         if any(one.run_id == run_id for one in runs):  # another worker was first
             self._done[schedule.name] = at
             return None
-        mine = [one for one in runs if one.labels.get(LABEL) == schedule.name]
+        mine = [one for one in runs if one.labels.get(SCHEDULE_LABEL) == schedule.name]
         at_work = [one for one in mine if one.status not in _OVER]
         match schedule.overlap:
             case "wait" if at_work:

@@ -26,9 +26,10 @@ from handrail.cli.exits import Exit, Refused
 from handrail.cli.journal import VARIABLE, Place
 from handrail.cli.notify import Notifier
 from handrail.cli.options import SERVING, WHERE, Command, Serving, Where
-from handrail.cli.schedule import LABEL, Instant, Timetable, schedules_of
+from handrail.cli.schedule import Instant, Timetable, schedules_of
 from handrail.engine.sweeps import Sweeps
 from handrail.errors import HandrailError
+from handrail.ports.journal import SCHEDULE_LABEL
 from handrail.project import project_table
 from handrail.record.due import Due
 from handrail.record.inbox import runs_of
@@ -242,7 +243,7 @@ class _Worker:
             tell(f"schedule {schedule.name}: {_utc_text(instant.at)} is skipped, {instant.skipped}")
         elif len(self._at_work) < self._max_runs:
             words = [schedule.workflow, "--run-id", instant.run_id, "--new", *self._more]
-            words += ["--label", f"{LABEL}={schedule.name}"]
+            words += ["--label", f"{SCHEDULE_LABEL}={schedule.name}"]
             process, log = spawn_run(self._place, words, schedule.inputs, self._here)
             self._timetable.mark_done(instant)
             self._at_work[instant.run_id] = _DriverProcess(process, log, 0)

@@ -37,12 +37,16 @@ class TimerNode(CompositeNode):
         return cast("Pause", self.step.verb)
 
     def begin(self, run: RunState) -> None:
-        """Wait until the due time that an earlier drive recorded, or a new one."""
+        """Wait until the due time that an earlier drive recorded, or a new one; for a datetime that
+        the code gives, no longer than until then: a fork's record may be later.
+        """
         if run.timers_frozen:
             return
         due = run.recorded.due(self.path, "sleep", self.attempt)
         if due is None:
             due = self._due(run)
+        elif self.verb.until is not None:
+            due = min(due, self._due(run))
         if _has_come(run, self, due):
             run.succeed(self, None)
             return

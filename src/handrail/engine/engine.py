@@ -479,7 +479,12 @@ class Engine(TakesOptions):
                 its type. WorkflowNotFound: with ``outputs`` or ``inputs``, if its workflow is not
                 known. RunIdTaken: ``fork_id`` is taken. In each case no run is made.
         """
-        from handrail.record.forking import cut_of, died_by, fork_events, without_free_signals
+        from handrail.record.forking import (
+            cut_of,
+            fork_events,
+            gone_in_fork,
+            without_free_signals,
+        )
 
         check_paths(rerun=rerun)
         now, journal = self._parts.clock.now(), self._journal
@@ -502,8 +507,8 @@ class Engine(TakesOptions):
                 steps = await self._steps_in(run, definition, now)
                 for path, value in outputs.items():
                     given[path] = result_given(path, steps.get(path), value)
-            died = None if at or given else died_by(history, kept)
-            made = fork_events(kept, name, at, given, changed, rerun, now, died)
+            gone = gone_in_fork(history, kept, at, given, rerun)
+            made = fork_events(kept, name, at, given, changed, rerun, now, gone)
             journal.append_run(made, secrets=secrets)
         return name
 

@@ -256,7 +256,8 @@ class ServingEngine(SteeredEngine):
         """Drive the runs of the journal that are due, while the block lasts.
 
         Due are runs whose process is gone, and suspended runs whose time has come, or that have a
-        new answer, signal or other message. It drives only workflows that this executor knows.
+        new answer, signal or other message. A fork is due once somebody has resumed it, or sent it
+        a message. Only workflows that this executor knows are driven.
         Leaving the block suspends the runs. Several processes may serve one journal.
 
         ``max_runs``: how many at once, at most; runs begun by ``start`` do not count.

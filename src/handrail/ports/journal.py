@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from handrail.codec.codec import Codec
 
 Message: TypeAlias = GateAnswered | SignalReceived | CancelRequested | RunSteered | WorkEdited
+SCHEDULE_LABEL = "schedule"
+"""The label of a run that a schedule began: the schedule's name. A fork of it has none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import attrs
 from handrail.model import events as ev
 from handrail.ports.journal import Journal, Letter, RunInfo
 from handrail.record.inbox import last_message, paused_by
+from handrail.record.run_record import FORKED
 
 AGAIN_S, AT_MOST_S = 60.0, 3_600.0
 """After a drive that recorded nothing, because of an error before it began, the next one comes
@@ -20,8 +21,8 @@ PERSON_S = 600.0
 _DOUBLINGS = 12
 """A bound on the doublings: by then the wait has long reached an hour."""
 _OVER = frozenset({"succeeded", "failed", "cancelled"})
-_BY_ITSELF = frozenset({"waiting", "paused"})
-"""The reasons of suspensions because nothing was left to do."""
+_NOT_BROKEN_OFF = frozenset({"waiting", "paused", FORKED})
+"""The reasons of suspensions because nothing was left to do, or because nobody has resumed yet."""
 _FOR_LATER = frozenset({"pause", "stop", "guide"})
 """Steering for which no process resumes a run."""
 
@@ -32,7 +33,9 @@ class _SuspendedRecord:
 
     events: int
     broke_off: bool
-    """Its last drive ended with work left to do, and no person had stopped it."""
+    """Its last drive ended with work left to do, and no person had stopped it. A fork that was not
+    resumed yet had none.
+    """
     letter: int
 
 
@@ -126,7 +129,7 @@ def _wait_s(first_s: float, count: int) -> float:
 def _broke_off(history: Sequence[ev.Event]) -> bool:
     for event in reversed(history):
         match event:
-            case ev.RunSuspended() if event.reason in _BY_ITSELF:
+            case ev.RunSuspended() if event.reason in _NOT_BROKEN_OFF:
                 return False
             case ev.RunSteered(action="stop"):
                 return False

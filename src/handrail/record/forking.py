@@ -10,14 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
+from itertools import takewhile
 from typing import Any, cast
 
 from handrail.errors import NotRecorded, WrongUse
 from handrail.model import events as ev
 from handrail.model.paths import is_budget_gate
-from handrail.model.results import StepResult
+from handrail.model.results import OpenGate, StepResult
+from handrail.ports.journal import SCHEDULE_LABEL
 from handrail.record.assemble import copier
-from handrail.record.dropped import begun
+from handrail.record.dropped import begun, run_again, superseded
 from handrail.record.inbox import WITH_MESSAGE_NUMBER, without_message_number
 from handrail.record.reading import closest_paths, dropped, ended
 from handrail.record.run_record import FORKED, Recorded
@@ -119,32 +121,57 @@ def _place(history: Sequence[ev.Event], wanted: ev.Event) -> int:
 def _ends_of_others(
     history: Sequence[ev.Event], end: int, given: Collection[str]
 ) -> Iterator[ev.Event]:
-    """The later events of actions that were at work at this place and ended afterwards."""
-    at_work = _at_work(history[:end]).difference(given)
-    later = history[end:]
-    finished = {
+    """The later events of actions that were at work at this place and ended afterwards in the same
+    drive, if a resume of the other run would keep their ends: not a failure that ended it, say.
+    """
+    over = (ev.RunResumed, ev.CancelRequested)
+    drive = list(takewhile(lambda event: not isinstance(event, over), history[end:]))
+    at_work = _at_work(history[:end]) - set(given) - _gone_since(history, end)
+    left = {
         event.path
-        for event in later
-        if isinstance(event, ev.StepCompleted) and event.path in at_work
+        for event in drive
+        if isinstance(event, ev.StepCompleted)
+        and event.path in at_work
+        and event.status != "cancelled"
     }
-    for event in later:
-        if isinstance(event, (ev.RunResumed, ev.CancelRequested)):
-            return
-        if getattr(event, "path", None) in finished:
+    for event in drive:
+        path = getattr(event, "path", None)
+        if path in left:
             yield event
+            if isinstance(event, ev.StepCompleted):
+                left.discard(event.path)
+
+
+def _gone_since(history: Sequence[ev.Event], end: int) -> set[str]:
+    """The paths whose records later drives dropped behind this place, or the next resume would."""
+    before = history[: _unwinding_from(history)]
+    died = died_by(history, before)
+    gone = set(superseded(history if died is None else [*before, died]))
+    for event in history[end:]:
+        if isinstance(event, ev.RunResumed):
+            gone.update(event.superseded)
+    return gone
 
 
 def _at_work(history: Iterable[ev.Event]) -> set[str]:
     """The actions that began and have no end."""
-    open_: set[str] = set()
+    return {path for path, kind in _without_end(history).items() if kind in LEAF_KINDS}
+
+
+def _without_end(history: Iterable[ev.Event]) -> dict[str, str]:
+    """The steps and members that began and have no end, each with its kind."""
+    found: dict[str, str] = {}
     for event in history:
-        if isinstance(event, ev.StepStarted) and event.step_type in LEAF_KINDS:
-            open_.add(event.path)
-        elif isinstance(event, ev.StepCompleted):
-            open_.discard(event.path)
-        elif isinstance(event, ev.RunResumed):
-            open_.difference_update(event.superseded)
-    return open_
+        if type(event) is ev.StepStarted:
+            found[event.path] = event.step_type
+        elif type(event) is ev.StepCompleted or type(event) is ev.MemberCompleted:
+            found.pop(event.path, None)
+        elif type(event) is ev.MemberStarted:
+            found[event.path] = "member"
+        elif type(event) is ev.RunResumed:
+            for path in event.superseded:
+                found.pop(path, None)
+    return found
 
 
 def _without(
@@ -168,6 +195,42 @@ def _without(
             yield event
 
 
+def gone_in_fork(
+    history: Sequence[ev.Event],
+    kept: Sequence[ev.Event],
+    at: str | None,
+    given: Collection[str],
+    rerun: Sequence[str],
+) -> tuple[str, ...]:
+    """The kept paths whose records do not count in a fork: as in a resume of what is kept, and of
+    steps that were undone behind it. A step whose output is ``given`` keeps that.
+
+    Raises:
+        NotRecorded: ``rerun`` names a path that is not kept.
+    """
+    died = None if at or given else died_by(history, kept)
+    gone = dropped(kept if died is None else [*kept, died], (), rerun)
+    undone = _undone_behind(history, kept).difference(given)
+    if not undone:
+        return gone
+    again = set(run_again(undone & begun(kept), kept)).difference(given)
+    return tuple(sorted(again.union(gone)))
+
+
+def _undone_behind(history: Sequence[ev.Event], kept: Sequence[ev.Event]) -> set[str]:
+    """The steps whose rollback began behind what is kept, and that did not run again since."""
+    undone: set[str] = set()
+    if ev.RollbackStarted not in set(map(type, history)):
+        return undone  # nearly always, and quicker than to look at each
+    numbers = {event.seq for event in kept}
+    for event in history:
+        if isinstance(event, ev.RollbackStarted) and event.seq not in numbers:
+            undone.add(event.path)
+        elif isinstance(event, ev.RunResumed):
+            undone.difference_update(event.superseded)
+    return undone
+
+
 def fork_events(  # noqa: PLR0917  # the arguments of one fork
     kept: Sequence[ev.Event],
     fork_id: str,
@@ -176,37 +239,39 @@ def fork_events(  # noqa: PLR0917  # the arguments of one fork
     inputs: Mapping[str, Any] | None,
     rerun: Sequence[str],
     now: float,
-    died: ev.WorkflowCompleted | None = None,
+    gone: Sequence[str] = (),
 ) -> list[ev.Event]:
     """The events of a fork that begins with the ``kept`` ones, in order. An event that is the same
     in both runs keeps the other run's id.
 
     ``outputs``: results of steps to add, by path. ``inputs`` replaces the inputs, if it is given.
-    The steps in ``rerun`` run again, and so does the failed step that the other run ``died`` by.
-    The fork has used as much of its time as the other run had by then.
+    The records of ``gone`` paths do not count, and the steps in ``rerun`` may run again.
 
-    Raises:
-        NotRecorded: ``rerun`` names a path that is not kept.
+    The run, and all that has no end yet, is as old as it was behind the last of what is kept. So
+    the fork has used as much of its time, and of each deadline, as the other run had by then.
     """
     first = kept[0]
     assert isinstance(first, ev.WorkflowStarted)
-    begun_at = now - max(0.0, kept[-1].at - first.at)
-    start = replace(first, forked_from=(first.run_id, at))
+    labels = {name: said for name, said in first.labels.items() if name != SCHEDULE_LABEL}
+    start = replace(first, forked_from=(first.run_id, at), labels=labels)
     if inputs is not None:
         start = replace(start, inputs=inputs)
-    made: list[ev.Event] = [ev.stamp(start, fork_id, 1, begun_at)]
+    later_s = now - max(event.at for event in kept)
+    made: list[ev.Event] = [ev.stamp(start, fork_id, 1, first.at + later_s)]
     signals: dict[int, int] = {}
+    open_ = _without_end(kept)
     for number, event in enumerate(kept[1:], 2):
         kind = type(event)
         if kind is ev.SignalReceived:
             signals[event.seq] = number
+        moved_s = later_s if open_ and getattr(event, "path", None) in open_ else 0.0
         is_other = event.seq != number or (kind in _NUMBERED and _names_a_number(event))
-        made.append(_copied(event, fork_id, number, signals) if is_other else event)
+        is_other = is_other or moved_s != 0.0
+        made.append(_copied(event, fork_id, number, signals, moved_s) if is_other else event)
     for path, result in outputs.items():
         made.append(ev.stamp(ev.StepCompleted(path, result), fork_id, len(made) + 1, now))
-    if rerun or died is not None or ended(made) is not None:
-        gone = dropped(made if died is None else [*made, died], (), rerun)
-        resumed = ev.RunResumed(gone, (), tuple(rerun), first.workflow_name)
+    if gone or rerun or ended(kept) is not None:
+        resumed = ev.RunResumed(tuple(gone), (), tuple(rerun), first.workflow_name)
         made.append(ev.stamp(resumed, fork_id, len(made) + 1, now))
     suspended = ev.RunSuspended(reason=FORKED)
     made.append(ev.stamp(suspended, fork_id, len(made) + 1, now))
@@ -227,9 +292,17 @@ def _names_a_number(event: Any) -> bool:
     return bool(event.took if type(event) in _TAKERS else event.letter)
 
 
-def _copied(event: ev.Event, fork_id: str, seq: int, signals: Mapping[int, int]) -> ev.Event:
+def _copied(
+    event: ev.Event, fork_id: str, seq: int, signals: Mapping[int, int], later_s: float
+) -> ev.Event:
     kind: Any = type(event)
     made: Any = without_message_number(_copier(kind)(event))
     if kind in _TAKERS and made.took:
         made = replace(made, took=signals.get(made.took, 0))
-    return cast("ev.Event", ev.stamp(made, fork_id, seq, event.at))
+    elif kind is ev.TimerSet:
+        made = replace(made, due=made.due + later_s)
+    elif kind is ev.GateOpened:
+        gate: OpenGate = made.gate
+        deadline = None if gate.deadline is None else gate.deadline + later_s
+        made = replace(made, gate=replace(gate, since=gate.since + later_s, deadline=deadline))
+    return cast("ev.Event", ev.stamp(made, fork_id, seq, event.at + later_s))

@@ -1,0 +1,102 @@
+"""A fork goes on at the time at which what it keeps of the other run had ended."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from handrail import Executor, Limits, Steps, step, workflow
+from handrail.testing import JumpClock, TextJournal
+from handrail.testing.clock import START
+
+DAY_S = 86_400.0
+CLOCK = JumpClock(jumps=False)
+
+
+def work(seconds: float) -> float:
+    """Take so long."""
+    CLOCK.advance(seconds)
+    return seconds
+
+
+def executor_for(flow: Any) -> Executor:
+    """An executor whose clock has just been set, and which waits for nothing in its process."""
+    CLOCK.set(START)
+    return Executor(
+        journal=TextJournal(),
+        workflows=[flow],
+        clock=CLOCK,
+        suspend_timers_after_s=0,
+        limits=Limits(timeout_s=70),
+    )
+
+
+@workflow
+def inner() -> Steps[float]:
+    """Ten seconds, and thirty."""
+    a = yield from step("a").call(work, 10)
+    return a + (yield from step("b").call(work, 30))
+
+
+@workflow
+def timed() -> Steps[float | None]:
+    """It may take a minute."""
+    return (yield from step("in").run_workflow(inner).timeout(60)).value
+
+
+@pytest.mark.parametrize("changes", [{"at": "in/b"}, {"outputs": {"in/a": 10}}])
+@pytest.mark.parametrize("spent_s", [0, 15, 65])
+def test_the_time_between_a_run_and_its_fork_counts_for_no_timeout(
+    changes: dict[str, Any], spent_s: float
+) -> None:
+    """Neither a step's nor the run's. What the run had used counts, and what the fork has."""
+    executor = executor_for(timed)
+    run_id = executor.run_sync(timed).run_id
+    CLOCK.advance(DAY_S)
+    fork_id = executor.fork_sync(run_id, **changes)
+    CLOCK.advance(spent_s)
+    result = executor.resume_sync(fork_id)
+    used_s = spent_s + (10 if "at" in changes else 0)
+    assert result.status == ("succeeded" if used_s < 60 else "failed")
+    took_s = used_s + (30 if result.success else 0)
+    assert result.total_duration_ms == pytest.approx(1_000 * took_s)
+
+
+@workflow
+def waits() -> Steps[Any]:
+    """A bit of work, beside all that waits."""
+    members = (
+        step("busy").call(work, 10),
+        step("ask").ask("Go?", timeout=60),
+        step("nap").sleep(40),
+        step("monday").sleep(datetime.fromtimestamp(START + 3 * DAY_S, UTC)),
+        step("go").wait_for("go").timeout(50),
+    )
+    yield from step("all").parallel(*members)
+
+
+@pytest.mark.parametrize("changes", [{}, {"rerun": ["all/busy"]}])
+def test_an_open_wait_goes_on_in_a_fork(changes: dict[str, Any]) -> None:
+    """With the time that it had left, except a sleep until a moment."""
+    executor = executor_for(waits)
+    run_id = executor.run_sync(waits).run_id
+    before = executor.journal.events(run_id)
+    CLOCK.advance(DAY_S)
+    (fork_id, now) = (executor.fork_sync(run_id, **changes), CLOCK.now())
+    left = {one.path: one.until for one in executor.resume_sync(fork_id).waits_for}
+    assert left == {
+        "all/ask": now + 50,
+        "all/nap": now + 30,
+        "all/monday": START + 3 * DAY_S,
+        "all/go": now + 40,
+    }
+    assert executor.journal.events(run_id) == before
+    executor.answer_sync(fork_id, "all/ask", "yes")
+    CLOCK.advance(30)
+    executor.signal_sync(fork_id, "go", 1)
+    result = executor.resume_sync(fork_id)
+    assert [one.path for one in result.waits_for] == ["all/monday"]
+    CLOCK.set(START + 3 * DAY_S)
+    assert executor.resume_sync(fork_id).success
