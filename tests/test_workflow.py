@@ -319,8 +319,8 @@ async def test_a_sync_call_inside_a_loop_names_run() -> None:
     assert isinstance(caught.value, RuntimeError)
 
 
-async def test_a_sync_call_from_a_body_names_subworkflow() -> None:
-    """Called from a workflow's body, the error names `.subworkflow`, and ends the run as failed."""
+async def test_a_sync_call_from_a_body_names_run_and_subworkflow() -> None:
+    """Called from a workflow's body, the error names `.run` and `.subworkflow`, and fails it."""
 
     @workflow
     def outer() -> Steps[Any]:
@@ -329,6 +329,7 @@ async def test_a_sync_call_from_a_body_names_subworkflow() -> None:
 
     result = await outer.run()
     assert result.status == "failed"
+    assert "await ship.run(...), or in a workflow's body, as here: " in (result.error or "")
     assert ".subworkflow(" in (result.error or "")
 
 
