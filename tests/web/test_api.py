@@ -50,6 +50,19 @@ def test_a_run_can_be_had_without_its_steps(client: TestClient) -> None:
     assert rest == {**whole, "steps": []}
 
 
+@pytest.mark.parametrize("verb", ["pause", "unpause", "stop", "cancel", "fork", "resume"])
+def test_a_verb_that_requires_nothing_needs_no_body(client: TestClient, verb: str) -> None:
+    """`curl -X POST` is enough, and the document says so."""
+    response = client.post(f"/api/runs/r-1/{verb}")
+    assert (response.status_code, response.json()["ok"]) == (200, True)
+    paths = client.get("/api/openapi.json").json()["paths"]
+    needed = {
+        path: one["post"]["requestBody"]["required"] for path, one in paths.items() if "post" in one
+    }
+    assert needed["/api/runs/{run_id}/answer"] is True
+    assert needed[f"/api/runs/{{run_id}}/{verb}"] is False
+
+
 def test_what_people_did_is_told_before_a_process_has_read_it(
     client: TestClient, executor: Executor
 ) -> None:
