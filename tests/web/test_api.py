@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,24 @@ def test_a_verb_that_requires_nothing_needs_no_body(client: TestClient, verb: st
     }
     assert needed["/api/runs/{run_id}/answer"] is True
     assert needed[f"/api/runs/{{run_id}}/{verb}"] is False
+
+
+def test_the_api_is_described_on_a_page_that_needs_no_other_host(client: TestClient) -> None:
+    """Each request and schema of the document is there, its links lead somewhere, and no script."""
+    document = client.get("/api/openapi.json").json()
+    response = client.get("/api/docs")
+    text = response.text
+    assert response.headers["content-type"] == "text/html; charset=utf-8"
+    for path, operations in document["paths"].items():
+        for method in operations:
+            assert f"<code>{method.upper()} {path}</code>" in text
+    names = set(re.findall(r'<h2 id="(\w+)">', text))
+    assert names == document["components"]["schemas"].keys()
+    assert set(re.findall(r'href="([^"]+)"', text)) - {f"#{name}" for name in names} == {
+        "openapi.json"
+    }
+    assert not re.search(r"<script|style=|//\w", text)
+    assert TestClient(client.app, base_url="http://127.0.0.1").get("/api/docs").status_code == 401
 
 
 def test_what_people_did_is_told_before_a_process_has_read_it(
