@@ -17,7 +17,7 @@ from handrail.testing.conformance import FLOWS as CONFORMANCE
 from handrail.testing.conformance import effects, essence, in_order, waiting
 from handrail.testing.contracts.host import history_of
 from tests.temporal import flows
-from tests.temporal.flows import FLOWS, stepwise
+from tests.temporal.flows import FLOWS, fans, stepwise
 
 pytestmark = pytest.mark.temporal
 ALL = (*FLOWS, *CONFORMANCE)
@@ -83,6 +83,22 @@ async def test_its_export_is_replayed_compared_and_shown(
     assert [step.path for step in state.steps] == [step.path for step in one.step_results]
     followed = [event async for event in there.follow(one.run_id)]
     assert len(followed) == len(await history_of(there, one.run_id, tmp_path / "f.jsonl"))
+
+
+async def test_a_stopped_run_is_suspended_to_all_who_ask(engine: Make) -> None:
+    """``get`` says of it what ``runs`` says, and no step of it is at work; a resume goes on."""
+    there = engine(workflows=ALL)
+    await there.start(fans, 1, 600.0, run_id="stopped")
+    async for event in there.follow("stopped"):
+        if getattr(event, "path", "") == "all/0/nap":
+            break
+    assert (await there.get("stopped")).status == "running"
+    await there.stop("stopped", by="ann")
+    await _until_held(there, "stopped")
+    state = await there.get("stopped")
+    listed = [one.status for one in await there.runs() if one.run_id == "stopped"]
+    assert (state.status, listed) == ("suspended", ["suspended"])
+    assert state.step("all/0/nap").state == "interrupted"
 
 
 async def test_a_failed_run_is_resumed(engine: Make, folder: Path) -> None:
