@@ -87,6 +87,14 @@ class ReadsRuns(ReachesRuns):
         cluster = await self._caller.cluster()
         return await cluster.infos()
 
+    async def _edit_work(self, run_id: str, event: ev.WorkEdited) -> None:
+        """Check the edit against the record, as an executor on the cluster's journal does."""
+        engine = self._engine(await self._caller.history(run_id))
+        path, add, drop, priority = event.path or None, event.add, event.drop, event.priority
+        await engine.edit_work(run_id, path, add=add, drop=drop, priority=priority, by=event.by)
+        for letter in engine.journal.letters(run_id, 0):
+            await self.tell(run_id, letter.event)
+
     # -- plans ----------------------------------------------------------------------------------
 
     async def plan(
