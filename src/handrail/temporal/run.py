@@ -9,6 +9,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar
 
+from handrail.engine.stream import NO_RESULT
+from handrail.errors import TooEarly
 from handrail.model.events import Event, Progress
 from handrail.model.results import WorkflowResult
 from handrail.record.standing import RunState
@@ -60,12 +62,10 @@ class ClusterRun(Generic[R_co]):
         """How the run ended, or what it waits for.
 
         Raises:
-            RuntimeError: the run has neither ended nor begun to wait.
+            TooEarly: the run has neither ended nor begun to wait.
         """
         if self._task is None or not self._task.done():
-            raise RuntimeError(
-                f"run {self.run_id} has no result yet: iterate over it to its end first"
-            )
+            raise TooEarly(self.run_id, NO_RESULT)
         return self._task.result()
 
     async def cancel(self, reason: str = "cancelled by its caller") -> None:
