@@ -10,31 +10,32 @@ import anyio.lowlevel
 
 from handrail.core import commands as cmd
 from handrail.core.machine import Machine
-from handrail.core.rehearsal import Rehearsal, questions
+from handrail.core.rehearsal import RecordedQuestion, Rehearsal, Rehearsing
 from handrail.core.value_texts import with_text
 from handrail.engine.bus import Bus, warn
 from handrail.errors import OutputNotSerializable
 from handrail.model import events as ev
 from handrail.ports.journal import Journal
-from handrail.record.run_record import Recorded
 
 
-async def resolve_recorded_callbacks(
-    commands: Sequence[cmd.Command],
-    recorded: Recorded,
-    evaluated: Callable[[cmd.AskFallback | cmd.FindStages], Awaitable[cmd.Evaluated]],
-    go_on: Callable[[cmd.Report], Awaitable[Sequence[cmd.Command]]],
+async def rehearsed(
+    rehearsing: Rehearsing,
+    perform: Callable[[Rehearsal], Awaitable[None]],
+    evaluated: Callable[[RecordedQuestion], Awaitable[cmd.Evaluated]],
 ) -> list[cmd.Command]:
-    """The commands beyond the record, after the questions that lead back into it are answered.
+    """The commands beyond the record, once ``perform`` has run each part of the rehearsal.
 
-    Such a question asks for a fallback, or the stages of a validation, with recorded steps below.
-    ``evaluated`` asks the user's code, and ``go_on`` rehearses these steps with the answer.
+    ``evaluated`` asks the user's code the questions that lead back into the record.
     """
-    asked = questions(commands, recorded)
+    answer: cmd.Evaluated | None = None
     try:
-        question = next(asked)
         while True:
-            question = asked.send(await go_on(await evaluated(question)))
+            part = rehearsing.send(answer)
+            answer = None
+            if isinstance(part, Rehearsal):
+                await perform(part)
+            else:
+                answer = await evaluated(part)
     except StopIteration as done:
         beyond: list[cmd.Command] = done.value
         return beyond

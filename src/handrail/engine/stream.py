@@ -25,6 +25,14 @@ R_co = TypeVar("R_co", covariant=True)
 NO_RESULT = "has no result yet: iterate over it to its end first"
 
 
+def not_entered(run_id: str) -> WrongUse:
+    """The mistake of iterating over a run that nobody drives yet."""
+    return WrongUse(
+        f"run {run_id} has not begun: write `async with executor.stream(...) as run:`, and iterate "
+        f"over run in that block"
+    )
+
+
 class EventQueue:
     """A sink that queues events for the task that iterates over the run. Mutable."""
 
@@ -183,6 +191,8 @@ class Run(Generic[R_co]):
 
     async def __anext__(self) -> Event | Progress:
         queue = self.queue
+        if self._group is None:
+            raise not_entered(self.run_id)
         while not queue.events:
             if queue.closed:
                 if self._error is not None:

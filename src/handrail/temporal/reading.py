@@ -21,8 +21,9 @@ from handrail.model.shapes import WorkflowLike
 from handrail.ports.journal import RunInfo
 from handrail.record.inbox import unread
 from handrail.record.reading import ended, workflow_named
-from handrail.record.standing import RunState
-from handrail.record.view import state_of, view_of
+from handrail.record.state import RunState
+from handrail.record.status import shown_status
+from handrail.record.view import view_of
 from handrail.temporal.cluster import info_of
 from handrail.temporal.reaching import ReachesRuns
 from handrail.temporal.record import scratch
@@ -54,7 +55,7 @@ class ReadsRuns(ReachesRuns):
         return RunState(
             run_id,
             info.workflow_name,
-            state_of(info) if end is None else end.status,
+            shown_status(info) if end is None else end.status,
             view.steps,
             waits,
             None if end is None else end.value,
