@@ -86,6 +86,7 @@ from handrail import (
     StepResult,
     StepTimeout,
     StepWasInterrupted,
+    TooEarly,
     TooLarge,
     UnreadableRecord,
     Unresolvable,
@@ -353,6 +354,11 @@ CASES: list[tuple[BaseException, str, dict[str, Any]]] = [
         r"ship\(\.\.\.\).*running event loop.*await ship\.run",
         {"name": "ship(...)", "instead": "Write: await ship.run(...)."},
     ),
+    (
+        TooEarly("r-1", "has not begun yet"),
+        r"run r-1 has not begun yet",
+        {"run_id": "r-1", "why": "has not begun yet"},
+    ),
     (StepTimeout("a", 1.5), r"step 'a' .*timeout of 1\.5 s", {"path": "a", "seconds": 1.5}),
     (
         CommandFailed("'ls x'", 2, "out", "no such file"),
@@ -501,6 +507,7 @@ def test_every_public_error_has_a_case_here() -> None:
         (StepTimeout, TimeoutError),
         (CommandNotFound, FileNotFoundError),
         (InsideEventLoop, RuntimeError),
+        (TooEarly, RuntimeError),
         (MissingExtra, ImportError),
         (OutsideStep, LookupError),
         (ContextNotAMapping, TypeError),

@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import AsyncIterator, Callable
 from dataclasses import FrozenInstanceError
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
@@ -179,6 +180,11 @@ def plain() -> int:
     return 1
 
 
+def named_by_input(number: int) -> Steps[None]:
+    """A workflow, if decorated itself."""
+    yield from step("a").call(same, number)
+
+
 class Holder:
     def method(self) -> Steps[None]:
         """Not a workflow."""
@@ -195,6 +201,7 @@ class Holder:
         (Holder, r"generator function"),
         (Holder.method, r"method.*self"),
         (3, r"generator function, got 3"),
+        (partial(named_by_input, 1), r"functools\.partial.*Decorate the function itself.*inputs"),
         (ship, r"workflow already"),
     ],
 )
@@ -210,6 +217,8 @@ def test_what_is_refused_bare_is_refused_with_a_name_too() -> None:
         workflow("name")(plain)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="is async"):
         workflow(description="d")(a_coroutine)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="Decorate the function itself"):
+        workflow("name")(partial(named_by_input, 1))
 
 
 def test_two_names_are_refused() -> None:
@@ -319,8 +328,8 @@ async def test_a_sync_call_inside_a_loop_names_run() -> None:
     assert isinstance(caught.value, RuntimeError)
 
 
-async def test_a_sync_call_from_a_body_names_subworkflow() -> None:
-    """Called from a workflow's body, the error names `.subworkflow`, and ends the run as failed."""
+async def test_a_sync_call_from_a_body_names_run_and_subworkflow() -> None:
+    """Called from a workflow's body, the error names `.run` and `.subworkflow`, and fails it."""
 
     @workflow
     def outer() -> Steps[Any]:
@@ -329,6 +338,7 @@ async def test_a_sync_call_from_a_body_names_subworkflow() -> None:
 
     result = await outer.run()
     assert result.status == "failed"
+    assert "await ship.run(...), or in a workflow's body, as here: " in (result.error or "")
     assert ".subworkflow(" in (result.error or "")
 
 

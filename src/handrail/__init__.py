@@ -91,6 +91,7 @@ if TYPE_CHECKING:
     from handrail.errors import StepIsPoisonous as StepIsPoisonous
     from handrail.errors import StepTimeout as StepTimeout
     from handrail.errors import StepWasInterrupted as StepWasInterrupted
+    from handrail.errors import TooEarly as TooEarly
     from handrail.errors import WorkflowError as WorkflowError
     from handrail.errors import WorkflowMistake as WorkflowMistake
     from handrail.errors import WorkflowNotFound as WorkflowNotFound
@@ -222,8 +223,8 @@ _NAMES = {
         InvalidInput InvalidSignal JournalDamaged JournalFailed LeaseLost LimitExceeded
         MissingExtra NoArmChosen NotAStep NotClean NotPortable NotRecorded OutputChanged
         OutputNotSerializable ReplayMismatch RunCancelled RunIdTaken RunLocked RunNotFound
-        StagesMissing StepChange StepIsPoisonous StepTimeout StepWasInterrupted WorkflowError
-        WorkflowMistake WorkflowNotFound WrongUse
+        StagesMissing StepChange StepIsPoisonous StepTimeout StepWasInterrupted TooEarly
+        WorkflowError WorkflowMistake WorkflowNotFound WrongUse
     """,
     "handrail.executor": "Executor",
     "handrail.journals.memory": "MemoryJournal OutOfSequence",

@@ -188,6 +188,11 @@ def _check_function(function: Any) -> None:
         raise WrongUse(f"{function.definition.name!r} is a workflow already; use @workflow once")
     if not callable(function) or inspect.isclass(function):
         raise WrongUse(f"@workflow decorates a generator function, got {function!r}")
+    if isinstance(function, functools.partial):
+        raise WrongUse(
+            f"@workflow decorates a generator function, got {function!r}, which no record can "
+            f"name. Decorate the function itself, and pass what you bound as inputs."
+        )
     name = getattr(function, "__qualname__", repr(function))
     if isinstance(function, (staticmethod, classmethod)) or _is_method(function):
         raise WrongUse(

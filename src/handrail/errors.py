@@ -693,6 +693,18 @@ class InsideEventLoop(HandrailError, RuntimeError):
         )
 
 
+class TooEarly(HandrailError, RuntimeError):
+    """A streamed run was asked for its result before its end, or was steered before its start."""
+
+    def __init__(self, run_id: str, why: str) -> None:
+        super().__init__(run_id, why)
+        self.run_id = run_id
+        self.why = why
+
+    def __str__(self) -> str:
+        return f"run {self.run_id} {self.why}"
+
+
 class StepTimeout(HandrailError, TimeoutError):
     """A step did not end within its ``.timeout(seconds)``."""
 

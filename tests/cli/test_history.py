@@ -54,6 +54,18 @@ def test_a_fork_is_made_and_driven(cli: Cli) -> None:
     assert cli("resume", "first", "--quiet").out == "ABC 3\n"
 
 
+def test_the_plan_of_a_fork_says_that_changed_steps_run_again(cli: Cli, folder: Path) -> None:
+    """It leaves nobody to choose what the fork does by itself, and does that."""
+    cli("fork", "first", "--run-id", "f", "--no-run")
+    (folder / "flow.py").write_text(FLOW.replace("call(size, loud)", "call(size, loud * 2)"))
+    planned = cli("plan", "f").out
+    assert "In a fork they run again, with what followed them:" in planned
+    assert "keep the record:        handrail resume f --reuse count\n" in planned
+    assert "run again:              handrail resume f\n" in planned
+    assert "Choose what to do" not in planned
+    assert cli("resume", "f", "--quiet").out == "ABC 6\n"
+
+
 WRONG = [
     (("--at", "lou"), "no recorded step 'lou'. Did you mean"),
     (("--set", "count=many"), "got 'many', expected int"),

@@ -38,6 +38,7 @@ def flow():
     yield from step("left").call(act).default({"a": "b"})
     yield from step("exits").command("echo out; exit 3", check=False)
     yield from step("good").for_each([1, 2], each)
+    yield from step("some").for_each([1, 2, 3], each, on_error="continue")
     yield from step("group").for_each([1, 2, 3, 4, 5], each, max_concurrency=1)
 """
 
@@ -58,13 +59,16 @@ def test_a_tree_names_the_authors_line_and_what_was_got_over(cli: Cli, run: str)
     assert "ValueError: no 3 (flow.py:6)" in shown
     assert "exit code 3" in shown
     assert "at 2/x; 2 not begun" in shown
+    assert "  good  for_each  2 of 2 done  " in shown.replace("✓", "")
+    assert "some  for_each  2 of 3 done · 1 failed · ValueError × 1  " in shown  # noqa: RUF001  # the sign is meant
+    assert "failed  2 of 5 done · 1 failed · 2 not begun  " in shown
 
 
 def test_the_log_counts_what_a_group_did(cli: Cli, folder: Path) -> None:
     """What was done of how many, what failed, and what never began."""
     (folder / "flow.py").write_text(FLOW, "utf-8")
     told = cli("run", "flow.py:flow").err
-    assert "2 of 5 done, 1 failed, 2 not begun" in told
+    assert "2 of 5 done · 1 failed · 2 not begun" in told
     assert "by its fallback, after ValueError: no 3" in told
     assert "group/2/x: ValueError: no 3 (flow.py:6)" in told
 

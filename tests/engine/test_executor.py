@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import pickle  # noqa: TID251  # that results survive it is what is tested
+from functools import partial
 from typing import Any
 
 import anyio
@@ -19,6 +20,7 @@ from handrail import (
     MemorySink,
     RunNotFound,
     Steps,
+    TooEarly,
     WorkflowNotFound,
     step,
     workflow,
@@ -205,10 +207,15 @@ async def test_a_bad_name_in_a_body_fails_the_run_with_the_line() -> None:
 
 
 async def test_a_streams_result_is_there_after_its_loop() -> None:
-    """Before the end `run.result` is an error, after the loop it is the result."""
+    """Before the end `run.result` is an error, after the loop it is the result; before the start
+    the run cannot be steered.
+    """
     async with Executor().stream(flow_of_one) as run:
-        with pytest.raises(RuntimeError, match="no result yet"):
+        with pytest.raises(TooEarly, match=f"run {run.run_id} has no result yet"):
             _ = run.result
+        for steer in (run.pause, partial(run.retry, "one"), partial(run.answer, "one?", "yes")):
+            with pytest.raises(TooEarly, match=f"run {run.run_id} has not begun yet"):
+                steer()
         async for _ in run:
             pass
         assert run.result.value == 1

@@ -120,7 +120,7 @@ def test_a_finished_crowd_without_failures_is_one_row(tree: LiveRun, story: Stor
     ends(story, "review", *range(100))
     story.end("review")
     assert len(drawn(tree)) == 2
-    assert "✓ review  for_each  100/100" in drawn(tree)[1]
+    assert "✓ review  for_each  100 of 100 done" in drawn(tree)[1]
 
 
 def test_steps_in_a_row_fold_from_the_oldest(tree: LiveRun, story: Story) -> None:

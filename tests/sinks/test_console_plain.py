@@ -191,8 +191,8 @@ def test_a_large_group_speaks_for_its_members(log: Log, story: Story) -> None:
         "▸ review  for_each  1000 members",
         *(f"▸ review  for_each  {done} of 1000 done" for done in (100, 200, 300, 400)),
         "✗ review/450  failed  3.0 s  ValueError: boom",
-        *(f"▸ review  for_each  {done} of 1000 done, 1 failed" for done in range(499, 999, 100)),
-        "✓ review  for_each  999 of 1000 done, 1 failed  50 min 1 s",
+        *(f"▸ review  for_each  {done} of 1000 done · 1 failed" for done in range(499, 999, 100)),
+        "✓ review  for_each  999 of 1000 done · 1 failed · ValueError × 1  50 min 1 s",
     ]
 
 
@@ -203,7 +203,7 @@ def test_ten_thousand_failures_are_no_ten_thousand_lines(log: Log, story: Story)
         story.run(f"review/{index}", status="failed")
     story.end("review", "failed")
     assert len(log.said) == 1 + MAX_VERBOSE_MEMBERS + 9 + 1
-    assert log.said[-1].startswith("✗ review  parallel  failed  0 of 10000 done, 10000 failed")
+    assert log.said[-1].startswith("✗ review  parallel  failed  0 of 10000 done · 10000 failed")
 
 
 def test_a_group_of_unknown_size_goes_quiet(log: Log, story: Story) -> None:
@@ -381,12 +381,28 @@ def test_a_group_names_the_member_that_failed(log: Log, story: Story) -> None:
     assert [line for line in log.said if " at " in line] == [
         "✗ outer/all/x  failed  3.0 s  at check",
         (
-            "✗ outer/all  for_each  failed  0 of 2 done, 1 failed, 1 not begun  4.0 s  "
+            "✗ outer/all  for_each  failed  0 of 2 done · 1 failed · 1 not begun  4.0 s  "
             "at x/check; 1 more failed"
         ),
-        "✗ outer  parallel  failed  0 done, 1 failed  6.0 s  at all/x/check",
+        "✗ outer  parallel  failed  0 done · 1 failed  6.0 s  at all/x/check",
     ]
     assert "".join(log.said).count("wanted: 2") == 1
+
+
+def test_members_that_failed_and_did_not_fail_the_group_are_told_by_reason(
+    log: Log, story: Story
+) -> None:
+    """Where no error of the group says so, its counts do, the most frequent reason first."""
+    story.group("all", 200)
+    for index in range(42):
+        kind = "app.Timeout" if index < 3 else "app.Gone"
+        story.member(f"all/{index}", index)
+        result = story.result(f"all/{index}", "failed", error="no", error_type=kind)
+        story.tell(ev.MemberCompleted(f"all/{index}", index, result))
+    story.tell(ev.GroupCompleted("all", "for_each", 200, 19, 42, 9, 0), after=0)
+    story.end("all")
+    counts = "19 of 200 done · 42 failed · 9 cancelled · 130 not begun · Gone × 39, Timeout × 3"
+    assert f"✓ all  for_each  {counts}  " in log.said[-1]
 
 
 def test_an_error_of_the_groups_own_is_told(log: Log, story: Story) -> None:
@@ -402,7 +418,7 @@ def test_the_error_of_a_default_is_told_once_too(log: Log, story: Story) -> None
     story.start("all", "parallel")
     story.run("all/x", status="failed", error="boom")
     story.end("all", "defaulted", error="member 'x' failed: boom")
-    assert log.said[-1] == "↷ all  parallel  defaulted  0 done, 1 failed  3.0 s  at x"
+    assert log.said[-1] == "↷ all  parallel  defaulted  0 done · 1 failed  3.0 s  at x"
 
 
 def test_a_failed_attempt_of_a_group_names_its_member(log: Log, story: Story) -> None:

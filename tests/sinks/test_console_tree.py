@@ -224,7 +224,9 @@ def test_a_group_counts_its_members(tree: LiveRun, story: Story) -> None:
     story.member_ends("review/1", "failed")
     story.ask("review/2/sure?", "Sure?")
     story.end("review/2/read")
-    assert drawn(tree)[1] == ("└─ ⠋ review  for_each  2/5 · 2 running · 1 waiting · 1 failed  11 s")
+    assert drawn(tree)[1] == (
+        "└─ ⠋ review  for_each  1 of 5 done · 2 running · 1 waiting · 1 failed  11 s"
+    )
 
 
 def test_a_group_of_unknown_size_counts_what_is_done(tree: LiveRun, story: Story) -> None:
@@ -300,7 +302,7 @@ def test_a_large_group_has_a_bar(tree: LiveRun, story: Story) -> None:
     for index in range(50):
         story.member(f"review/{index}", index)
         story.member_ends(f"review/{index}")
-    assert "━━━━━━╌╌╌╌╌╌ 50/100" in drawn(tree)[1]
+    assert "━━━━━━╌╌╌╌╌╌ 50 of 100 done" in drawn(tree)[1]
 
 
 def test_the_counts_of_the_end_stand(tree: LiveRun, story: Story) -> None:
@@ -310,7 +312,7 @@ def test_the_counts_of_the_end_stand(tree: LiveRun, story: Story) -> None:
     story.tell(ev.GroupCompleted("review", "for_each", 40, 38, 2, 0, 0))
     story.end("review")
     assert drawn(tree)[1:] == [
-        "└─ ✓ review  for_each  40/40 · 2 failed  2.0 s",
+        "└─ ✓ review  for_each  38 of 40 done · 2 failed  2.0 s",
     ]
 
 
@@ -530,7 +532,7 @@ def test_a_group_points_to_the_member_that_failed(tree: LiveRun, story: Story) -
     story.run("all/x", status="failed", error="boom\n  bang")
     story.end("all", "failed", error="member 'x' failed: boom\n  bang; 1 more failed")
     assert drawn(tree)[1:] == [
-        "└─ ✗ all  parallel  1 done · 1 failed  3.0 s  at x; 1 more failed",
+        "└─ ✗ all  parallel  0 done · 1 failed  3.0 s  at x; 1 more failed",
         "   └─ ✗ x  python  1.0 s  ValueError: boom bang",
     ]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import anyio
 
-from handrail import step, workflow
+from handrail import Found, Task, Work, step, workflow
 from handrail.engine.current import current
 from handrail.steps.verbs import Step, Steps
 from handrail.testing.conformance import fails_first, note
@@ -50,6 +50,20 @@ async def noted_nap(folder: Path, seconds: float) -> str:
 def path_here() -> str:
     """The path of the step that calls this."""
     return current().path
+
+
+def asks_of(task: Task) -> Steps[Found[str]]:
+    """One task; of one of them a person is asked first."""
+    if task.id == "ask":
+        yield from step("sure?").ask("Sure?", type=bool)
+    return Found((yield from step("look").call(path_here)))
+
+
+@workflow
+def queued() -> Steps[Work[str]]:
+    """A queue, whose first task waits for a person."""
+    tasks = [Task("ask"), Task("late")]
+    return (yield from step("w").work(tasks, asks_of, max_concurrency=1))
 
 
 @workflow
@@ -181,6 +195,7 @@ def notes_late(folder: Path, seconds: float) -> Steps[str]:
 FLOWS: tuple[Any, ...] = (
     counts,
     fans,
+    queued,
     rounds,
     asks_between,
     holds,

@@ -8,7 +8,16 @@ from pathlib import Path
 import anyio.to_thread
 import pytest
 
-from handrail import Executor, InputsDiffer, RunIdTaken, RunNotFound, step, workflow
+from handrail import (
+    CannotSteer,
+    Executor,
+    InputsDiffer,
+    RunIdTaken,
+    RunNotFound,
+    Task,
+    step,
+    workflow,
+)
 from handrail.errors import ReplayMismatch
 from handrail.replay_checks import replay
 from handrail.steps.verbs import Steps
@@ -17,7 +26,7 @@ from handrail.testing.conformance import FLOWS as CONFORMANCE
 from handrail.testing.conformance import effects, essence, in_order, waiting
 from handrail.testing.contracts.host import history_of
 from tests.temporal import flows
-from tests.temporal.flows import FLOWS, stepwise
+from tests.temporal.flows import FLOWS, fans, queued, stepwise
 
 pytestmark = pytest.mark.temporal
 ALL = (*FLOWS, *CONFORMANCE)
@@ -83,6 +92,41 @@ async def test_its_export_is_replayed_compared_and_shown(
     assert [step.path for step in state.steps] == [step.path for step in one.step_results]
     followed = [event async for event in there.follow(one.run_id)]
     assert len(followed) == len(await history_of(there, one.run_id, tmp_path / "f.jsonl"))
+
+
+async def test_a_stopped_run_is_suspended_to_all_who_ask(engine: Make) -> None:
+    """``get`` says of it what ``runs`` says, and no step of it is at work; a resume goes on."""
+    there = engine(workflows=ALL)
+    await there.start(fans, 1, 600.0, run_id="stopped")
+    async for event in there.follow("stopped"):
+        if getattr(event, "path", "") == "all/0/nap":
+            break
+    assert (await there.get("stopped")).status == "running"
+    await there.stop("stopped", by="ann")
+    await _until_held(there, "stopped")
+    state = await there.get("stopped")
+    listed = [one.status for one in await there.runs() if one.run_id == "stopped"]
+    assert (state.status, listed) == ("suspended", ["suspended"])
+    assert state.step("all/0/nap").state == "interrupted"
+
+
+async def test_a_queue_is_edited_from_any_process(engine: Make) -> None:
+    """While the run is driven, and while it is held: what is asked for is done, or refused."""
+    there = engine(workflows=ALL)
+    assert (await there.options(run_id="queue").run(queued)).status == "suspended"
+    await there.edit_work("queue", add=[Task("x", None, -1), Task("y")], by="ann")
+    await there.edit_work("queue", drop=["x"], by="bob")
+    with pytest.raises(CannotSteer, match="task 'ask' does not wait: it has begun"):
+        await there.edit_work("queue", priority={"ask": 1})
+    await there.stop("queue")
+    await _until_held(there, "queue")
+    await there.edit_work("queue", priority={"y": -2}, by="cem")
+    await there.answer("queue", "w/ask/sure?", answer=True)
+    result = await there.resume("queue")
+    assert [one.id for one in result.value.done] == ["ask", "late", "y"]
+    assert [(one.id, one.why) for one in result.value.refused] == [("x", "dropped by bob")]
+    with pytest.raises(CannotSteer, match="succeeded"):
+        await there.edit_work("queue", add=[Task("z")])
 
 
 async def test_a_failed_run_is_resumed(engine: Make, folder: Path) -> None:

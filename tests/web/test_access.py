@@ -45,6 +45,7 @@ def client(journal: MemoryJournal) -> TestClient:
 
 
 ANSWER = "/api/runs/r-1/answer"
+PAUSE = "/api/runs/r-1/pause"
 BODY = b'{"path": "merge?", "answer": "a"}'
 
 REFUSED: list[tuple[str, str, str, dict[str, str], bytes | None, set[int]]] = [
@@ -91,6 +92,11 @@ REFUSED: list[tuple[str, str, str, dict[str, str], bytes | None, set[int]]] = [
     ("no JSON", "POST", ANSWER, {**BEARER, **JSON}, b"{path", {400}),
     ("a list", "POST", ANSWER, {**BEARER, **JSON}, b"[]", {400}),
     ("nothing", "POST", ANSWER, {**BEARER, **JSON}, b"", {400}),
+    ("nothing, of no type", "POST", ANSWER, BEARER, b"", {400}),
+    ("an empty form", "POST", PAUSE,
+     {**BEARER, "content-type": "application/x-www-form-urlencoded"}, b"", {415}),
+    ("nothing, from elsewhere", "POST", PAUSE, {**BEARER, "origin": "http://evil"}, b"", {403}),
+    ("nothing, without a token", "POST", PAUSE, {}, b"", {401}),
     ("nested deeply", "POST", ANSWER, {**BEARER, **JSON},
      b'{"path":"merge?","answer":' + b"[" * 100_000 + b"]" * 100_000 + b"}", {400}),
     ("no text", "POST", ANSWER, {**BEARER, **JSON}, b'{"path":"\xff","answer":1}', {400}),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,37 @@ def test_a_run_can_be_had_without_its_steps(client: TestClient) -> None:
     rest = client.get("/api/runs/r-1?steps=false").json()
     assert [row["path"] for row in whole["steps"]] == ["first", "all", "all/sure?", "all/go"]
     assert rest == {**whole, "steps": []}
+
+
+@pytest.mark.parametrize("verb", ["pause", "unpause", "stop", "cancel", "fork", "resume"])
+def test_a_verb_that_requires_nothing_needs_no_body(client: TestClient, verb: str) -> None:
+    """`curl -X POST` is enough, and the document says so."""
+    response = client.post(f"/api/runs/r-1/{verb}")
+    assert (response.status_code, response.json()["ok"]) == (200, True)
+    paths = client.get("/api/openapi.json").json()["paths"]
+    needed = {
+        path: one["post"]["requestBody"]["required"] for path, one in paths.items() if "post" in one
+    }
+    assert needed["/api/runs/{run_id}/answer"] is True
+    assert needed[f"/api/runs/{{run_id}}/{verb}"] is False
+
+
+def test_the_api_is_described_on_a_page_that_needs_no_other_host(client: TestClient) -> None:
+    """Each request and schema of the document is there, its links lead somewhere, and no script."""
+    document = client.get("/api/openapi.json").json()
+    response = client.get("/api/docs")
+    text = response.text
+    assert response.headers["content-type"] == "text/html; charset=utf-8"
+    for path, operations in document["paths"].items():
+        for method in operations:
+            assert f"<code>{method.upper()} {path}</code>" in text
+    names = set(re.findall(r'<h2 id="(\w+)">', text))
+    assert names == document["components"]["schemas"].keys()
+    assert set(re.findall(r'href="([^"]+)"', text)) - {f"#{name}" for name in names} == {
+        "openapi.json"
+    }
+    assert not re.search(r"<script|style=|//\w", text)
+    assert TestClient(client.app, base_url="http://127.0.0.1").get("/api/docs").status_code == 401
 
 
 def test_what_people_did_is_told_before_a_process_has_read_it(

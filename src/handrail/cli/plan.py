@@ -81,7 +81,8 @@ def _show(found: Plan, info: RunInfo, changed: ChangedSteps, place: Place) -> No
     if alive:
         print(f"\nIt is running now. To watch it: {place.command('tail', found.run_id)}")
     else:
-        print(f"\n{_next_text(found, changed, place)}")
+        fork = info.forked_from is not None
+        print(f"\n{_next_text(found, changed, place, fork=fork)}")
     sys.stdout.flush()
 
 
@@ -124,14 +125,19 @@ def _remark(step: PlannedStep, *, alive: bool) -> str:
     return step.status or ""
 
 
-def _next_text(found: Plan, changed: ChangedSteps, place: Place) -> str:
+def _next_text(found: Plan, changed: ChangedSteps, place: Place, *, fork: bool) -> str:
     run_id = found.run_id
     if found.status == "succeeded" and not (changed.rerun or changed.rerun_from):
         but = ". Changed steps make no difference" if found.changes else ""
         return f"It has succeeded. A resume returns its recorded result{but}."
     if found.changes:
-        commands = resume_commands(run_id, found.changes, place, changed.words)
-        first = "Some recorded steps have changed. Choose what to do with them:"
+        commands = resume_commands(run_id, found.changes, place, changed.words, fork=fork)
+        first = "Some recorded steps have changed. "
+        first += (
+            "In a fork they run again, with what followed them:"
+            if fork
+            else "Choose what to do with them:"
+        )
         return "\n  ".join([first, *commands])
     again = place.command("resume", run_id, *changed.words)
     if found.unwinds is not None:

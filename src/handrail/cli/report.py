@@ -32,15 +32,21 @@ def change_lines(change: StepChange) -> tuple[str, str]:
 
 
 def resume_commands(
-    run_id: str, changes: Sequence[StepChange], place: Place, chosen: Sequence[str] = ()
+    run_id: str,
+    changes: Sequence[StepChange],
+    place: Place,
+    chosen: Sequence[str] = (),
+    *,
+    fork: bool = False,
 ) -> list[str]:
     """Two commands to type: one keeps the records of the changed steps, one runs them again.
 
-    ``chosen``: words typed before, which both repeat.
+    ``chosen``: words typed before, which both repeat. A ``fork`` runs them again by itself.
     """
     lines: list[str] = []
     for option, why in (("--reuse", "keep the record"), ("--rerun", "run again")):
-        words = [word for change in changes for word in (option, change.path)]
+        by_itself = fork and option == "--rerun"
+        words = [word for change in changes for word in (option, change.path) if not by_itself]
         lines.append(f"{f'{why}:':24}{place.command('resume', run_id, *chosen, *words)}")
     return lines
 

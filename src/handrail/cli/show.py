@@ -50,6 +50,8 @@ from handrail.model.results import A_PERSON, WaitsFor
 from handrail.ports.journal import Journal, RunInfo
 from handrail.record.dropped import stuck_step
 from handrail.record.inbox import runs_of, with_messages
+from handrail.record.live_view import GROUPS
+from handrail.record.members import member_counts
 from handrail.record.status import ShownStatus, shown_status
 from handrail.record.view import (
     FailureCause,
@@ -214,6 +216,7 @@ def _print_head(info: RunInfo, view: RunView) -> None:
 def _tree(steps: Sequence[StepView]) -> list[str]:
     """One or more lines for each step; of many successful ones side by side only the latest."""
     glyphs = _glyphs()
+    groups = _members(steps)
     left = Counter(_above(step) for step in steps if step.state == "succeeded")
     lines: list[str] = []
     hidden: dict[str, int] = {}
@@ -228,8 +231,33 @@ def _tree(steps: Sequence[StepView]) -> list[str]:
             folded = step.path
             continue
         lines += _hidden_line(hidden.pop(above, 0), step.depth, glyphs)
-        lines += _step_lines(step, glyphs)
+        lines += _step_lines(step, glyphs, groups.get(step.path, ()))
     return lines or ["  (no step has started)"]
+
+
+def _members(steps: Sequence[StepView]) -> dict[str, list[StepView]]:
+    """The members of each group, by its path."""
+    found: dict[str, list[StepView]] = {}
+    above: list[StepView] = []
+    for step in steps:
+        del above[step.depth :]
+        if above and above[-1].step_type in GROUPS:
+            found[above[-1].path].append(step)
+        if step.step_type in GROUPS:
+            found[step.path] = []
+        above.append(step)
+    return found
+
+
+def _counts(group: StepView, members: Sequence[StepView], glyphs: Glyphs) -> str:
+    """How the members of a group did, and why they failed if its own error does not tell."""
+    over = group.state not in {"running", "waiting", "open", "interrupted"}
+    failed = (one.cause for one in members if one.state == "failed")
+    reasons = Counter(None if cause is None else cause.error_type for cause in failed)
+    told = reasons if over and group.cause is None else None
+    states = Counter[str](one.state for one in members)
+    counts = member_counts(states, group.size, over=over, reasons=told)
+    return f" {glyphs.dot} ".join(text for text, _ in counts)
 
 
 def _work_lines(view: RunView) -> Iterator[str]:
@@ -248,13 +276,15 @@ def _hidden_line(count: int, depth: int, glyphs: Glyphs) -> list[str]:
     return [f"{margin}{glyphs.more} {count} that succeeded (--json lists all)"] if count else []
 
 
-def _step_lines(step: StepView, glyphs: Glyphs) -> list[str]:
+def _step_lines(step: StepView, glyphs: Glyphs, members: Sequence[StepView] = ()) -> list[str]:
     margin = "  " * (step.depth + 1)
     sign = glyphs.started if step.state in {"open", "running"} else glyphs.of(step.state)
     name = clean(decode_key(step.path.rpartition("/")[2]), 80)
     parts = [f"{margin}{sign} {name}", step.step_type]
     if step.state != "succeeded":
         parts.append(step.state)
+    if members:
+        parts.append(_counts(step, members, glyphs))
     if step.attempts > 1:
         parts.append(f"{glyphs.times}{step.attempts}")
     if step.duration_ms is not None and step.state != "skipped":

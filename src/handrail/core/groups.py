@@ -34,6 +34,7 @@ from handrail.errors import DefinitionError, DuplicateStepName, GroupFailed
 from handrail.model import events as ev
 from handrail.model.described import defined_at
 from handrail.model.results import StepResult
+from handrail.record.members import reasons_text
 from handrail.record.outputs import OUTPUTS, RESULTS, winner
 from handrail.steps.fingerprint import item_digest
 from handrail.steps.verbs import ForEachGroup, ParallelGroup, RaceGroup, Step, WorkGroup, take
@@ -534,8 +535,7 @@ def _failures_text(members: Members, first: StepResult[Any] | None = None) -> st
     text = "; ".join(f"member {one.name!r} failed: {one.error}" for one in told)
     others = failed[len(told) :]
     if others:
-        reasons = Counter((one.error_type or "").rpartition(".")[2] for one in others)
-        counted = ", ".join(f"{reason} × {number}" for reason, number in reasons.most_common())  # noqa: RUF001  # the sign is meant
+        counted = reasons_text(Counter(one.error_type for one in others))
         names = _join_names([one.name for one in others])
         text += f"; {len(others)} more failed, {counted}: {names}"
     return text

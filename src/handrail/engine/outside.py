@@ -57,14 +57,13 @@ def refuse_inside_loop(name: str, instead: str) -> None:
     """Raise ``InsideEventLoop`` if an event loop runs in this thread.
 
     Raises:
-        InsideEventLoop: a loop runs; in a workflow's body the text names ``.subworkflow``.
+        InsideEventLoop: a loop runs; in a workflow's body the text names ``.subworkflow`` too.
     """
     if not _loop_runs_here():
         return
     if _in_a_body():
-        instead = (
-            'In a workflow\'s body write: yield from step("name").subworkflow(workflow, {...}).'
-        )
+        child = 'yield from step("name").subworkflow(workflow, {...})'
+        instead = f"{instead.rstrip('.')}, or in a workflow's body, as here: {child}."
     raise InsideEventLoop(name, instead)
 
 

@@ -107,26 +107,6 @@ class Steering:
         else:
             await self._steer(run_id, event)
 
-    async def _steer(self, run_id: str, event: ev.RunSteered) -> None:
-        """Send a request that concerns the whole run."""
-        raise NotImplementedError
-
-    async def _steer_step(self, run_id: str, event: ev.RunSteered) -> None:
-        """Send a request that concerns the step at its path."""
-        raise NotImplementedError
-
-    pause_sync = sync_twin(pause)
-    unpause_sync = sync_twin(unpause)
-    stop_sync = sync_twin(stop)
-    complete_sync = sync_twin(complete)
-    skip_sync = sync_twin(skip)
-    retry_sync = sync_twin(retry)
-    guide_sync = sync_twin(guide)
-
-
-class SteeredEngine(Steering, Engine):
-    """An engine that also steers runs."""
-
     async def edit_work(
         self,
         run_id: str,
@@ -149,7 +129,34 @@ class SteeredEngine(Steering, Engine):
                 does not fit. WorkflowNotFound: the run is not driven here, and its workflow is not
                 known.
         """
-        event = edit_of(path, add, drop, priority, by)
+        await self._edit_work(run_id, edit_of(path, add, drop, priority, by))
+
+    async def _steer(self, run_id: str, event: ev.RunSteered) -> None:
+        """Send a request that concerns the whole run."""
+        raise NotImplementedError
+
+    async def _steer_step(self, run_id: str, event: ev.RunSteered) -> None:
+        """Send a request that concerns the step at its path."""
+        raise NotImplementedError
+
+    async def _edit_work(self, run_id: str, event: ev.WorkEdited) -> None:
+        """Send an edit to a queue, once it is checked."""
+        raise NotImplementedError
+
+    pause_sync = sync_twin(pause)
+    unpause_sync = sync_twin(unpause)
+    stop_sync = sync_twin(stop)
+    complete_sync = sync_twin(complete)
+    skip_sync = sync_twin(skip)
+    retry_sync = sync_twin(retry)
+    guide_sync = sync_twin(guide)
+    edit_work_sync = sync_twin(edit_work)
+
+
+class SteeredEngine(Steering, Engine):
+    """An engine that also steers runs."""
+
+    async def _edit_work(self, run_id: str, event: ev.WorkEdited) -> None:
         driver = self._users.drivers.get(run_id)
         if driver is not None:
             driver.steer(event)
@@ -194,8 +201,6 @@ class SteeredEngine(Steering, Engine):
             if event.path not in run.nodes and event.path not in run.results:
                 refuse_unknown(run_id, definition, event.path)
             self._post(run_id, check_steering(run, event))
-
-    edit_work_sync = sync_twin(edit_work)
 
 
 def ended_run_hint(last: ev.WorkflowCompleted) -> tuple[str, str]:

@@ -15,12 +15,14 @@ from handrail.core.steering import check_path, guidance_event
 from handrail.core.work_edits import edit_of
 from handrail.engine.attempt_tasks import interruption
 from handrail.engine.driver import Driver
-from handrail.errors import WrongUse
+from handrail.errors import TooEarly, WrongUse
 from handrail.model.events import Event, Progress, RunSteered, WorkEdited
 from handrail.model.results import WorkflowResult
 from handrail.model.work import Task
 
 R_co = TypeVar("R_co", covariant=True)
+
+NO_RESULT = "has no result yet: iterate over it to its end first"
 
 
 def not_entered(run_id: str) -> WrongUse:
@@ -83,12 +85,10 @@ class Run(Generic[R_co]):
         """How the run ended.
 
         Raises:
-            RuntimeError: it has not ended yet.
+            TooEarly: it has not ended yet.
         """
         if self._result is None:
-            raise RuntimeError(
-                f"run {self.run_id} has no result yet: iterate over it to its end first"
-            )
+            raise TooEarly(self.run_id, NO_RESULT)
         return self._result
 
     def cancel(self, reason: str = "cancelled by its caller") -> None:
@@ -148,9 +148,17 @@ class Run(Generic[R_co]):
         self._steer(edit_of(path, add, drop, priority, by))
 
     def _steer(self, event: RunSteered | WorkEdited) -> None:
+        self._begun().steer(event)
+
+    def _begun(self) -> Driver:
+        """The driver of this run.
+
+        Raises:
+            TooEarly: it has none yet.
+        """
         if self.driver is None:
-            raise RuntimeError(f"run {self.run_id} has not begun yet")
-        self.driver.steer(event)
+            raise TooEarly(self.run_id, "has not begun yet: steer it once its first event has come")
+        return self.driver
 
     def signal(self, name: str, payload: Any = None) -> None:
         """Deliver a signal to a ``wait_for``.
@@ -165,11 +173,9 @@ class Run(Generic[R_co]):
         """Answer an open gate, named by its path; the answer as converted.
 
         Raises:
-            GateClosed, GateNotFound, InvalidAnswer: see those.
+            GateClosed, GateNotFound, InvalidAnswer: see those. TooEarly: the run has not begun.
         """
-        if self.driver is None:
-            raise RuntimeError(f"run {self.run_id} has not begun yet")
-        return self.driver.answer(gate, answer, by)
+        return self._begun().answer(gate, answer, by)
 
     def attach(self, driver: Driver) -> None:
         """Take the driver of this run; the executor calls this."""

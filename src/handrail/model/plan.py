@@ -62,7 +62,9 @@ class Plan:
 
     @property
     def changes(self) -> tuple[StepChange, ...]:
-        """The recorded steps that changed; a resume needs ``reuse`` or ``rerun`` for each."""
+        """The recorded steps that changed; a resume needs ``reuse`` or ``rerun`` for each. A fork
+        runs them again by itself.
+        """
         return tuple(
             StepChange(step.path, step.was, step.now)
             for step in self.steps

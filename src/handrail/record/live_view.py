@@ -38,6 +38,7 @@ from handrail.model.results import (
     WaitsFor,
     add_usage,
 )
+from handrail.record.members import member_counts
 from handrail.record.status import step_wait_after
 from handrail.record.view import FailureCause, StepState, exit_code_of
 from handrail.shortening import last_line
@@ -91,6 +92,8 @@ class LiveStep:
     why_stopped: str = ""
     """Of work: why no further task begins."""
     tally: dict[str, int] | None = None
+    reasons: dict[str | None, int] | None = None
+    """Of a group: how many of its members failed with each error class."""
     running: dict[int, LiveStep] | None = None
     waiting: dict[int, LiveStep] | None = None
     failed: list[LiveStep] | None = None
@@ -124,6 +127,27 @@ class LiveStep:
             return len(self.waiting or ())
         return self.tally.get(state, 0) if self.tally else 0
 
+    def counts(self, *, live: bool = True) -> Iterator[tuple[str, str]]:
+        """Of a group: how its members did, as ``member_counts``; ``live``: also those at work.
+
+        The reasons of failures are there if its own error does not tell them.
+        """
+        states = dict(self.tally or {})
+        if live:
+            states |= {"running": self.count("running"), "waiting": self.count("waiting")}
+        told = self.live or self.problem is not None or self.reasons is None
+        reasons = None if told else self.reasons
+        if reasons is not None and sum(reasons.values()) != self.count("failed"):
+            reasons = None  # some failed before a resume, which shows no events of them
+        return member_counts(
+            states,
+            self.size,
+            over=not self.live,
+            refused=self.refused,
+            reasons=reasons,
+            why_stopped=self.why_stopped,
+        )
+
     # -- children, by state ------------------------------------------------------------------
 
     def join(self, child: LiveStep) -> None:
@@ -151,6 +175,12 @@ class LiveStep:
             self.done = deque(maxlen=kept)
         self.done.append(child)
 
+    def count_reason(self, error_type: str | None) -> None:
+        """Count the error class of a member that failed, if this is a group."""
+        if self.kind in GROUPS:
+            self.reasons = self.reasons if self.reasons is not None else {}
+            self.reasons[error_type] = self.reasons.get(error_type, 0) + 1
+
     def leave(self, child: LiveStep, state: StepState) -> None:
         """Remove a child that was filed under ``state``."""
         if state == "running":
@@ -170,7 +200,7 @@ class LiveStep:
 
     def forget_children(self) -> None:
         """Drop all children and their counts, for another attempt or to save memory."""
-        self.running = self.waiting = self.tally = self.failed = self.done = None
+        self.running = self.waiting = self.tally = self.failed = self.done = self.reasons = None
 
     def live_children(self) -> list[LiveStep]:
         """The children that have not ended."""
@@ -450,6 +480,8 @@ class LiveRun:
         step.exit_code = exit_code_of(result.output)
         if result.error is not None or result.error_type is not None:
             step.problem = _failure(step, result.name, result)
+            if result.status == "failed" and step.parent is not None:
+                step.parent.count_reason(result.error_type)
         elif isinstance(result.output, Skipped):
             step.skipped = result.output
         self._end(step, result.status, at)

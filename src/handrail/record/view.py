@@ -183,6 +183,8 @@ class StepView:
     handled: tuple[Failure, ...] = ()
     given_by: str | None = None
     told: tuple[GivenGuidance, ...] = ()
+    size: int | None = None
+    """Of a group: how many members it has, if that is known."""
 
     @property
     def status(self) -> StepState:
@@ -318,6 +320,8 @@ class Reading:
         self._recorded = Recorded()
         self._suspended_for = ""
         self._kinds: dict[str, str] = {}
+        self._sizes: dict[str, int | None] = {}
+        """Of groups: how many members they have."""
         self._accepts: dict[str, tuple[str, Any]] = {}
         """Of steps that wait for a signal: its name, and the type of its payload."""
         self._gates: dict[str, OpenGate] = {}
@@ -406,6 +410,12 @@ class Reading:
         self._accepts.pop(event.path, None)
         self._close_gates(event.path)
 
+    def _group_started(self, event: ev.GroupStarted) -> None:
+        self._sizes[event.path] = event.size
+
+    def _group_grew(self, event: ev.WorkGrew | ev.GroupCompleted) -> None:
+        self._sizes[event.path] = max(self._sizes.get(event.path) or 0, event.total)
+
     def _gate_opened(self, event: ev.GateOpened) -> None:
         self._gates[event.path] = event.gate
 
@@ -455,6 +465,9 @@ class Reading:
         ev.StepStarted: (_step_started,),
         ev.AttemptFailed: (_account, _wait, _launch_over),
         ev.StepCompleted: (_account, _wait, _launch_over, _step_completed),
+        ev.GroupStarted: (_group_started,),
+        ev.WorkGrew: (_group_grew,),
+        ev.GroupCompleted: (_group_grew,),
         ev.GateOpened: (_gate_opened,),
         ev.GateAnswered: (_gate_answered,),
         ev.TimerSet: (_wait,),
@@ -534,13 +547,13 @@ class Reading:
             cause = None if failed is None else FailureCause.of(path, name, failed)
             return StepView(
                 path, depth, kind, state, attempts, None, cause, None, answer, None, spent,
-                told=told,
+                told=told, size=self._sizes.get(path),
             )  # fmt: skip
         has_failed = end.error is not None or end.error_type is not None
         cause = FailureCause.of(path, end.name, end) if has_failed else None
         return StepView(
             path, depth, kind, end.status, end.attempts, end.duration_ms, cause, end.output, answer,
-            record.undone, spent, end.handled, end.given_by, told,
+            record.undone, spent, end.handled, end.given_by, told, self._sizes.get(path),
         )  # fmt: skip
 
     def _unfinished(self, path: str, kind: str, now: float, *, alive: bool) -> StepState:

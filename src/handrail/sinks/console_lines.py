@@ -205,28 +205,20 @@ class Drawing:
         return where if self._unfolds(step) else f"{where}: {error_of(cause.origin)}"
 
     def _counts(self, step: LiveStep) -> list[Span]:
-        """``312/1000``, with a bar while the group runs, then the counts of the other states."""
-        ended, size = step.ended, step.size
+        """``312 of 1000 done``, with a bar while it runs, then the counts of other states."""
+        ended, size = step.ended, (step.size or 0) if step.live else 0
         spans: list[Span] = [Span("  ")]
-        if step.live and size is not None and size > BAR:
+        if size > BAR:
             full = min(BAR, ended * BAR // size)
             spans.append(Span(self._glyphs.bar[0] * full, "good"))
             spans.append(Span(f"{self._glyphs.bar[1] * (BAR - full)} ", "dim"))
-        spans.append(Span(f"{ended}/{size}" if size is not None else f"{ended} done"))
-        for state in ("running", "waiting", "failed", "cancelled", "skipped"):
-            count = step.count(state)
-            if count:
-                tone = TONES[state]
-                spans += [Span(f" {self._glyphs.dot} ", "dim"), Span(f"{count} {state}", tone)]
-        if step.refused:
-            message = f"{step.refused} refused"
-            spans += [Span(f" {self._glyphs.dot} ", "dim"), Span(message, "dim")]
-        if step.why_stopped:
-            message = f"stopped: {clean(step.why_stopped)}"
-            spans += [Span(f" {self._glyphs.dot} ", "dim"), Span(message, "wait")]
-        elif step.live and size is not None and size > BAR:
+        dot = f" {self._glyphs.dot} "
+        for text, state in step.counts():
+            before = [] if not state else [Span(dot, "dim")]
+            spans += [*before, Span(text, TONES.get(state, "dim") if state else "plain")]
+        if size > BAR and not step.why_stopped:
             message = pace(ended - step.recorded, size - ended, self._now - step.started_at)
-            spans += [Span(f" {self._glyphs.dot} {message}", "dim")] if message else []
+            spans += [Span(f"{dot}{message}", "dim")] if message else []
         return spans
 
     def _stages(self, step: LiveStep) -> list[Span]:

@@ -212,7 +212,7 @@ class PlainLog:
             lines += self._retried(failed, cause, step)
         lines += self._member_of_group_ended(event.path, result, step)
         if not _is_in_large_group(step):
-            counts = _counts(step) if step.kind in GROUPS else ""
+            counts = self._counts(step) if step.kind in GROUPS else ""
             lines += self._ended(event.path, result, step, counts)
         return lines
 
@@ -276,10 +276,13 @@ class PlainLog:
         every = REPORT_EVERY_MEMBERS if size is None else max(1, size // 10)
         if ended % every == 0 and (size is None or ended < size):
             line = self._line(
-                "started", path_text(group.path), group.kind, _counts(group), tone="dim"
+                "started", path_text(group.path), group.kind, self._counts(group), tone="dim"
             )
             lines.append(line)
         return lines
+
+    def _counts(self, group: LiveStep) -> str:
+        return f" {self._glyphs.dot} ".join(text for text, _ in group.counts(live=False))
 
     # -- gates and timers --------------------------------------------------------------------
 
@@ -400,20 +403,6 @@ def _outermost_large_group(step: LiveStep | None) -> LiveStep | None:
         found = above if _is_large(above) else found
         above = above.parent
     return found
-
-
-def _counts(group: LiveStep) -> str:
-    of = f" of {group.size}" if group.size is not None else ""
-    counts = {state: group.count(state) for state in ("failed", "cancelled")}
-    done = group.ended - sum(counts.values())
-    if not group.live and group.size is not None:
-        counts["not begun"] = group.size - group.ended
-    if group.refused:
-        counts["refused"] = group.refused
-    message = [f"{done}{of} done", *(f"{n} {what}" for what, n in counts.items() if n)]
-    if group.why_stopped:
-        message.append(f"stopped: {clean(group.why_stopped)}")
-    return ", ".join(message)
 
 
 _STATES = ("failed", "cancelled", "defaulted", "skipped")

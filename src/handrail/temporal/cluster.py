@@ -37,8 +37,10 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from handrail.cluster_errors import ClusterUnreachable, NoWorker, RunTerminated
 from handrail.errors import HandrailError, RunIdTaken, RunNotFound
+from handrail.model.events import RunSteered
 from handrail.model.results import RunStatus, WaitsFor
 from handrail.ports.journal import Holder, RunInfo
+from handrail.record.inbox import unpause_of
 from handrail.temporal.blobs import LARGE_BYTES
 from handrail.temporal.connecting import connection_error_text
 from handrail.temporal.errors_as_data import error_as_data, error_of_data
@@ -487,7 +489,9 @@ def info_of(execution: ExecutionInfo, address: str, state: State | None = None) 
     is_driven = execution.is_open and HELD not in memo
     status = _status_of(execution)
     is_over = status in {"succeeded", "failed", "cancelled"}
-    waits = () if is_over else memo.get(WAITS, ())
+    waits = msgspec.convert(() if is_over else memo.get(WAITS, ()), tuple[WaitsFor, ...])
+    if state is not None and state.paused and all(one.kind != "unpause" for one in waits):
+        waits = (unpause_of(RunSteered("pause")), *waits)  # who paused it is in its record
     return RunInfo(
         execution.run_id,
         execution.workflow,
@@ -497,7 +501,7 @@ def info_of(execution: ExecutionInfo, address: str, state: State | None = None) 
         updated_at if state is None else state.updated_at,
         memo.get(LABELS, {}),
         Holder(0, address, since) if is_driven else None,
-        waits_for=msgspec.convert(waits, tuple[WaitsFor, ...]),
+        waits_for=waits,
     )
 
 

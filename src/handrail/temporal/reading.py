@@ -22,7 +22,9 @@ from handrail.ports.journal import RunInfo
 from handrail.record.inbox import unread
 from handrail.record.reading import ended, workflow_named
 from handrail.record.state import RunState
+from handrail.record.status import shown_status
 from handrail.record.view import view_of
+from handrail.temporal.cluster import info_of
 from handrail.temporal.reaching import ReachesRuns
 from handrail.temporal.record import scratch
 
@@ -39,25 +41,21 @@ class ReadsRuns(ReachesRuns):
         Raises:
             RunNotFound: there is no such run.
         """
-        execution = await (await self._caller.cluster()).execution_info(run_id)
+        cluster = await self._caller.cluster()
+        execution = await cluster.execution_info(run_id)
         history = await self._caller.history(run_id, secrets={})  # people see it: no secrets
-        view = view_of(history, alive=execution.is_open, now=time.time())
-        end = view.end
-        status: Any = "running" if execution.is_open else "dead"
-        waits = view.waits_for
-        if end is not None:
-            status = end.status
-        elif execution.is_open:
-            state = await (await self._caller.cluster()).state(run_id)
-            status = "paused" if state.paused else status
-            if state.suspended is not None:
-                (event,) = self._caller.events(run_id, [state.suspended])
-                assert isinstance(event, ev.RunSuspended)
-                waits = event.waits_for
+        state = await cluster.state(run_id) if execution.is_open else None
+        info = info_of(execution, cluster.address, state)
+        view = view_of(history, alive=info.holder is not None, now=time.time())
+        end, waits = view.end, view.waits_for
+        if state is not None and state.suspended is not None:
+            (event,) = self._caller.events(run_id, [state.suspended])
+            assert isinstance(event, ev.RunSuspended)
+            waits = event.waits_for
         return RunState(
             run_id,
-            execution.workflow,
-            status,
+            info.workflow_name,
+            shown_status(info) if end is None else end.status,
             view.steps,
             waits,
             None if end is None else end.value,
@@ -89,6 +87,14 @@ class ReadsRuns(ReachesRuns):
         """The runs of the task queue, oldest first."""
         cluster = await self._caller.cluster()
         return await cluster.infos()
+
+    async def _edit_work(self, run_id: str, event: ev.WorkEdited) -> None:
+        """Check the edit against the record, as an executor on the cluster's journal does."""
+        engine = self._engine(await self._caller.history(run_id))
+        path, add, drop, priority = event.path or None, event.add, event.drop, event.priority
+        await engine.edit_work(run_id, path, add=add, drop=drop, priority=priority, by=event.by)
+        for letter in engine.journal.letters(run_id, 0):
+            await self.tell(run_id, letter.event)
 
     # -- plans ----------------------------------------------------------------------------------
 

@@ -9,7 +9,8 @@ from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
-from handrail.engine.stream import not_entered
+from handrail.engine.stream import NO_RESULT, not_entered
+from handrail.errors import TooEarly
 from handrail.model.events import Event, Progress
 from handrail.model.results import WorkflowResult
 
@@ -41,12 +42,10 @@ class ClusterRun(Generic[R_co]):
         """How the run ended, or what it waits for.
 
         Raises:
-            RuntimeError: the run has neither ended nor begun to wait.
+            TooEarly: the run has neither ended nor begun to wait.
         """
         if self._task is None or not self._task.done():
-            raise RuntimeError(
-                f"run {self.run_id} has no result yet: iterate over it to its end first"
-            )
+            raise TooEarly(self.run_id, NO_RESULT)
         return self._task.result()
 
     async def cancel(self, reason: str = "cancelled by its caller") -> None:

@@ -155,7 +155,11 @@ def _is_same_site(head: Head, host: str) -> bool:
 
 
 def body_refusal(head: Head) -> Refusal | None:
-    """Why a posted body is not read, or None. A form of another site cannot post JSON."""
+    """Why a posted body is not read, or None. A form of another site cannot post JSON; it does send
+    a content type, even if it is empty. So without one, a request without a body is let through.
+    """
+    if _has_no_body(head):
+        return None
     kind = (head.of("content-type") or "").partition(";")[0].strip().lower()
     if kind != "application/json":
         return Refusal(415, "the body must be application/json", "BadRequest")
@@ -165,6 +169,11 @@ def body_refusal(head: Head) -> Refusal | None:
     if length is not None and int(length[:20]) > MOST_BODY:
         return too_large()
     return None
+
+
+def _has_no_body(head: Head) -> bool:
+    kind, length = head.of("content-type"), head.of("content-length")
+    return kind is None and head.of("transfer-encoding") is None and length in {None, "0"}
 
 
 def too_large() -> Refusal:

@@ -251,10 +251,11 @@ def document(root: str = "") -> dict[str, Any]:
     }  # fmt: skip
     done = {"application/json": {"schema": _ref("Done")}}
     for (name, verb), body in zip(VERBS.items(), bodies, strict=True):
+        needed = any(field.required for field in msgspec.structs.fields(verb.body))
         paths[f"{one}/{name}"] = {"post": {
             "summary": verb.summary,
             "parameters": [_RUN_ID],
-            "requestBody": {"required": True, "content": {"application/json": {"schema": body}}},
+            "requestBody": {"required": needed, "content": {"application/json": {"schema": body}}},
             "responses": _answers(done, 404, 409, 413, 415),
         }}  # fmt: skip
     return {

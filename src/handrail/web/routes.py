@@ -16,7 +16,7 @@ from urllib.parse import quote, urlencode
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import RedirectResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from handrail import __version__
@@ -45,6 +45,7 @@ from handrail.web.acting import (
 from handrail.web.graph_json import graph_of
 from handrail.web.log import MOST_LINES, ONLY, LogFilter, LogQuery
 from handrail.web.openapi import document
+from handrail.web.openapi_page import openapi_page
 from handrail.web.reading import Reader
 from handrail.web.stream import StreamRequest, list_events, run_events
 
@@ -81,6 +82,7 @@ class Page:
         routes = [
             Route("/api/me", self._me),
             Route("/api/openapi.json", self._openapi),
+            Route("/api/docs", self._openapi_page),
             Route("/api/runs", self._runs),
             Route("/api/events", self._list_events),
             Route("/api/diff", self._diff),
@@ -119,6 +121,9 @@ class Page:
 
     async def _openapi(self, request: Request) -> Response:
         return _json(document(request.scope.get("root_path", "")))
+
+    async def _openapi_page(self, request: Request) -> Response:
+        return HTMLResponse(openapi_page(document(request.scope.get("root_path", ""))))
 
     async def _runs(self, request: Request) -> Response:
         query = _query(request, {"q", "state", "workflow", "limit", "cursor"})
