@@ -36,7 +36,7 @@ from handrail.model.described import defined_at
 from handrail.model.results import StepResult
 from handrail.record.outputs import OUTPUTS, RESULTS, winner
 from handrail.steps.fingerprint import item_digest
-from handrail.steps.verbs import ForEachGroup, ParallelGroup, RaceGroup, Step, WorkGroup, take
+from handrail.steps.verbs import ForEachGroup, ParallelGroup, RaceGroup, Step, WorkGroup
 
 PULLS_PER_TURN = 256
 """How many members are started before the event loop gets a turn."""
@@ -461,7 +461,6 @@ def _begin_body(run: RunState, member: MemberNode, verb: Bodied, value: Any) -> 
         run.end_member(member, "failed", failure=failure_of(error))
         return
     if type(made) is Step:
-        take(made)
         path = f"{member.base}/{made.name}"
         run.tree[member.path] = path  # its only child; a dict would cost 200 bytes more
         run.open_child(member, made, path)
