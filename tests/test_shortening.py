@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from handrail.agents.api.errors import diagnose
 from handrail.agents.command import KEPT_BYTES, CommandParser
-from handrail.agents.conversation import Digest
+from handrail.agents.launch import Digest
 from handrail.agents.prompt import both_ends
 from handrail.agents.transport.parser import Ending, stderr_reason
 from handrail.agents.transport.turn import Patience

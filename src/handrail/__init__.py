@@ -165,7 +165,7 @@ if TYPE_CHECKING:
     from handrail.ports.journal import RunInfo as RunInfo
     from handrail.ports.sink import Sink as Sink
     from handrail.record.rows import UnreadableRecord as UnreadableRecord
-    from handrail.record.standing import RunState as RunState
+    from handrail.record.state import RunState as RunState
     from handrail.secrets.values import Secrets as Secrets
     from handrail.sinks.artifacts import ArtifactsSink as ArtifactsSink
     from handrail.sinks.callback import CallbackSink as CallbackSink
@@ -249,7 +249,7 @@ _NAMES = {
     "handrail.ports.journal": "Holder Journal Lease Letter RunInfo",
     "handrail.ports.sink": "Sink",
     "handrail.record.rows": "UnreadableRecord",
-    "handrail.record.standing": "RunState",
+    "handrail.record.state": "RunState",
     "handrail.secrets.values": "Secrets",
     "handrail.sinks.artifacts": "ArtifactsSink",
     "handrail.sinks.callback": "CallbackSink",

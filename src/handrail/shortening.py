@@ -70,6 +70,14 @@ def clean(text: object, limit: int = 200) -> str:
     return said if len(said) <= limit else f"{said[: limit - 3]}..."
 
 
+def without_codes(text: str) -> str:
+    """``text`` without terminal codes; what cannot be printed is a blank, lines and tabs stay."""
+    if text.isprintable():
+        return text
+    said = _ESCAPES.sub("", text)
+    return "".join(one if one.isprintable() or one in "\n\t" else " " for one in said)
+
+
 def last_line(text: str) -> str:
     """The last line of a program's output that is not blank; a carriage return ends a line too."""
     lines = text[-_SCANNED:].replace("\r", "\n").splitlines()

@@ -406,6 +406,21 @@ async def test_there_must_be_a_repository(tmp_path: Path, launch: Callable[..., 
     assert begun == []
 
 
+async def test_a_run_outside_a_repository_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There are no files to hold, so the launch has its claims at once, and is refused."""
+    monkeypatch.chdir(tmp_path)
+    coder = Agent("coder", "Fix it.", backend=FakeBackend(["done"]))
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("edit").agent(coder, writes=["src/**"])
+
+    result = await Executor().run(flow)
+    assert "writes= needs a git repository" in (result.step("edit").error or "")
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="open files are known on Linux and macOS")
 def test_the_journal_of_the_run_is_nobodys_change(repo: Path) -> None:
     """A journal in the working tree grows during the launch, and is not undone."""

@@ -25,7 +25,7 @@ def test_a_live_run_is_cancelled_by_its_own_process(cli: Cli) -> None:
         "handrail: run h has been cancelled",
     ]
     assert child.returncode == 4
-    assert "cancelling  not today" in err
+    assert "cancelling: not today" in err
     assert notes() == ["before", "undone"]
 
 

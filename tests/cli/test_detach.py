@@ -13,7 +13,7 @@ import pytest
 
 from handrail import SqliteJournal
 from handrail.ports.journal import RunInfo
-from handrail.record.view import state_of
+from handrail.record.status import shown_status
 from tests.cli.conftest import Outcome, notes
 
 Cli = Callable[..., Outcome]
@@ -65,10 +65,10 @@ def test_it_waits_at_a_question_until_somebody_answers(process: Cli, begun: Any)
     time.sleep(0.5)  # noqa: TID251  # it might be suspended
     info = info_of(run["run_id"])
     assert info.holder is not None
-    assert (state_of(info), info.holder.pid) == ("running", run["pid"])
+    assert (shown_status(info), info.holder.pid) == ("running", run["pid"])
     assert Path(run["log"]).parent == Path(f".handrail/runs/asks-{run['run_id']}").resolve()
     assert process("answer", run["run_id"], "merge?", "yes").code == 0
-    until(lambda: state_of(info_of(run["run_id"])) == "succeeded")
+    until(lambda: shown_status(info_of(run["run_id"])) == "succeeded")
     until(lambda: "merged: yes" in Path(run["log"]).read_text("utf-8"))
     assert notes() == ["before", "merged: yes"]
 
@@ -80,13 +80,13 @@ def test_a_run_that_was_stopped_goes_on_apart(process: Cli, begun: Any) -> None:
     run = begun("asks", "--run-id", "r")
     until(lambda: notes() == ["before"])
     assert process("stop", "r").code == 0
-    assert state_of(info_of("r")) == "suspended"
+    assert shown_status(info_of("r")) == "suspended"
     again = process("resume", "r", "--detach")
     assert (again.code, again.out) == (0, "r\n")
     assert f"driven by process {info_of('r').holder.pid}" in again.err  # type: ignore[union-attr]
     assert info_of("r").holder.pid != run["pid"]  # type: ignore[union-attr]
     assert process("answer", "r", "merge?", "no").code == 0
-    until(lambda: state_of(info_of("r")) == "succeeded")
+    until(lambda: shown_status(info_of("r")) == "succeeded")
     assert process("resume", "r", "--detach").out == "merged: no\n"
     assert notes() == ["before", "merged: no"]
 
@@ -118,5 +118,5 @@ def test_inputs_are_read_before_it_lets_go(process: Cli, durable: Path) -> None:
         "run", "durable.py:dies", "--detach", "--inputs", "-", text=json.dumps({"first": "x"})
     )
     assert told.code == 0
-    until(lambda: state_of(info_of(told.out.strip())) == "succeeded")
+    until(lambda: shown_status(info_of(told.out.strip())) == "succeeded")
     assert notes()[0] == "x"

@@ -135,6 +135,8 @@ def test_runs_that_are_over_are_removed(cli: Cli, folder: Path) -> None:
     assert "Add --older-than, --keep-last or --status" in cli("prune").err
     assert cli("prune").code == 2
     assert cli("prune", "--older-than", "soon").code == 2
+    assert cli("prune", "--keep-last", "-1").code == 2
+    assert "is not a duration. Write 12h, 30d or 2w" in cli("prune", "--older-than", "30").err
     assert cli("prune", "--older-than", "1d").err == "handrail: 0 runs, 0 events, 0 bytes: gone\n"
     told = cli("prune", "--keep-last", "1", "--dry-run")
     assert told.out == "first\nb\n"

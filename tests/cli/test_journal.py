@@ -49,6 +49,24 @@ def test_in_a_checkout_the_journal_outlives_git_clean(
     assert Path(".handrail/runs.db").is_symlink()
 
 
+def test_an_executor_with_the_same_journal_resumes_in_the_folder_of_the_run(
+    cli: Cli, folder: Path
+) -> None:
+    """The journal's file is below `.git` there, and the run was not started there."""
+    subprocess.run(["git", "init", "--quiet"], check=True, cwd=folder)
+    (folder / "own.py").write_text(
+        """from handrail import Executor, SqliteJournal
+from flows import asks
+
+executor = Executor(journal=SqliteJournal(".handrail/runs.db"), workflows=[asks])
+"""
+    )
+    cli("run", "flows.py:asks", "--run-id", "a")
+    cli("answer", "a", "merge?", "yes")
+    resumed = cli("resume", "a", "--quiet", "--executor", "own.py:executor")
+    assert (resumed.out, Path.cwd()) == ("yes\n", folder)
+
+
 def test_in_a_linked_worktree_the_journal_is_kept_with_the_repository(
     cli: Cli, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -187,11 +187,19 @@ def test_a_run_of_a_factory_goes_on_with_what_that_makes(factory: str, cli: Cli)
     assert (outcome.code, "rolled back" in outcome.err) == (0, True)
 
 
-@pytest.mark.parametrize("name", ["app.py:nothing", "app.py:keeps", "app", "no.py:x"])
-def test_an_executor_that_is_none_is_one_line(name: str, cli: Cli) -> None:
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("app.py:nothing", "app.py has no 'nothing'"),
+        ("app.py:keeps", "is not an executor"),
+        ("app", "is not file.py:name"),
+        ("no.py:x", "no.py"),
+    ],
+)
+def test_an_executor_that_is_none_is_one_line(name: str, said: str, cli: Cli) -> None:
     """What was named, and what it should be."""
     outcome = cli("run", "app.py:saves", "--executor", name)
-    assert outcome.code == 2
+    assert (outcome.code, said in outcome.err) == (2, True), outcome.err
     assert len(outcome.err.splitlines()) == 1
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Outcome
+from tests.cli.conftest import Outcome, spawned
 
 Cli = Callable[..., Outcome]
 
@@ -88,6 +88,45 @@ def test_a_suspended_run_says_how_it_can_be_answered(cli: Cli) -> None:
         "handrail: nothing was rolled back; to continue: handrail resume a",
     ]
     assert "('merge?' (Merge it? [yes, no]))" in cli("run", "flows.py:asks", "--quiet").err
+
+
+def test_choices_that_an_agent_made_up_bring_no_codes_to_the_terminal(
+    cli: Cli, folder: Path
+) -> None:
+    """Neither in the hint after a suspension, nor in the refusal of an answer."""
+    (folder / "odd.py").write_text(
+        """from handrail import Steps, step, workflow
+
+@workflow
+def odd() -> Steps[str]:
+    return (yield from step("q").ask("Go?", choices=["\\x1b[2Jyes", "no\\u202e\\x07"]))
+"""
+    )
+    hint = cli("run", "odd.py", "--run-id", "o").err
+    refusal = cli("answer", "o", "q", "perhaps").err
+    assert "handrail answer o q" in hint
+    assert "yes" in refusal
+    assert not {"\x1b", "\x07", "\u202e"} & {*hint, *refusal}
+
+
+def test_the_name_of_a_file_that_is_no_text_can_be_shown(cli: Cli, folder: Path) -> None:
+    """Python reads such names as lone surrogates, which UTF-8 cannot have."""
+    (folder / "odd.py").write_text(
+        """from handrail import Steps, step, workflow
+
+def read() -> None:
+    raise ValueError("caf\\udce9")
+
+@workflow
+def odd() -> Steps[None]:
+    yield from step("read").call(read)
+"""
+    )
+    cli("run", "odd.py", "--run-id", "o")
+    assert cli("report", "o", "--markdown", "-o", "o.md").code == 0
+    assert "caf\\udce9" in (folder / "o.md").read_text("utf-8")
+    told = spawned("show", "o", "--json")
+    assert r"caf\udce9" in told.data["error"], told.err
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from handrail import SqliteJournal
 from handrail.cli.exits import Exit
 from handrail.ports.journal import RunInfo
 from handrail.record.inbox import runs_of
-from handrail.record.view import state_of
+from handrail.record.status import shown_status
 from tests.cli.conftest import Outcome
 from tests.cli.machines import LEASE_S, Machine, pause, until
 
@@ -129,7 +129,7 @@ def run_in(home: Path, run_id: str) -> RunInfo | None:
 def stands(home: Path, run_id: str, state: str) -> bool:
     """True if a run is in this state."""
     info = run_in(home, run_id)
-    return info is not None and state_of(info) == state
+    return info is not None and shown_status(info) == state
 
 
 def effects(home: Path) -> list[str]:
@@ -314,7 +314,7 @@ def test_instants_of_a_schedule_are_begun_once_by_two_workers(home: Path, here: 
     assert [worker.wait(30) for worker in workers] == [0, 0]
     assert set(effects(home)) == {"tock"}
     journal = SqliteJournal(home / ".handrail" / "runs.db")
-    runs = [one for one in journal.runs() if state_of(one) == "succeeded"]
+    runs = [one for one in journal.runs() if shown_status(one) == "succeeded"]
     assert len(runs) == len(effects(home)) >= 4
     assert {one.labels["schedule"] for one in runs} == {"ticks"}
     noted = sorted(line.split() for line in (home / "noted").read_text().splitlines())

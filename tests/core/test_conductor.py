@@ -14,9 +14,10 @@ from handrail import Limits, ReplayMismatch, Steps, step, workflow
 from handrail.codec.codec import Codec
 from handrail.core import commands as cmd
 from handrail.core.attempt_ends import success_event
-from handrail.core.conductor import Conductor, InFlight, Question
+from handrail.core.conductor import Conductor, Question
 from handrail.core.machine import Machine
 from handrail.core.run_state import Setting
+from handrail.core.timers import InFlight
 from handrail.model import events as ev
 from handrail.model.shapes import WorkflowLike
 from handrail.record.run_record import Recorded
@@ -383,6 +384,25 @@ def changed() -> Steps[int]:
     yield from step("a").call(abs, 7)
     last: int = yield from step("b").call(abs, 2)
     return last
+
+
+def test_the_time_of_an_attempt_counts_as_long_as_it_is_in_flight() -> None:
+    """The bound of one that has ended wakes nobody; one whose time is over is stopped once."""
+    host = Told(two)
+    conductor = host.conductor
+    conductor.limit("a", "attempt", 5.0)
+    host.end("a")
+    assert conductor.timers.next_due() is None
+    conductor.limit("b", "attempt", 5.0)
+    host.time += 10.0
+    for _ in range(2):
+        conductor.tick()
+        conductor.pump()
+    assert host.stops == [("b", "attempt")]
+    conductor.finished("b", cmd.Stopped("b", 1))
+    conductor.pump()
+    failed = [one.error_type for one in host.events if isinstance(one, ev.AttemptFailed)]
+    assert failed == ["handrail.errors.StepTimeout"]
 
 
 def test_a_record_of_other_code_is_refused_before_anything_is_recorded() -> None:

@@ -83,6 +83,8 @@ async def test_a_change_that_shows_late_in_what_can_be_undone_ends_the_drive_the
     ) as late:
         await run.by(2)
     assert (late.value.late, [one.path for one in late.value.changes]) == (True, ["child/x"])
+    assert "new" in late.value.passed
+    assert {"shaky", "last"}.isdisjoint(late.value.passed)
     assert run.done == ["new"]
     assert [type(event) for event in run.journal.events(RUN)[known:]] == [
         ev.RunResumed,

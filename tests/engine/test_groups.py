@@ -23,6 +23,7 @@ from handrail import (
     workflow,
 )
 from handrail.model import events as ev
+from handrail.testing.text_journal import GroupingTextJournal
 from tests.engine.support import (
     Boom,
     Flaky,
@@ -160,6 +161,32 @@ async def test_fail_fast_cancels_the_siblings_for_real() -> None:
     assert not [e for e in sink.events[group + 1 :] if getattr(e, "path", "").startswith("g/")]
     counts = sink.of(ev.GroupCompleted)[0]
     assert counts.total == counts.succeeded + counts.failed + counts.cancelled + counts.skipped
+
+
+async def test_a_group_that_is_stopped_as_it_ends_is_recorded_once() -> None:
+    """A group that fails, and that a sibling recorded with its last member stops, ends once."""
+    at_once = anyio.Event()
+
+    async def fail_at_once() -> None:
+        await at_once.wait()
+        raise Boom("broke")
+
+    async def begin(number: int) -> None:
+        if number == 9:  # the last one: so many are in flight that ends are recorded together
+            at_once.set()
+        await anyio.sleep_forever()
+
+    flow = just(
+        step("outer").parallel(
+            step("inner").parallel(step("x").call(fail_at_once)),
+            *(step(f"y{number}").call(fail_at_once) for number in range(3)),
+            *(step(f"z{number}").call(begin, number) for number in range(10)),
+        )
+    )
+    result, sink = await run_seen(flow, journal=GroupingTextJournal())
+    assert statuses(result)["outer/inner"] == "cancelled"
+    ends = [one.path for one in sink.of(ev.GroupCompleted)]
+    assert ends == ["outer/inner", "outer"]
 
 
 async def test_a_failed_group_has_its_members_kind_of_error() -> None:

@@ -220,6 +220,22 @@ def with_child() -> Steps[Any]:
 
 
 @pytest.mark.parametrize(
+    ("one", "portable"),
+    [
+        (step("one").call(build, Part("p")), True),
+        (step("one").call(lambda: 1), False),
+        (step("one").command(["true"]), True),
+        (step("one").agent(writer, {"name": "p"}), True),
+        (step("one").agent(writer, lambda _ctx: {"name": "p"}), False),
+        (step("one").parallel(), False),
+    ],
+)
+def test_a_step_says_whether_another_process_could_perform_it(one: Any, portable: bool) -> None:
+    """Every callable of it has a name, and it is a step that is performed."""
+    assert one.portable is portable
+
+
+@pytest.mark.parametrize(
     ("refused", "part"),
     [
         (with_lambda, "action"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import functools
 import os
@@ -212,6 +213,35 @@ async def test_a_plan_of_a_run_that_needs_nothing_says_how_it_ends() -> None:
     assert (plan.ends, states) == ("succeeded", [("a", "recorded"), ("gone", "orphaned")])
     result = await of(journal).resume(RUN, flow_of(2))
     assert (result.status, result.orphaned) == ("succeeded", ("gone",))
+
+
+def test_a_resume_whose_task_is_cancelled_in_any_turn_is_suspended_whole() -> None:
+    """A native cancellation passes through shields of anyio; no number may be missing after it."""
+    journal, sink = TextJournal(), MemorySink()
+
+    @workflow
+    def flow() -> Steps[int]:
+        for number in range(200):
+            yield from step(f"s{number}").call(int).inline()
+        return (yield from step("last").call(asyncio.sleep, 0.3, 3))
+
+    async def drive(turns: int) -> Any:
+        executor = Executor(journal=journal, workflows=[flow], sinks=[sink]).options(run_id=RUN)
+        resuming = executor.resume(RUN) if journal.events(RUN) else executor.run(flow)
+        task = asyncio.ensure_future(resuming)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        if journal.events(RUN):
+            assert type(journal.events(RUN)[-1]) is ev.RunSuspended
+
+    asyncio.run(drive(40))
+    assert len(journal.events(RUN)) > 400
+    for turns in (0, 1, 2, 3, 4, 5, 8):
+        asyncio.run(drive(turns))
+    assert Executor(journal=journal, workflows=[flow]).resume_sync(RUN).value == 3
 
 
 async def test_a_recorded_step_that_is_not_in_the_source_is_orphaned_before_the_run_is_over() -> (

@@ -160,9 +160,8 @@ async def test_a_run_that_was_interrupted_at_many_steps_is_due(size: int) -> Non
         ready.set()
         with anyio.fail_after(5):
             async with executor.serve():
-                async for event in executor.follow("r"):
-                    if isinstance(event, ev.WorkflowCompleted):
-                        break
+                ended = [event async for event in executor.follow("r")][-1]
+        assert isinstance(ended, ev.WorkflowCompleted)
 
 
 async def test_a_step_is_at_work_for_as_long_as_somebody_drives_its_run() -> None:

@@ -200,6 +200,13 @@ def test_ctrl_c_under_asyncio_run_suspends_a_streamed_run(tmp_path: Path) -> Non
     journal.close()
 
 
+async def test_a_stream_that_was_not_entered_is_refused() -> None:
+    """Nobody would drive the run, and the first event would be waited for forever."""
+    with anyio.fail_after(5), pytest.raises(WrongUse, match=r"async with executor\.stream"):
+        async for _ in Executor().stream(flow):
+            pass
+
+
 async def test_two_tasks_that_iterate_over_one_run_are_refused() -> None:
     """Each would get a part of the events, and one would wait for ever."""
     ended: list[str] = []

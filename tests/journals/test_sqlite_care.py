@@ -10,7 +10,16 @@ from typing import Any
 
 import pytest
 
-from handrail import Executor, RunNotFound, SqliteJournal, Steps, WrongUse, step, workflow
+from handrail import (
+    DefinitionError,
+    Executor,
+    RunNotFound,
+    SqliteJournal,
+    Steps,
+    WrongUse,
+    step,
+    workflow,
+)
 from handrail.model import events as ev
 from handrail.ports.journal import Letter
 from tests.engine.test_fork import flow
@@ -131,6 +140,8 @@ def test_what_has_ended_goes_and_what_is_shared_stays(tmp_path: Path) -> None:
     journal = made(tmp_path)
     with pytest.raises(WrongUse, match="older_than"):
         journal.prune()
+    with pytest.raises(DefinitionError, match=r"keep_last of prune must be .* got -1"):
+        journal.prune(keep_last=-1)
     assert journal.prune(older_than=DAY).runs == ()
     assert journal.prune(keep_last=9).runs == ()
     before = (tmp_path / "runs.db").stat().st_size

@@ -307,6 +307,19 @@ def looked_at_one_by_one(value: Any) -> Any:
         roads.MANY = many
 
 
+@pytest.mark.parametrize(
+    ("value", "is_tried"),
+    [(Sealed(1), False), ([Box(Point(1))] * 2, False), (Derived([]), True), (Checked("a"), True)],
+)
+def test_only_a_class_with_code_of_its_own_is_read_back_before_its_record(
+    value: Any, is_tried: bool
+) -> None:
+    """An ordinary class comes back equal by its nature: a trial reading would only cost time."""
+    written = writing.Writing(CODEC._classes)
+    written.write(value, 0)
+    assert written.proven is not is_tried
+
+
 @given(PLAIN)
 @example([math.pi / (k + 7) for k in range(600)])
 def test_rows_of_plain_data_are_told_to_be_plain(value: Any) -> None:

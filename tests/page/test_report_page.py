@@ -10,7 +10,7 @@ import pytest
 
 from handrail import Executor, FakeBackend, Steps, step, workflow
 from handrail.agents.agent import Agent
-from handrail.record.standing import read_run
+from handrail.record.state import read_run
 from handrail.web.graph_json import graph_of
 from handrail.web.report import html_of
 from handrail.web.texts import Texts

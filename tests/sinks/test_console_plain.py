@@ -114,10 +114,10 @@ def test_gates_and_timers_and_signals_are_told(log: Log, story: Story) -> None:
     story.tell(ev.TimerSet("pause", story.at + 30, "sleep"))
     story.tell(ev.SignalReceived("go", None, "ben"))
     assert log.said == [
-        "⏸ merge?  ask  Merge it? [yes, no], answer in 20 s",
+        "⏸ merge?  asks: Merge it? [yes, no], answer in 20 s",
         "▸ merge?  answered yes by ann",
         "⏸ pause  sleep  in 29 s",
-        "▸ signal go  received from ben",
+        "▸ run ship-1  signal go from ben",
     ]
 
 
@@ -132,7 +132,7 @@ def test_what_befalls_the_run_is_told(log: Log, story: Story) -> None:
     story.tell(ev.SinkDropped("JsonlSink", "disk full"))
     assert log.said == [
         "✗ plan  reached the limit max_steps=10",
-        "⚑ cancelling  enough",
+        "⚑ run ship-1  cancelling: enough",
         "⏸ build  interrupted: SIGTERM",
         "↶ plan  rolled back",
         "✗ plan  rollback failed: OSError: no way",
@@ -239,7 +239,7 @@ def test_gates_in_a_large_group_are_told() -> None:
     story = Story(log.emit)
     story.group("review", 1000)
     story.ask("review/7/sure?", "Sure?")
-    assert log.said[-1] == "⏸ review/7/sure?  ask  Sure?"
+    assert log.said[-1] == "⏸ review/7/sure?  asks: Sure?"
 
 
 def test_ascii_is_enough() -> None:
@@ -290,13 +290,13 @@ def test_budgets_have_lines(log: Log, story: Story) -> None:
     reserved = "so only the amount reserved for"
     first = "waits for its first launch, to learn what one uses; set reserve_* to avoid this"
     assert log.said[1:] == [
-        "▸ budget  used 0.9 of 1 cost_usd",
-        "▸ budget of step 'a/b'  used 900 of 1000 tokens",
-        f"▸ budget of step 'a0'  1 launch did not report cost, {reserved} it counts",
-        f"▸ budget  2 launches did not report tokens, {reserved} them counts",
-        f"▸ budget  {first}",
-        "▸ budget  raised by its original amount",
-        "▸ budget of step 'a/b'  raised by its original amount",
+        "▸ code  budget: used 0.9 of 1 cost_usd",
+        "▸ code  budget of step 'a/b': used 900 of 1000 tokens",
+        f"▸ a0  budget of step 'a0': 1 launch did not report cost, {reserved} it counts",
+        f"▸ code  budget: 2 launches did not report tokens, {reserved} them counts",
+        f"▸ code  budget: {first}",
+        "▸ code  budget: raised by its original amount",
+        "▸ code  budget of step 'a/b': raised by its original amount",
     ]
 
 

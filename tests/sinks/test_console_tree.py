@@ -248,13 +248,19 @@ def test_what_an_agent_is_at_is_in_its_row(tree: LiveRun, story: Story) -> None:
         (ev.AgentToolCompleted("code", "t", "Bash", ok=False, output="a\nno"), "Bash failed: no"),
         (ev.AgentPermission("code", "Write", "denied", "read only"), "denied Write: read only"),
         (ev.AgentPermission("code", "Read", "allowed"), "denied Write: read only"),
-        (ev.AgentRetry("code", 2, 1.5, "529"), "tries again in 1.5 s: 529"),
+        (ev.AgentRetry("code", 2, 1.5, "529"), "its backend tries again in 1.5 s (retry 2): 529"),
         (ev.AgentCompaction("code", "started"), "compacts its session"),
         (ev.AgentLimit("code", "allowed", "five_hour", 0.1), "compacts its session"),
-        (ev.AgentLimit("code", "warning", "five_hour", 0.9), "five hour 90% used"),
-        (ev.AgentLimit("code", "reached", reset_at=20.0), "limit reached, opens again in 19 s"),
-        (ev.AgentTranscript("code", "{}"), "limit reached, opens again in 19 s"),
-        (ev.AgentUsage("code", Usage(1)), "limit reached, opens again in 19 s"),
+        (
+            ev.AgentLimit("code", "warning", "five_hour", 0.9),
+            "limit of its backend: five hour 90% used",
+        ),
+        (
+            ev.AgentLimit("code", "reached", reset_at=20.0),
+            "limit of its backend reached, opens again in 19 s",
+        ),
+        (ev.AgentTranscript("code", "{}"), "limit of its backend reached, opens again in 19 s"),
+        (ev.AgentUsage("code", Usage(1)), "limit of its backend reached, opens again in 19 s"),
     ]:
         story.tell(event, after=0)
         assert drawn(tree, now=story.at)[1].endswith(f" agent  {said}"), event
@@ -343,7 +349,7 @@ def test_cancelling_and_limits_are_said_of_the_run(tree: LiveRun, story: Story) 
     story.tell(ev.CancelRequested("enough"), after=0)
     assert drawn(tree)[0] == "⠋ ship  1.0 s  cancelling: enough  run ship-1"
     story.tell(ev.LimitReached("max_steps", 10), after=0)
-    assert drawn(tree)[0] == "⠋ ship  1.0 s  limit reached: max_steps=10  run ship-1"
+    assert drawn(tree)[0] == "⠋ ship  1.0 s  reached the limit max_steps=10  run ship-1"
 
 
 def test_rollbacks_have_rows(tree: LiveRun, story: Story) -> None:

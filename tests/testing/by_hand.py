@@ -78,12 +78,13 @@ class Hand(Drive):
         definition = workflow.definition
         recorded = Recorded(history, dropped)
         machine = Watched(definition, {}, Setting("run", recorded=recorded), watch=self._watch)
-        evaluator = Evaluator(Contexts("run", {}, {}), dict, None)
+        contexts = Contexts("run", {}, {})
+        evaluator = Evaluator(contexts, dict, None)
         self.batches: list[tuple[Any, list[cmd.Command]]] = []
         self.performed: list[tuple[str, int]] = []
         self.attempts: list[tuple[int, str]] = []  # after which event, where
         now = history[-1].at if history else 1_000.0
-        super().__init__(machine, evaluator.begin, now=now, seq=len(history))
+        super().__init__(machine, evaluator.begin, contexts, now=now, seq=len(history))
         if history:
             self.begin(ev.RunResumed(tuple(dropped)))
         else:

@@ -22,12 +22,12 @@ from handrail import (
     workflow,
 )
 from handrail.model import events as ev
+from handrail.sinks.event_words import event_text
 from handrail.testing.contracts.sample_events import sample_events
 from handrail.testing.shapes import Body, workflow_of
 from handrail.testing.strategies import bodies
 from handrail.web import create_app
-from handrail.web.log import ONLY, Log, LogFilter, LogQuery
-from handrail.web.log_lines import level_of, line_of
+from handrail.web.log import ONLY, Log, LogFilter, LogQuery, level_of, line_data
 from handrail.web.reading import Reader
 from tests.engine.support import Jumping
 from tests.web.test_stream import MASK
@@ -44,11 +44,11 @@ def no_mask(event: ev.Event) -> ev.Event:
 
 @pytest.mark.parametrize("event", SAMPLES, ids=lambda one: f"{one.seq} {type(one).__name__}")
 def test_every_kind_of_event_is_said_in_one_line(event: ev.Event) -> None:
-    """Each has words of its own, without line breaks, and one level wherever it is asked for."""
-    level, text = line_of(event)
+    """Each has words of its own, without line breaks, and a level."""
+    line: Any = line_data(event)
+    text, level = line["text"], line["level"]
     assert text
     assert len(text.splitlines()) == 1
-    assert level == level_of(event)
     assert level in {"error", "warning", "person", "info"}
 
 
@@ -93,7 +93,7 @@ LINES: list[tuple[ev.Event, str, str]] = [
 @pytest.mark.parametrize(("event", "level", "text"), LINES, ids=[text for *_, text in LINES])
 def test_a_line_says_what_happened(event: ev.Event, level: str, text: str) -> None:
     """Status, time, attempts, error and exit code; who is asked, and who did it."""
-    assert (level, text) == line_of(event)
+    assert (level, text) == (level_of(event), event_text(event))
 
 
 def seqs(part: dict[str, Any]) -> list[int]:
@@ -125,10 +125,9 @@ def test_a_log_that_grows_finds_what_a_new_one_finds(
         fits = [
             one.seq
             for one in history
-            if (not wanted.only or line_of(one).level in ONLY[wanted.only])
+            if (not wanted.only or level_of(one) in ONLY[wanted.only])
             and all(
-                word
-                in f"{type(one).__name__} {getattr(one, 'path', '')} {line_of(one).text}".lower()
+                word in f"{type(one).__name__} {getattr(one, 'path', '')} {event_text(one)}".lower()
                 for word in wanted.words
             )
         ]

@@ -12,7 +12,7 @@ import pytest
 from handrail import Executor, Steps, step, workflow
 from handrail.model import events as ev
 from handrail.model.folders import numbered, run_folder, step_folder
-from handrail.record.standing import RecordedRun, read_run
+from handrail.record.state import RecordedRun, read_run
 from handrail.secrets.masking import Mask
 from handrail.secrets.values import Secrets, secret_values
 from handrail.web import report

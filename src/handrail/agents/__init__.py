@@ -1,4 +1,4 @@
 """Agents, and the backends that carry them out, one backend a file or package.
 
-``conversation.Conversation`` carries out one launch: it chooses the session and calls the backend.
+``launch.AgentLaunch`` carries out one launch: it chooses the session and calls the backend.
 """

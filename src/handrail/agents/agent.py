@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, Unpack, cast
 
 import attrs
 
-from handrail.agents.conversation import Conversation, schema_for
+from handrail.agents.launch import AgentLaunch, schema_for
 from handrail.agents.prompt import (
     CONTEXT_MODES,
     ContextMode,
@@ -34,7 +34,7 @@ from handrail.agents.routes import (
 from handrail.errors import DefinitionError, WrongUse
 from handrail.model.agent_options import NO_OPTIONS, AgentOptions, AgentSettings, with_model
 from handrail.model.launch import Launch
-from handrail.model.policy import DEFAULT_LADDER, Ladder, count_of
+from handrail.model.policy import DEFAULT_LADDER, Ladder, count_of, word_of
 from handrail.model.results import AgentResult
 from handrail.model.shapes import AgentRequest
 from handrail.ports.agent import AgentBackend
@@ -100,11 +100,7 @@ def _check_fallback(agent: Agent[Any], _: attrs.Attribute[Any], chain: tuple[obj
 
 
 def _check_mode(agent: Agent[Any], _: attrs.Attribute[Any], mode: object) -> None:
-    if mode not in CONTEXT_MODES:
-        raise DefinitionError(
-            f"context_mode of agent {agent.name!r} must be one of "
-            f"{', '.join(map(repr, CONTEXT_MODES))}, got {mode!r}"
-        )
+    word_of(mode, f"context_mode of agent {agent.name!r}", CONTEXT_MODES)
 
 
 def _check_tokens(agent: Agent[Any], _: attrs.Attribute[Any], count: object) -> None:
@@ -294,10 +290,8 @@ class Agent(Generic[T_co]):
         )
         ladder = request.defaults.ladder if self.ladder is DEFAULT_LADDER else self.ladder
         ladder = DEFAULT_LADDER if ladder is None else ladder
-        conversation = Conversation(
-            self.name, self.output, routes, ladder, self.max_reasks, request
-        )
-        return await conversation.run(text)
+        launch = AgentLaunch(self.name, self.output, routes, ladder, self.max_reasks, request)
+        return await launch.run(text)
 
 
 def check_launchable(

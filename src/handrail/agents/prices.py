@@ -17,20 +17,14 @@ from typing import Any
 import attrs
 
 from handrail.errors import DefinitionError
+from handrail.model.policy import number
 from handrail.model.results import Usage
 
 PRICES_AS_OF = "2026-11-22"
 """The day on which the prices of ``PRICES`` were valid."""
 
 
-def _dollars(_: Any, attribute: attrs.Attribute[Any], value: object) -> None:
-    optional = attribute.name not in {"input_usd", "output_usd"}
-    if optional and value is None:
-        return
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
-        raise DefinitionError(
-            f"{attribute.name} of a Price must be dollars per million tokens, got {value!r}"
-        )
+_DOLLARS = number("dollars per million tokens", lambda dollars: 0 <= dollars < math.inf, "a Price")
 
 
 def _check_long(price: Price, _: attrs.Attribute[Any], long: object) -> None:
@@ -50,10 +44,10 @@ class Price:
     tokens of input costs ``long`` instead.
     """
 
-    input_usd: float = attrs.field(validator=_dollars)
-    output_usd: float = attrs.field(validator=_dollars)
-    cached_usd: float | None = attrs.field(default=None, validator=_dollars)
-    cache_write_usd: float | None = attrs.field(default=None, validator=_dollars)
+    input_usd: float = attrs.field(validator=_DOLLARS)
+    output_usd: float = attrs.field(validator=_DOLLARS)
+    cached_usd: float | None = attrs.field(default=None, validator=_DOLLARS)
+    cache_write_usd: float | None = attrs.field(default=None, validator=_DOLLARS)
     long_above: int | None = attrs.field(default=None, kw_only=True)
     long: Price | None = attrs.field(default=None, kw_only=True, validator=_check_long)
 

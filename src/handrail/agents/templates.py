@@ -8,13 +8,14 @@ that works on text gets the value's text from ``as_text``.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
 import jinja2
 from jinja2 import nodes
 from jinja2.filters import make_attrgetter
+from jinja2.visitor import NodeTransformer
 
 from handrail.agents.texts import as_json, as_text
 
@@ -50,27 +51,24 @@ _MOD = " %"  # a name that no template can use
 
 class _Environment(jinja2.Environment):
     def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
-        tree = super()._parse(source, name, filename)
-        for concat in tree.find_all(nodes.Concat):
-            concat.nodes = [_filter("string", one) for one in concat.nodes]
-        for parent in [tree, *tree.find_all(nodes.Node)]:
-            for field, value in parent.iter_fields():
-                if isinstance(value, nodes.Mod):
-                    setattr(parent, field, _of_mod(value))
-                elif isinstance(value, list):
-                    parts = cast("list[object]", value)
-                    parts[:] = [_of_mod(p) if isinstance(p, nodes.Mod) else p for p in parts]
-        return tree
+        return cast("nodes.Template", _AsFilters().visit(super()._parse(source, name, filename)))
 
 
-def _filter(name: str, value: nodes.Expr, *args: nodes.Expr) -> nodes.Expr:
+class _AsFilters(NodeTransformer):
+    def visit_Concat(self, node: nodes.Concat) -> nodes.Concat:  # noqa: N802 - the visitor's name
+        self.generic_visit(node)
+        node.nodes = [_filter("string", one) for one in node.nodes]
+        return node
+
+    def visit_Mod(self, node: nodes.Mod) -> nodes.Filter:  # noqa: N802 - the visitor's name
+        self.generic_visit(node)
+        return _filter(_MOD, node.left, node.right)
+
+
+def _filter(name: str, value: nodes.Expr, *args: nodes.Expr) -> nodes.Filter:
     made = nodes.Filter(value, name, list(args), [], None, None, lineno=value.lineno)
     made.environment = value.environment
     return made
-
-
-def _of_mod(node: nodes.Mod) -> nodes.Expr:
-    return _filter(_MOD, node.left, node.right)
 
 
 def _mod(left: Any, right: Any) -> Any:
@@ -79,17 +77,14 @@ def _mod(left: Any, right: Any) -> Any:
         return left % right
     if isinstance(right, tuple):
         return left % tuple(map(as_text, cast("tuple[object, ...]", right)))
-    return left % (
-        _texts(cast("dict[str, object]", right)) if isinstance(right, dict) else as_text(right)
-    )
+    if isinstance(right, dict):
+        named = cast("dict[str, object]", right)
+        return left % {name: as_text(value) for name, value in named.items()}
+    return left % as_text(right)
 
 
-def _format(value: str, *args: Any, **kwargs: Any) -> str:
-    return str(value) % (_texts(kwargs) or tuple(map(as_text, args)))
-
-
-def _texts(values: Mapping[str, object]) -> dict[str, Any]:
-    return {name: as_text(value) for name, value in values.items()}
+def _format(value: str, *args: Any, **kwargs: Any) -> Any:
+    return _mod(str(value), kwargs or args)
 
 
 @jinja2.pass_environment

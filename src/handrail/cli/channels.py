@@ -9,6 +9,8 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any, TextIO
 
+from handrail.shortening import without_codes
+
 
 @contextmanager
 def data_channel() -> Generator[TextIO]:
@@ -20,7 +22,7 @@ def data_channel() -> Generator[TextIO]:
     kept = os.dup(1)
     os.dup2(2, 1)
     try:
-        with os.fdopen(kept, "w", encoding="utf-8", closefd=False) as data:
+        with os.fdopen(kept, "w", -1, "utf-8", "backslashreplace", closefd=False) as data:
             yield data
     finally:
         sys.stdout.flush()
@@ -46,11 +48,11 @@ def silence(descriptor: int) -> None:
 
 
 def tell(text: str) -> None:
-    """Print one line on stderr, if it can still be written."""
+    """Print a text on stderr, without terminal codes in it, if it can still be written."""
     from handrail.cli.masking import mask_text
 
     try:
-        print(f"handrail: {mask_text(text)}", file=sys.stderr, flush=True)
+        print(f"handrail: {without_codes(mask_text(text))}", file=sys.stderr, flush=True)
     except OSError:  # the terminal has gone
         return
 

@@ -27,6 +27,7 @@ from handrail.model.agent_options import (
     with_model,
 )
 from handrail.project import configured_stages
+from handrail.sinks.console_text import counted
 from handrail.static.chain import Chain, argument, calls_of, name_of
 from handrail.static.lint import Finding, check_module
 from handrail.static.lint_reads import stage_mistakes
@@ -74,8 +75,8 @@ def findings_in(file: Path) -> Iterator[Finding]:
 
 
 def _summary(findings: int, files: int) -> str:
-    found = "nothing found" if not findings else f"{findings} finding{'s' * (findings != 1)}"
-    return f"{found} in {files} file{'s' * (files != 1)}"
+    found = counted(findings, "finding") if findings else "nothing found"
+    return f"{found} in {counted(files, 'file')}"
 
 
 def graph(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import subprocess
 import time
@@ -20,7 +19,7 @@ from cyclopts import Parameter
 from handrail.cli.channels import json_channel, tell, write_json
 from handrail.cli.exits import Exit, Refused
 from handrail.cli.masking import mask_text
-from handrail.cli.options import Json
+from handrail.cli.options import Json, seconds
 from handrail.cli.report import columns
 from handrail.cli.who import current_claimant, current_user, enclosing_claimant, marker
 from handrail.errors import ClaimLost, DefinitionError
@@ -35,6 +34,7 @@ from handrail.ports.claims import (
     text_of,
 )
 from handrail.shortening import shortened
+from handrail.sinks.console_text import duration
 from handrail.system.marker import marked_environment
 from handrail.workspace.claims.holding import find_lost_claim
 from handrail.workspace.claims.local import LocalClaims
@@ -44,7 +44,6 @@ from handrail.workspace.git import Repository, repository_of
 
 TTL_S = 3600.0
 """How long a person's claim lasts by default."""
-_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 _WIDTH = 60
 Wait = Annotated[
     str | None,
@@ -52,28 +51,7 @@ Wait = Annotated[
 ]
 
 
-def seconds(text: str | None, what: str) -> float | None:
-    """``90``, ``90s``, ``15m``, ``2h`` or ``1d`` in seconds; None for None.
-
-    Raises:
-        Refused: the text is none of these.
-    """
-    if text is None:
-        return None
-    found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,3})?)([smhd]?)", text)
-    if found is None:
-        raise Refused(f"{what} {text}", "is not a duration", "Write 90, 15m, 2h or 1d.")
-    return float(found[1]) * _UNITS[found[2]]
-
-
 # -- claims ----------------------------------------------------------------------------------------
-
-
-def _duration_text(seconds_: float) -> str:
-    """The duration for people; a negative one counts as 0."""
-    from handrail.sinks.console_text import duration
-
-    return duration(max(0.0, seconds_))
 
 
 def claims(*, as_json: Json = False) -> int:
@@ -103,7 +81,7 @@ def _lines(listed: ClaimList, now: float) -> list[str]:
         (
             text_of(claim.resources),
             str(claim.claimant),
-            f"{_duration_text(now - claim.since)}{_expiry_text(claim, now)}",
+            f"{duration(now - claim.since)}{_expiry_text(claim, now)}",
         )
         for claim in listed.held
     ]
@@ -111,7 +89,7 @@ def _lines(listed: ClaimList, now: float) -> list[str]:
         (
             text_of(wait.resources),
             str(wait.claimant),
-            f"waits {_duration_text(now - wait.since)} for "
+            f"waits {duration(now - wait.since)} for "
             + (", ".join(map(str, wait.behind)) or "its turn"),
         )
         for wait in listed.waiting
@@ -122,7 +100,7 @@ def _lines(listed: ClaimList, now: float) -> list[str]:
 def _expiry_text(claim: Claim, now: float) -> str:
     if claim.until is None:
         return ""
-    return f", ends in {_duration_text(claim.until - now)}"
+    return f", ends in {duration(claim.until - now)}"
 
 
 def _held_data(claim: Claim) -> dict[str, Any]:
@@ -173,15 +151,15 @@ def claim(
     ttl
         How long the claim lasts (15m, 2h, 1d); by default an hour.
     """
-    ttl_s = seconds(ttl, "--ttl") or TTL_S
-    wait_s = seconds(wait, "--wait")
+    ttl_s = seconds(ttl, "--ttl", unit="s") or TTL_S
+    wait_s = seconds(wait, "--wait", unit="s")
     with json_channel(wanted=as_json) as data:
         made = anyio.run(_acquire, patterns, ttl_s, wait_s)
         if data is not None:
             write_json(_held_data(made), data)
         else:
             what = mask_text(text_of(made.resources))
-            print(f"{what}: yours for {_duration_text(ttl_s)} (epoch {made.epoch})")
+            print(f"{what}: yours for {duration(ttl_s)} (epoch {made.epoch})")
             tell("to release it: handrail release")
     return Exit.SUCCEEDED
 
@@ -320,7 +298,7 @@ def lock(
     """
     if not command:
         raise Refused("handrail lock", "needs a command", "Write handrail lock NAME -- COMMAND.")
-    wait_s = seconds(wait, "--wait")
+    wait_s = seconds(wait, "--wait", unit="s")
     return anyio.run(_run_locked, name, _Child(command), wait_s)
 
 

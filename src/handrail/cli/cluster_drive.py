@@ -34,7 +34,7 @@ class DrivingTemporalExecutor(TemporalExecutor):
         async def drive(_: Any) -> WorkflowResult[Any]:
             return cast("WorkflowResult[Any]", await work())
 
-        return ClusterRun(run_id, self, drive)
+        return ClusterRun(run_id, self.cancel, drive)
 
 
 def drive(

@@ -122,7 +122,7 @@ class Interruption:
             return
         self._at_s = now_s
         self._reason, self.exit = REASONS[signal.Signals(signum)]
-        if self._loop is not None:
+        if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._stop)
 
     def _stop(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import re
 import shlex
@@ -16,6 +17,7 @@ from typing import Any
 from handrail import __version__
 from handrail.cli.exits import DEBUG, Exit, debugging, exit_for
 from handrail.errors import HandrailError, MissingExtra
+from handrail.shortening import without_codes
 
 _METHODS = re.compile(r"\b(complete|fork|resume)\((?:outputs=\.\.\.)?\)")
 """Methods that errors advise to call; the command has commands of the same names."""
@@ -142,7 +144,7 @@ def _print_error(text: str) -> None:
 
     if debugging() and sys.exc_info()[0] is not None:
         sys.stderr.write(mask_text(traceback.format_exc()))
-    print(f"handrail: {' '.join(mask_text(text).split())}", file=sys.stderr)
+    print(f"handrail: {' '.join(without_codes(mask_text(text)).split())}", file=sys.stderr)
 
 
 def _open_what_is_closed() -> None:
@@ -159,6 +161,8 @@ def _open_what_is_closed() -> None:
             os.set_inheritable(descriptor, True)  # noqa: FBT003  # as the system calls it
             stream = open(descriptor, mode, encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115
             setattr(sys, name, stream)
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")  # a name of a file may be no text
 
 
 def _end_with(code: int) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import json
-import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,6 +30,7 @@ from handrail.cli.options import (
     Temporal,
     Where,
     Words,
+    seconds,
 )
 from handrail.cli.report import readable
 from handrail.cli.run import Session, as_recorded, drive_again
@@ -40,10 +40,10 @@ from handrail.model.folders import run_folder
 from handrail.model.history import RunDiff, StepDiff
 from handrail.record.view import plain
 from handrail.replay_checks import replay as replay_of
+from handrail.sinks.console_text import counted
 from handrail.typed.jsonsafe import json_safe
 
 _VALUE_LINES = 20
-_UNITS = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
 
 
 def fork(
@@ -327,7 +327,7 @@ def prune(
     journal = place.find_file()
     names = {info.run_id: info.workflow_name for info in journal.runs()}
     pruned = journal.prune(
-        older_than=None if older_than is None else _age(older_than),
+        older_than=seconds(older_than, "--older-than"),
         keep_last=keep_last,
         statuses=status or (),
         dry_run=dry_run,
@@ -338,8 +338,7 @@ def prune(
     for run_id in pruned.runs if dry_run else ():
         print(run_id)
     would = "would be removed" if dry_run else "gone"
-    runs = f"{len(pruned.runs)} run{'' if len(pruned.runs) == 1 else 's'}"
-    tell(f"{runs}, {pruned.events} events, {_size(freed)}: {would}")
+    tell(f"{counted(len(pruned.runs), 'run')}, {pruned.events} events, {_size(freed)}: {would}")
     return Exit.SUCCEEDED
 
 
@@ -348,13 +347,6 @@ def _remove_folder(folder: Path, *, dry: bool) -> int:
     if not dry:
         shutil.rmtree(folder, ignore_errors=True)
     return size
-
-
-def _age(text: str) -> float:
-    found = re.fullmatch(r"(\d{1,6}(?:\.\d{1,3})?)([smhdw])", text)
-    if found is None:
-        raise Refused(f"--older-than {text}", "is not an age", "Write 30d, 12h or 2w.")
-    return float(found[1]) * _UNITS[found[2]]
 
 
 def _size(count: int) -> str:

@@ -16,7 +16,7 @@ import attrs
 from handrail.cli.exits import Refused
 from handrail.errors import JournalFailed
 from handrail.ports.journal import Journal, RunInfo
-from handrail.record.standing import RecordedRun, read_run
+from handrail.record.state import RecordedRun, read_run
 
 if TYPE_CHECKING:
     from handrail import Executor, SqliteJournal  # noqa: TC004  # attrs does not look at it
@@ -207,8 +207,9 @@ def with_executor(place: Place, executor: Executor, typed: str = "") -> Place:
     own = place.own_journal()
     if own is None:
         return place
-    typed = place.typed_executor if own.path == before else typed or place.typed_executor
-    return attrs.evolve(place, folder=own.path.parent, typed_executor=typed)
+    if own.path == before.resolve():  # perhaps by the link to the file below .git
+        return place
+    return attrs.evolve(place, folder=own.path.parent, typed_executor=typed or place.typed_executor)
 
 
 MOST = 8

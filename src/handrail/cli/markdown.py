@@ -25,7 +25,7 @@ from handrail.cli.report import format_time
 from handrail.cli.show import describe_status
 from handrail.cli.target import place_of, workflow_of
 from handrail.ports.journal import RunInfo
-from handrail.record.standing import RecordedRun
+from handrail.record.state import RecordedRun
 from handrail.record.view import RunView, StepView, plain
 from handrail.sinks.console_text import duration, path_text
 from handrail.sinks.console_words import spent_text
@@ -108,7 +108,7 @@ def _graph(info: RunInfo, place: Place) -> Json:
 
 def _write(file: Path, text: str, mode: Literal["w", "a"] = "w") -> None:
     try:
-        with file.open(mode, encoding="utf-8") as stream:
+        with file.open(mode, encoding="utf-8", errors="backslashreplace") as stream:
             stream.write(text)
     except OSError as error:
         raise Refused(str(file), f"cannot be written: {error.strerror}") from None
@@ -157,7 +157,7 @@ def _facts(info: RunInfo, view: RunView) -> Iterator[tuple[str, str]]:
         run_id, at = info.forked_from
         yield "forked from", _code(run_id) + (f" at {_code(at)}" if at else "")
     yield "started", format_time(info.started_at)
-    yield "took", duration(max(0.0, info.updated_at - info.started_at))
+    yield "took", duration(info.updated_at - info.started_at)
     if view.spent.launches:
         yield "agents", spent_text(view.spent)
     for name, value in dict(view.inputs or {}).items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -16,10 +17,6 @@ if TYPE_CHECKING:
     from handrail.ports.journal import Journal
 
 Gates = Literal["approve", "default", "fail", "ask"]
-PruneStatuses = Literal["succeeded", "failed", "cancelled", "suspended", "dead"]
-Statuses = Literal[
-    "running", "paused", "dead", "damaged", "suspended", "succeeded", "failed", "cancelled"
-]
 
 Json = Annotated[bool, Parameter(name="--json")]
 Quiet = Annotated[bool, Parameter(help="Print no progress.")]
@@ -310,6 +307,29 @@ class ChangedSteps:
         if self.rerun_from is not None:
             rerun += began_since(history_of(journal, run_id), self.rerun_from)
         return reuse, rerun
+
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+
+
+def seconds(text: str | None, option: str, *, unit: str = "") -> float | None:
+    """``30s``, ``15m``, ``2h``, ``1d`` or ``2w`` in seconds; None for None.
+
+    A number alone counts ``unit``, and is refused if there is none.
+
+    Raises:
+        Refused: the text is none of these.
+    """
+    from handrail.cli.exits import Refused
+
+    if text is None:
+        return None
+    found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,3})?)([smhdw]?)", text)
+    size = None if found is None else _UNITS.get(found[2] or unit)
+    if found is None or size is None:
+        examples = "90, 15m, 2h or 1d" if unit else "12h, 30d or 2w"
+        raise Refused(f"{option} {text}", "is not a duration", f"Write {examples}.")
+    return float(found[1]) * size
 
 
 def _cassette_of(record: Path | None, replay: Path | None) -> Cassette | None:

@@ -32,7 +32,7 @@ from handrail.cli.options import (
 )
 from handrail.cli.show import describe_status, info_data
 from handrail.cli.target import labels_of, load_with_executor, workflow_of
-from handrail.engine.inputs import refuse_other_inputs
+from handrail.engine.requests import refuse_other_inputs
 from handrail.errors import HandrailError, InputsDiffer, RunIdTaken, WorkflowNotFound
 from handrail.executor import agent_defaults
 from handrail.model.agent_options import NO_OPTIONS
@@ -40,7 +40,7 @@ from handrail.model.definition import WorkflowDefinition
 from handrail.ports.journal import Journal, RunInfo
 from handrail.record.reading import ended, history_of, inputs_of
 from handrail.record.run_record import Recorded
-from handrail.record.view import state_of
+from handrail.record.status import shown_status
 
 BACKEND, MODEL = "backend", "model"
 
@@ -134,7 +134,7 @@ def _resume(
 def drive_again(info: RunInfo, workflow: Any, changed: ChangedSteps, session: Session) -> int:
     """Resume a run whose workflow is loaded; the exit code."""
     reuse, rerun = changed.paths(session.journal, info.run_id)
-    if state_of(info) == "succeeded" and not rerun:
+    if shown_status(info) == "succeeded" and not rerun:
         tell(f"run {info.run_id} has already succeeded; this is its recorded result")
     return session.drive(
         lambda executor: executor.as_run(
@@ -147,7 +147,7 @@ def drive_again(info: RunInfo, workflow: Any, changed: ChangedSteps, session: Se
 
 def _resume_all(options: Options, place: Place, changed: ChangedSteps) -> int:
     """Resume every run that is suspended or dead, oldest first; the worst of the exit codes."""
-    waiting = [one for one in place.find().runs() if state_of(one) in {"suspended", "dead"}]
+    waiting = [one for one in place.find().runs() if shown_status(one) in {"suspended", "dead"}]
     if not waiting:
         tell("no run is suspended or dead")
     codes: list[int] = []
@@ -317,7 +317,7 @@ def cancel(
         journal = place.find()
         session = Session(options, data, place, journal)
         info = pick_run(journal, run)
-        if state_of(info) in _OVER:
+        if shown_status(info) in _OVER:
             return _print_outcome(
                 info, f"run {info.run_id} has already {_ending_text(info)}", session
             )
@@ -373,7 +373,7 @@ def _print_outcome(info: RunInfo, what: str, session: Session) -> int:
         write_json(info_data(info), session.data)
     if not session.options.quiet:
         tell(what)
-    if state_of(info) != "cancelled":
+    if shown_status(info) != "cancelled":
         return Exit.FAILED
     last = ended(history_of(session.journal, info.run_id))
     failed = () if last is None else last.rollback_errors
@@ -385,7 +385,7 @@ def _print_outcome(info: RunInfo, what: str, session: Session) -> int:
 
 def _ending_text(info: RunInfo) -> str:
     """How the run ended, to follow "has": it may have succeeded meanwhile, or failed to unwind."""
-    state = state_of(info)
+    state = shown_status(info)
     return f"been {state}" if state == "cancelled" else state
 
 

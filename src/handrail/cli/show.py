@@ -28,7 +28,7 @@ from handrail.cli.journal import (
     require_undamaged,
 )
 from handrail.cli.masking import mask_text, mask_value
-from handrail.cli.options import WHERE, Json, RunId, Statuses, Where, Words
+from handrail.cli.options import WHERE, Json, RunId, Where, Words
 from handrail.cli.queues import counts_text
 from handrail.cli.report import (
     answer_command,
@@ -50,6 +50,7 @@ from handrail.model.results import A_PERSON, WaitsFor
 from handrail.ports.journal import Journal, RunInfo
 from handrail.record.dropped import stuck_step
 from handrail.record.inbox import runs_of, with_messages
+from handrail.record.status import ShownStatus, shown_status
 from handrail.record.view import (
     FailureCause,
     IncidentKind,
@@ -58,7 +59,6 @@ from handrail.record.view import (
     Spent,
     StepView,
     exit_code_of,
-    state_of,
 )
 from handrail.shortening import clean
 from handrail.sinks.console_text import ASCII, UNICODE, Glyphs, duration, error_text
@@ -194,7 +194,7 @@ def _show_run(info: RunInfo, journal: Journal, place: Place, data: TextIO | None
 def _print_head(info: RunInfo, view: RunView) -> None:
     target = target_of(info.labels)
     print(f"{info.workflow_name}, run {info.run_id}: {describe_status(info)}")
-    ago = duration(max(0.0, time.time() - info.updated_at))
+    ago = duration(time.time() - info.updated_at)
     rows = [("target", target)] if target else []
     if info.forked_from is not None:
         run_id, at = info.forked_from
@@ -354,7 +354,7 @@ def _print_waits(info: RunInfo, view: RunView, place: Place) -> None:
         print(mask_text(f"waits{until}: {time_text(time_)}" if until else f"waits for {time_}"))
     if len(view.times) > MOST_MEMBERS:
         print(f"  {_glyphs().more} {len(view.times) - MOST_MEMBERS} more wait for a time")
-    if info.holder is None and state_of(info) in {"dead", "suspended", "paused", "failed"}:
+    if info.holder is None and shown_status(info) in {"dead", "suspended", "paused", "failed"}:
         end = view.end
         stuck = None if end is None else stuck_step(end.error_type, end.failed_step)
         words = () if stuck is None else ("--rerun", stuck)
@@ -397,11 +397,11 @@ def describe_status(info: RunInfo) -> str:
     """The status of the run, with the process that drives it."""
     holder = info.holder
     if holder is None or info.damaged:
-        return state_of(info)
+        return shown_status(info)
     if not holder.pid:  # a cluster does not say which process
-        return state_of(info)
+        return shown_status(info)
     where = "" if holder.host == platform.node() else f" on {holder.host}"
-    return f"{state_of(info)} (pid {holder.pid}{where})"
+    return f"{shown_status(info)} (pid {holder.pid}{where})"
 
 
 def info_data(info: RunInfo) -> dict[str, Any]:
@@ -410,7 +410,7 @@ def info_data(info: RunInfo) -> dict[str, Any]:
     return {
         "run_id": info.run_id,
         "workflow": info.workflow_name,
-        "status": state_of(info),
+        "status": shown_status(info),
         "started_at": info.started_at,
         "updated_at": info.updated_at,
         "events": info.events,
@@ -575,7 +575,7 @@ _WAIT_CHARS = 60
 
 def runs(
     *,
-    status: Annotated[list[Statuses] | None, Parameter()] = None,
+    status: Annotated[list[ShownStatus] | None, Parameter()] = None,
     workflow: Words = None,
     as_json: Json = False,
     where: Where = WHERE,
@@ -598,7 +598,7 @@ def runs(
         found = [
             info
             for info in known
-            if (not status or state_of(info) in status)
+            if (not status or shown_status(info) in status)
             and (not workflow or info.workflow_name in workflow)
         ]
         if data is not None:

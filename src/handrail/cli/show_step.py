@@ -18,10 +18,11 @@ from handrail.model.results import AgentResult, Failure, StepResult
 from handrail.record.outputs import derive
 from handrail.record.reading import closest_paths
 from handrail.record.run_record import Recorded
-from handrail.record.standing import RecordedRun
+from handrail.record.state import RecordedRun
 from handrail.record.view import StepView, exit_code_of
 from handrail.sinks.console_text import duration, error_text, path_text
-from handrail.sinks.console_words import handled_text, ladder_text, printable
+from handrail.sinks.console_words import handled_text, printable
+from handrail.sinks.event_words import event_text
 from handrail.typed.jsonsafe import Json, json_safe
 
 
@@ -102,7 +103,7 @@ def _lines(
     for one in failed:
         yield ""
         if isinstance(one, ev.LadderStep):
-            yield f"{format_time(one.at)}  a launch failed: {ladder_text(one)}"
+            yield f"{format_time(one.at)}  a launch failed: {event_text(one)}"
         else:
             facts = Failure(one.error, one.error_type, one.error_bases, one.traceback)
             yield from _failure(f"{format_time(one.at)}  attempt {one.attempt} failed", facts)

@@ -18,7 +18,7 @@ from handrail.cli.run import wait_until_free
 from handrail.cli.who import current_user
 from handrail.ports.journal import Journal, RunInfo
 from handrail.record.inbox import guided_agents, runs_of
-from handrail.record.view import state_of
+from handrail.record.status import shown_status
 
 PATIENCE_S = 12.0
 """How long to wait for a drive to end; after 10 s it leaves attempts behind that do not end."""
@@ -183,7 +183,7 @@ def stop(
 def _how_it_stopped(info: RunInfo, place: Place) -> str:
     again = place.command("resume", info.run_id)
     if info.holder is None:
-        state = state_of(info)
+        state = shown_status(info)
         return f"run {info.run_id} is {state}; no process is running it. To continue: {again}"
     return f"stopped run {info.run_id}; to continue: {again}"
 

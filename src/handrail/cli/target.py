@@ -228,9 +228,12 @@ def load_executor(target: str) -> Executor:
     place, name = split(target)
     if not name:
         raise Refused(f"executor {target!r}", "is not file.py:name or module:name")
-    found = _build_executor(target, getattr(_import_place(place), name, None))
+    module = _import_place(place)
+    hint = "Name an Executor, or a function without arguments that returns one."
+    if not hasattr(module, name):
+        raise Refused(f"executor {target!r}", f"was not found: {place} has no {name!r}", hint)
+    found = _build_executor(target, getattr(module, name))
     if found is None:
-        hint = "Name an Executor, or a function without arguments that returns one."
         raise Refused(f"executor {target!r}", "is not an executor", hint)
     return found
 

@@ -14,6 +14,7 @@ from handrail.cli.masking import mask_text
 from handrail.cli.options import Json
 from handrail.cli.who import marker
 from handrail.model.paths import decode_key
+from handrail.sinks.console_text import counted
 from handrail.workspace.claims.local import LocalClaims
 from handrail.workspace.git import Git, Repository, repository_of
 from handrail.workspace.places import BRANCHES, tree_name
@@ -58,16 +59,16 @@ def worktrees(*, prune: bool = False, force: bool = False, as_json: Json = False
         for one in found:
             print(mask_text(_line(one)))
         if prune:
-            tell(f"{len(found)} worktree{'' if len(found) == 1 else 's'} removed")
+            tell(f"{counted(len(found), 'worktree')} removed")
         elif not found:
             print("no worktrees of steps are left")
     return Exit.SUCCEEDED
 
 
 def _line(one: StepBranch) -> str:
-    ahead = f"not merged: {one.commits} commit{'s' * (one.commits != 1)}"
+    ahead = f"not merged: {counted(one.commits, 'commit')}"
     what = {"at work": "at work", "merged": "merged", "not merged": ahead}
-    files = "1 file" if one.uncommitted == 1 else f"{one.uncommitted} files"
+    files = counted(one.uncommitted, "file")
     more = f", {files} not committed" if one.uncommitted else ""
     place = one.folder or f"branch {one.branch}"
     return f"run {one.run}  step {one.path}  {what[one.state]}{more}  {place}"

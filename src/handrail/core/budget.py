@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from handrail.core import commands as cmd
 from handrail.core.failing import fail, fail_with
 from handrail.core.failures import failure_of
-from handrail.core.ledger import UNKNOWN, Breach, Scope, Spent
+from handrail.core.ledger import UNKNOWN, Breach, Scope, ScopeSums
 from handrail.core.nodes import Node, Phase
 from handrail.core.run_state import AgentNode, RunState, StepNode
 from handrail.errors import BudgetExceeded
@@ -87,8 +87,8 @@ def defer_unmeasured(
 
 
 def _is_unmeasured(run: RunState, scope: Scope) -> bool:
-    budget, spent = scope.budget, run.budgets.ledger.of(scope.path)
-    if spent.ended_launches:
+    budget, sums = scope.budget, run.budgets.ledger.of(scope.path)
+    if sums.ended_launches:
         return False
     return (budget.tokens is not None and budget.reserve_tokens is None) or (
         budget.usd is not None and budget.reserve_usd is None
@@ -129,12 +129,12 @@ def _limit(run: RunState, scope: Scope, name: str, bound: float) -> float:
 
 def _share_of(run: RunState, scope: Scope) -> tuple[int | None, float | None]:
     """The tokens and dollars to reserve for one launch; None where the budget has no bound."""
-    budget, spent = scope.budget, run.budgets.ledger.of(scope.path)
+    budget, sums = scope.budget, run.budgets.ledger.of(scope.path)
     tokens = usd = None
     if budget.tokens is not None:
-        tokens = budget.reserve_tokens or spent.most_tokens
+        tokens = budget.reserve_tokens or sums.most_tokens
     if budget.usd is not None:
-        usd = budget.reserve_usd or spent.most_usd
+        usd = budget.reserve_usd or sums.most_usd
     return tokens, usd
 
 
@@ -282,16 +282,16 @@ def _launch_deferred(run: RunState) -> None:
 
 
 def _warn(run: RunState, node: AgentNode, scope: Scope) -> None:
-    budget, spent = scope.budget, run.budgets.ledger.of(scope.path)
+    budget, sums = scope.budget, run.budgets.ledger.of(scope.path)
     for name, bound, used in _bounds(run, scope):
         limit = _limit(run, scope, name, bound)
         due = used >= budget.soft * limit and name != UNKNOWN  # that one's warnings are below
         _warn_once(run, node, scope, name, used, limit, due=due)
     if budget.tokens is not None:
-        unknown = spent.unknown_tokens
+        unknown = sums.unknown_tokens
         _warn_once(run, node, scope, "unknown_tokens", unknown, 0, due=unknown > 0)
     if budget.usd is not None:
-        unknown = spent.unknown_usd
+        unknown = sums.unknown_usd
         _warn_once(run, node, scope, "unknown_usd", unknown, 0, due=unknown > 0)
 
 
@@ -314,23 +314,23 @@ def _warn_once(  # noqa: PLR0917  # the fields of one warning
 def _bounds(run: RunState, scope: Scope) -> Iterator[tuple[str, float, float]]:
     """The name and value of each bound that is set, with how much of it is used."""
     budget: Budget = scope.budget
-    spent: Spent = run.budgets.ledger.of(scope.path)
+    sums: ScopeSums = run.budgets.ledger.of(scope.path)
     for name, bound, used in (
-        ("launches", budget.launches, spent.launches),
-        ("tokens", budget.tokens, spent.tokens),
-        ("usd", budget.usd, spent.usd),
+        ("launches", budget.launches, sums.launches),
+        ("tokens", budget.tokens, sums.tokens),
+        ("usd", budget.usd, sums.usd),
         ("wall_s", budget.wall_s, run.now - scope.since),
-        (UNKNOWN, budget.unknown, _unknown(budget, spent)),
+        (UNKNOWN, budget.unknown, _unknown(budget, sums)),
     ):
         if bound is not None:
             yield name, bound, used
 
 
-def _unknown(budget: Budget, spent: Spent) -> int:
+def _unknown(budget: Budget, sums: ScopeSums) -> int:
     """How many launches did not report the usage that the budget bounds."""
     unknown: list[int] = []
     if budget.tokens is not None:
-        unknown.append(spent.unknown_tokens)
+        unknown.append(sums.unknown_tokens)
     if budget.usd is not None:
-        unknown.append(spent.unknown_usd)
+        unknown.append(sums.unknown_usd)
     return min(unknown, default=0)

@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Literal, Protocol, TypeAlias, cast
 
@@ -45,8 +45,8 @@ from handrail.core.command_loop import CommandLoop
 from handrail.core.line import Line
 from handrail.core.machine import Machine
 from handrail.core.nodes import Phase
-from handrail.core.rehearsal import Rehearsal, questions, rehearse, rehearse_on, to_carry_out
-from handrail.core.timers import Timers
+from handrail.core.rehearsal import RecordedQuestion, Rehearsal, Rehearsing, rehearse, to_carry_out
+from handrail.core.timers import InFlight, Job, Timers
 from handrail.core.value_texts import Types, declared_in, event_in_its_place
 from handrail.core.waits import accept_no_other_answer, process_waits_for
 from handrail.errors import (
@@ -66,19 +66,6 @@ Kind: TypeAlias = Literal["attempt", "evaluation", "gate", "rollback"]
 Question: TypeAlias = cmd.AskPredicate | cmd.AskFallback | cmd.FindStages | cmd.Ask
 End: TypeAlias = ev.StepCompleted | ev.AttemptFailed | cmd.LaunchFailed | cmd.Stopped
 """How an attempt can end."""
-
-
-class InFlight:
-    """A piece of work at ``path`` that the host has begun. Mutable."""
-
-    __slots__ = ("command", "kind", "path", "stopping", "timed_out")
-
-    def __init__(self, path: str, kind: Kind, command: cmd.Perform | cmd.Undo | Question) -> None:
-        self.path = path
-        self.kind: Kind = kind
-        self.command = command
-        self.stopping = False
-        self.timed_out = False
 
 
 class Host(Protocol):
@@ -145,7 +132,7 @@ class Conductor:
     ) -> None:
         self.machine = machine
         self.result: WorkflowResult[Any] | None = None
-        self.timers: Timers[InFlight | Callable[[], None]] = Timers()
+        self.timers = Timers[InFlight](machine.run.timers)
         self.flights: dict[tuple[str, Kind], InFlight] = {}
         """What the host has begun and not ended, by path and kind."""
         self.now = host.now
@@ -163,16 +150,17 @@ class Conductor:
             carry_out=self._carry_out,
             pull=self._pull,
         )
-        self._jobs: deque[Callable[[], None]] = deque()
+        self._jobs: deque[Job] = deque()
         self._window = math.inf if window is None else window
         limits = machine.run.limits if limits is None else limits
         self._line = Line(self, Admission(_within(limits, window), last_at), self._start)
         self._pulls: deque[str] = deque()
         """Groups that begin no more members until the window has room."""
+        self._rehearsing: Rehearsing | None = None
         self._rehearsal: Rehearsal | None = None
-        self._questions: Generator[Question, Sequence[cmd.Command], list[cmd.Command]] | None = None
-        self._asked: Question | None = None
-        """The one of ``_questions`` that waits for its answer."""
+        """The part of the record that ``_rehearsing`` leads to now."""
+        self._asked: RecordedQuestion | None = None
+        """The question of ``_rehearsing`` that waits for its answer."""
         self._cancel: str | None = None
         self._ends: str | None = None
         """Why the drive ends before the run, if it does."""
@@ -195,9 +183,15 @@ class Conductor:
             self.record(first)
             return
         self._cancel = cancel
-        self._rehearsal = rehearse(
-            self.machine, first, known, self._stamp, shows=self._tell is not None
+        self._rehearsing = rehearse(
+            self.machine,
+            first,
+            self._stamp,
+            known=known,
+            seq=lambda: self._seq,
+            shows=self._tell is not None,
         )
+        self._rehearse_on()
 
     def pump(self, most: float = math.inf) -> bool:
         """Do all that follows from the calls so far; False if it takes more than ``most`` commands.
@@ -249,10 +243,7 @@ class Conductor:
             self._jobs.append(partial(self._answered, question, value, error))
         elif question is self._asked:
             self._asked = None
-            report = cmd.Evaluated(question.path, value, error, self.now())
-            self._rehearsal = rehearse_on(
-                self.machine, report, self._seq, self._stamp, shows=self._tell is not None
-            )
+            self._rehearse_on(cmd.Evaluated(question.path, value, error, self.now()))
         elif self._remove_flight(question.path, "evaluation") is None:
             return
         elif self._ends is None or error is None:  # else it is asked again
@@ -340,21 +331,22 @@ class Conductor:
                     self._write(cast("ev.Event", event), rehearsal.declared.get(number))
                 elif self._tell is not None:
                     self._tell(cast("ev.Progress", event))
-            self._ask_following(rehearsal.beyond)
+            self._rehearse_on()
         return True
 
-    def _ask_following(self, beyond: Sequence[cmd.Command]) -> None:
-        """Ask the next question that leads back into the record, or begin what lies beyond it."""
+    def _rehearse_on(self, answer: cmd.Evaluated | None = None) -> None:
+        """Take up the next part of the record, ask for it, or begin what lies beyond all of it."""
+        assert self._rehearsing is not None
         try:
-            if self._questions is None:
-                self._questions = questions(beyond, self.machine.run.recorded)
-                self._asked = next(self._questions)
-            else:
-                self._asked = self._questions.send(beyond)
+            part = self._rehearsing.send(answer)
         except StopIteration as done:
             self._rehearsed(done.value)
+            return
+        if isinstance(part, Rehearsal):
+            self._rehearsal = part
         else:
-            self._host.evaluate(self._asked)
+            self._asked = part
+            self._host.evaluate(part)
 
     def _rehearsed(self, beyond: Sequence[cmd.Command]) -> None:
         carried_out, stopped = to_carry_out(beyond, self.machine.run, self._cancel)
@@ -373,7 +365,7 @@ class Conductor:
         """Queue an event to be recorded, behind the commands queued already."""
         self._loop.add(cmd.Record(event, sync))
 
-    def queue_job(self, job: Callable[[], None]) -> None:
+    def queue_job(self, job: Job) -> None:
         """Run ``message`` behind what has come in by now."""
         self._jobs.append(job)
 
@@ -472,6 +464,7 @@ class Conductor:
     def _remove_flight(self, path: str, kind: Kind) -> InFlight | None:
         flight = self.flights.pop((path, kind), None)
         if flight is not None:
+            flight.finished = True
             self._jobs.append(self._go_on)
             if self._ends is not None:
                 self._close_when_idle()
@@ -565,7 +558,7 @@ class Conductor:
         for (path, kind), flight in list(self.flights.items()):
             if kind == "gate" and path not in gates:
                 del self.flights[path, kind]
-                self._host.stop(flight)
+                self._halt(flight)
 
     # -- stopping -------------------------------------------------------------------------------
 
@@ -630,33 +623,19 @@ class Conductor:
         while (what := self.timers.pop(now)) is not None:
             self._fire(what)
 
-    def _fire(self, what: int | InFlight | Callable[[], None]) -> None:
+    def _fire(self, what: int | InFlight | Job) -> None:
         match what:
             case int():
-                node, _ = self.machine.run.timers.get(what, (None, 0.0))
-                if node is not None:
-                    self.receive(cmd.TimerFired(node.path, what, at=self.now()))
+                node, _ = self.machine.run.timers[what]
+                self.receive(cmd.TimerFired(node.path, what, at=self.now()))
             case InFlight():
-                if not self._is_stale(what):
-                    what.timed_out = True
-                    self._halt(what)
+                what.timed_out = True
+                self._halt(what)
             case _:
                 what()
 
-    def _is_stale(self, what: int | InFlight | Callable[[], None]) -> bool:
-        """True for a timer whose wait, or flight, is over."""
-        if isinstance(what, int):
-            return what not in self.machine.run.timers
-        if isinstance(what, InFlight):
-            return what.stopping or self.flights.get((what.path, what.kind)) is not what
-        return False
-
-    def next_due(self) -> float | None:
-        """When the next timer is due, or None."""
-        return self.timers.next_due(self._is_stale)
-
     def _set_alarm(self) -> None:
-        due = self.next_due()
+        due = self.timers.next_due()
         if due != self._alarm:
             self._alarm = due
             self._host.alarm(due)

@@ -22,7 +22,7 @@ _ATTEMPT = re.compile(r"~\d+$")
 
 
 @dataclass(slots=True)
-class Spent:
+class ScopeSums:
     """Sums of one scope; reservations count as used. ``most_*`` are the maximum of one launch."""
 
     launches: int = 0
@@ -47,12 +47,12 @@ class _Entry:
 class Ledger:
     """Sums of usage, by scope. Mutable; the same events in the same order give the same sums."""
 
-    _scopes: dict[str, Spent] = field(default_factory=dict[str, Spent])
+    _scopes: dict[str, ScopeSums] = field(default_factory=dict[str, ScopeSums])
     _entries: dict[tuple[str, int], _Entry] = field(default_factory=dict[tuple[str, int], _Entry])
 
-    def of(self, scope: str) -> Spent:
+    def of(self, scope: str) -> ScopeSums:
         """The sums of everything at and below a path; ``""`` is the run."""
-        return self._scopes.get(scope) or Spent()
+        return self._scopes.get(scope) or ScopeSums()
 
     def reserve(self, event: BudgetReserved) -> None:
         """Count the reservation for a launch that is about to be made."""
@@ -61,10 +61,10 @@ class Ledger:
             return
         entry = self._entries[key] = _Entry(event.tokens or 0, event.cost_usd or 0.0)
         for scope in scopes_of(event.path):
-            spent = self._scopes.setdefault(scope, Spent())
-            spent.launches += 1
-            spent.tokens += entry.tokens
-            spent.usd += entry.usd
+            sums = self._scopes.setdefault(scope, ScopeSums())
+            sums.launches += 1
+            sums.tokens += entry.tokens
+            sums.usd += entry.usd
 
     def settle(self, event: BudgetSettled) -> None:
         """Replace a launch's reservation by its usage, if that is known."""
@@ -75,18 +75,18 @@ class Ledger:
         tokens = usage.tokens if usage is not None else None
         usd = usage.cost_usd if usage is not None else None
         for scope in scopes_of(event.path):
-            spent = self._scopes[scope]
-            spent.ended_launches += 1
+            sums = self._scopes[scope]
+            sums.ended_launches += 1
             if tokens is None:
-                spent.unknown_tokens += 1
+                sums.unknown_tokens += 1
             else:
-                spent.tokens += tokens - entry.tokens
-                spent.most_tokens = max(spent.most_tokens, tokens)
+                sums.tokens += tokens - entry.tokens
+                sums.most_tokens = max(sums.most_tokens, tokens)
             if usd is None:
-                spent.unknown_usd += 1
+                sums.unknown_usd += 1
             else:
-                spent.usd += usd - entry.usd
-                spent.most_usd = max(spent.most_usd, usd)
+                sums.usd += usd - entry.usd
+                sums.most_usd = max(sums.most_usd, usd)
         if tokens is not None:
             entry.tokens = tokens
         if usd is not None:

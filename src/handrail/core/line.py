@@ -11,7 +11,7 @@ import msgspec
 from handrail.core import commands as cmd
 from handrail.core.admission import Admission
 from handrail.core.attempt_ends import failure_event
-from handrail.core.timers import Timers
+from handrail.core.timers import Job, Timers
 from handrail.errors import DefinitionError
 from handrail.model.events import Event
 from handrail.steps.verbs import ShellCommand, StageCheck, launches_agent
@@ -34,7 +34,7 @@ class LineDriver(Protocol):
     def record(self, event: Event, /) -> None:
         """Queue an event to be recorded, behind the commands queued already."""
 
-    def queue_job(self, job: Callable[[], None], /) -> None:
+    def queue_job(self, job: Job, /) -> None:
         """Run a job behind what has come in meanwhile."""
 
 

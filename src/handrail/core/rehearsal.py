@@ -90,60 +90,52 @@ class Rehearsal:
         self.happened.append((progress, None))
 
 
+Rehearsing: TypeAlias = Generator[
+    Rehearsal | RecordedQuestion, cmd.Evaluated | None, list[cmd.Command]
+]
+"""What ``rehearse`` yields, is sent, and returns."""
+
+
 def rehearse(
     machine: Machine,
     first: ev.Event,
-    known: Sequence[ev.Event],
     stamp: Callable[[ev.Event], float],
     *,
+    known: Sequence[ev.Event] = (),
+    seq: Callable[[], int] = int,
     shows: bool = True,
-) -> Rehearsal:
-    """A rehearsal from the first event of a drive; its ``run`` does the work.
+) -> Rehearsing:
+    """Rehearse from the first event of a drive; returns the commands beyond the record.
 
+    Yields each part that the record leads to, for the caller to run and to write what happened, and
+    each question whose answer leads back into the record, for the caller to send that answer.
     ``known`` events are in the machine's record already, and are written before the first new one.
+    ``seq`` returns the number of the last event.
     """
     rehearsal = Rehearsal(machine, stamp, stamp(first), first.seq, shows=shows)
     rehearsal.happened.append((first, False))
     rehearsal.known.extend(known)
     rehearsal.receive(first)
-    return rehearsal
-
-
-def rehearse_on(
-    machine: Machine,
-    report: cmd.Report,
-    seq: int,
-    stamp: Callable[[ev.Event], float],
-    *,
-    shows: bool = True,
-) -> Rehearsal:
-    """A rehearsal that continues another with an answer; ``seq``: that one's last event number."""
-    rehearsal = Rehearsal(machine, stamp, report.at, seq, shows=shows)
-    rehearsal.receive(report)
-    return rehearsal
+    yield rehearsal
+    left, beyond = deque(rehearsal.beyond), list[cmd.Command]()
+    while left:
+        command = left.popleft()
+        if not _leads_back(command, machine.run.recorded):
+            beyond.append(command)
+            continue
+        answer = yield command
+        assert answer is not None
+        rehearsal = Rehearsal(machine, stamp, answer.at, seq(), shows=shows)
+        rehearsal.receive(answer)
+        yield rehearsal
+        left.extendleft(reversed(rehearsal.beyond))
+    return beyond
 
 
 # -- what lies beyond the record -------------------------------------------------------------------
 
 
-def questions(
-    commands: Sequence[cmd.Command], recorded: Recorded
-) -> Generator[RecordedQuestion, Sequence[cmd.Command], list[cmd.Command]]:
-    """Yields the questions that lead back into the record; returns all commands beyond it.
-
-    The caller rehearses with the answer to each question, and sends the commands that this leaves.
-    """
-    left, beyond = deque(commands), list[cmd.Command]()
-    while left:
-        command = left.popleft()
-        if leads_back(command, recorded):
-            left.extendleft(reversed((yield command)))
-        else:
-            beyond.append(command)
-    return beyond
-
-
-def leads_back(command: cmd.Command, recorded: Recorded) -> TypeGuard[RecordedQuestion]:
+def _leads_back(command: cmd.Command, recorded: Recorded) -> TypeGuard[RecordedQuestion]:
     """True for a question whose answer leads back into the record.
 
     It then has steps below the fallback, or the validation, that asks.

@@ -19,7 +19,7 @@ from handrail.engine.claiming import Claiming
 from handrail.engine.current import CURRENT, Current
 from handrail.engine.loop import Loop, Skew
 from handrail.engine.perform import Performer, raised_event
-from handrail.engine.tasks import ABANDONED, STOPPED, AttemptStopped, InFlight
+from handrail.engine.tasks import ABANDONED, STOPPED, AttemptStopped, Flight
 from handrail.errors import CancelledFromWithin
 from handrail.model import events as ev
 from handrail.steps.verbs import PythonCall
@@ -53,7 +53,7 @@ class Attempts:
         *,
         durable: bool,
     ) -> None:
-        self.inline: InFlight | None = None
+        self.inline: Flight | None = None
         """The attempt that the driver performs in its own task now, if any."""
         self._loop = loop
         self._performer = performer
@@ -149,7 +149,7 @@ class Attempts:
         self, command: cmd.Perform, coroutine: Any, context: Context, first: Any
     ) -> Any:
         """Await the rest of an attempt that did not end at once, so that it can be stopped."""
-        flight = InFlight(command.path, ATTEMPT, command, None)
+        flight = Flight(command.path, ATTEMPT, command, None)
         self.inline = flight
         try:
             return await self._loop.tasks.inline(flight, InContext(coroutine, context, first))
@@ -160,7 +160,7 @@ class Attempts:
             self.inline = None
             self._loop.look_at_clock()
 
-    def _stopped_here(self, flight: InFlight, *, abandoned: bool) -> None:
+    def _stopped_here(self, flight: Flight, *, abandoned: bool) -> None:
         """Report the stop behind urgent messages: they say why the attempt was stopped."""
         path, attempt = flight.path, flight.command.attempt
         self._loop.queue_job(lambda: self.report_stop(path, attempt, abandoned=abandoned))
@@ -199,7 +199,7 @@ class Attempts:
             self._mask,
             command.tree,
         )
-        flight = InFlight(command.path, ATTEMPT, command, current)
+        flight = Flight(command.path, ATTEMPT, command, current)
         context = self._context()
         context.run(CURRENT.set, current)
         self._loop.start(flight, lambda: self._at_work(command, current), context)
@@ -216,7 +216,7 @@ class Attempts:
             command, lambda: performer.perform(command, current, claims_of)
         )
 
-    def finished(self, flight: InFlight, outcome: Any) -> None:
+    def finished(self, flight: Flight, outcome: Any) -> None:
         """Record the end of an attempt that had a task of its own."""
         command: cmd.Perform = flight.command
         if isinstance(outcome, (KeyboardInterrupt, SystemExit)):

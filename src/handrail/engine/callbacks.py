@@ -16,7 +16,7 @@ from handrail.core.commands import AskFallback, AskPredicate, Evaluated, FindSta
 from handrail.engine.calls import ActionRaised, await_value, call
 from handrail.engine.current import CURRENT, Contexts, Current
 from handrail.engine.loop import Loop
-from handrail.engine.tasks import ABANDONED, STOPPED, InFlight
+from handrail.engine.tasks import ABANDONED, STOPPED, Flight
 from handrail.errors import (
     CancelledFromWithin,
     GateRefusal,
@@ -149,9 +149,9 @@ class Callbacks:
         self._evaluator = evaluator
         self._answer = answer
         self._interrupted = interrupted
-        self._asked: dict[str, InFlight] = {}
+        self._asked: dict[str, Flight] = {}
 
-    def finished_flight(self, flight: InFlight, outcome: Any) -> None:
+    def finished_flight(self, flight: Flight, outcome: Any) -> None:
         """Report the outcome of a flight to the core."""
         match flight.kind:
             case "evaluation":
@@ -172,7 +172,7 @@ class Callbacks:
             loop.receive(cmd.Evaluated(command.path, error=error, at=loop.now()))
             return
         if hasattr(value, "__await__"):
-            flight = InFlight(command.path, EVALUATION, command, None)
+            flight = Flight(command.path, EVALUATION, command, None)
             loop.start(flight, lambda: await_value(value), loop.context())
         else:
             loop.receive(cmd.Evaluated(command.path, value, at=loop.now()))
@@ -181,7 +181,7 @@ class Callbacks:
         """Evaluate, and wait for the outcome."""
         return await self._evaluator.evaluated(command, self._loop.now())
 
-    def _evaluated(self, flight: InFlight, outcome: Any) -> None:
+    def _evaluated(self, flight: Flight, outcome: Any) -> None:
         loop = self._loop
         if loop.closing and _is_broken_off(outcome):
             return  # the next drive asks again
@@ -196,7 +196,7 @@ class Callbacks:
 
     def ask(self, command: cmd.Ask) -> None:
         """Start the gate handler for a gate."""
-        flight = InFlight(command.path, GATE, command, None)
+        flight = Flight(command.path, GATE, command, None)
         evaluator = self._evaluator
         self._asked[command.path] = flight
         self._loop.start(flight, lambda: evaluator.answer(command.gate), self._loop.context())
@@ -211,7 +211,7 @@ class Callbacks:
                 del loop.flights[path, GATE]
                 loop.tasks.stop(flight)
 
-    def _answered(self, flight: InFlight, outcome: Any) -> None:
+    def _answered(self, flight: Flight, outcome: Any) -> None:
         loop, path = self._loop, flight.path
         if path not in loop.machine.run.gates or path in loop.machine.run.answered:
             return
@@ -242,14 +242,14 @@ class Callbacks:
         current = Current(
             loop.run_id, command.path, 1, services=services, config=config, mask=loop.mask
         )
-        flight = InFlight(command.path, ROLLBACK, command, current)
+        flight = Flight(command.path, ROLLBACK, command, current)
         context = loop.context()
         context.run(CURRENT.set, current)
         evaluator = self._evaluator
         loop.start(flight, lambda: evaluator.undo(command, current), context)
         loop.timers.at(loop.now() + command.rollback.timeout_s, flight)
 
-    def _undone(self, flight: InFlight, outcome: Any) -> None:
+    def _undone(self, flight: Flight, outcome: Any) -> None:
         if self._loop.closing and _is_broken_off(outcome):
             return  # interrupted: the next drive runs it again
         if flight.timed_out:

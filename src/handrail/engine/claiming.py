@@ -32,7 +32,7 @@ from handrail.core import commands as cmd
 from handrail.core.attempt_ends import failure_event
 from handrail.engine.calls import Abandoned
 from handrail.engine.loop import Loop
-from handrail.engine.tasks import ABANDONED, STOPPED, InFlight
+from handrail.engine.tasks import ABANDONED, STOPPED, Flight
 from handrail.errors import (
     CancelledFromWithin,
     ClaimLost,
@@ -81,12 +81,12 @@ class Claiming:
         self._own: Claims | None = None
         self._blocked_by: dict[str, str] = {}
         """The holder of the claims that each path waits for."""
-        self._to_replace: dict[str, InFlight] = {}
+        self._to_replace: dict[str, Flight] = {}
         """Flights that wait for claims, by path, whose launch another one will replace: that one
         takes over the place in line."""
         self._granted: dict[str, cmd.Perform | cmd.Queue] = {}
         """Attempts and launches that have their claims and begin with the next job, by path."""
-        self._turns: dict[InFlight, anyio.Event] = {}
+        self._turns: dict[Flight, anyio.Event] = {}
         """The flights that are not in line yet, in the order of their commands; each may ask once
         its event is set."""
         self._releasing: dict[int, Claim] = {}
@@ -146,7 +146,7 @@ class Claiming:
 
     def _ask(self, command: Waiting, wanted: Wanted) -> None:
         loop = self._loop
-        flight = InFlight(command.path, CLAIM, command, None)
+        flight = Flight(command.path, CLAIM, command, None)
         turn = self._turns[flight] = anyio.Event()
         if len(self._turns) == 1:
             turn.set()
@@ -154,14 +154,14 @@ class Claiming:
         if wanted.wait_s:
             loop.timers.at(loop.now() + wanted.wait_s, flight)
 
-    def _end_turn(self, flight: InFlight) -> None:
+    def _end_turn(self, flight: Flight) -> None:
         """Let the next flight ask: this one is in line, or asks no more."""
         self._turns.pop(flight, None)
         first = next(iter(self._turns.values()), None)
         if first is not None:
             first.set()
 
-    async def _acquire(self, flight: InFlight, wanted: Wanted, turn: anyio.Event) -> None:
+    async def _acquire(self, flight: Flight, wanted: Wanted, turn: anyio.Event) -> None:
         path = flight.path
         claimant = self._claimant(path)
 
@@ -235,7 +235,7 @@ class Claiming:
             self._repositories[folder] = found
         return self._repositories[folder]
 
-    def finished(self, flight: InFlight, outcome: Any) -> None:
+    def finished(self, flight: Flight, outcome: Any) -> None:
         """Begin the step or composite that has its claims now, or report why it has none."""
         loop, command, path = self._loop, flight.command, flight.path
         self._end_turn(flight)
@@ -249,6 +249,7 @@ class Claiming:
             if isinstance(command, cmd.Claim):
                 loop.receive(cmd.Evaluated(path, at=loop.now()))
             else:
+                self.held.setdefault(path, [])  # outside a repository there are no files to hold
                 self._granted[path] = command
                 loop.queue_job(partial(self._begin_granted, path))
             return
@@ -367,7 +368,7 @@ class Claiming:
             loop.tasks.stop(flight)
         for claim in self.held.pop(path, ()):
             self._releasing[claim.epoch] = claim
-            flight = InFlight(path, CLAIM, None, None)
+            flight = Flight(path, CLAIM, None, None)
             flight.finished = True
             loop.tasks.start(flight, partial(self._release, claim), loop.context())
 

@@ -55,8 +55,8 @@ from handrail.core.ending import close_bodies
 from handrail.core.line import Line
 from handrail.core.machine import Machine
 from handrail.core.nodes import Phase
-from handrail.core.rehearsal import Rehearsal, rehearse, rehearse_on, to_carry_out
-from handrail.core.timers import Timers
+from handrail.core.rehearsal import Rehearsal, rehearse, to_carry_out
+from handrail.core.timers import Job, Timers
 from handrail.core.value_texts import declared_in, event_in_its_place
 from handrail.core.waits import (
     accept_no_other_answer,
@@ -74,12 +74,12 @@ from handrail.engine.bus import Bus
 from handrail.engine.callbacks import EVALUATION, GATE, Callbacks, Evaluator
 from handrail.engine.claiming import CLAIM, Claiming
 from handrail.engine.inbox import Inbox, is_urgent
-from handrail.engine.loop import FailedWrite, Job, Skew, TimerTarget
+from handrail.engine.loop import FailedWrite, Skew
 from handrail.engine.parts import Parts
 from handrail.engine.perform import Performer
-from handrail.engine.rehearsal_io import resolve_recorded_callbacks, warn_of_masked, write_out
+from handrail.engine.rehearsal_io import rehearsed, warn_of_masked, write_out
 from handrail.engine.shared_limits import SharedLine
-from handrail.engine.tasks import ABANDONED, InFlight, Tasks, tasks
+from handrail.engine.tasks import ABANDONED, Flight, Tasks, tasks
 from handrail.errors import (
     CoreStalled,
     GateClosed,
@@ -103,7 +103,7 @@ class FlightFinished:
 
     __slots__ = ("_driver", "_flight", "_outcome")
 
-    def __init__(self, driver: Driver, flight: InFlight, outcome: Any) -> None:
+    def __init__(self, driver: Driver, flight: Flight, outcome: Any) -> None:
         self._driver = driver
         self._flight = flight
         self._outcome = outcome
@@ -160,8 +160,8 @@ class Driver:
         self._jobs: deque[Job] = deque()
         self._wake = anyio.Event()
         self._thread, self._home = threading.get_ident(), running_loop()
-        self.flights: dict[tuple[str, str], InFlight] = {}
-        self.timers: Timers[InFlight | Job] = Timers()
+        self.flights: dict[tuple[str, str], Flight] = {}
+        self.timers = Timers[Flight](machine.run.timers)
         self._skew = Skew(parts.clock)
         self.context = copy_context().copy
         self.tasks: Tasks = tasks(self._deliver)
@@ -334,31 +334,22 @@ class Driver:
         """Rehearse the record; if the code still matches it, write and show the outcome. A run that
         is being cancelled makes no more attempts, except to clean up.
         """
-        rehearsal = rehearse(self.machine, first, known, self._stamp)
-        held = await self._write_rehearsal(rehearsal)
-        recorded = self.machine.run.recorded
-        beyond = await resolve_recorded_callbacks(
-            held, recorded, self._callbacks.evaluated, self._rehearsed_on
-        )
-        carried_out, stopped = to_carry_out(beyond, self.machine.run, cancel)
+        machine, stamp = self.machine, self._stamp
+        rehearsing = rehearse(machine, first, stamp, known=known, seq=lambda: self._seq)
+        beyond = await rehearsed(rehearsing, self._rehearse, self._callbacks.evaluated)
+        carried_out, stopped = to_carry_out(beyond, machine.run, cancel)
         self._todo.extend(carried_out)
         for one in stopped:
             self.attempts.stopped_before(one)
-        self._todo.extend(self.machine.receive(cmd.Rehearsed(at=self.now())))
-        warn_of_masked(self.run_id, rehearsal)
+        self.receive(cmd.Rehearsed(at=self.now()))
 
-    async def _rehearsed_on(self, report: cmd.Report) -> list[cmd.Command]:
-        return await self._write_rehearsal(
-            rehearse_on(self.machine, report, self._seq, self._stamp)
-        )
-
-    async def _write_rehearsal(self, rehearsal: Rehearsal) -> list[cmd.Command]:
+    async def _rehearse(self, rehearsal: Rehearsal) -> None:
         rehearsal.run()
         if self.machine.run.changes:
             raise mismatch_of(self.machine.run)
-        with anyio.CancelScope(shield=True):  # all of it is numbered: none may be missing
+        with anyio.CancelScope(shield=True):
             await write_out(rehearsal, self.machine, self._journal, self._bus)
-        return rehearsal.beyond
+        warn_of_masked(self.run_id, rehearsal)
 
     def _stamp(self, event: ev.Event) -> float:
         self._seq += 1
@@ -367,7 +358,7 @@ class Driver:
     def _watch_for_messages_meanwhile(self) -> None:
         """Look for messages while the drive lasts; no process can send any to a run in memory."""
         if self._journal.durable:
-            flight = InFlight("", "messages", None, None)
+            flight = Flight("", "messages", None, None)
             flight.finished = True
             self.tasks.start(flight, self._watch_for_messages, self.context())
 
@@ -635,17 +626,17 @@ class Driver:
 
     # -- attempts -------------------------------------------------------------------------------
 
-    def start(self, flight: InFlight, work: Callable[[], Any], context: Context) -> None:
+    def start(self, flight: Flight, work: Callable[[], Any], context: Context) -> None:
         """Start a flight in a task of its own."""
         self.flights[flight.path, flight.kind] = flight
         self.tasks.start(flight, work, context)
 
-    def _deliver(self, flight: InFlight, outcome: Any) -> None:
+    def _deliver(self, flight: Flight, outcome: Any) -> None:
         if not flight.finished:
             self._jobs.append(FlightFinished(self, flight, outcome))
             self._wake.set()
 
-    def finished_flight(self, flight: InFlight, outcome: Any) -> None:
+    def finished_flight(self, flight: Flight, outcome: Any) -> None:
         """Hand the outcome of a flight to the core, once."""
         if flight.finished:
             return
@@ -678,7 +669,7 @@ class Driver:
             if flight is not None:
                 self._halt(flight)
 
-    def _halt(self, flight: InFlight) -> None:
+    def _halt(self, flight: Flight) -> None:
         """Cancel a flight, and abandon it if it does not end within ``ABANDON_AFTER_S``."""
         if not flight.stopping:
             if flight.current is not None:
@@ -686,7 +677,7 @@ class Driver:
             self.tasks.stop(flight)
             self.timers.at(self.now() + ABANDON_AFTER_S, partial(self._leave, flight))
 
-    def _leave(self, flight: InFlight) -> None:
+    def _leave(self, flight: Flight) -> None:
         """Abandon a flight that ignores its cancellation."""
         if not flight.finished:
             self.finished_flight(flight, ABANDONED)
@@ -698,47 +689,34 @@ class Driver:
         jump_s = self._skew.grown_s()
         if not jump_s:
             return
-        self.timers.shift(jump_s, self._counts_running_time)
-        clock_was_set(self.machine.run, jump_s)
+        run = self.machine.run
+        self.timers.shift(jump_s, partial(counts_running_time, run))
+        clock_was_set(run, jump_s)
         self._line.clock_was_set(jump_s)
         self._claiming.clock_was_set(jump_s)
         if self._linger_until is not None:
             self._linger_until += jump_s
-
-    def _counts_running_time(self, what: TimerTarget) -> bool:
-        return not isinstance(what, int) or counts_running_time(self.machine.run, what)
 
     def _fire_timers(self) -> bool:
         """Fire the timers that are due; True if any was."""
         self.look_at_clock()
         fired = False
         while (what := self.timers.pop(self.now())) is not None:
-            fired = self._fire(what) or fired
+            self._fire(what)
+            fired = True
         return fired
 
-    def _is_stale(self, what: TimerTarget) -> bool:
-        """True for a timer that no longer matters: its wait or its flight is over."""
-        if isinstance(what, int):
-            return what not in self.machine.run.timers
-        return isinstance(what, InFlight) and (what.finished or what.stopping)
-
-    def _fire(self, what: TimerTarget) -> bool:
+    def _fire(self, what: int | Flight | Job) -> None:
         match what:
             case int():
-                node, _ = self.machine.run.timers.get(what, (None, 0.0))
-                if node is None:
-                    return False
-                if what == node.timer and self._answered_in_time(node.path):
-                    return True
-                self.receive(cmd.TimerFired(node.path, what, at=self.now()))
-            case InFlight():
-                if what.finished or what.stopping:
-                    return False
+                node, _ = self.machine.run.timers[what]
+                if what != node.timer or not self._answered_in_time(node.path):
+                    self.receive(cmd.TimerFired(node.path, what, at=self.now()))
+            case Flight():
                 what.timed_out = True
                 self._halt(what)
             case _:
                 what()
-        return True
 
     def _answered_in_time(self, path: str) -> bool:
         """True if an answer came before the gate's timeout could close it; reads that answer."""
@@ -750,7 +728,7 @@ class Driver:
 
     async def _wait(self) -> None:
         self._callbacks.dismiss()
-        due = self.timers.next_due(self._is_stale)
+        due = self.timers.next_due()
         is_idle = self._nothing_is_at_work() and not self.closing
         if is_idle and not self._waits_for_timer():
             if not self.machine.waits and due is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import os
 from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import replace
@@ -18,17 +17,12 @@ from handrail.engine.callbacks import Evaluator
 from handrail.engine.current import Contexts
 from handrail.engine.driver import Driver
 from handrail.engine.inbox import close_gate, post_answer
-from handrail.engine.inputs import refuse_other_inputs, result_given, with_inputs
 from handrail.engine.journal_users import users_of
 from handrail.engine.outside import run_outside, sync_twin
 from handrail.engine.parts import (
     DriveStart,
-    Existing,
     Leased,
-    Options,
     Parts,
-    RunRequest,
-    check_options,
     check_parts,
     check_paths,
     definition_of,
@@ -39,12 +33,18 @@ from handrail.engine.perform import Performer
 from handrail.engine.preflight import preflight
 from handrail.engine.rehearsal_io import warn_of_missing
 from handrail.engine.replacements import Replacements
+from handrail.engine.requests import (
+    Options,
+    RunRequest,
+    TakesOptions,
+    result_given,
+    with_inputs,
+)
 from handrail.engine.step_names import StepNames, unchanged_since
 from handrail.engine.stream import Run
 from handrail.errors import JournalDamaged, ReplayMismatch, RunIdTaken, RunLocked
 from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition
-from handrail.model.inputs import bind_inputs
 from handrail.model.policy import Limits
 from handrail.model.results import StepResult, WorkflowResult
 from handrail.model.shapes import WorkflowLike
@@ -57,7 +57,6 @@ from handrail.record.reading import (
     history_of,
     inputs_of,
     recorded_result,
-    refuse_other_workflow,
     refuse_unknown,
     refuse_without_inputs,
     workflow_for,
@@ -75,7 +74,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Engine:
+class Engine(TakesOptions):
     """Begins and resumes runs, and sends them messages."""
 
     def __init__(self, parts: Parts) -> None:
@@ -86,7 +85,6 @@ class Engine:
             from handrail.engine.checking import CheckingJournal
 
             self._journal = CheckingJournal(parts.journal)
-        self._options = Options()
         self._users = users_of(parts.journal)
 
     @property
@@ -115,29 +113,6 @@ class Engine:
         trace: TracebackType | None,
     ) -> None:
         self._users.release()
-
-    def options(
-        self,
-        *,
-        run_id: str | None = None,
-        labels: Mapping[str, str] | None = None,
-        existing: Existing = "refuse",
-    ) -> Self:
-        """The same executor, whose next run has this id and these labels.
-
-        ``existing`` says what ``run`` and ``stream`` do where the journal has a run of this id:
-        ``"refuse"`` raises ``RunIdTaken``. ``"go_on"`` resumes a run that has not ended, and
-        returns the recorded result of one that has; inputs other than the recorded ones raise
-        ``InputsDiffer``.
-
-        Raises:
-            WrongUse: ``existing`` is neither, or it is ``"go_on"`` without a run id; the id is no
-                printable text.
-        """
-        check_options(existing, run_id, labels)
-        changed = copy.copy(self)
-        changed._options = Options(run_id, dict(labels or {}), existing)  # noqa: SLF001  # a copy of our own
-        return changed
 
     # -- running --------------------------------------------------------------------------------
 
@@ -176,25 +151,25 @@ class Engine:
         return Run(request.run_id, drive)
 
     def _prepare(
-        self, workflow: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+        self,
+        workflow: Any,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        options: Options | None = None,
     ) -> RunRequest:
-        known, options = self._parts.workflows, self._options
-        definition = definition_of(workflow, known, begins=True)
-        inputs = bind_inputs(definition, args, kwargs)
+        options, known = options or self._options, self._parts.workflows
+        request = RunRequest.of(workflow, args, kwargs, options, known)
+        definition, run_id, events = request.definition, request.run_id, self._journal.events
         preflight(definition, self._parts)
         if self._parts.portable:
             from handrail.engine.preflight import refuse_unportable
 
             refuse_unportable(definition)
-        run_id = options.run_id
-        if run_id is None:
-            run_id = new_run_id(definition.name, self._parts.clock.now(), self._journal.events)
-        elif options.existing == "refuse" and self._journal.events(run_id):
+        if not run_id:
+            run_id = new_run_id(definition.name, self._parts.clock.now(), events)
+        elif options.existing == "refuse" and events(run_id):
             raise RunIdTaken(run_id)
-        named = definition.signature.bind(*args, **kwargs).arguments
-        return RunRequest(
-            definition, run_id, inputs, {name: inputs[name] for name in named}, options
-        )
+        return replace(request, run_id=run_id)
 
     async def _begin(self, request: RunRequest, run: Run[Any] | None) -> WorkflowResult[Any]:
         definition, run_id, options = request.definition, request.run_id, request.options
@@ -214,9 +189,7 @@ class Engine:
         """The recorded result of a run that has ended; else the result of resuming it."""
         definition, run_id, codec = request.definition, request.run_id, self._journal.codec
         history = history_of(self._journal, run_id, leased.secrets)
-        refuse_other_workflow(history, definition)
-        recorded = inputs_of(Recorded(history), definition, codec)
-        refuse_other_inputs(run_id, definition, request.given, recorded, codec)
+        request.refuse_other(history, codec)
         if ended(history) is not None:
             return recorded_result(run_id, definition, history, codec)
         return await self._resume_from(history, definition, (), (), leased, run)

@@ -12,7 +12,7 @@ from typing import Any
 from handrail.core.machine import Machine
 from handrail.core.steering import check_steering
 from handrail.core.work_edits import check_edit
-from handrail.engine.tasks import InFlight
+from handrail.engine.tasks import Flight
 from handrail.errors import GateClosed
 from handrail.model import events as ev
 from handrail.model.paths import is_within
@@ -102,7 +102,7 @@ class Inbox:
         return gate is not None and gate_key(gate) == letter.key and event.by != TIMEOUT
 
 
-def is_urgent(event: ev.Event, at_work: InFlight | None) -> bool:
+def is_urgent(event: ev.Event, at_work: Flight | None) -> bool:
     """True for a message that stops the attempt in the driver's own task, if there is one."""
     if not isinstance(event, ev.RunSteered):
         return isinstance(event, ev.CancelRequested)

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextvars import Context
-from typing import Any, NoReturn, Protocol, TypeAlias
+from typing import Any, NoReturn, Protocol
 
 from handrail.core import commands as cmd
 from handrail.core.line import LineDriver
 from handrail.core.machine import Machine
-from handrail.core.timers import Timers
-from handrail.engine.tasks import InFlight, Tasks
+from handrail.core.timers import Job, Timers
+from handrail.engine.tasks import Flight, Tasks
 from handrail.errors import HandrailError
 from handrail.model import events as ev
 from handrail.ports.clock import SET_S, Clock
 from handrail.secrets.masking import Mask
-
-Job: TypeAlias = Callable[[], None]
-"""A function that the loop calls in its turn."""
-TimerTarget: TypeAlias = int | InFlight | Job
-"""What a timer is for: a wait of the core (its token), a flight's timeout, or a job."""
 
 
 class Loop(LineDriver, Protocol):
@@ -27,10 +22,10 @@ class Loop(LineDriver, Protocol):
 
     run_id: str
     machine: Machine
-    flights: dict[tuple[str, str], InFlight]
+    flights: dict[tuple[str, str], Flight]
     """Flights: what is at work outside the loop, by path and kind."""
     tasks: Tasks
-    timers: Timers[InFlight | Job]
+    timers: Timers[Flight]
     mask: Mask
     mark: str
     """The mark that the run's processes carry, by which they are found."""
@@ -60,7 +55,7 @@ class Loop(LineDriver, Protocol):
         """A copy of the context that the drive was begun in."""
         ...
 
-    def start(self, flight: InFlight, work: Callable[[], Any], context: Context) -> None:
+    def start(self, flight: Flight, work: Callable[[], Any], context: Context) -> None:
         """Start a flight in a task of its own; the loop gets its outcome as a job."""
 
 

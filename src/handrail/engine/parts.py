@@ -49,9 +49,6 @@ argument gives those defaults; None: judge by the step's own settings alone."""
 OnChange: TypeAlias = Literal["refuse", "reuse", "rerun"]
 """What a resume does with recorded steps that the code describes differently now."""
 
-Existing: TypeAlias = Literal["refuse", "go_on"]
-"""What ``run`` does if the journal has a run of this id: raise, or continue that run."""
-
 
 @dataclass(frozen=True, slots=True)
 class Parts:
@@ -88,31 +85,11 @@ class Parts:
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
-    """What ``executor.options`` sets for the next run."""
-
-    run_id: str | None = None
-    labels: Mapping[str, str] = field(default_factory=dict[str, str])
-    existing: Existing = "refuse"
-
-
-@dataclass(frozen=True, slots=True)
 class Leased:
     """A run leased to this engine: the secrets of its record, and since when (unix seconds)."""
 
     secrets: SecretValues
     since: float
-
-
-@dataclass(frozen=True, slots=True)
-class RunRequest:
-    """A run as its caller asked for it; ``given``: the inputs that the caller passed."""
-
-    definition: WorkflowDefinition
-    run_id: str
-    inputs: dict[str, Any]
-    given: Mapping[str, Any]
-    options: Options
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,28 +136,6 @@ def check_parts(parts: Parts) -> None:
         first = named.setdefault(definition.name, definition)
         if first is not definition:
             raise _of_one_name(first, definition)
-
-
-def check_options(existing: str, run_id: object, labels: object) -> None:
-    """Raise if the arguments of ``options`` are wrong."""
-    is_id = isinstance(run_id, str) and run_id.strip() and run_id.isprintable()
-    if run_id is not None and not is_id:
-        raise WrongUse(f"run_id= takes printable text, such as 'ship-7', got {short_repr(run_id)}")
-    if labels is not None and not _maps_texts(labels):
-        wanted = "a mapping of names to texts, such as {'team': 'a'}"
-        raise WrongUse(f"labels= takes {wanted}, got {short_repr(labels)}")
-    if existing not in get_args(Existing):
-        raise WrongUse(f'existing= takes "refuse" or "go_on", got {existing!r}')
-    if existing == "go_on" and run_id is None:
-        raise WrongUse('existing="go_on" needs a run: options(run_id="...", existing="go_on")')
-
-
-def _maps_texts(value: object) -> bool:
-    """True for a mapping whose names and values are all texts."""
-    if not isinstance(value, Mapping):
-        return False
-    known = cast("Mapping[object, object]", value)
-    return all(isinstance(one, str) for one in (*known, *known.values()))
 
 
 def check_paths(**given: object) -> None:

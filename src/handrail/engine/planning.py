@@ -8,10 +8,10 @@ from handrail.core import commands as cmd
 from handrail.core.ending import close_bodies, open_waits
 from handrail.core.machine import Machine
 from handrail.core.nodes import Node, Phase
-from handrail.core.rehearsal import rehearse, rehearse_on
+from handrail.core.rehearsal import Rehearsal, rehearse
 from handrail.core.run_state import StepNode
 from handrail.engine.callbacks import Evaluator
-from handrail.engine.rehearsal_io import resolve_recorded_callbacks
+from handrail.engine.rehearsal_io import rehearsed
 from handrail.engine.step_names import without_step
 from handrail.errors import StepChange
 from handrail.model import events as ev
@@ -47,17 +47,15 @@ async def plan_of(
     async def evaluated(command: cmd.AskFallback | cmd.FindStages) -> cmd.Evaluated:
         return await evaluator.evaluated(command, now)
 
-    async def go_on(report: cmd.Report) -> list[cmd.Command]:
-        rehearsal = rehearse_on(machine, report, 0, stamp)
+    async def perform(rehearsal: Rehearsal) -> None:
         rehearsal.run()
-        return rehearsal.beyond
 
     try:
-        rehearsal = rehearse(machine, first, (), stamp)
-        rehearsal.run()
-        held = rehearsal.beyond
-        held = await resolve_recorded_callbacks(held, recorded, evaluated, go_on)
-        held += await go_on(cmd.Rehearsed(at=now))
+        held = await rehearsed(rehearse(machine, first, stamp), perform, evaluated)
+        last = Rehearsal(machine, stamp, now, 0)
+        last.receive(cmd.Rehearsed(at=now))
+        last.run()
+        held += last.beyond
     finally:
         close_bodies(machine.run)
     failing = machine.run.root.phase is Phase.UNDOING or "" in recorded.undoing

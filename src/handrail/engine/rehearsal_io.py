@@ -5,35 +5,37 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import cast
 
+import anyio
 import anyio.lowlevel
 
 from handrail.core import commands as cmd
 from handrail.core.machine import Machine
-from handrail.core.rehearsal import Rehearsal, questions
+from handrail.core.rehearsal import RecordedQuestion, Rehearsal, Rehearsing
 from handrail.core.value_texts import with_text
 from handrail.engine.bus import Bus, warn
 from handrail.errors import OutputNotSerializable
 from handrail.model import events as ev
 from handrail.ports.journal import Journal
-from handrail.record.run_record import Recorded
 
 
-async def resolve_recorded_callbacks(
-    commands: Sequence[cmd.Command],
-    recorded: Recorded,
-    evaluated: Callable[[cmd.AskFallback | cmd.FindStages], Awaitable[cmd.Evaluated]],
-    go_on: Callable[[cmd.Report], Awaitable[Sequence[cmd.Command]]],
+async def rehearsed(
+    rehearsing: Rehearsing,
+    perform: Callable[[Rehearsal], Awaitable[None]],
+    evaluated: Callable[[RecordedQuestion], Awaitable[cmd.Evaluated]],
 ) -> list[cmd.Command]:
-    """The commands beyond the record, after the questions that lead back into it are answered.
+    """The commands beyond the record, once ``perform`` has run each part of the rehearsal.
 
-    Such a question asks for a fallback, or the stages of a validation, with recorded steps below.
-    ``evaluated`` asks the user's code, and ``go_on`` rehearses these steps with the answer.
+    ``evaluated`` asks the user's code the questions that lead back into the record.
     """
-    asked = questions(commands, recorded)
+    answer: cmd.Evaluated | None = None
     try:
-        question = next(asked)
         while True:
-            question = asked.send(await go_on(await evaluated(question)))
+            part = rehearsing.send(answer)
+            answer = None
+            if isinstance(part, Rehearsal):
+                await perform(part)
+            else:
+                answer = await evaluated(part)
     except StopIteration as done:
         beyond: list[cmd.Command] = done.value
         return beyond
@@ -44,20 +46,31 @@ EVENTS_A_TURN = 64
 
 
 async def write_out(rehearsal: Rehearsal, machine: Machine, journal: Journal, bus: Bus) -> None:
-    """Journal the events that the rehearsal found, and show them, in order."""
+    """Journal the events that the rehearsal found, and show them, in order.
+
+    All of them are numbered, so none may be missing: if the task is cancelled meanwhile, all is
+    written before the cancellation is raised.
+    """
+    cancelled: BaseException | None = None
     for count, (event, sync) in enumerate(rehearsal.happened):
-        if sync is not None:
-            known = cast("ev.Event", event)
-            try:
-                pending = journal.append(known, sync=sync)
-            except OutputNotSerializable as error:
-                written = with_text(known, machine, rehearsal.declared.get(count, tuple), error)
-                pending = journal.append(written, sync=sync)
-            if pending is not None:
-                await pending
-        bus.emit(event)
-        if count % EVENTS_A_TURN == 0:
-            await anyio.lowlevel.checkpoint()
+        try:
+            if sync is not None:
+                known = cast("ev.Event", event)
+                try:
+                    pending = journal.append(known, sync=sync)
+                except OutputNotSerializable as error:
+                    types = rehearsal.declared.get(count, tuple)
+                    written = with_text(known, machine, types, error)
+                    pending = journal.append(written, sync=sync)
+                if pending is not None:
+                    await pending
+            bus.emit(event)
+            if count % EVENTS_A_TURN == 0 and cancelled is None:
+                await anyio.lowlevel.checkpoint()
+        except anyio.get_cancelled_exc_class() as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
 
 
 def warn_of_masked(run_id: str, rehearsal: Rehearsal) -> None:

@@ -9,11 +9,12 @@ import functools
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeAlias, TypeVar
 
 import anyio
 
-from handrail.engine.parts import Existing, Parts
+from handrail.engine.parts import Parts
+from handrail.engine.requests import Existing
 from handrail.engine.steering import SteeredEngine
 from handrail.errors import HandrailError, RunLocked, WrongUse
 from handrail.model.events import Event
@@ -25,7 +26,7 @@ from handrail.record.reading import ended, history_of, recorded_result, workflow
 from handrail.system.running_loop import AsyncioLoop, running_loop
 
 if TYPE_CHECKING:
-    from handrail.record.standing import RunState
+    from handrail.record.state import RunState
 
 
 R_co = TypeVar("R_co", covariant=True)
@@ -38,25 +39,43 @@ _SPARE = 150
 """Looking at the list of runs takes at most one part in so many of a core's time."""
 
 
+class RunReader(Protocol):
+    """What a handle asks of the executor that began its run."""
+
+    async def get(self, run_id: str) -> RunState:
+        """The run's state."""
+        ...
+
+    async def result(self, run_id: str) -> WorkflowResult[Any]:
+        """The run's result, once it has ended."""
+        ...
+
+    def follow(self, run_id: str, after: int = 0) -> AsyncGenerator[Event, None]:
+        """The run's events as they come."""
+        ...
+
+
 class RunHandle(Generic[R_co]):
-    """A run that was begun in the background of the executor's block.
+    """A run that was begun in the background.
 
     Awaiting the handle waits until the run is recorded: from then on any process finds it.
     """
 
-    def __init__(self, engine: ServingEngine, run_id: str) -> None:
+    def __init__(
+        self, run_id: str, reader: RunReader, recorded: Callable[[], Awaitable[object]]
+    ) -> None:
         self.run_id = run_id
-        self._engine = engine
-        self._error: BaseException | None = None
-        self._is_over = False
+        self._reader = reader
+        self._recorded = recorded
 
     def __await__(self) -> Generator[Any, Any, Self]:
-        return self._recorded().__await__()
+        yield from self._recorded().__await__()
+        return self
 
     async def state(self) -> RunState:
         """The state of the run; see ``Executor.get``."""
         await self._recorded()
-        return await self._engine.get(self.run_id)
+        return await self._reader.get(self.run_id)
 
     async def result(self) -> WorkflowResult[R_co]:
         """The run's result, once it has ended; see ``Executor.result``.
@@ -65,40 +84,38 @@ class RunHandle(Generic[R_co]):
             BaseException: what its drive raised: an error of the journal, or of changed code.
         """
         await self._recorded()
-        return await self._engine.result(self.run_id)
+        return await self._reader.result(self.run_id)
 
     async def follow(self, after: int = 0) -> AsyncGenerator[Event, None]:
         """The run's events as they come; see ``Executor.follow``."""
         await self._recorded()
-        async for event in self._engine.follow(self.run_id, after):
+        async for event in self._reader.follow(self.run_id, after):
             yield event
 
-    @property
-    def went_well(self) -> bool:
-        """True if the run's drive has raised nothing here."""
-        return self._error is None
 
-    def raise_error(self) -> None:
-        """Raise the exception of the run's drive here, if there was one."""
-        if self._error is not None:
-            raise self._error
+class _BackgroundDrive:
+    """The drive of one run in the background of a block. Mutable."""
 
-    async def _recorded(self) -> Self:
-        while not self._is_over and not self._engine.journal.events(self.run_id):  # noqa: ASYNC110  # another process may write it
-            await anyio.sleep(0.002)
-        self.raise_error()
-        return self
+    def __init__(self) -> None:
+        self.error: BaseException | None = None
+        """What it raised."""
+        self.is_over = False
 
-    async def drive(self, work: Any) -> None:
+    async def drive(self, work: Awaitable[object]) -> None:
         """Drive the run; keep its exception for whoever asks for the run."""
         try:
             await work
         except RunLocked:
             pass  # another process drives it
         except Exception as error:  # noqa: BLE001  # raised where somebody asks for the run
-            self._error = error
+            self.error = error
         finally:
-            self._is_over = True
+            self.is_over = True
+
+    def raise_error(self) -> None:
+        """Raise the exception of the drive, if there was one."""
+        if self.error is not None:
+            raise self.error
 
 
 class ServingEngine(SteeredEngine):
@@ -108,7 +125,7 @@ class ServingEngine(SteeredEngine):
         super().__init__(parts)
         self._blocks: list[tuple[int, Background]] = []
         """The open blocks, each with the id of the task that opened it."""
-        self._handles: dict[str, RunHandle[Any]] = {}
+        self._drives: dict[str, _BackgroundDrive] = {}
 
     async def __aenter__(self) -> Self:
         await super().__aenter__()
@@ -162,26 +179,22 @@ class ServingEngine(SteeredEngine):
                 "start() begins a run in the background of the executor's block: "
                 "write async with executor: around it"
             )
-        engine = self
-        if run_id is not None or existing != "refuse":
-            labels = self._options.labels
-            engine = self.options(run_id=run_id, labels=labels, existing=existing)
-        return engine._start(workflow, args, kwargs)  # noqa: SLF001  # a copy of our own
+        request = self._prepare(workflow, args, kwargs, self._options_for(run_id, existing))
+        drive = _BackgroundDrive()
+        self._drives[request.run_id] = drive
 
-    def _start(
-        self, workflow: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> RunHandle[Any]:
-        begin = self._prepare(workflow, args, kwargs)
-        handle: RunHandle[Any] = RunHandle(self, begin.run_id)
-        self._handles[begin.run_id] = handle
+        async def work() -> None:
+            await drive.drive(self._begin(request, None))
+            if drive.error is None:
+                self._drives.pop(request.run_id, None)
 
-        async def drive() -> None:
-            await handle.drive(self._begin(begin, None))
-            if handle.went_well:
-                self._handles.pop(begin.run_id, None)
+        async def recorded() -> None:
+            while not drive.is_over and not self.journal.events(request.run_id):  # noqa: ASYNC110  # another process may write it
+                await anyio.sleep(0.002)
+            drive.raise_error()
 
-        self._blocks[-1][1].start(drive)
-        return handle
+        self._blocks[-1][1].start(work)
+        return RunHandle(request.run_id, self, recorded)
 
     async def get(self, run_id: str) -> RunState:
         """The state of a run, whichever process drives it; read-only.
@@ -189,7 +202,7 @@ class ServingEngine(SteeredEngine):
         Raises:
             RunNotFound: there is no such run.
         """
-        from handrail.record.standing import info_of, run_state_of
+        from handrail.record.state import info_of, run_state_of
 
         with self._users.using():
             return run_state_of(
@@ -234,9 +247,9 @@ class ServingEngine(SteeredEngine):
                         yield event
                 if ended(new) is not None:
                     return
-                handle = self._handles.get(run_id)
-                if handle is not None:
-                    handle.raise_error()
+                drive = self._drives.get(run_id)
+                if drive is not None:
+                    drive.raise_error()
                 await anyio.sleep(max(EVERY_S, 5 * (time.monotonic() - began)))
 
     @contextlib.asynccontextmanager

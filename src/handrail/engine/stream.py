@@ -23,6 +23,14 @@ from handrail.model.work import Task
 R_co = TypeVar("R_co", covariant=True)
 
 
+def not_entered(run_id: str) -> WrongUse:
+    """The mistake of iterating over a run that nobody drives yet."""
+    return WrongUse(
+        f"run {run_id} has not begun: write `async with executor.stream(...) as run:`, and iterate "
+        f"over run in that block"
+    )
+
+
 class EventQueue:
     """A sink that queues events for the task that iterates over the run. Mutable."""
 
@@ -177,6 +185,8 @@ class Run(Generic[R_co]):
 
     async def __anext__(self) -> Event | Progress:
         queue = self.queue
+        if self._group is None:
+            raise not_entered(self.run_id)
         while not queue.events:
             if queue.closed:
                 if self._error is not None:

@@ -12,6 +12,7 @@ from contextvars import Context
 from types import TracebackType
 from typing import Any, Protocol, Self
 
+from handrail.core.timers import InFlight
 from handrail.engine.calls import Abandoned, InContext
 from handrail.engine.current import Current
 
@@ -24,32 +25,15 @@ class AttemptStopped(Exception):  # a signal within this package, never shown
         self.abandoned = abandoned
 
 
-class InFlight:
-    """One thing in flight. Mutable: ``stopping`` and ``timed_out`` are set while it runs."""
+class Flight(InFlight):
+    """Something in flight in this process, in a task of its own or in the driver's. Mutable."""
 
-    __slots__ = (
-        "cancels",
-        "command",
-        "current",
-        "finished",
-        "handle",
-        "kind",
-        "path",
-        "stopping",
-        "timed_out",
-        "waits",
-        "work",
-    )
+    __slots__ = ("cancels", "current", "handle", "waits", "work")
 
     def __init__(self, path: str, kind: str, command: Any, current: Current | None) -> None:
-        self.path = path
-        self.kind = kind
-        self.command = command
+        super().__init__(path, kind, command)
         self.current = current
         self.handle: Any = None
-        self.stopping = False
-        self.timed_out = False
-        self.finished = False
         self.waits = False
         """It waits for a claim, and does nothing meanwhile."""
         self.cancels = 0
@@ -60,7 +44,7 @@ STOPPED = object()
 ABANDONED = object()
 
 Work = Callable[[], Awaitable[Any]]
-Deliver = Callable[[InFlight, Any], None]
+Deliver = Callable[[Flight, Any], None]
 
 
 class Tasks(Protocol):
@@ -81,19 +65,19 @@ class Tasks(Protocol):
         trace: TracebackType | None,
     ) -> None: ...
 
-    def start(self, flight: InFlight, work: Work, context: Context) -> None:
+    def start(self, flight: Flight, work: Work, context: Context) -> None:
         """Run the work in a task of its own, in this context."""
 
-    def stop(self, flight: InFlight) -> None:
+    def stop(self, flight: Flight) -> None:
         """Cancel the flight, once."""
 
-    def stop_inline(self, flight: InFlight, leave_after_s: float) -> None:
+    def stop_inline(self, flight: Flight, leave_after_s: float) -> None:
         """Cancel a flight that ``inline`` awaits; abandon it if it has not ended in that time.
 
         On trio nothing can be abandoned: ``inline`` waits until the flight ends.
         """
 
-    async def inline(self, flight: InFlight, awaitable: InContext) -> Any:
+    async def inline(self, flight: Flight, awaitable: InContext) -> Any:
         """Await in the caller's own task, so that ``stop`` can still reach it.
 
         Raises:
@@ -129,19 +113,19 @@ class AsyncioTasks:
         if left:
             await self._asyncio.wait(left, timeout=LEAVE_AFTER_S)
 
-    def start(self, flight: InFlight, work: Work, context: Context) -> None:
+    def start(self, flight: Flight, work: Work, context: Context) -> None:
         """Make a task; if it is cancelled before its first step, the outcome is ``STOPPED``."""
         task = self._loop.create_task(self._run(flight, work), context=context)
         flight.handle = task
         self._tasks.add(task)
         task.add_done_callback(lambda done: self._ended(done, flight))
 
-    def _ended(self, task: Any, flight: InFlight) -> None:
+    def _ended(self, task: Any, flight: Flight) -> None:
         self._tasks.discard(task)
         if task.cancelled():  # before its first step, so ``_run`` could not say so
             self._deliver(flight, STOPPED)
 
-    async def _run(self, flight: InFlight, work: Work) -> None:
+    async def _run(self, flight: Flight, work: Work) -> None:
         try:
             outcome = await work()
         except self._asyncio.CancelledError:
@@ -152,31 +136,31 @@ class AsyncioTasks:
             outcome = error
         self._deliver(flight, outcome)
 
-    def stop(self, flight: InFlight) -> None:
+    def stop(self, flight: Flight) -> None:
         """Cancel the flight's task, once."""
         if not flight.stopping:
             flight.stopping = True
             if flight.handle is not None:
                 flight.handle.cancel()
 
-    def stop_inline(self, flight: InFlight, leave_after_s: float) -> None:
+    def stop_inline(self, flight: Flight, leave_after_s: float) -> None:
         """Cancel what the caller's task awaits, and abandon it after ``leave_after_s``."""
         if not flight.stopping:
             flight.stopping = True
             self._cancel_inline(flight)
             self._loop.call_later(leave_after_s, self._leave_inline, flight)
 
-    def _cancel_inline(self, flight: InFlight) -> None:
+    def _cancel_inline(self, flight: Flight) -> None:
         if flight.handle is not None:
             flight.cancels += 1
             flight.handle.cancel()
 
-    def _leave_inline(self, flight: InFlight) -> None:
+    def _leave_inline(self, flight: Flight) -> None:
         if flight.work is not None and flight.handle is not None:
             flight.work.abandon = True
             self._cancel_inline(flight)
 
-    async def inline(self, flight: InFlight, awaitable: InContext) -> Any:
+    async def inline(self, flight: Flight, awaitable: InContext) -> Any:
         """Await it; a cancellation that did not come from ``stop`` is raised on."""
         task = self._asyncio.current_task()
         assert task is not None
@@ -199,7 +183,7 @@ class AsyncioTasks:
         raise AttemptStopped(abandoned=abandoned)
 
 
-def _others_cancelled(task: Any, flight: InFlight) -> bool:
+def _others_cancelled(task: Any, flight: Flight) -> bool:
     """True if others cancelled the task, too; takes back the flight's own cancellations."""
     left = task.cancelling()
     for _ in range(flight.cancels):
@@ -238,13 +222,13 @@ class TrioTasks:
         self._nursery.cancel_scope.cancel()
         await self._manager.__aexit__(None, None, None)
 
-    def start(self, flight: InFlight, work: Work, context: Context) -> None:
+    def start(self, flight: Flight, work: Work, context: Context) -> None:
         """Start in the nursery, in a scope that only ``stop`` and the nursery's end cancel."""
         flight.handle = self._trio.CancelScope(shield=True)
         self._scopes.add(flight.handle)
         context.run(self._nursery.start_soon, self._run, flight, work)
 
-    async def _run(self, flight: InFlight, work: Work) -> None:
+    async def _run(self, flight: Flight, work: Work) -> None:
         outcome: Any = STOPPED
         with flight.handle:
             if flight.stopping:  # before it began: trio would run it to its first wait
@@ -260,19 +244,19 @@ class TrioTasks:
         self._scopes.discard(flight.handle)
         self._deliver(flight, outcome)
 
-    def stop(self, flight: InFlight) -> None:
+    def stop(self, flight: Flight) -> None:
         """Cancel the flight's scope, once."""
         if not flight.stopping:
             flight.stopping = True
             if flight.handle is not None:
                 flight.handle.cancel()
 
-    def stop_inline(self, flight: InFlight, leave_after_s: float) -> None:
+    def stop_inline(self, flight: Flight, leave_after_s: float) -> None:
         """Cancel the scope; ``inline`` waits for its end, however long that takes."""
         del leave_after_s
         self.stop(flight)
 
-    async def inline(self, flight: InFlight, awaitable: InContext) -> Any:
+    async def inline(self, flight: Flight, awaitable: InContext) -> Any:
         """Await it in a scope of its own."""
         with self._trio.CancelScope() as scope:
             flight.handle = scope

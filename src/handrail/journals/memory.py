@@ -101,9 +101,8 @@ class MemoryJournal:
                 else stamp(copy.copy(one), run_id, number, one.at)
                 for number, one in enumerate(events, 1)
             ]
-            self._letters[run_id] = [
-                replace(letter, number=number) for number, letter in enumerate(letters, 1)
-            ]
+            for letter in letters:
+                self._keep(letter)
 
     def events(self, run_id: str, /, *, secrets: Mapping[str, str] | None = None) -> list[Event]:
         """All events of a run so far, in order; empty for a run that it does not know."""
@@ -148,13 +147,16 @@ class MemoryJournal:
         """Keep a message for its run; returns the one that counts, the first of its key."""
         del secrets
         with self._lock:
-            kept = self._letters.setdefault(letter.event.run_id, [])
-            for earlier in kept:
-                if letter.key and earlier.key == letter.key:
-                    return earlier
-            numbered = replace(letter, number=len(kept) + 1)
-            kept.append(numbered)
-            return numbered
+            return self._keep(letter)
+
+    def _keep(self, letter: Letter) -> Letter:
+        kept = self._letters.setdefault(letter.event.run_id, [])
+        for earlier in kept:
+            if letter.key and earlier.key == letter.key:
+                return earlier
+        numbered = replace(letter, number=len(kept) + 1)
+        kept.append(numbered)
+        return numbered
 
     def letters(self, run_id: str, after: int, /) -> list[Letter]:
         """The messages of a run whose number is greater than ``after``, in order."""

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias, cast
 import attrs
 
 from handrail.errors import DefinitionError
-from handrail.model.policy import Ladder, count_of, positive_seconds
+from handrail.model.policy import Ladder, checked, count_of, number, positive_seconds, word_of
 from handrail.model.results import Usage
 from handrail.typed.jsonsafe import short_repr
 
@@ -21,33 +21,9 @@ Permission: TypeAlias = Literal["read_only", "workspace", "full"]
 PERMISSIONS = ("read_only", "workspace", "full")
 
 
-def _text(_: Any, attribute: attrs.Attribute[Any], value: object) -> None:
-    if value is not None and (not isinstance(value, str) or not value.strip()):
-        raise DefinitionError(
-            f"{attribute.name} of AgentOptions must be text that is not blank, got {value!r}"
-        )
-
-
-def _permission(_: Any, attribute: attrs.Attribute[Any], value: object) -> None:
-    if value is not None and value not in PERMISSIONS:
-        raise DefinitionError(
-            f"{attribute.name} of AgentOptions must be one of "
-            f"{', '.join(map(repr, PERMISSIONS))}, got {value!r}"
-        )
-
-
-def _count(_: Any, attribute: attrs.Attribute[Any], value: object) -> None:
-    if value is not None:
-        count_of(value, f"{attribute.name} of AgentOptions")
-
-
-def _dollars(_: Any, attribute: attrs.Attribute[Any], value: object) -> None:
-    if value is None:
-        return
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
-        raise DefinitionError(
-            f"{attribute.name} of AgentOptions must be dollars above 0, got {value!r}"
-        )
+def _text_of(value: object, what: str) -> None:
+    if not isinstance(value, str) or not value.strip():
+        raise DefinitionError(f"{what} must be text that is not blank, got {value!r}")
 
 
 # A converter returns a value of the wrong kind unchanged: the validator after it knows the name.
@@ -57,11 +33,6 @@ def _seconds(value: float | timedelta | None) -> float | None:
     return value.total_seconds() if isinstance(value, timedelta) else value
 
 
-def _timeout(_: Any, attribute: attrs.Attribute[Any], value: object) -> None:
-    if value is not None:
-        positive_seconds(value, f"{attribute.name} of AgentOptions")
-
-
 def _texts(given: Iterable[str | os.PathLike[str]] | None) -> tuple[str, ...] | None:
     wrong: object = given
     if isinstance(wrong, (str, bytes, Mapping)) or not isinstance(wrong, Iterable):
@@ -69,18 +40,10 @@ def _texts(given: Iterable[str | os.PathLike[str]] | None) -> tuple[str, ...] | 
     return tuple(os.fspath(one) if isinstance(one, os.PathLike) else one for one in given or ())
 
 
-def _are_texts(value: object) -> bool:
+def _list_of(value: object, what: str) -> None:
     given = cast("tuple[object, ...]", value)
-    return isinstance(value, tuple) and all(isinstance(one, str) for one in given)
-
-
-def _listed(_: Any, attribute: attrs.Attribute[Any], value: object) -> None:
-    if value is None:
-        return
-    if not _are_texts(value):
-        raise DefinitionError(
-            f"{attribute.name} of AgentOptions must be a list of texts, got {short_repr(value)}"
-        )
+    if not isinstance(value, tuple) or not all(isinstance(one, str) for one in given):
+        raise DefinitionError(f"{what} must be a list of texts, got {short_repr(given)}")
 
 
 def _folder(given: str | os.PathLike[str] | None) -> str | None:
@@ -91,15 +54,20 @@ def _dict(given: Mapping[str, Any] | None) -> dict[str, Any] | None:
     return dict(given) if isinstance(given, Mapping) else given
 
 
-def _mapping(_: Any, attribute: attrs.Attribute[Any], value: object) -> None:
-    if value is not None and not isinstance(value, dict):  # not shown: it may contain secrets
-        raise DefinitionError(
-            f"{attribute.name} of AgentOptions must be a mapping, got {type(value).__name__}"
-        )
+def _mapping_of(value: object, what: str) -> None:
+    if not isinstance(value, dict):  # not shown: it may contain secrets
+        raise DefinitionError(f"{what} must be a mapping, got {type(value).__name__}")
 
 
 def _names_only(env: Mapping[str, str] | None) -> str:
     return repr(None if env is None else sorted(env))  # the values may be secrets
+
+
+_CLASS = "AgentOptions"
+_TEXT = checked(_text_of, _CLASS)
+_LIST = checked(_list_of, _CLASS)
+_MAPPING = checked(_mapping_of, _CLASS)
+_TIMEOUT = checked(positive_seconds, _CLASS)
 
 
 @attrs.frozen(kw_only=True)
@@ -124,37 +92,39 @@ class AgentOptions:
     - ``extra_args``: appended to the program's own, at your risk.
     """
 
-    model: str | None = attrs.field(default=None, validator=_text)
-    effort: str | None = attrs.field(default=None, validator=_text)
-    system_prompt: str | None = attrs.field(default=None, validator=_text)
-    append_system_prompt: str | None = attrs.field(default=None, validator=_text)
-    permission: Permission | None = attrs.field(default=None, validator=_permission)
+    model: str | None = attrs.field(default=None, validator=_TEXT)
+    effort: str | None = attrs.field(default=None, validator=_TEXT)
+    system_prompt: str | None = attrs.field(default=None, validator=_TEXT)
+    append_system_prompt: str | None = attrs.field(default=None, validator=_TEXT)
+    permission: Permission | None = attrs.field(
+        default=None, validator=checked(word_of, _CLASS, words=PERMISSIONS)
+    )
     allowed_tools: tuple[str, ...] | None = attrs.field(
-        default=None, converter=_texts, validator=_listed
+        default=None, converter=_texts, validator=_LIST
     )
     denied_tools: tuple[str, ...] | None = attrs.field(
-        default=None, converter=_texts, validator=_listed
+        default=None, converter=_texts, validator=_LIST
     )
     mcp_servers: Mapping[str, Mapping[str, Any]] | None = attrs.field(
-        default=None, converter=_dict, validator=_mapping
+        default=None, converter=_dict, validator=_MAPPING
     )
-    cwd: str | None = attrs.field(default=None, converter=_folder, validator=_text)
-    add_dirs: tuple[str, ...] | None = attrs.field(
-        default=None, converter=_texts, validator=_listed
-    )
+    cwd: str | None = attrs.field(default=None, converter=_folder, validator=_TEXT)
+    add_dirs: tuple[str, ...] | None = attrs.field(default=None, converter=_texts, validator=_LIST)
     env: Mapping[str, str] | None = attrs.field(
-        default=None, converter=_dict, validator=_mapping, repr=_names_only
+        default=None, converter=_dict, validator=_MAPPING, repr=_names_only
     )
-    max_turns: int | None = attrs.field(default=None, validator=_count)
-    max_cost_usd: float | None = attrs.field(default=None, validator=_dollars)
+    max_turns: int | None = attrs.field(default=None, validator=checked(count_of, _CLASS))
+    max_cost_usd: float | None = attrs.field(
+        default=None, validator=number("dollars above 0", lambda usd: 0 < usd < math.inf, _CLASS)
+    )
     start_timeout_s: float | None = attrs.field(
-        default=None, converter=_seconds, validator=_timeout
+        default=None, converter=_seconds, validator=_TIMEOUT
     )
-    idle_timeout_s: float | None = attrs.field(default=None, converter=_seconds, validator=_timeout)
-    tool_timeout_s: float | None = attrs.field(default=None, converter=_seconds, validator=_timeout)
-    timeout_s: float | None = attrs.field(default=None, converter=_seconds, validator=_timeout)
+    idle_timeout_s: float | None = attrs.field(default=None, converter=_seconds, validator=_TIMEOUT)
+    tool_timeout_s: float | None = attrs.field(default=None, converter=_seconds, validator=_TIMEOUT)
+    timeout_s: float | None = attrs.field(default=None, converter=_seconds, validator=_TIMEOUT)
     extra_args: tuple[str, ...] | None = attrs.field(
-        default=None, converter=_texts, validator=_listed
+        default=None, converter=_texts, validator=_LIST
     )
 
     def over(self, outer: AgentOptions) -> AgentOptions:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Literal, TypeAlias, cast
 
@@ -54,28 +54,43 @@ def count_of(value: object, what: str, *, least: int = 1) -> int:
     return value
 
 
-def _seconds(_: Any, attribute: attrs.Attribute[Any], value: object) -> None:
-    seconds_of(value, attribute.name)
+def word_of(value: object, what: str, words: Sequence[str]) -> object:
+    """A value that is one of these words.
+
+    Raises:
+        DefinitionError: it is none of them.
+    """
+    if value not in words:
+        listed = ", ".join(map(repr, words))
+        raise DefinitionError(f"{what} must be one of {listed}, got {value!r}")
+    return value
 
 
-def _factor(_: Any, attribute: attrs.Attribute[Any], value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 1:
-        raise DefinitionError(f"{attribute.name} must be a number of at least 1, got {value!r}")
+Validator: TypeAlias = "Callable[[Any, attrs.Attribute[Any], object], None]"
 
 
-def _share(_: Any, attribute: attrs.Attribute[Any], value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
-        raise DefinitionError(f"{attribute.name} must be a number from 0 to 1, got {value!r}")
+def checked(check: Callable[..., object], owner: str = "", **bounds: Any) -> Validator:
+    """A validator that calls ``check(value, what, **bounds)``; ``what`` names field and owner.
+
+    None passes unchecked in a field whose default is None.
+    """
+    whose = f" of {owner}" if owner else ""
+
+    def validate(_: Any, attribute: attrs.Attribute[Any], value: object) -> None:
+        if value is not None or attribute.default is not None:
+            check(value, f"{attribute.name}{whose}", **bounds)
+
+    return validate
 
 
-def _count(_: Any, attribute: attrs.Attribute[Any], value: object) -> None:
-    if value is not None:
-        count_of(value, attribute.name)
+def number(kind: str, fits: Callable[[float], bool], owner: str = "") -> Validator:
+    """A validator for a field that takes the numbers which fit; ``kind`` says which those are."""
 
+    def check(value: object, what: str) -> None:
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not fits(value):
+            raise DefinitionError(f"{what} must be {kind}, got {value!r}")
 
-def _optional_seconds(_: Any, attribute: attrs.Attribute[Any], value: object) -> None:
-    if value is not None:
-        positive_seconds(value, attribute.name)
+    return checked(check, owner)
 
 
 @attrs.frozen
@@ -86,17 +101,21 @@ class Backoff:
     attempt decides how much, so that a replay waits as long as the first run did.
     """
 
-    initial_s: float = attrs.field(default=1.0, validator=_seconds)
-    factor: float = attrs.field(default=2.0, validator=_factor)
-    max_s: float = attrs.field(default=60.0, validator=_seconds)
-    jitter: float = attrs.field(default=0.5, validator=_share)
+    initial_s: float = attrs.field(default=1.0, validator=checked(seconds_of))
+    factor: float = attrs.field(
+        default=2.0, validator=number("a number of at least 1", lambda factor: factor >= 1)
+    )
+    max_s: float = attrs.field(default=60.0, validator=checked(seconds_of))
+    jitter: float = attrs.field(
+        default=0.5, validator=number("a number from 0 to 1", lambda share: 0 <= share <= 1)
+    )
 
 
 @attrs.frozen
 class Retry:
     """How many attempts a step has, with which pauses, and after which errors."""
 
-    max_attempts: int = attrs.field(validator=_count)
+    max_attempts: int = attrs.field(validator=checked(count_of))
     backoff: Backoff = Backoff()
     on: RetryOn | None = None
 
@@ -131,23 +150,9 @@ def _counts(_: Any, attribute: attrs.Attribute[Any], value: Mapping[str, int]) -
         count_of(number, f"{attribute.name}[{tag!r}]")
 
 
-def _budget(_: Any, __: attrs.Attribute[Any], value: object) -> None:
-
-    if value is not None and not isinstance(value, Budget):
-        raise DefinitionError(f"budget of Limits must be a Budget(...), got {value!r}")
-
-
-def one_of(owner: str, *words: str) -> Callable[[Any, attrs.Attribute[Any], object], None]:
-    """A validator for a field of ``owner`` that accepts only these words."""
-
-    def check(_: Any, attribute: attrs.Attribute[Any], value: object) -> None:
-        if value not in words:
-            raise DefinitionError(
-                f"{attribute.name} of {owner} must be one of {', '.join(map(repr, words))}, "
-                f"got {value!r}"
-            )
-
-    return check
+def _budget(value: object, what: str) -> None:
+    if not isinstance(value, Budget):
+        raise DefinitionError(f"{what} must be a Budget(...), got {value!r}")
 
 
 OnLimit: TypeAlias = Literal["fail", "ask"]
@@ -168,16 +173,16 @@ class Limits:
     failed. Steps at work continue meanwhile.
     """
 
-    max_steps: int | None = attrs.field(default=None, validator=_count)
-    max_concurrency: int | None = attrs.field(default=None, validator=_count)
+    max_steps: int | None = attrs.field(default=None, validator=checked(count_of))
+    max_concurrency: int | None = attrs.field(default=None, validator=checked(count_of))
     tags: Mapping[str, int] = attrs.field(factory=dict, validator=_counts)
     rates: Mapping[str, int] = attrs.field(factory=dict, validator=_counts)
-    timeout_s: float | None = attrs.field(default=None, validator=_optional_seconds)
-    max_depth: int = attrs.field(default=32, validator=_count)
-    max_visits: int | None = attrs.field(default=None, validator=_count)
-    budget: Budget | None = attrs.field(default=None, validator=_budget)
+    timeout_s: float | None = attrs.field(default=None, validator=checked(positive_seconds))
+    max_depth: int = attrs.field(default=32, validator=checked(count_of))
+    max_visits: int | None = attrs.field(default=None, validator=checked(count_of))
+    budget: Budget | None = attrs.field(default=None, validator=checked(_budget, "Limits"))
     on_breach: OnLimit = attrs.field(
-        default="fail", validator=one_of("Limits", "fail", "ask"), metadata=NEWER
+        default="fail", validator=checked(word_of, "Limits", words=("fail", "ask")), metadata=NEWER
     )
 
     def over(self, other: Limits | None) -> Limits:
@@ -214,25 +219,11 @@ OnBreach: TypeAlias = Literal["fail", "suspend", "ask"]
 ON_BREACH = ("fail", "suspend", "ask")
 
 
-def _budget_count(_: Any, attribute: attrs.Attribute[Any], value: object) -> None:
-    if value is not None:
-        count_of(value, f"{attribute.name} of a Budget")
-
-
-def _usd(_: Any, attribute: attrs.Attribute[Any], value: object) -> None:
-    if value is None:
-        return
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise DefinitionError(f"{attribute.name} of a Budget must be a number, got {value!r}")
-    if not 0 < value < math.inf:
-        raise DefinitionError(f"{attribute.name} of a Budget must be above 0, got {value!r}")
-
-
-def _budget_share(_: Any, attribute: attrs.Attribute[Any], value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= 1:
-        raise DefinitionError(
-            f"{attribute.name} of a Budget must be a share above 0 and up to 1, got {value!r}"
-        )
+_USD = [
+    number("a number", lambda _: True, "a Budget"),
+    number("above 0", lambda usd: 0 < usd < math.inf, "a Budget"),
+]
+_BUDGET_COUNT = checked(count_of, "a Budget")
 
 
 def _wall_s(value: float | timedelta | None) -> float | None:
@@ -258,15 +249,20 @@ class Budget:
     The journal records all of it, so neither a crash nor a resume restarts the count.
     """
 
-    tokens: int | None = attrs.field(default=None, validator=_budget_count)
-    usd: float | None = attrs.field(default=None, validator=_usd)
-    launches: int | None = attrs.field(default=None, validator=_budget_count)
+    tokens: int | None = attrs.field(default=None, validator=_BUDGET_COUNT)
+    usd: float | None = attrs.field(default=None, validator=_USD)
+    launches: int | None = attrs.field(default=None, validator=_BUDGET_COUNT)
     wall_s: float | None = attrs.field(default=None, converter=_wall_s)
-    unknown: int | None = attrs.field(default=None, validator=_budget_count, metadata=NEWER)
-    soft: float = attrs.field(default=0.8, validator=_budget_share)
-    on_breach: OnBreach = attrs.field(default="fail", validator=one_of("a Budget", *ON_BREACH))
-    reserve_tokens: int | None = attrs.field(default=None, validator=_budget_count)
-    reserve_usd: float | None = attrs.field(default=None, validator=_usd)
+    unknown: int | None = attrs.field(default=None, validator=_BUDGET_COUNT, metadata=NEWER)
+    soft: float = attrs.field(
+        default=0.8,
+        validator=number("a share above 0 and up to 1", lambda share: 0 < share <= 1, "a Budget"),
+    )
+    on_breach: OnBreach = attrs.field(
+        default="fail", validator=checked(word_of, "a Budget", words=ON_BREACH)
+    )
+    reserve_tokens: int | None = attrs.field(default=None, validator=_BUDGET_COUNT)
+    reserve_usd: float | None = attrs.field(default=None, validator=_USD)
 
     def __attrs_post_init__(self) -> None:
         if (self.tokens, self.usd, self.launches, self.wall_s) == (None, None, None, None):
@@ -282,18 +278,12 @@ OnAuth: TypeAlias = Literal["suspend", "probe"]
 ON_AUTH = ("suspend", "probe")
 
 
-def _tries(_: Any, attribute: attrs.Attribute[Any], value: object) -> None:
-    count_of(value, f"{attribute.name} of a Ladder", least=0)
+_TRIES = checked(count_of, "a Ladder", least=0)
 
 
-def _optional_tries(_: Any, attribute: attrs.Attribute[Any], value: object) -> None:
-    if value is not None:
-        _tries(_, attribute, value)
-
-
-def _backoff(_: Any, attribute: attrs.Attribute[Any], value: object) -> None:
+def _backoff(value: object, what: str) -> None:
     if not isinstance(value, Backoff):
-        raise DefinitionError(f"{attribute.name} of a Ladder must be a Backoff, got {value!r}")
+        raise DefinitionError(f"{what} must be a Backoff, got {value!r}")
 
 
 def _wait_s(value: float | timedelta) -> float:
@@ -333,22 +323,23 @@ class Ladder:
     - Then the next of ``Agent(fallback=)``. ``max_launches`` bounds one attempt in all.
     """
 
-    transient_retries: int | None = attrs.field(default=None, validator=_optional_tries)
+    transient_retries: int | None = attrs.field(default=None, validator=_TRIES)
     transient_max_wait_s: float = attrs.field(default=DAY_S / 2, converter=_wait_s, metadata=NEWER)
     backoff: Backoff = attrs.field(
-        default=Backoff(initial_s=5.0, factor=2.0, max_s=900.0, jitter=0.5), validator=_backoff
+        default=Backoff(initial_s=5.0, factor=2.0, max_s=900.0, jitter=0.5),
+        validator=checked(_backoff, "a Ladder"),
     )
-    crash_retries: int = attrs.field(default=2, validator=_tries)
-    timeout_retries: int = attrs.field(default=2, validator=_tries)
-    overflow_retries: int = attrs.field(default=2, validator=_tries)
-    cap: OnCap = attrs.field(default="wait", validator=one_of("a Ladder", *ON_CAP))
+    crash_retries: int = attrs.field(default=2, validator=_TRIES)
+    timeout_retries: int = attrs.field(default=2, validator=_TRIES)
+    overflow_retries: int = attrs.field(default=2, validator=_TRIES)
+    cap: OnCap = attrs.field(default="wait", validator=checked(word_of, "a Ladder", words=ON_CAP))
     cap_wait_s: float = attrs.field(default=1800.0, converter=_wait_s)
     cap_margin_s: float = attrs.field(default=30.0, converter=_margin_s)
     cap_probe_s: float | None = attrs.field(default=1800.0, converter=_probe_s)
     cap_max_wait_s: float = attrs.field(default=8 * DAY_S, converter=_wait_s)
-    max_launches: int = attrs.field(default=500, validator=_tries)
+    max_launches: int = attrs.field(default=500, validator=_TRIES)
     auth: OnAuth = attrs.field(
-        default="suspend", validator=one_of("a Ladder", *ON_AUTH), metadata=NEWER
+        default="suspend", validator=checked(word_of, "a Ladder", words=ON_AUTH), metadata=NEWER
     )
 
 

@@ -33,9 +33,9 @@ class Usage:
     ``input_tokens`` are all tokens sent: ``cached_tokens`` of them came from a cache,
     ``cache_write_tokens`` were put into one. ``output_tokens`` are all tokens received,
     ``reasoning_tokens`` of them thoughts. ``turns`` are the model's own. ``cost_source`` says where
-    the cost is from: the ``"reply"``, or a ``"table"`` of prices. ``unpriced`` counts launches
-    whose cost is unknown, and so not part of ``cost_usd``; ``unknown`` counts launches whose tokens
-    are unknown.
+    the cost is from: the ``"reply"`` (set by the backend), or a ``"table"`` of prices. ``unpriced``
+    counts launches whose cost is unknown, and so not part of ``cost_usd``; ``unknown`` counts
+    launches whose tokens are unknown.
     """
 
     input_tokens: int | None = None

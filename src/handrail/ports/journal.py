@@ -186,9 +186,9 @@ class Journal(Protocol):
         """Store all events of a run that has none yet, or nothing.
 
         The first event names the run; the others may come from another stored run, which does not
-        change. The journal numbers them from 1 in the given order. It stores ``letters``, whose
-        keys must differ, as messages to the run. ``secrets`` as in ``acquire``. Once
-        ``append_run`` returns, all of them survive what the journal promises.
+        change. The journal numbers them from 1 in the given order. It stores ``letters`` as
+        messages to the run, as ``post`` does: of one key only the first. ``secrets`` as in
+        ``acquire``. Once ``append_run`` returns, all of them survive what the journal promises.
 
         Raises:
             RunIdTaken: the run exists. OutputNotSerializable: see ``append``.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any, cast
 
@@ -60,32 +60,38 @@ def _step(
     return StepDiff(path, "changed" if differ else "same", differ, a, b)
 
 
+OF_TIME = frozenset({
+    *("duration_ms", "total_duration_ms", "duration_s"),
+    *("at", "started_at", "ended_at", "due", "since", "deadline"),
+})  # fmt: skip
+"""Fields of handrail's own records that are times, and so differ in every run."""
+_OF_ITS_RUN = OF_TIME | {"replayed", "run_id", "session", "session_usage"}
+"""Fields that two runs of the same workflow never share."""
+
+
 def equal(a: Any, b: Any, identity: Callable[[Any], str]) -> bool:
     """True if two values are equal, apart from times and the like in results inside of them."""
-    return a is b or identity(a) == identity(b) or _timeless(a, identity) == _timeless(b, identity)
+    if a is b or identity(a) == identity(b):
+        return True
+    return bool(without(_OF_ITS_RUN, a, identity) == without(_OF_ITS_RUN, b, identity))
 
 
-_OF_ITS_RUN = frozenset({
-    "at", "duration_ms", "replayed", "run_id", "session", "session_usage", "since",
-    "total_duration_ms",
-})  # fmt: skip
-"""Fields of handrail's own results that two runs of the same workflow never share."""
+def without(left_out: Container[str], value: Any, leaf: Callable[[Any], Any] | None = None) -> Any:
+    """The value as data in which handrail's own records lack these fields.
 
-
-def _timeless(value: Any, identity: Callable[[Any], str]) -> Any:
-    """The value as texts and lists; its results without the fields that belong to one run."""
+    ``leaf`` makes what is to be compared of a value that is no list, tuple, dict or such a record.
+    """
     if is_dataclass(value) and type(value).__module__.startswith("handrail."):
-        names = (one.name for one in fields(value) if one.name not in _OF_ITS_RUN)
-        return [type(value).__qualname__] + [
-            (name, _timeless(getattr(value, name), identity)) for name in names
-        ]
+        names = (one.name for one in fields(value) if one.name not in left_out)
+        kept = {name: without(left_out, getattr(value, name), leaf) for name in names}
+        return {"": type(value).__qualname__, **kept}
     if isinstance(value, (list, tuple)):
         items = cast("Sequence[Any]", value)
-        return [type(items).__name__, *(_timeless(one, identity) for one in items)]
+        return [type(items).__name__, *(without(left_out, one, leaf) for one in items)]
     if isinstance(value, dict):
         pairs = cast("Mapping[Any, Any]", value).items()
-        return sorted((identity(key), str(_timeless(one, identity))) for key, one in pairs)
-    return identity(value)
+        return {key: without(left_out, one, leaf) for key, one in pairs}
+    return value if leaf is None else leaf(value)
 
 
 def _run_fields(

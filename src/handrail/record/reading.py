@@ -24,6 +24,7 @@ from handrail.record.dropped import begun, run_again, superseded
 from handrail.record.outputs import Tree, as_listed, derive, returned_by
 from handrail.record.results import children_of, tree_order, workflow_result
 from handrail.record.run_record import FORKED, Recorded
+from handrail.record.status import drive_end
 from handrail.typed.schema import hints_of
 
 if TYPE_CHECKING:
@@ -70,12 +71,8 @@ def began_since(history: Sequence[ev.Event], path: str, passed: Collection[str] 
 
 def ended(history: Sequence[ev.Event]) -> ev.WorkflowCompleted | None:
     """The end of the run; None if it has none, or a later drive followed it."""
-    for event in reversed(history):
-        if isinstance(event, ev.WorkflowCompleted):
-            return event
-        if isinstance(event, (ev.RunResumed, ev.WorkflowStarted, ev.RunSuspended)):
-            return None
-    return None
+    end = drive_end(history)
+    return end if isinstance(end, ev.WorkflowCompleted) else None
 
 
 def workflow_named(history: Sequence[ev.Event]) -> str:

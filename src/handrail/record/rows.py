@@ -120,6 +120,11 @@ def waits_from(bodies: Iterable[Body]) -> tuple[WaitsFor, ...]:
     return tuple(_own(WaitsFor, body) for body in bodies)
 
 
+def waits_recorded(body_text: str, codec: Codec) -> tuple[WaitsFor, ...]:
+    """What a suspended run waits for, from the body of its ``RunSuspended``."""
+    return waits_from(_body(body_text, codec, None).get("waits_for", ()))
+
+
 def forked_from(body: Body) -> tuple[str, str | None] | None:
     """The run, and the place in it, that a run was forked from; from the body of its start."""
     return _forked_from(body.get("forked_from"))
@@ -504,7 +509,7 @@ def from_record(  # noqa: PLR0917  # a row's parts in its order, then what reads
         )
         raise UnreadableRecord(run_id, seq, kind, why)
     try:
-        body = _decode(body_text) if _TAG not in body_text else _tagged(body_text, codec, secrets)
+        body = _body(body_text, codec, secrets)
         value = None if value_text is None else _value(value_text, layout, codec, secrets)
         event: Event = layout.read((run_id, seq, at), path, body, value)
     except KeyError as error:
@@ -571,6 +576,11 @@ def _plain(item: Any) -> Any:
     if isinstance(item, (list, tuple)):
         return [_plain(value) for value in cast("Iterable[Any]", item)]
     return item
+
+
+def _body(text: str, codec: Codec, secrets: Mapping[str, str] | None) -> Body:
+    body: Body = _decode(text) if _TAG not in text else _tagged(text, codec, secrets)
+    return body
 
 
 def _tagged(text: str, codec: Codec, secrets: Mapping[str, str] | None) -> Body:

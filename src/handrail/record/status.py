@@ -1,8 +1,9 @@
-"""A run's status and what it waits for, from its events, and its entry in a journal's list."""
+"""A run's status and what it waits for, by its events or its entry in a journal's list."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal, TypeAlias
 
 from handrail.model.events import (
     AgentGuided,
@@ -26,6 +27,11 @@ from handrail.model.events import (
 from handrail.model.results import A_PERSON, A_SENDER, RunStatus, WaitsFor
 from handrail.ports.journal import Holder, RunInfo
 
+ShownStatus: TypeAlias = Literal[RunStatus, "running", "paused", "dead", "damaged"]
+"""``dead``: it has no end, and no process drives it. ``damaged``: its record is not as written.
+``paused``: a person lets none of its steps begin, whether a process drives it or not.
+"""
+
 
 def run_info(run_id: str, events: Sequence[Event], holder: Holder | None, now: float) -> RunInfo:
     """A run as a journal lists it, from all of its events."""
@@ -45,14 +51,12 @@ def run_info(run_id: str, events: Sequence[Event], holder: Holder | None, now: f
     )
 
 
-def run_status(events: Sequence[Event]) -> RunStatus | None:
-    """A run's status by its events; None while a drive has no end."""
+def drive_end(events: Sequence[Event]) -> WorkflowCompleted | RunSuspended | None:
+    """The event that ended the last drive; None while that has no end."""
     for event in reversed(events):
         match event:
-            case WorkflowCompleted():
-                return event.status
-            case RunSuspended():
-                return "suspended"
+            case WorkflowCompleted() | RunSuspended():
+                return event
             case WorkflowStarted() | RunResumed():
                 return None
             case _:
@@ -60,19 +64,37 @@ def run_status(events: Sequence[Event]) -> RunStatus | None:
     return None
 
 
+def run_status(events: Sequence[Event]) -> RunStatus | None:
+    """A run's status as its record says; None while a drive has no end."""
+    match drive_end(events):
+        case RunSuspended():
+            return "suspended"
+        case WorkflowCompleted() as end:
+            return end.status
+        case None:
+            return None
+
+
+def shown_status(info: RunInfo) -> ShownStatus:
+    """A run's status as it is shown, by its entry in the journal's list of runs."""
+    if info.damaged:
+        return "damaged"
+    if any(one.kind == "unpause" for one in info.waits_for):
+        return "paused"
+    if info.holder is not None:
+        return "running"
+    return info.status or "dead"
+
+
 def run_waits(events: Sequence[Event], now: float) -> tuple[WaitsFor, ...]:
     """What a run waits for: as its suspension says, or by its last event while it has no end."""
-    for event in reversed(events):
-        match event:
-            case RunSuspended():
-                return event.waits_for
-            case WorkflowCompleted():
-                return ()
-            case WorkflowStarted() | RunResumed():
-                break
-            case _:
-                pass
-    return waits_by_last_event(events[-1], now) if events else ()
+    match drive_end(events):
+        case RunSuspended() as end:
+            return end.waits_for
+        case WorkflowCompleted():
+            return ()
+        case None:
+            return waits_by_last_event(events[-1], now) if events else ()
 
 
 def waits_by_last_event(last: Event, now: float) -> tuple[WaitsFor, ...]:

@@ -25,7 +25,6 @@ from handrail.model.results import (
     CommandResult,
     Failure,
     OpenGate,
-    RunStatus,
     StepResult,
     StepStatus,
     Usage,
@@ -33,7 +32,6 @@ from handrail.model.results import (
     add_usage,
     own_usage,
 )
-from handrail.ports.journal import RunInfo
 from handrail.record.guidance import GivenGuidance, given_guidance
 from handrail.record.inbox import paused_by, unpause_of
 from handrail.record.results import incident_of
@@ -46,11 +44,6 @@ from handrail.typed.jsonsafe import json_safe
 StepState: TypeAlias = StepStatus | Literal["running", "waiting", "interrupted", "open"]
 """``open``: it has begun, no process drives its run, and it was not at work itself."""
 
-ShownStatus: TypeAlias = RunStatus | Literal["running", "paused", "dead", "damaged"]
-"""``dead``: it has no end, and no process drives it. ``damaged``: its record is not as written.
-``paused``: a person lets none of its steps begin, whether a process drives it or not.
-"""
-
 IncidentKind: TypeAlias = Literal["cap", "retry", "overflow", "re-ask", "fallback", "suspension"]
 
 _WAITS = frozenset({"ask", "wait_for", "sleep"})
@@ -61,17 +54,6 @@ _KIND_OF_RUNG: Mapping[str, IncidentKind] = {
     "compact": "overflow",
     "summarise": "overflow",
 }
-
-
-def state_of(info: RunInfo) -> ShownStatus:
-    """The status of a run, by its entry in the journal's list of runs."""
-    if info.damaged:
-        return "damaged"
-    if any(one.kind == "unpause" for one in info.waits_for):
-        return "paused"
-    if info.holder is not None:
-        return "running"
-    return info.status or "dead"
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,15 +23,13 @@ from handrail.sinks.console_text import (
     until,
 )
 from handrail.sinks.console_words import (
-    activity_text,
-    answer_text,
     error_of,
     handled_text,
     name_of,
-    note_text,
     origin_from,
     usage_text,
 )
+from handrail.sinks.event_words import activity_text, event_text, note_text
 
 BAR = 12
 """Cells of a group's bar."""
@@ -197,7 +195,7 @@ class Drawing:
     def _error(self, step: LiveStep) -> str:
         """The step's answer, skip reason or error; for an inner step's error, where it began."""
         if step.answer is not None:
-            return answer_text(step.answer)
+            return event_text(step.answer)
         if step.skipped is not None:
             return clean(step.skipped.reason)
         cause = step.problem

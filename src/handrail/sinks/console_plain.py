@@ -26,27 +26,24 @@ from handrail.sinks.console_text import (
     clock,
     counted,
     duration,
-    error_text,
     path_text,
     until,
 )
 from handrail.sinks.console_words import (
-    STEERED,
-    activity_text,
     at_line,
-    backend_notice_text,
     cause_in_short,
     error_lines,
-    event_text,
     first_line,
     handled_text,
-    ladder_text,
     origin_from,
+    usage_text,
+)
+from handrail.sinks.event_words import (
+    activity_text,
+    backend_notice_text,
+    event_text,
     question_of,
     size_text,
-    steered_text,
-    usage_text,
-    whose_budget,
 )
 from handrail.steps.verbs import LEAF_KINDS
 
@@ -90,39 +87,51 @@ _REPORTED_LATER = GROUPS | {"ask", "sleep"}  # a later event has more to log tha
 _LINES_OF_A_RETRY = 4
 
 
-def _path(event: Any) -> str:
-    return path_text(event.path)
-
-
-def _path_or_run(event: Any) -> str:
-    return _path(event) or "the run"
-
-
-def _run_id(event: Any) -> str:
-    return f"run {clean(event.run_id)}"
+def _subject(event: Any) -> str:
+    """What a line is about: the step, or the run."""
+    return path_text(getattr(event, "path", "")) or f"run {clean(event.run_id)}"
 
 
 class _Format(NamedTuple):
-    """The line format of an event that is logged the same wherever its step is."""
+    """How the line of an event looks whose text is the same in all logs."""
 
     sign: str
     tone: Tone | None = None
     kind: str = ""
-    subject: Callable[[Any], str] = _path
+    in_large_groups: bool = True
+    """False: in a large group, the lines of the group stand for it."""
 
 
 _FORMATS: Mapping[type, _Format] = {
-    ev.RunResumed: _Format("started", subject=_run_id),
-    ev.LimitReached: _Format("failed", subject=_path_or_run),
+    ev.RunResumed: _Format("started"),
+    ev.CancelRequested: _Format("cancelled"),
+    ev.RunSteered: _Format("waiting"),
+    ev.LimitReached: _Format("failed"),
     ev.StepInterrupted: _Format("interrupted"),
     ev.WorkEdited: _Format("started", kind="work"),
+    ev.WorkStopped: _Format("waiting", kind="work", in_large_groups=False),
+    ev.GateOpened: _Format("waiting"),
     ev.GateAnswered: _Format("started"),
-    ev.AgentGuided: _Format("again"),
+    ev.SignalReceived: _Format("started"),
+    ev.RollbackCompleted: _Format("undo", "warn"),
     ev.ClaimWaiting: _Format("waiting", "warn"),
     ev.ClaimGranted: _Format("again"),
-    ev.BudgetWarning: _Format("started", "warn", subject=whose_budget),
-    ev.BudgetRaised: _Format("started", subject=whose_budget),
+    ev.LadderStep: _Format("waiting", "warn", in_large_groups=False),
+    ev.AgentGuided: _Format("again"),
+    ev.BudgetWarning: _Format("started", "warn"),
+    ev.BudgetRaised: _Format("started"),
 }
+
+
+def _format_of(event: ev.Event) -> _Format:
+    how = _FORMATS[type(event)]
+    match event:
+        case ev.RollbackCompleted(error=str()):
+            return _Format("failed")
+        case ev.LadderStep(parked=False) if event.due <= event.at:
+            return how._replace(sign="again")
+        case _:
+            return how
 
 
 class PlainLog:
@@ -168,11 +177,12 @@ class PlainLog:
             self._alive[path] = (began, due)
         return lines
 
-    def _format_event(self, event: Any, _: object) -> list[Line]:
-        how = _FORMATS[type(event)]
-        return [
-            self._line(how.sign, how.subject(event), how.kind, event_text(event), tone=how.tone)
-        ]
+    def _format_event(self, event: ev.Event, step: LiveStep | None) -> list[Line]:
+        how = _format_of(event)
+        if not how.in_large_groups and _is_in_large_group(step):
+            return []
+        text = event_text(event)
+        return [self._line(how.sign, _subject(event), how.kind, text, tone=how.tone)]
 
     # -- the run -----------------------------------------------------------------------------
 
@@ -180,17 +190,8 @@ class PlainLog:
         name = clean(event.workflow_name)
         return [self._line("started", name, "", f"started, run {clean(event.run_id)}")]
 
-    def _run_steered(self, event: ev.RunSteered, _: object) -> list[Line]:
-        if event.path:
-            return [self._line("waiting", path_text(event.path), "", steered_text(event))]
-        done, text = STEERED[event.action], steered_text(event)
-        return [self._line("waiting", done, "", text.removeprefix(f"{done} "))]
-
     def _sink_dropped(self, event: ev.SinkDropped, _: object) -> list[Line]:
         return [self._line("failed", clean(event.sink), "sink", f"dropped: {clean(event.error)}")]
-
-    def _cancel_requested(self, event: ev.CancelRequested, _: object) -> list[Line]:
-        return [self._line("cancelled", "cancelling", "", clean(event.reason))]
 
     # -- steps -------------------------------------------------------------------------------
 
@@ -252,11 +253,6 @@ class PlainLog:
             return []
         return [self._line("started", path_text(event.path), event.kind, size_text(event))]
 
-    def _work_stopped(self, event: ev.WorkStopped, step: LiveStep | None) -> list[Line]:
-        if _is_in_large_group(step):
-            return []
-        return [self._line("waiting", path_text(event.path), "work", event_text(event))]
-
     def _member_completed(self, event: ev.MemberCompleted, step: LiveStep) -> list[Line]:
         lines = self._member_of_group_ended(event.path, event.result, step)
         if not _is_in_large_group(step):
@@ -287,12 +283,6 @@ class PlainLog:
 
     # -- gates and timers --------------------------------------------------------------------
 
-    def _gate_opened(self, event: ev.GateOpened, _: object) -> list[Line]:
-        deadline = event.gate.deadline
-        by = "" if deadline is None else f", answer {until(deadline, event.at)}"
-        question = f"{question_of(event.gate)}{by}"
-        return [self._line("waiting", path_text(event.path), "ask", question)]
-
     def _timer_set(self, event: ev.TimerSet, step: LiveStep | None) -> list[Line]:
         if event.reason == "retry":
             failed, cause = self._failed.pop(event.path, (None, None))
@@ -308,12 +298,6 @@ class PlainLog:
 
     # -- agents ------------------------------------------------------------------------------
 
-    def _ladder_step(self, event: ev.LadderStep, step: LiveStep | None) -> list[Line]:
-        if _is_in_large_group(step):
-            return []
-        sign = "waiting" if event.parked or event.due > event.at else "again"
-        return [self._line(sign, path_text(event.path), "", ladder_text(event), tone="warn")]
-
     def _backend_notice(
         self, event: ev.AgentRetry | ev.AgentLimit, step: LiveStep | None
     ) -> list[Line]:
@@ -322,17 +306,6 @@ class PlainLog:
         text = self._throttle.text_if_due(event, path)
         sign = "again" if isinstance(event, ev.AgentRetry) else "waiting"
         return [self._line(sign, path_text(path), "", text, tone="warn")] if text else []
-
-    def _signal_received(self, event: ev.SignalReceived, _: object) -> list[Line]:
-        who = f" from {clean(event.by)}" if event.by else ""
-        return [self._line("started", f"signal {clean(event.name)}", "", f"received{who}")]
-
-    def _rollback_completed(self, event: ev.RollbackCompleted, _: object) -> list[Line]:
-        path = path_text(event.path)
-        if event.error is None:
-            return [self._line("undo", path, "", "rolled back", tone="warn")]
-        error = error_text(event.error, event.error_type)
-        return [self._line("failed", path, "", f"rollback failed: {error}")]
 
     def _nothing(self, event: ev.Event, _: object) -> list[Line]:
         del event
@@ -392,21 +365,14 @@ class PlainLog:
         ev.WorkflowStarted: _run_started,
         ev.WorkflowCompleted: _nothing,
         ev.RunSuspended: _nothing,
-        ev.RunSteered: _run_steered,
-        ev.CancelRequested: _cancel_requested,
         ev.SinkDropped: _sink_dropped,
-        ev.SignalReceived: _signal_received,
         ev.StepStarted: _step_started,
         ev.StepCompleted: _step_completed,
         ev.AttemptFailed: _attempt_failed,
         ev.StepReplayed: _step_replayed,
         ev.GroupStarted: _group_started,
         ev.MemberCompleted: _member_completed,
-        ev.WorkStopped: _work_stopped,
-        ev.GateOpened: _gate_opened,
         ev.TimerSet: _timer_set,
-        ev.RollbackCompleted: _rollback_completed,
-        ev.LadderStep: _ladder_step,
         ev.AgentRetry: _backend_notice,
         ev.AgentLimit: _backend_notice,
     }

@@ -4,34 +4,21 @@ from __future__ import annotations
 
 import re
 from dataclasses import fields
-from typing import Any, TypeAlias, cast, get_args
+from typing import Any, cast, get_args
 
 from handrail.model.events import (
-    AgentFinished,
-    AgentLimit,
-    AttemptFailed,
-    BudgetWarning,
     Event,
-    LadderStep,
-    LimitReached,
-    MemberCompleted,
     Progress,
-    RollbackCompleted,
     RunResumed,
     RunSuspended,
-    SinkDropped,
-    StepCompleted,
-    StepInterrupted,
-    SubworkflowEnded,
     WorkflowCompleted,
     WorkflowStarted,
 )
 from handrail.model.results import StepResult
 from handrail.secrets.masking import Mask
+from handrail.sinks.event_words import severity_of
 from handrail.sinks.masks import Masks, mask_data
 from handrail.typed.jsonsafe import Json, json_safe
-
-Ended: TypeAlias = StepCompleted | MemberCompleted | WorkflowCompleted | SubworkflowEnded
 
 # Values of the user's may be large or secret, and a log is no place to read a traceback in.
 _LEFT_OUT = frozenset({
@@ -41,18 +28,18 @@ _LEFT_OUT = frozenset({
     "accepts", "cleanup", "composed", "found", "index", "left_out", "letter", "once", "order",
     "rollback", "took",
 })  # fmt: skip
-_PROGRESS = frozenset(get_args(Progress))
 _OF_RESULTS = ("status", "step_type", "duration_ms", "attempts", "error", "error_type", "usage")
+_PROGRESS = frozenset(get_args(Progress))
 _WORD_START = re.compile(r"(?<!^)(?=[A-Z])")
 
 
 class StructlogSink:
     """Logs every event under its name in snake case, with its fields and ``workflow`` bound.
 
-    ``StepCompleted`` is ``step_completed``. Failures are errors; failed attempts, defaults and
-    cancellations warnings; progress notices debug; the rest info. Values that users pass around
-    (inputs, outputs, payloads) are not logged. ``logger``: a structlog logger, by default
-    ``structlog.get_logger("handrail")``.
+    ``StepCompleted`` is ``step_completed``. Failures are errors; failed attempts, defaults,
+    cancellations and whatever else a run got over are warnings; progress notices debug; the rest
+    info. Values that users pass around (inputs, outputs, payloads) are not logged. ``logger``: a
+    structlog logger, by default ``structlog.get_logger("handrail")``.
     """
 
     def __init__(self, logger: Any = None) -> None:
@@ -92,23 +79,12 @@ def name_of(event: Event | Progress) -> str:
 
 def level_of(event: Event | Progress) -> str:
     """The name of this event's log level."""
-    match event:
-        case StepCompleted() | MemberCompleted() | WorkflowCompleted() | SubworkflowEnded():
-            return _level_of_end(event)
-        case RollbackCompleted(error=str()) | LimitReached() | SinkDropped():
-            return "error"
-        case AttemptFailed() | StepInterrupted() | LadderStep() | BudgetWarning():
-            return "warning"
-        case AgentLimit(status="reached") | AgentFinished(status="failed"):
-            return "warning"
-        case _:
-            return "debug" if type(event) in _PROGRESS else "info"
-
-
-def _level_of_end(event: Ended) -> str:
-    if event.status == "failed":
-        return "error"
-    return "warning" if event.status in {"cancelled", "defaulted"} else "info"
+    severity = severity_of(event)
+    if severity != "info":
+        return severity
+    if type(event) in _PROGRESS:
+        return "debug"
+    return "warning" if getattr(event, "status", "") == "cancelled" else "info"
 
 
 def facts_of(event: Event | Progress) -> dict[str, Json]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
+from typing import TypeAlias
 
 from handrail.static.chain import source_text
 from handrail.static.lint_steps import Mistake, Place, mistake
@@ -50,8 +51,15 @@ _PATH_METHODS = frozenset(
 )
 _ALWAYS_PATH = frozenset({"read_text", "write_text", "read_bytes", "write_bytes"})
 
+_Rule: TypeAlias = tuple[str, tuple[str, ...], str, str]
+_IO_RULE: _Rule = (
+    "HR203",
+    tuple(_IO.split()),
+    "is input or output",
+    "Put it into a step, with .call().",
+)
 # The first match counts, so the narrow rules come first.
-_RULES: tuple[tuple[str, tuple[str, ...], str, str], ...] = (
+_RULES: tuple[_Rule, ...] = (
     ("HR205", tuple(_SLEEP.split()), "sleeps", "Write `yield from step(...).sleep(seconds)`."),
     ("HR201", tuple(_CLOCK.split()), "reads the clock", "Read it in a step: .call(time.time)."),
     ("HR202", tuple(_RANDOM.split()), "is random", "Draw it in a step, with .call()."),
@@ -62,7 +70,7 @@ _RULES: tuple[tuple[str, tuple[str, ...], str, str], ...] = (
         "Make it an input of the workflow, or read it in a step.",
     ),
     ("HR108", tuple(_ASYNC.split()), "is async code", "Put it into an async function, as a step."),
-    ("HR203", tuple(_IO.split()), "is input or output", "Put it into a step, with .call()."),
+    _IO_RULE,
 )
 
 
@@ -79,25 +87,15 @@ def replay_mistakes(place: Place) -> Iterator[Mistake]:
 
 
 def _call(place: Place, node: ast.Call) -> Iterator[Mistake]:
-    dotted = place.symbols.dotted(node.func)
-    if dotted is None:
-        if _is_path_method(place, node.func):
-            hint = "Put it into a step, with .call()."
-            yield mistake(
-                "HR203", node, f"`{source_text(node.func)}()` is input or output in the body", hint
-            )
-        return
+    dotted = place.symbols.dotted(node.func) or ""
     if dotted in _PURE or (dotted == "random.Random" and node.args):
         return  # a seeded Random draws the same values on resume
-    for code, names, what, hint in _RULES:
-        if any(_fits(dotted, name) for name in names):
-            yield mistake(code, node, f"`{source_text(node.func)}()` {what} in the body", hint)
-            return
-    if isinstance(node.func, ast.Attribute) and node.func.attr in _ALWAYS_PATH:
-        hint = "Put it into a step, with .call()."
-        yield mistake(
-            "HR203", node, f"`{source_text(node.func)}()` is input or output in the body", hint
-        )
+    rule = next((one for one in _RULES if any(_fits(dotted, name) for name in one[1])), None)
+    if rule is None and _is_path_method(place, node.func):
+        rule = _IO_RULE
+    if rule is not None:
+        code, _, what, hint = rule
+        yield mistake(code, node, f"`{source_text(node.func)}()` {what} in the body", hint)
 
 
 def _fits(dotted: str, name: str) -> bool:

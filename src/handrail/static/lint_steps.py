@@ -124,31 +124,9 @@ def functions_passed(node: ast.expr | None, symbols: Symbols) -> Iterator[Region
 
 _PARTIAL = {"functools.partial", "partial"}
 
-_LITERALS = (
-    ast.Constant
-    | ast.JoinedStr
-    | ast.List
-    | ast.Tuple
-    | ast.Set
-    | ast.Dict
-    | ast.ListComp
-    | ast.SetComp
-    | ast.DictComp
-)
-_CONTAINERS = (
-    ast.Starred
-    | ast.List
-    | ast.Tuple
-    | ast.Set
-    | ast.Dict
-    | ast.ListComp
-    | ast.SetComp
-    | ast.DictComp
-    | ast.GeneratorExp
-    | ast.IfExp
-    | ast.NamedExpr
-    | ast.BoolOp
-)
+_DISPLAYS = ast.List | ast.Tuple | ast.Set | ast.Dict | ast.ListComp | ast.SetComp | ast.DictComp
+_LITERALS = ast.Constant | ast.JoinedStr | _DISPLAYS
+_CONTAINERS = _DISPLAYS | ast.Starred | ast.GeneratorExp | ast.IfExp | ast.NamedExpr | ast.BoolOp
 
 
 def step_mistakes(place: Place) -> Iterator[Mistake]:

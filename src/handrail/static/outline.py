@@ -12,7 +12,7 @@ import ast
 import copy
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Literal, Protocol, TypeAlias, assert_never
+from typing import Literal, TypeAlias, assert_never
 
 from handrail.static.chain import (
     BODIES,
@@ -204,28 +204,7 @@ def _does_something(node: Node) -> bool:
             return matters(child_nodes(node))
 
 
-class Reads(Protocol):
-    """Reads the function that contains a step."""
-
-    @property
-    def symbols(self) -> Symbols:
-        """The symbols of the function's module."""
-        ...
-
-    def steps_of(self, node: ast.expr) -> tuple[Node, ...]:
-        """The steps that an expression stands for."""
-        ...
-
-    def steps_of_function(self, node: ast.expr) -> tuple[Node, ...]:
-        """The nodes of a function that is passed as an argument."""
-        ...
-
-    def text_of(self, node: ast.expr) -> str:
-        """An expression's source, shortened."""
-        ...
-
-
-def parts_of(chain: Chain, reading: Reads) -> Iterator[Part]:
+def _parts_of(chain: Chain, reading: _Reading) -> Iterator[Part]:
     """The parts of a step, in source order; its fallback last."""
     match chain.verb:
         case "parallel" | "race" if chain.call:
@@ -252,14 +231,14 @@ def parts_of(chain: Chain, reading: Reads) -> Iterator[Part]:
         yield Part("fallback", reading.steps_of_function(handler), source_text(handler))
 
 
-def _members(node: ast.expr, reading: Reads, seen: frozenset[ast.expr]) -> Iterator[Part]:
+def _members(node: ast.expr, reading: _Reading, seen: frozenset[ast.expr]) -> Iterator[Part]:
     if isinstance(node, ast.Starred):
         yield from _many(node.value, reading, seen)
     else:
         yield Part("member", reading.steps_of(node))
 
 
-def _many(node: ast.expr, reading: Reads, seen: frozenset[ast.expr]) -> Iterator[Part]:
+def _many(node: ast.expr, reading: _Reading, seen: frozenset[ast.expr]) -> Iterator[Part]:
     """The members that a starred argument expands to; ``seen`` are the values followed so far."""
     match node:
         case ast.ListComp(elt=element) | ast.GeneratorExp(elt=element):
@@ -271,10 +250,10 @@ def _many(node: ast.expr, reading: Reads, seen: frozenset[ast.expr]) -> Iterator
         case ast.Name() if parts := list(_list_members(node, reading, seen)):
             yield from parts
         case _:
-            yield Part("member", (unknown_step(node),), f"*{source_text(node)}", repeated=True)
+            yield Part("member", (_unknown_step(node),), f"*{source_text(node)}", repeated=True)
 
 
-def _list_members(name: ast.Name, reading: Reads, seen: frozenset[ast.expr]) -> Iterator[Part]:
+def _list_members(name: ast.Name, reading: _Reading, seen: frozenset[ast.expr]) -> Iterator[Part]:
     """The members of a variable's list, including those appended to it."""
     for value in reading.symbols.reaching(name):
         if value not in seen:
@@ -292,15 +271,15 @@ def _list_members(name: ast.Name, reading: Reads, seen: frozenset[ast.expr]) -> 
                 yield Part("member", reading.steps_of(value), label, repeated=True)
 
 
-def _arm(node: ast.expr, reading: Reads) -> Part:
+def _arm(node: ast.expr, reading: _Reading) -> Part:
     match node:
         case ast.Tuple(elts=[ast.Lambda(body=test) | test, step]):
             return Part("arm", reading.steps_of(step), reading.text_of(test))
         case _:
-            return Part("arm", (unknown_step(node),))
+            return Part("arm", (_unknown_step(node),))
 
 
-def unknown_step(node: ast.expr, *, typed: bool = True) -> StepNode:
+def _unknown_step(node: ast.expr, *, typed: bool = True) -> StepNode:
     """A step that the source does not show, named after its expression."""
     name = StepName(f"{{{source_text(node)}}}", ("", ""))
     return StepNode(name, "", node.lineno, node.col_offset, typed=typed)
@@ -515,7 +494,7 @@ class _Reading:
         found = [inner.steps_of(one, typed=typed, driven=driven) for one in values]
         match found:
             case []:
-                return (unknown_step(node, typed=typed),)
+                return (_unknown_step(node, typed=typed),)
             case [(StepNode() as step,)]:
                 return (replace(step, line=node.lineno, column=node.col_offset),)
             case [only]:
@@ -530,15 +509,15 @@ class _Reading:
     def steps_of_call(self, node: ast.expr, *, typed: bool, driven: bool) -> tuple[Node, ...]:
         """The steps that a call yields or returns."""
         if not isinstance(node, ast.Call):
-            return (unknown_step(node, typed=typed),)
+            return (_unknown_step(node, typed=typed),)
         if self.symbols.is_ours(node.func, "scope") and len(node.args) > 1:
             return (self.scope_step(node, typed=typed),)
         function = self.symbols.function_named(node.func)
         if function is None or self.symbols.is_workflow(function):
             helper = HelperNode(self.text_of(node), None, node.lineno, node.col_offset)
-            return (helper,) if driven and function is None else (unknown_step(node, typed=typed),)
+            return (helper,) if driven and function is None else (_unknown_step(node, typed=typed),)
         if is_generator(function) and not driven:
-            return (unknown_step(node, typed=typed),)  # a generator in place of a step
+            return (_unknown_step(node, typed=typed),)  # a generator in place of a step
         match self.steps_of_body(function):
             case (StepNode() as step, ExitNode()):
                 return (step,)
@@ -581,7 +560,7 @@ class _Reading:
             column=node.col_offset,
             detail=detail_of(chain, self.symbols),
             modifiers=modifiers_of(chain),
-            parts=tuple(parts_of(chain, self)),
+            parts=tuple(_parts_of(chain, self)),
             typed=typed,
             chain=chain,
         )

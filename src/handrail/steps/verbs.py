@@ -30,7 +30,7 @@ from typing import (
 
 import attrs
 
-from handrail.errors import DefinitionError, NotPortable, WrongUse
+from handrail.errors import DefinitionError, WrongUse
 from handrail.model import outcome
 from handrail.model.agent_options import NO_SETTINGS, AgentSettings
 from handrail.model.context import WorkflowContext
@@ -649,13 +649,16 @@ class Step(Generic[T_co]):
     @property
     def portable(self) -> bool:
         """True if another process could perform this step: its callables are importable by name."""
-        return unportable_part(self) is None
-
-    def require_portable(self, path: str) -> None:
-        """Raise ``NotPortable``, with the part's name, if a part exists only in this process."""
-        part = unportable_part(self)
-        if part is not None:
-            raise NotPortable(path, part)
+        match self.verb:
+            case PythonCall(action=action):
+                return importable(action)
+            case AgentCall(agent=one, context=context) | Generation(generator=one, context=context):
+                is_named = isinstance(getattr(one, "name", None), str)
+                return is_named and (not callable(context) or importable(context))
+            case StageCheck(stage=stage):
+                return not callable(stage.check) or importable(stage.check)
+            case verb:
+                return isinstance(verb, ShellCommand)
 
 
 Steps: TypeAlias = Generator[Step[Any], Any, R]
@@ -727,25 +730,6 @@ def _once_or_retry(name: str, retry: Retry | None, *, once: bool) -> None:
             f"step {name!r}: .once() means at most one execution, "
             f".retry({retry.max_attempts}) asks for more; keep one of them"
         )
-
-
-def unportable_part(step: Step[Any]) -> str | None:
-    """The first part of a step that another process could not import, or None."""
-    match step.verb:
-        case PythonCall(action=action):
-            return None if importable(action) else f"callable {action!r}"
-        case ShellCommand():
-            return None
-        case AgentCall(agent=agent, context=context) | Generation(generator=agent, context=context):
-            if callable(context) and not importable(context):
-                return f"context builder {context!r}"
-            return None if isinstance(getattr(agent, "name", None), str) else f"generator {agent!r}"
-        case StageCheck(stage=stage):
-            if callable(stage.check) and not importable(stage.check):
-                return f"check {stage.check!r}"
-            return None
-        case _:
-            return f"verb {step.verb.kind!r} (the core runs it, an engine performs only leaf steps)"
 
 
 MAKE, MERGE, REMOVE, LEAVE = "(worktree)", "(merge)", "(remove)", "(leave)"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import copy
 import os
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 
@@ -18,29 +18,20 @@ from temporalio.converter import StorageDriver
 
 from handrail.cluster_errors import NoWorker, RunTerminated, TooLarge
 from handrail.codec.codec import Codec
-from handrail.engine.inputs import refuse_other_inputs
 from handrail.engine.outside import run_outside, sync_twin
-from handrail.engine.parts import (
-    Existing,
-    OnChange,
-    Options,
-    check_options,
-    check_paths,
-    definition_of,
-    new_run_id,
-)
+from handrail.engine.parts import OnChange, check_paths, new_run_id
 from handrail.engine.preflight import refuse_unportable
+from handrail.engine.requests import Existing, Options, RunRequest, TakesOptions
+from handrail.engine.serving import RunHandle
 from handrail.errors import HandrailError, ReplayMismatch, RunIdTaken, StepChange, WrongUse
 from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition
-from handrail.model.inputs import bind_inputs
 from handrail.model.policy import Limits
 from handrail.model.results import WorkflowResult
 from handrail.model.shapes import WorkflowLike
 from handrail.ports.sink import Sink
 from handrail.record.outputs import recordable
-from handrail.record.reading import ended, inputs_of, refuse_other_workflow
-from handrail.record.run_record import Recorded
+from handrail.record.reading import ended
 from handrail.secrets.sealing import seal_text
 from handrail.secrets.values import Secrets
 from handrail.temporal.blobs import blobs_at
@@ -49,7 +40,7 @@ from handrail.temporal.cluster import Cluster
 from handrail.temporal.determinism import refuse_nondeterministic
 from handrail.temporal.reading import LOOK_S, ReadsRuns
 from handrail.temporal.record import labels_of, result_of
-from handrail.temporal.run import ClusterHandle, ClusterRun
+from handrail.temporal.run import ClusterRun
 from handrail.temporal.watch import Show, Watch
 from handrail.temporal.wire import MOST_BYTES, SINCE, Drive, Start, pack_rows
 from handrail.typed.schema import hints_of
@@ -83,17 +74,13 @@ _NOT_THERE = {
 
 @attrs.frozen
 class _Begin:
-    """A requested run; ``given``: the inputs that the caller passed; ``named``: it chose the id."""
+    """A requested run, and what the cluster is sent to start it."""
 
-    definition: WorkflowDefinition
-    run_id: str
+    request: RunRequest
     start: Start
-    given: Mapping[str, Any]
-    existing: Existing
-    named: bool
 
 
-class TemporalExecutor(ReadsRuns):
+class TemporalExecutor(TakesOptions, ReadsRuns):
     """Runs workflows on a Temporal cluster, and reads, steers and resumes the runs there.
 
     ``client`` is one of ``temporalio``, or ``"ADDRESS[/NAMESPACE]"``. Workers (``TemporalWorker``,
@@ -147,7 +134,6 @@ class TemporalExecutor(ReadsRuns):
                 heartbeat_s,
             )
         )
-        self._options = Options()
 
     async def __aenter__(self) -> Self:
         await self._caller.cluster()
@@ -165,23 +151,6 @@ class TemporalExecutor(ReadsRuns):
     def workflows(self) -> tuple[WorkflowLike[..., Any], ...]:
         """The workflows that this executor finds by name."""
         return self._caller.workflows
-
-    def options(
-        self,
-        *,
-        run_id: str | None = None,
-        labels: Mapping[str, str] | None = None,
-        existing: Existing = "refuse",
-    ) -> Self:
-        """The same executor, whose next run has this id and these labels; see ``Executor``.
-
-        Raises:
-            WrongUse: as ``Executor.options``.
-        """
-        check_options(existing, run_id, labels)
-        changed = copy.copy(self)
-        changed._options = Options(run_id, dict(labels or {}), existing)  # noqa: SLF001  # a copy of our own
-        return changed
 
     # -- running --------------------------------------------------------------------------------
 
@@ -213,7 +182,8 @@ class TemporalExecutor(ReadsRuns):
     ) -> ClusterRun[R]:
         """The run as an async context manager that yields its events; see ``ClusterRun``."""
         begin = self._prepare(workflow, args, kwargs)
-        return ClusterRun(begin.run_id, self, lambda show: self._begin_and_wait(begin, show))
+        run_id = begin.request.run_id
+        return ClusterRun(run_id, self.cancel, lambda show: self._begin_and_wait(begin, show))
 
     def start(
         self,
@@ -223,7 +193,7 @@ class TemporalExecutor(ReadsRuns):
         run_id: str | None = None,
         existing: Existing = "refuse",
         **kwargs: Any,
-    ) -> ClusterHandle[R]:
+    ) -> RunHandle[R]:
         """Start a run, which continues even if this process ends.
 
         Arguments are checked at once. Awaiting the handle waits until the cluster has the run.
@@ -231,36 +201,28 @@ class TemporalExecutor(ReadsRuns):
         Raises:
             Exception: as ``run``.
         """
-        executor = self
-        if run_id is not None or existing != "refuse":
-            labels = self._options.labels
-            executor = self.options(run_id=run_id, labels=labels, existing=existing)
-        return executor._started(executor._prepare(workflow, args, kwargs))  # noqa: SLF001  # a copy of our own
+        begin = self._prepare(workflow, args, kwargs, self._options_for(run_id, existing))
 
-    def _started(self, begin: _Begin) -> ClusterHandle[Any]:
-        async def begun() -> None:
-            await self._begin(begin)
+        begun = asyncio.ensure_future(self._begin(begin))
+        return RunHandle(begin.request.run_id, self, lambda: asyncio.shield(begun))
 
-        return ClusterHandle(begin.run_id, self, begun())
-
-    def _prepare(self, workflow: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> _Begin:
-        options, caller = self._options, self._caller
-        definition = definition_of(workflow, caller.workflows, begins=True)
-        inputs = bind_inputs(definition, args, kwargs)
+    def _prepare(
+        self,
+        workflow: Any,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        options: Options | None = None,
+    ) -> _Begin:
+        options, caller = options or self._options, self._caller
+        request = RunRequest.of(workflow, args, kwargs, options, caller.workflows)
+        definition = request.definition
         if not caller.local:
             refuse_unportable(definition)
         refuse_nondeterministic(definition)
-        texts = self._texts_of(definition, inputs)
-        run_id = options.run_id or new_run_id(definition.name, time.time(), lambda _: False)
-        named = definition.signature.bind(*args, **kwargs).arguments
-        return _Begin(
-            definition,
-            run_id,
-            caller.start(workflow_reference(definition), texts, options.labels),
-            {name: inputs[name] for name in named},
-            options.existing,
-            options.run_id is not None,
-        )
+        texts = self._texts_of(definition, request.inputs)
+        run_id = request.run_id or new_run_id(definition.name, time.time(), lambda _: False)
+        start = caller.start(workflow_reference(definition), texts, options.labels)
+        return _Begin(replace(request, run_id=run_id), start)
 
     def _texts_of(
         self, definition: WorkflowDefinition, inputs: Mapping[str, Any]
@@ -285,31 +247,29 @@ class TemporalExecutor(ReadsRuns):
 
     async def _begin(self, begin: _Begin) -> int | None:
         """Start the run, or continue it; how many events it already had, None if it has ended."""
-        cluster = await self._caller.cluster()
+        cluster, request = await self._caller.cluster(), begin.request
         try:
-            await cluster.begin(begin.run_id, begin.definition.name, begin.start)
+            await cluster.begin(request.run_id, request.definition.name, begin.start)
         except RunIdTaken:
-            if not begin.named or begin.existing == "refuse":
+            if request.options.existing == "refuse":
                 raise
-            return await self._continue_existing(begin)
+            return await self._continue_existing(request)
         return 0
 
-    async def _continue_existing(self, begin: _Begin) -> int | None:
-        run_id, definition, codec = begin.run_id, begin.definition, self._caller.codec
-        history = await self._caller.history(run_id)
-        refuse_other_workflow(history, definition)
-        recorded = inputs_of(Recorded(history), definition, codec)
-        refuse_other_inputs(run_id, definition, begin.given, recorded, codec)
+    async def _continue_existing(self, request: RunRequest) -> int | None:
+        history = await self._caller.history(request.run_id)
+        request.refuse_other(history, self._caller.codec)
         if ended(history) is not None:
             return None
-        await self._resume(definition, history, (), ())
+        await self._resume(request.definition, history, (), ())
         return len(history)
 
     async def _begin_and_wait(self, begin: _Begin, show: Show | None) -> WorkflowResult[Any]:
         after = await self._begin(begin)
+        run_id, definition = begin.request.run_id, begin.request.definition
         if after is None:
-            return await self._recorded(begin.run_id, begin.definition)
-        return await self._wait_for_result(begin.run_id, begin.definition, after, show)
+            return await self._recorded(run_id, definition)
+        return await self._wait_for_result(run_id, definition, after, show)
 
     # -- waiting --------------------------------------------------------------------------------
 
@@ -405,7 +365,7 @@ class TemporalExecutor(ReadsRuns):
     ) -> ClusterRun[Any]:
         """``resume`` as ``stream``."""
         return ClusterRun(
-            run_id, self, lambda show: self._resumed(run_id, workflow, reuse, rerun, show)
+            run_id, self.cancel, lambda show: self._resumed(run_id, workflow, reuse, rerun, show)
         )
 
     async def _resumed(

@@ -35,10 +35,11 @@ from temporalio.exceptions import TimeoutError as ClusterTimeout
 from handrail.cluster_errors import ClusterRefused, TooLarge
 from handrail.core import commands as cmd
 from handrail.core.attempt_ends import failure_event, rollback_event
-from handrail.core.conductor import Conductor, InFlight, Kind, Question
+from handrail.core.conductor import Conductor, Kind, Question
 from handrail.core.ending import suspension
 from handrail.core.machine import Machine
 from handrail.core.run_state import Setting, StepNode
+from handrail.core.timers import InFlight
 from handrail.engine.callbacks import Evaluator
 from handrail.engine.current import ContextNotAMapping, Contexts
 from handrail.engine.parts import DriveStart, start_after
@@ -127,7 +128,7 @@ class RunHost:
         self._evaluator = Evaluator(contexts, parts.stages, start.gates)
         self._portable_format = PortableFormat(codec, definition.function.__module__)
         self._end_codec = EndCodec(run_id, codec, serving.secrets)
-        self._handles: dict[tuple[str, Kind], Any] = {}
+        self._handles: dict[tuple[str, str], Any] = {}
         self._totals: dict[str, Usage] = {}
         """The last reported total usage of each agent session."""
         self._alarm: asyncio.Task[None] | None = None

@@ -21,7 +21,7 @@ from handrail.model.shapes import WorkflowLike
 from handrail.ports.journal import RunInfo
 from handrail.record.inbox import unread
 from handrail.record.reading import ended, workflow_named
-from handrail.record.standing import RunState
+from handrail.record.state import RunState
 from handrail.record.view import view_of
 from handrail.temporal.reaching import ReachesRuns
 from handrail.temporal.record import scratch

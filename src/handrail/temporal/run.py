@@ -1,38 +1,19 @@
-"""The caller's objects for a cluster run: a stream of its events, or a background handle."""
+"""A cluster's run as a stream of its events."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
+from handrail.engine.stream import not_entered
 from handrail.model.events import Event, Progress
 from handrail.model.results import WorkflowResult
-from handrail.record.standing import RunState
 
 R_co = TypeVar("R_co", covariant=True)
-
-
-class RunReader(Protocol):
-    """The methods of an executor that the handle of a run calls."""
-
-    async def get(self, run_id: str) -> RunState:
-        """The run's state."""
-        ...
-
-    async def result(self, run_id: str) -> WorkflowResult[Any]:
-        """The run's result, once it has ended."""
-        ...
-
-    async def cancel(self, run_id: str, reason: str = "cancelled") -> Any:
-        """Ask for the run's cancellation."""
-
-    def follow(self, run_id: str, after: int = 0) -> AsyncGenerator[Event, None]:
-        """The run's events as they come."""
-        ...
 
 
 class ClusterRun(Generic[R_co]):
@@ -45,11 +26,11 @@ class ClusterRun(Generic[R_co]):
     def __init__(
         self,
         run_id: str,
-        executor: RunReader,
+        cancel: Callable[[str, str], Awaitable[object]],
         drive: Callable[[Callable[[Event], None]], Awaitable[WorkflowResult[Any]]],
     ) -> None:
         self.run_id = run_id
-        self._executor = executor
+        self._cancel = cancel
         self._drive = drive
         self._events: deque[Event] = deque()
         self._woken = asyncio.Event()
@@ -70,13 +51,14 @@ class ClusterRun(Generic[R_co]):
 
     async def cancel(self, reason: str = "cancelled by its caller") -> None:
         """Ask for the run's cancellation; for more, call ``TemporalExecutor`` with ``run_id``."""
-        await self._executor.cancel(self.run_id, reason)
+        await self._cancel(self.run_id, reason)
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Event | Progress:
-        assert self._task is not None
+        if self._task is None:
+            raise not_entered(self.run_id)
         while not self._events:
             if self._task.done():
                 self._task.result()
@@ -114,35 +96,3 @@ class ClusterRun(Generic[R_co]):
         else:
             with contextlib.suppress(Exception):
                 await self._task
-
-
-class ClusterHandle(Generic[R_co]):
-    """A handle on a run. Awaiting the handle waits until the cluster has the run."""
-
-    def __init__(self, run_id: str, executor: RunReader, begun: Awaitable[None]) -> None:
-        self.run_id = run_id
-        self._executor = executor
-        self._begun = asyncio.ensure_future(begun)
-
-    def __await__(self) -> Generator[Any, Any, Self]:
-        return self._recorded().__await__()
-
-    async def _recorded(self) -> Self:
-        await asyncio.shield(self._begun)
-        return self
-
-    async def state(self) -> RunState:
-        """The run's state."""
-        await self._recorded()
-        return await self._executor.get(self.run_id)
-
-    async def result(self) -> WorkflowResult[R_co]:
-        """The run's result, once it has ended."""
-        await self._recorded()
-        return await self._executor.result(self.run_id)
-
-    async def follow(self, after: int = 0) -> AsyncGenerator[Event, None]:
-        """The run's events as they come."""
-        await self._recorded()
-        async for event in self._executor.follow(self.run_id, after):
-            yield event

@@ -12,7 +12,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import Any, TypeAlias, cast
@@ -27,19 +27,17 @@ from handrail.model import events as ev
 from handrail.model.context import WorkflowContext
 from handrail.model.policy import Budget, Limits
 from handrail.model.results import (
-    Skipped,
     StageResult,
     StepFailed,
-    StepResult,
     Usage,
     WorkflowResult,
 )
 from handrail.model.work import Found, Task
 from handrail.ports.agent import AgentReply, AgentTurn
+from handrail.record.comparing import OF_TIME, without
 from handrail.steps.scope import scope
 from handrail.steps.step import step
 from handrail.steps.verbs import Stage, Step, Steps
-from handrail.testing.crash_verdict import OF_TIME
 from handrail.testing.shapes import Body, workflow_of
 
 # -- effects ---------------------------------------------------------------------------------------
@@ -615,51 +613,15 @@ FLOWS: tuple[Any, ...] = (
 # -- comparing -------------------------------------------------------------------------------------
 
 
+_OF_ITS_ENGINE = OF_TIME | {
+    *("run_id", "seq", "letter", "took", "traceback", "session_usage", "replayed"),
+}
+_OF_A_DRIVE = (ev.RunSuspended, ev.RunResumed, ev.StepMoved, ev.StepInterrupted)
+
+
 def essence(value: Any) -> Any:
     """What two engines must agree on: no times, no ids, no frames of a traceback."""
-    match value:
-        case WorkflowResult():
-            value = cast("Any", value)
-            return {
-                "status": value.status,
-                "value": essence(value.value),
-                "error": _any_order(value.error),
-                "error_type": value.error_type,
-                "failed_step": value.failed_step,
-                "rollbacks": [(one.path, one.error) for one in value.rollback_errors],
-                "degraded": value.degraded,
-                "steps": [essence(one) for one in value.step_results],
-            }
-        case StepResult():
-            value = cast("Any", value)
-            return {
-                "path": value.path,
-                "type": value.step_type,
-                "status": value.status,
-                "attempts": value.attempts,
-                "output": essence(value.output),
-                "error": _any_order(value.error),
-                "error_type": value.error_type,
-                "given_by": value.given_by,
-            }
-        case StageResult():
-            return (value.name, value.passed, value.error)
-        case Skipped():
-            return "skipped"
-        case list() | tuple():
-            return [essence(one) for one in cast("Sequence[Any]", value)]
-        case dict():
-            items = cast("dict[str, Any]", value).items()
-            return {key: essence(one) for key, one in items}
-        case _ if is_dataclass(value) and type(value).__module__.startswith("handrail.model"):
-            kept = (one.name for one in fields(value) if one.name not in OF_TIME)
-            return {name: essence(getattr(value, name)) for name in kept}
-        case _:
-            return repr(value)
-
-
-_OF_A_DRIVE = (ev.RunSuspended, ev.RunResumed, ev.StepMoved, ev.StepInterrupted)
-_LEFT_OUT = OF_TIME | {"run_id", "seq", "traceback", "letter", "took", "session_usage", "replayed"}
+    return without(_OF_ITS_ENGINE, value, _leaf)
 
 
 def by_path(events: Sequence[ev.Event]) -> dict[str, list[Any]]:
@@ -671,31 +633,20 @@ def by_path(events: Sequence[ev.Event]) -> dict[str, list[Any]]:
     for event in events:
         if isinstance(event, _OF_A_DRIVE):
             continue
-        said = (type(event).__name__, _plain(event))
+        said = essence(event)
+        if said.get("composed"):  # a journal may leave out an output that it can compose
+            said.get("result", said).pop("output", None)
         there = found.setdefault(getattr(event, "path", ""), [])
         if said not in there:
             there.append(said)
     return found
 
 
-def _any_order(text: str | None) -> Any:
-    """An error's text; if it lists members, its sorted words: a group lists them as they ended."""
-    return sorted(text.replace(";", "").split()) if text and "; " in text else text
-
-
-def _plain(value: Any) -> Any:
-    if is_dataclass(value) and not isinstance(value, type):
-        kept = [one.name for one in fields(value) if one.name not in _LEFT_OUT]
-        found = {name: _plain(getattr(value, name)) for name in kept}
-        if found.get("composed"):  # a journal may leave out an output that it can compose
-            found.get("result", found).pop("output", None)
-        return found
-    if isinstance(value, (list, tuple)):
-        return [_plain(one) for one in cast("Sequence[Any]", value)]
-    if isinstance(value, Mapping):
-        items = cast("Any", value).items()
-        return {str(key): _plain(one) for key, one in items}
-    return _any_order(value) if isinstance(value, str) else repr(value)
+def _leaf(value: Any) -> Any:
+    """A value as text; of an error that lists members, in order of their ends, the sorted words."""
+    if not isinstance(value, str):
+        return repr(value)
+    return sorted(value.replace(";", "").split()) if "; " in value else value
 
 
 def history_differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:

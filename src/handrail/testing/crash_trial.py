@@ -27,7 +27,7 @@ from handrail.engine.attempt_tasks import Attempts
 from handrail.engine.checking import JournalWrapper
 from handrail.engine.driver import Driver
 from handrail.engine.engine import Engine
-from handrail.engine.tasks import InFlight
+from handrail.engine.tasks import Flight
 from handrail.errors import WrongUse, did_you_mean
 from handrail.journals.sqlite.journal import SqliteJournal
 from handrail.model import events as ev
@@ -69,7 +69,7 @@ def counted(note: Note) -> Generator[None]:
 
         make_attempts = CountingAttempts
 
-        def start(self, flight: InFlight, work: Callable[[], Any], context: Context) -> None:
+        def start(self, flight: Flight, work: Callable[[], Any], context: Context) -> None:
             super().start(flight, _with_note(flight, work, note), context)
 
     names = engine.__dict__
@@ -81,7 +81,7 @@ def counted(note: Note) -> Generator[None]:
         names["Driver"] = usual
 
 
-def _with_note(flight: InFlight, work: Callable[[], Any], note: Note) -> Callable[[], Any]:
+def _with_note(flight: Flight, work: Callable[[], Any], note: Note) -> Callable[[], Any]:
     """The work, which reports when it really begins: some flights end before that."""
     if flight.kind not in ("attempt", "rollback"):
         return work

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from handrail.codec.codec import Codec
 from handrail.errors import OutputNotSerializable, StepWasInterrupted
 from handrail.model.results import StepResult, WorkflowResult, qualified
+from handrail.record.comparing import OF_TIME, without
 
 Verdict: TypeAlias = Mapping[str, str]
 """Texts of a result's parts, keyed by the name of the part: ``output of step 'plan'``."""
 
-OF_TIME = frozenset({
-    *("duration_ms", "total_duration_ms", "duration_s"),
-    *("at", "started_at", "ended_at", "due", "since", "deadline"),
-})  # fmt: skip
-"""Fields of handrail's own results that are times, and so differ in every run."""
 _LEFT_OUT = OF_TIME | {"replayed", "traceback"}
 _OUR_TAG = "handrail:"
 _SHOWN = 200
@@ -60,20 +55,7 @@ def text_of(value: Any, codec: Codec) -> str:
         written = codec.dump(value)
     except OutputNotSerializable:
         return repr(value)
-    if _OUR_TAG not in written:
-        return written
-    return json.dumps(_timeless(json.loads(written)), ensure_ascii=False)
-
-
-def _timeless(item: Any) -> Any:
-    """The JSON without the fields of handrail's own results that depend on time."""
-    if isinstance(item, list):
-        return list(map(_timeless, item))  # pyright: ignore[reportUnknownArgumentType]  # JSON
-    if not isinstance(item, dict):
-        return item
-    fields: dict[str, Any] = item  # pyright: ignore[reportUnknownVariableType]  # JSON
-    ours = str(fields.get("$", "")).startswith(_OUR_TAG)
-    return {key: _timeless(one) for key, one in fields.items() if not (ours and key in _LEFT_OUT)}
+    return codec.dump(without(_LEFT_OUT, value)) if _OUR_TAG in written else written
 
 
 def verdict_differences(whole: Verdict, crashed: Verdict) -> list[str]:

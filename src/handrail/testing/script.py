@@ -18,7 +18,6 @@ from handrail.engine.current import Contexts, built_context
 from handrail.engine.parts import definition_of
 from handrail.errors import GateRefusal, WrongUse
 from handrail.model import events as ev
-from handrail.model.context import WorkflowContext
 from handrail.model.inputs import bind_inputs
 from handrail.model.policy import Limits, seconds_of
 from handrail.model.results import StepResult, WorkflowResult
@@ -28,40 +27,40 @@ from handrail.record.answers import accept_answer
 from handrail.steps.verbs import AgentCall, Generation, Stage
 from handrail.testing.clock import START
 from handrail.testing.script_drive import Drive, OpenAttempt, run_to_end
-from handrail.testing.script_pending import Pending, ScriptLike, Waits, describe_state
+from handrail.testing.script_pending import Pending, Waits, describe_state
 from handrail.typed.jsonsafe import short_repr
 
 
-def pending_of(script: ScriptLike, drive: Drive) -> dict[str, Pending]:
+def pending_of(drive: Drive) -> dict[str, Pending]:
     """All that the run waits for, by path: parents first, children as they were yielded."""
     if drive.result is not None:
         return {}
-    found = {entry.path: entry for entry in _waits(script, drive)}
+    found = {entry.path: entry for entry in _waits(drive)}
     return {path: found[path] for path in _tree_order(drive.machine.run.tree) if path in found}
 
 
-def in_flight(script: ScriptLike, drive: Drive, path: str) -> Pending | None:
+def in_flight(drive: Drive, path: str) -> Pending | None:
     """The attempt or rollback in flight at this path; does not build the other entries."""
     open_attempt = drive.open_attempts.get(path)
     if open_attempt is None:
         return None
     waits: Waits = "attempt" if isinstance(open_attempt.command, cmd.Perform) else "rollback"
-    return Pending(path, drive.steps[path], waits, script, open_attempt=open_attempt)
+    return Pending(path, drive.steps[path], waits, drive, open_attempt=open_attempt)
 
 
-def _waits(script: ScriptLike, drive: Drive) -> Iterator[Pending]:
+def _waits(drive: Drive) -> Iterator[Pending]:
     machine, steps = drive.machine, drive.steps
     for path, due in drive.pauses().items():
-        yield Pending(path, steps[path], "pause", script, due=due)
+        yield Pending(path, steps[path], "pause", drive, due=due)
     for path in drive.open_attempts:
-        entry = in_flight(script, drive, path)
+        entry = in_flight(drive, path)
         assert entry is not None
         yield entry
     for path, gate in machine.run.gates.items():
-        yield Pending(path, steps[path], "gate", script, gate=gate, due=gate.deadline)
+        yield Pending(path, steps[path], "gate", drive, gate=gate, due=gate.deadline)
     for listening in machine.run.listeners.values():
         for path in listening:
-            yield Pending(path, steps[path], "signal", script)
+            yield Pending(path, steps[path], "signal", drive)
 
 
 def _tree_order(tree: Mapping[str, Iterable[str] | str]) -> Iterator[str]:
@@ -167,9 +166,14 @@ class Script(Generic[R_co]):
         self._evaluator = Evaluator(self._contexts, dict, None)
         self._machine = Machine(definition, inputs, setting)
         self._drive = Drive(
-            self._machine, self._evaluate, now=options.start, prepare=self._build_context
+            self._machine,
+            self._evaluate,
+            self._contexts,
+            now=options.start,
+            auto_advance=options.auto_advance,
+            prepare=self._build_context,
         )
-        self._do(self._drive.begin, ev.WorkflowStarted(definition.name, inputs))
+        self._drive.begin(ev.WorkflowStarted(definition.name, inputs))
 
     def __repr__(self) -> str:
         return f"<script of {self._machine.run.definition.name!r}: {self._state()}>"
@@ -179,7 +183,7 @@ class Script(Generic[R_co]):
     @property
     def pending(self) -> dict[str, Pending]:
         """All that the run waits for, by path, in tree order."""
-        return pending_of(self, self._drive)
+        return pending_of(self._drive)
 
     @property
     def events(self) -> list[ev.Event]:
@@ -195,6 +199,11 @@ class Script(Generic[R_co]):
     def results(self) -> dict[str, StepResult[Any]]:
         """The result of every step that has ended, by path, in order of end."""
         return dict(self._machine.run.results)
+
+    @property
+    def run_id(self) -> str:
+        """The run's id."""
+        return self._options.run_id
 
     @property
     def now(self) -> float:
@@ -261,27 +270,27 @@ class Script(Generic[R_co]):
         gate = self._at(path, "gate").gate
         assert gate is not None
         event = ev.GateAnswered(path, accept_answer(gate, answer), by)
-        self._do(self._drive.record, event)
+        self._drive.record(event)
 
     def refuse(self, path: str, why: str = "nobody may answer it") -> None:
         """Fail the question at this path, as a gate policy without an answer does."""
         self._at(path, "gate")
-        self._do(self._drive.report, cmd.GateRefused(path, GateRefusal(path, why), at=self.now))
+        self._drive.report(cmd.GateRefused(path, GateRefusal(path, why), at=self.now))
 
     def signal(self, name: str, payload: Any = None, *, by: str | None = "script") -> None:
         """Deliver a signal; the run keeps it until a ``wait_for`` takes it."""
         self._must_go_on(f"get the signal {name!r}")
-        self._do(self._drive.record, ev.SignalReceived(name, payload, by))
+        self._drive.record(ev.SignalReceived(name, payload, by))
 
     def advance(self, seconds: float | timedelta) -> None:
         """Let time pass: sleeps, pauses, timeouts and deadlines on the way happen in order."""
         self._must_go_on("let time pass")
-        self._do(self._drive.advance_to, self.now + seconds_of(seconds, "advance"))
+        self._drive.advance_to(self.now + seconds_of(seconds, "advance"))
 
     def cancel(self, reason: str = "cancelled") -> None:
         """Cancel the run: pending attempts stop at once, and it unwinds."""
         self._must_go_on("be cancelled")
-        self._do(self._drive.record, ev.CancelRequested(reason))
+        self._drive.record(ev.CancelRequested(reason))
 
     def suspend(self, reason: str = "waiting") -> WorkflowResult[R_co]:
         """Suspend a run that waits only for questions, signals and time.
@@ -291,7 +300,7 @@ class Script(Generic[R_co]):
         self._must_go_on("be suspended")
         if self._drive.open_attempts:
             raise AssertionError(f"a run is suspended when no step is at work. {self._state()}")
-        self._do(self._drive.report, cmd.CloseRun(reason, at=self.now))
+        self._drive.report(cmd.CloseRun(reason, at=self.now))
         return self.result
 
     # -- ending ---------------------------------------------------------------------------------
@@ -316,48 +325,7 @@ class Script(Generic[R_co]):
         if error is None:  # else the run has no end because of that error, which is reported
             self.finish()
 
-    # -- for the entries of ``pending`` ---------------------------------------------------------
-
-    @property
-    def run_id(self) -> str:
-        """The run's id."""
-        return self._options.run_id
-
-    def context_of(self, view: cmd.View) -> WorkflowContext:
-        """The context that a step's functions get."""
-        return self._contexts.of(view)
-
-    def is_in_flight(self, path: str, open_attempt: OpenAttempt) -> bool:
-        """True if this attempt or rollback is still in flight."""
-        return self._drive.open_attempts.get(path) is open_attempt
-
-    def end_attempt(self, path: str, event: ev.Event) -> None:
-        """End the attempt or rollback at this path with this event, and carry out what follows."""
-        self._drive.end_attempt(path, event)
-        self._go_on()
-
     # -- inside ---------------------------------------------------------------------------------
-
-    def _do(self, act: Callable[[Any], None], argument: Any) -> None:
-        act(argument)
-        self._go_on()
-
-    def _go_on(self) -> None:
-        """Let time pass if ``auto_advance``; raise what escaped from the body, if the run ended."""
-        drive = self._drive
-        while self._options.auto_advance and self._waits_for_time_alone():
-            due = drive.next_due()
-            assert due is not None
-            drive.advance_to(due)
-        escaped = self._machine.run.escaped
-        if escaped is not None and drive.result is not None:
-            raise escaped
-
-    def _waits_for_time_alone(self) -> bool:
-        machine = self._machine
-        if self.done or self._drive.open_attempts or machine.run.gates or machine.run.listeners:
-            return False
-        return bool(self._drive.pauses())
 
     def _evaluate(self, command: cmd.AskPredicate | cmd.AskFallback | cmd.FindStages) -> Any:
         if isinstance(command, cmd.FindStages):
@@ -385,7 +353,7 @@ class Script(Generic[R_co]):
                 pass
 
     def _at(self, path: str, waits: Waits) -> Pending:
-        found = in_flight(self, self._drive, path)
+        found = in_flight(self._drive, path)
         if found is not None and found.waits == waits:
             return found
         pending = self.pending

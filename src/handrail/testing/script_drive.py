@@ -14,10 +14,12 @@ from typing import Any
 
 from handrail.core import commands as cmd
 from handrail.core.attempt_ends import failure_event, rollback_event, time_bound
-from handrail.core.conductor import Conductor, InFlight, Question
+from handrail.core.conductor import Conductor, Question
 from handrail.core.machine import Machine
 from handrail.core.run_state import StepNode
+from handrail.core.timers import InFlight
 from handrail.core.waits import process_waits_for
+from handrail.engine.current import Contexts
 from handrail.model import events as ev
 from handrail.model.policy import Limits
 from handrail.model.results import WorkflowResult
@@ -44,19 +46,23 @@ class Drive:
 
     ``evaluate`` evaluates predicates, handlers and stages; ``prepare`` gets each attempt before it
     counts as in flight. An exception of either fails the step. A run's limits on what may run at
-    once do not apply here.
+    once do not apply here. ``auto_advance``: while the run waits for time alone, time passes at
+    once. What escapes from the body of a run that has ended is raised.
     """
 
     def __init__(
         self,
         machine: Machine,
         evaluate: Evaluate,
+        contexts: Contexts,
         *,
         now: float = 0.0,
         seq: int = 0,
+        auto_advance: bool = False,
         prepare: Prepare | None = None,
     ) -> None:
         self.machine = machine
+        self.contexts = contexts
         self.events: list[ev.Event] = []
         self.progress: list[ev.Progress] = []
         self.open_attempts: dict[str, OpenAttempt] = {}
@@ -64,6 +70,7 @@ class Drive:
         self._evaluate = evaluate
         self._prepare = prepare
         self._now = now
+        self._auto_advance = auto_advance
         self._conductor = Conductor(
             machine,
             self,
@@ -83,17 +90,17 @@ class Drive:
     def begin(self, first: ev.Event) -> None:
         """Begin with the first event, and carry out what follows."""
         self._conductor.begin(first)
-        self._conductor.pump()
+        self._go_on()
 
     def record(self, event: ev.Event) -> None:
         """Number the event, pass it to the core, and carry out what follows."""
         self._conductor.record(event)
-        self._conductor.pump()
+        self._go_on()
 
     def report(self, report: cmd.Report) -> None:
         """Pass a report to the core, and carry out what follows."""
         self._conductor.receive(report)
-        self._conductor.pump()
+        self._go_on()
 
     def end_attempt(self, path: str, event: ev.Event) -> None:
         """End the attempt or rollback at this path with this event."""
@@ -105,10 +112,31 @@ class Drive:
                 self._conductor.finished(path, event)
             case _:
                 raise TypeError(event)
-        self._conductor.pump()
+        self._go_on()
 
     def advance_to(self, moment: float) -> None:
         """Let time pass; timers that become due on the way fire in order, each at its time."""
+        self._pass_time(moment)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Carry out what follows, and what follows from that when time passes."""
+        self._conductor.pump()
+        while self._auto_advance and self._waits_for_time_alone():
+            due = self.next_due()
+            assert due is not None
+            self._pass_time(due)
+        escaped = self.machine.run.escaped
+        if escaped is not None and self.result is not None:
+            raise escaped
+
+    def _waits_for_time_alone(self) -> bool:
+        run = self.machine.run
+        if self.result is not None or self.open_attempts or run.gates or run.listeners:
+            return False
+        return bool(self.pauses())
+
+    def _pass_time(self, moment: float) -> None:
         while self.result is None:
             due = self.next_due()
             if due is None or due > moment:
@@ -120,7 +148,7 @@ class Drive:
 
     def next_due(self) -> float | None:
         """When the next timer is due, or None."""
-        return self._conductor.next_due()
+        return self._conductor.timers.next_due()
 
     def pauses(self) -> dict[str, float]:
         """When each sleep, and each pause before another attempt, is over, by path."""

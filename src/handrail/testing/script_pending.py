@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from typing import (
     Any,
     Literal,
-    Protocol,
     TypeAlias,
     TypeGuard,
     TypeVar,
@@ -41,7 +40,7 @@ from handrail.steps.verbs import (
     Step,
     Verb,
 )
-from handrail.testing.script_drive import NeedsEventLoop, OpenAttempt, run_to_end
+from handrail.testing.script_drive import Drive, NeedsEventLoop, OpenAttempt, run_to_end
 from handrail.typed.convert import fit_json
 from handrail.typed.jsonsafe import short_repr
 from handrail.typed.schema import describe_type
@@ -126,32 +125,6 @@ V = TypeVar("V")
 Waits: TypeAlias = Literal["attempt", "rollback", "gate", "signal", "pause"]
 
 
-class ScriptLike(Protocol):
-    """What an entry needs from the script that it belongs to."""
-
-    @property
-    def run_id(self) -> str:
-        """The run's id."""
-        ...
-
-    @property
-    def now(self) -> float:
-        """The script's time."""
-        ...
-
-    def context_of(self, view: cmd.View) -> WorkflowContext:
-        """The context that a step's functions get."""
-        ...
-
-    def is_in_flight(self, path: str, open_attempt: OpenAttempt) -> bool:
-        """True if this attempt or rollback is still in flight."""
-        ...
-
-    def end_attempt(self, path: str, event: ev.Event) -> None:
-        """End the attempt or rollback at this path with this event, and carry out what follows."""
-        ...
-
-
 class Pending:
     """Something that a scripted run waits for, at ``path``.
 
@@ -165,7 +138,7 @@ class Pending:
         path: str,
         step: Step[Any],
         waits: Waits,
-        script: ScriptLike,
+        drive: Drive,
         *,
         open_attempt: OpenAttempt | None = None,
         gate: OpenGate | None = None,
@@ -176,7 +149,7 @@ class Pending:
         self.waits: Waits = waits
         self.gate = gate
         self.due = due
-        self._script = script
+        self._drive = drive
         self._open_attempt = open_attempt
 
     def __repr__(self) -> str:
@@ -241,7 +214,7 @@ class Pending:
         view = self._open_attempt.command.view if self._open_attempt is not None else None
         if view is None:
             raise self._has_no("workflow context")
-        return self._script.context_of(view)
+        return self._drive.contexts.of(view)
 
     @property
     def signal(self) -> str:
@@ -251,12 +224,12 @@ class Pending:
     @property
     def description(self) -> str:
         """What the run waits for, for people."""
-        return describe(self, self._script.now)
+        return describe(self, self._drive.now())
 
     @property
     def hint(self) -> str:
         """The line with which a test continues."""
-        return next_line(self, self._script.now)
+        return next_line(self, self._drive.now())
 
     # -- ending ---------------------------------------------------------------------------------
 
@@ -358,7 +331,7 @@ class Pending:
         self, action: Callable[..., Any], arguments: tuple[Any, ...], named: Mapping[str, Any]
     ) -> Any:
         context = contextvars.copy_context()
-        context.run(CURRENT.set, Current(self._script.run_id, self.path, self.attempt))
+        context.run(CURRENT.set, Current(self._drive.contexts.run_id, self.path, self.attempt))
         value = context.run(action, *arguments, **named)
         return run_to_end(value, f"the action of {self.path!r}", context)
 
@@ -385,7 +358,7 @@ class Pending:
             self._end(failure_event(self._perform(), StageFailed(result)))
 
     def _succeed(self, output: Any, usage: Usage | None) -> None:
-        self._end(success_event(self._perform(), output, usage, self._script.now))
+        self._end(success_event(self._perform(), output, usage, self._drive.now()))
 
     def _exception(self, error: BaseException | type[BaseException] | str) -> BaseException:
         if isinstance(error, str):
@@ -405,12 +378,12 @@ class Pending:
 
     def _end(self, event: ev.Event) -> None:
         self._still_pending()
-        self._script.end_attempt(self.path, event)
+        self._drive.end_attempt(self.path, event)
 
     def _still_pending(self) -> None:
         if self._open_attempt is None:
             raise self._is_no_attempt()
-        if not self._script.is_in_flight(self.path, self._open_attempt):
+        if self._drive.open_attempts.get(self.path) is not self._open_attempt:
             raise AssertionError(f"{self._which()} has ended already, or was stopped")
 
     # -- errors ---------------------------------------------------------------------------------

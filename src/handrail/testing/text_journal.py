@@ -148,10 +148,10 @@ class TextJournal:
         if run_id in self._store.rows:
             raise RunIdTaken(run_id)
         rows = [_Row(one.at, to_record(one, self.codec, secrets)) for one in events]
-        mail = [
-            _LetterRow(one.key, one.event.at, to_record(one.event, self.codec, secrets))
-            for one in letters
-        ]
+        mail = list(self._store.letters.get(run_id, ()))
+        for one in letters:
+            if not _number_of(mail, one.key):
+                mail.append(self._letter_row(one, secrets))
         self._write()
         self._store.rows[run_id] = rows
         self._store.letters[run_id] = mail
@@ -199,12 +199,11 @@ class TextJournal:
         self._check_alive()
         event = letter.event
         kept = self._store.letters.setdefault(event.run_id, [])
-        for number, row in enumerate(kept if letter.key else (), 1):
-            if row.key == letter.key:
-                return self._letter(event.run_id, number, row)
-        written = to_record(event, self.codec, secrets or self._secrets(event.run_id))
+        if first := _number_of(kept, letter.key):
+            return self._letter(event.run_id, first, kept[first - 1])
+        row = self._letter_row(letter, secrets or self._secrets(event.run_id))
         self._write()
-        kept.append(_LetterRow(letter.key, event.at, written))
+        kept.append(row)
         self._die_if_due()
         return replace(letter, number=len(kept))
 
@@ -247,6 +246,10 @@ class TextJournal:
             self.kill()
             raise ProcessGone(f"it died after write {self.writes}")
 
+    def _letter_row(self, letter: Letter, secrets: Mapping[str, str] | None) -> _LetterRow:
+        event = letter.event
+        return _LetterRow(letter.key, event.at, to_record(event, self.codec, secrets))
+
     def _letter(self, run_id: str, number: int, row: _LetterRow) -> Letter:
         event = from_record(run_id, 0, row.at, row.record, self.codec, self._secrets(run_id))
         return Letter(event, row.key, number)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # only messages were kept
@@ -280,6 +283,11 @@ class _LetterRow(NamedTuple):
     key: str
     at: float
     record: Record
+
+
+def _number_of(rows: Sequence[_LetterRow], key: str) -> int:
+    """The number of the message with this key; 0 if there is none, or no key."""
+    return next((number for number, row in enumerate(rows, 1) if key and row.key == key), 0)
 
 
 @dataclass(slots=True)

@@ -7,11 +7,15 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
+from handrail.model import events as ev
 from handrail.model.events import Event
+from handrail.sinks.event_words import event_text, severity_of
 from handrail.typed.jsonsafe import Json
-from handrail.web.log_lines import level_of, line_of
+
+Level: TypeAlias = Literal["error", "warning", "person", "info"]
+"""``person``: a person did it, or is asked to act."""
 
 LogFilter: TypeAlias = Literal["", "errors", "warnings", "people"]
 """A filter: errors; errors and warnings; what people did, or are asked for; empty: all lines."""
@@ -22,6 +26,20 @@ ONLY: Mapping[LogFilter, frozenset[str]] = {
     "warnings": frozenset({"error", "warning"}),
     "people": frozenset({"person"}),
 }
+_OF_PEOPLE: Final[Mapping[type, Callable[[Any], bool] | None]] = {
+    ev.CancelRequested: None,
+    ev.RunSteered: None,
+    ev.StepCompleted: lambda event: bool(event.result.given_by),
+    ev.MemberCompleted: lambda event: bool(event.result.given_by),
+    ev.WorkEdited: None,
+    ev.GateOpened: None,
+    ev.GateAnswered: None,
+    ev.SignalReceived: None,
+    ev.LadderStep: lambda event: event.parked,
+    ev.AgentGuided: None,
+    ev.BudgetRaised: None,
+}
+"""What people did, or are asked to do; where that depends on the event, with the question."""
 MOST_LINES = 1_000
 """Lines in one response."""
 _MAX_KEPT_QUERIES = 8
@@ -118,7 +136,7 @@ class Log:
             return True
         masked = self._hide(event)
         path = getattr(masked, "path", "")
-        text = f"{type(event).__name__} {path} {line_of(masked).text}".lower()
+        text = f"{type(event).__name__} {path} {event_text(masked)}".lower()
         return all(word in text for word in sought.words)
 
     def _count(self, history: Sequence[Event]) -> Json:
@@ -134,14 +152,22 @@ class Log:
         }
 
 
+def level_of(event: Event) -> Level:
+    """The level of an event, found without making its text."""
+    kind = type(event)
+    if kind not in _OF_PEOPLE:
+        return severity_of(event)
+    of_people = _OF_PEOPLE[kind]
+    return "person" if of_people is None or of_people(event) else severity_of(event)
+
+
 def line_data(event: Event) -> Json:
     """One line as JSON data; ``event`` is masked already."""
-    line = line_of(event)
     return {
         "seq": event.seq,
         "at": event.at,
         "type": type(event).__name__,
         "path": getattr(event, "path", ""),
-        "level": line.level,
-        "text": line.text,
+        "level": level_of(event),
+        "text": event_text(event),
     }

@@ -9,8 +9,7 @@ import msgspec
 
 from handrail import __version__
 from handrail.web.acting import VERBS
-from handrail.web.log import ONLY
-from handrail.web.log_lines import Level
+from handrail.web.log import ONLY, Level
 
 _TEXT: dict[str, Any] = {"type": "string"}
 _NAME: dict[str, Any] = {"type": "string", "minLength": 1}

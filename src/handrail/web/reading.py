@@ -22,8 +22,9 @@ from handrail.errors import HandrailError, JournalFailed, RunNotFound
 from handrail.model import events as ev
 from handrail.ports.journal import Journal, RunInfo, read_after
 from handrail.record.inbox import runs_of, unread
-from handrail.record.standing import RecordedRun
-from handrail.record.view import Reading, ShownStatus, plain, state_of
+from handrail.record.state import RecordedRun
+from handrail.record.status import ShownStatus, shown_status
+from handrail.record.view import Reading, plain
 from handrail.secrets.masking import Mask
 from handrail.typed.jsonsafe import Json, json_safe
 from handrail.web.log import Log, LogQuery
@@ -75,7 +76,7 @@ _Key = tuple[int, float, ShownStatus, object]
 
 
 def _key(info: RunInfo) -> _Key:
-    return info.events, info.updated_at, state_of(info), info.waits_for
+    return info.events, info.updated_at, shown_status(info), info.waits_for
 
 
 class Reader:

@@ -16,12 +16,11 @@ from pathlib import Path
 from typing import Any, cast
 
 from handrail.model import events as ev
-from handrail.record.standing import RecordedRun
+from handrail.record.state import RecordedRun
 from handrail.record.view import StepView
 from handrail.secrets.masking import Mask
 from handrail.typed.jsonsafe import Json
-from handrail.web.log import line_data
-from handrail.web.log_lines import level_of
+from handrail.web.log import level_of, line_data
 from handrail.web.run_json import detail_of
 from handrail.web.step_json import step_details
 from handrail.web.texts import Texts

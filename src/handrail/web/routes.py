@@ -22,7 +22,7 @@ from starlette.routing import Route
 from handrail import __version__
 from handrail.errors import HandrailError
 from handrail.ports.journal import RunInfo
-from handrail.record.view import state_of
+from handrail.record.status import shown_status
 from handrail.typed.jsonsafe import Json
 from handrail.web.access import (
     HEADERS,
@@ -126,7 +126,7 @@ class Page:
         infos = list(reversed(await self.reader.runs(now=True)))
         counts: dict[str, Json] = {}
         for info in infos:
-            state = state_of(info)
+            state = shown_status(info)
             counts[state] = int(str(counts.get(state, 0))) + 1
         found = [info for info in infos if _matches(info, query)]
         start = 0
@@ -391,15 +391,15 @@ def _flag(name: str, text: str) -> bool:
 
 
 def _matches(info: RunInfo, query: Mapping[str, str]) -> bool:
-    if query.get("state", "") not in {"", state_of(info)}:
+    if query.get("state", "") not in {"", shown_status(info)}:
         return False
     if query.get("workflow", "") not in {"", info.workflow_name}:
         return False
     words = query.get("q", "").lower().split()
+    labels = map("=".join, info.labels.items())
     waits = (f"{wait.path} {wait.what}" for wait in info.waits_for)
-    text = " ".join((
-        info.run_id, info.workflow_name, state_of(info), *map("=".join, info.labels.items()), *waits
-    )).lower()  # fmt: skip
+    known = (info.run_id, info.workflow_name, shown_status(info), *labels, *waits)
+    text = " ".join(known).lower()
     return all(word in text for word in words)
 
 

@@ -16,8 +16,9 @@ from handrail.errors import DefinitionError
 from handrail.model import events as ev
 from handrail.model.results import OpenGate, Usage
 from handrail.ports.journal import RunInfo
-from handrail.record.standing import RecordedRun
-from handrail.record.view import OpenSignal, RunView, Spent, plain, state_of
+from handrail.record.state import RecordedRun
+from handrail.record.status import shown_status
+from handrail.record.view import OpenSignal, RunView, Spent, plain
 from handrail.record.work_view import WorkView
 from handrail.shortening import shortened
 from handrail.typed.jsonsafe import Json, json_safe
@@ -36,7 +37,7 @@ _HOLDS_STEPS = frozenset({
 
 def row_of(info: RunInfo, view: RunView | None = None) -> dict[str, Json]:
     """The row of a run in a list; without the view its cost is not known."""
-    state = state_of(info)
+    state = shown_status(info)
     spent = Spent() if view is None else view.spent
     usage = spent.usage or Usage()
     end = None if view is None else view.end

@@ -25,7 +25,7 @@ from handrail.agents.transport.turn import patience_of, run_turn
 from handrail.errors import DefinitionError
 from handrail.model.agent_options import NO_OPTIONS, OPTION_NAMES, PERMISSIONS, AgentOptions
 from handrail.model.events import AgentFinished, AgentSessionStarted, AgentUsage, Notice
-from handrail.model.policy import count_of
+from handrail.model.policy import checked, count_of
 from handrail.model.results import add_usage
 from handrail.ports.agent import AgentReply, AgentTurn, Capabilities, Probe
 
@@ -193,10 +193,6 @@ def _check_executable(_: Any, __: attrs.Attribute[Any], executable: object) -> N
         raise DefinitionError(f"executable of ClaudeBackend must be a name, got {executable!r}")
 
 
-def _check_retries(_: Any, __: attrs.Attribute[Any], retries: object) -> None:
-    count_of(retries, "max_retries of ClaudeBackend", least=0)
-
-
 @attrs.frozen
 class ClaudeBackend:
     """Claude Code: the program ``claude``, run without a terminal.
@@ -218,7 +214,9 @@ class ClaudeBackend:
     options: AgentOptions = attrs.field(
         default=NO_OPTIONS, kw_only=True, validator=attrs.validators.instance_of(AgentOptions)
     )
-    max_retries: int = attrs.field(default=2, kw_only=True, validator=_check_retries)
+    max_retries: int = attrs.field(
+        default=2, kw_only=True, validator=checked(count_of, "ClaudeBackend", least=0)
+    )
 
     @property
     def name(self) -> str:

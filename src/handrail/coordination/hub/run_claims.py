@@ -21,12 +21,11 @@ from handrail.coordination.hub.scopes import Scopes, normalized
 from handrail.model.patterns import fixed_part
 from handrail.ports import claims as port
 from handrail.ports.claims import Claimant, Resource
+from handrail.workspace.claims.deciding import KEEPS_S
 
 ENDED = (10_000, 16 * 1024 * 1024)
 NAMES = ":names"
 """The label of a pseudo-worktree without files, in which outsiders see claims of names."""
-KEEPS_S = 30 * 86_400.0
-"""How long a step may ask what others held since its cut claim."""
 
 
 class RunClaims:

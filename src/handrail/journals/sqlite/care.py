@@ -31,6 +31,7 @@ FROM events WHERE run = ? ORDER BY seq
 _LETTERS = """
 SELECT run_id, number, key, at, kind, path, body, value, crc FROM letters ORDER BY run_id, number
 """
+_UNUSED = "hash NOT IN (SELECT blob FROM events WHERE blob IS NOT NULL)"
 PruneStatus: TypeAlias = Literal["succeeded", "failed", "cancelled", "suspended", "dead"]
 ENDED: frozenset[PruneStatus] = frozenset({"succeeded", "failed", "cancelled"})
 
@@ -105,10 +106,7 @@ def _event_faults(  # noqa: PLR0917  # the parts of a row
 
 def _blob_faults(connection: sqlite3.Connection) -> Iterator[JournalFault]:
     """Faults of large values that no event refers to; others are found with their events."""
-    query = (
-        "SELECT hash, cast(data AS blob) FROM blobs WHERE hash NOT IN "
-        "(SELECT blob FROM events WHERE blob IS NOT NULL)"
-    )
+    query = f"SELECT hash, cast(data AS blob) FROM blobs WHERE {_UNUSED}"  # noqa: S608
     for name, data in connection.execute(query).fetchall():
         if digest(data) != name:
             yield JournalFault("", 0, f"the value {name} is not as it was written")
@@ -174,9 +172,6 @@ def remove(connection: sqlite3.Connection, runs: Collection[RunInfo], now: float
         sum(one.events for one in gone),
         freed + _remove_values(connection),
     )
-
-
-_UNUSED = "hash NOT IN (SELECT blob FROM events WHERE blob IS NOT NULL)"
 
 
 def _remove_values(connection: sqlite3.Connection) -> int:

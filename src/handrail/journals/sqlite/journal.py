@@ -63,7 +63,7 @@ from handrail.journals.sqlite.store import THREAD_NAME, Store
 from handrail.journals.sqlite.threads import pending_here
 from handrail.model.events import Event
 from handrail.model.history import JournalFault, Pruned
-from handrail.model.policy import positive_seconds, seconds_of
+from handrail.model.policy import count_of, positive_seconds, seconds_of
 from handrail.ports.journal import Letter, RunInfo
 from handrail.record.rows import Read, Record, reader, to_record
 from handrail.system.sqlite import is_busy, transaction
@@ -282,10 +282,13 @@ class SqliteJournal:
 
         Raises:
             WrongUse: the call names no age, number or status.
+            DefinitionError: an age or a number is less than 0.
         """
         if older_than is None and keep_last is None and not statuses:
             raise WrongUse("prune: name what may go, by older_than, keep_last or statuses")
         age = None if older_than is None else seconds_of(older_than, "older_than of prune")
+        if keep_last is not None:
+            count_of(keep_last, "keep_last of prune", least=0)
         now = time.time()
         with self._store.connection("removing runs", to_write=not dry_run) as connection:
             runs = prunable_runs(connection, now, age, keep_last, statuses)

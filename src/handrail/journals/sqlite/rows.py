@@ -27,7 +27,7 @@ from handrail.record.rows import (
     UnreadableRecord,
     forked_from,
     reader,
-    waits_from,
+    waits_recorded,
 )
 from handrail.record.status import waits_by_last_event
 from handrail.system.sqlite import snapshot, transaction
@@ -56,7 +56,7 @@ class RunHead:
 Numbered: TypeAlias = tuple[int, float, Record]
 """A record with its number and time."""
 
-_INSERT = "INSERT INTO events SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?"
+_INSERT = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _INSERT_IF_LEASED = (
     "INSERT INTO events SELECT ?, ?, ?, ?, ?, ?, ?, ?, ? "
     "WHERE (SELECT epoch FROM leases WHERE run_id = ?) = ?"
@@ -140,21 +140,19 @@ def insert_run(
         theirs = {one.run_id for one in events} - {head.run_id}
         stored = {other: _columns(connection, other) for other in theirs}
 
-        def columns() -> Iterator[tuple[Any, ...]]:
+        def rows() -> Iterator[tuple[Any, ...]]:
             for seq, (event, record) in enumerate(zip(events, ours, strict=True), 1):
-                at, blob = float(event.at), None
+                at = float(event.at)
                 if record is None:
-                    kind, path, body, value, blob = stored[event.run_id][event.seq - 1]
+                    columns = stored[event.run_id][event.seq - 1]
+                    crc = checksum(head.crc, seq, at, *columns)
+                    row = (head.run, seq, at, *columns, crc)
                 else:
-                    kind, path, body, value = record
-                    head.run = head.run or _begin(connection, head.run_id, at, record)
-                    if value is not None and len(value) > LARGE:
-                        blob, value = _insert_blob(connection, value), None
-                head.crc = checksum(head.crc, seq, at, kind, path, body, value, blob)
-                head.seq = seq
-                yield (head.run, seq, at, kind, path, body, value, blob, head.crc)
+                    row = _row(connection, head, seq, at, record)
+                head.run, head.seq, head.crc = row[0], seq, row[-1]
+                yield row
 
-        connection.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", columns())
+        connection.executemany(_INSERT, rows())
         store_head(connection, head)
 
 
@@ -171,18 +169,25 @@ def _insert_in_transaction(
     connection: sqlite3.Connection, head: RunHead, seq: int, at: float, record: Record
 ) -> None:
     """``insert`` for the first event of a run, a large value, or a write without a lease."""
-    kind, path, body, value = record
-    blob = None
     with transaction(connection):
         _check_epoch(connection, head)
         load_head(connection, head)
         _check_next(head, seq)
-        run = head.run or _begin(connection, head.run_id, at, record)
-        if value is not None and len(value) > LARGE:
-            blob, value = _insert_blob(connection, value), None
-        crc = checksum(head.crc, seq, at, kind, path, body, value, blob)
-        connection.execute(_INSERT, (run, seq, at, kind, path, body, value, blob, crc))
-    head.run, head.seq, head.crc = run, seq, crc
+        row = _row(connection, head, seq, at, record)
+        connection.execute(_INSERT, row)
+    head.run, head.seq, head.crc = row[0], seq, row[-1]
+
+
+def _row(
+    connection: sqlite3.Connection, head: RunHead, seq: int, at: float, record: Record
+) -> tuple[Any, ...]:
+    """The row of an event behind ``head``; begins its run, and stores its large value apart."""
+    kind, path, body, value = record
+    run, blob = head.run or _begin(connection, head.run_id, at, record), None
+    if value is not None and len(value) > LARGE:
+        blob, value = _insert_blob(connection, value), None
+    crc = checksum(head.crc, seq, at, kind, path, body, value, blob)
+    return run, seq, at, kind, path, body, value, blob, crc
 
 
 def _check_epoch(connection: sqlite3.Connection, head: RunHead) -> None:
@@ -349,13 +354,14 @@ def list_runs(connection: sqlite3.Connection, now: float, codec: Codec) -> list[
     driven = holders(connection, now)
     rows = connection.execute(_LISTED).fetchall()
     waits = partial(_waits_by_last_event, now=now, codec=codec)
-    return [_info(row, driven, waits) for row in rows if row[_OF_RUN] is not None or row[5]]
+    return [_info(row, driven, waits, codec) for row in rows if row[_OF_RUN] is not None or row[5]]
 
 
 def _info(
     row: tuple[Any, ...],
     driven: dict[str, Holder],
     since: Callable[[str, _Event], tuple[WaitsFor, ...]],
+    codec: Codec,
 ) -> RunInfo:
     run_id, workflow, labels = (_text(said) for said in row[1:4])
     started_at, tail_seq, tail_crc, crc = row[4:_OF_RUN]
@@ -375,7 +381,7 @@ def _info(
     status = None if drive is None else _status(drive)
     waits: tuple[WaitsFor, ...] = ()
     if status == "suspended" and drive is not None:
-        waits = _waits(drive)
+        waits = waits_recorded(_text(drive.body), codec)
     elif status is None and (holder is not None or last.kind != b"ClaimWaiting"):
         waits = since(run_id, last)
     forked = None if row[-1] is None else forked_from(msgspec.json.decode(row[-1]))
@@ -387,10 +393,6 @@ def _info(
         waits_for=waits,
         forked_from=forked,
     )
-
-
-def _waits(suspended: _Event) -> tuple[WaitsFor, ...]:
-    return waits_from(msgspec.json.decode(suspended.body).get("waits_for", ()))
 
 
 def _waits_by_last_event(

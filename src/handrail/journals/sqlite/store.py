@@ -298,6 +298,8 @@ class Store:
             connection.close()
 
     def _drop_writer(self) -> None:
+        if self.cursor is not None:
+            self.cursor.close()  # a traceback may keep it, and it keeps the connection open
         writer, self.writer, self.cursor = self.writer, None, None
         if writer is not None:
             writer.close()

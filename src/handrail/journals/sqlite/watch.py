@@ -9,10 +9,8 @@ inode number.
 
 from __future__ import annotations
 
-import os
-from typing import TypeAlias
-
 from handrail.errors import JournalFailed
+from handrail.system.sqlite import FileIdentity, file_identity
 
 LOOK_S = 0.05
 """How long after a look a write looks again; a look takes 2 us, a tenth of a write."""
@@ -25,7 +23,6 @@ _HINT = (
     "folder, put that back and resume the run; else start the run again. Keep the journal where "
     "nothing tidies up: `git clean -x` removes ignored files, too."
 )
-_File: TypeAlias = tuple[int, int]
 
 
 class Watch:
@@ -33,14 +30,14 @@ class Watch:
 
     def __init__(self, journal: str) -> None:
         self._journal = journal
-        self._known: _File | None = None
-        self._log: _File | None = None
+        self._known: FileIdentity | None = None
+        self._log: FileIdentity | None = None
 
     def begin(self) -> None:
         """Remember the files just opened; keep the journal's own numbers if they are known."""
         if self._known is None:
-            self._known = _file(self._journal)
-        self._log = _file(self._journal + _LOG)
+            self._known = file_identity(self._journal)
+        self._log = file_identity(self._journal + _LOG)
 
     def forget_log(self) -> None:
         """Expect another log from now on: the last connection to close removes the log."""
@@ -68,17 +65,9 @@ def journal_removed(journal: str, doing: str, why: str) -> JournalFailed:
     return JournalFailed(journal, doing, why, _HINT)
 
 
-def _change_of(name: str, known: _File, what: str) -> str:
-    found = _file(name)
+def _change_of(name: str, known: FileIdentity, what: str) -> str:
+    found = file_identity(name)
     if found == known:
         return ""
     happened = "removed" if found is None else "replaced by another"
     return f"{what} was {happened} while it was in use"
-
-
-def _file(name: str) -> _File | None:
-    try:
-        found = os.stat(name)  # noqa: PTH116 - a Path takes twice as long, and this is often
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    return found.st_dev, found.st_ino

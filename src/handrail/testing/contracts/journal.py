@@ -269,6 +269,23 @@ class JournalContract:
         assert listed == [(WaitsFor("time", "nap", "usage_cap", "", far),), (), ()]
 
     @pytest.mark.anyio
+    @pytest.mark.parametrize("question", ["Ship it?", "caf\udce9", "with s3cret-value?"])
+    async def test_a_suspended_run_is_listed_with_the_text_of_its_question(
+        self, journal: Journal, question: str
+    ) -> None:
+        """Whatever it holds; where a secret was, there is its name."""
+        journal.append_run(
+            [
+                stamp(WorkflowStarted("w"), "r", 1, 1.0),
+                stamp(RunSuspended(waits_for=(WaitsFor("answer", "q", question),)), "r", 2, 2.0),
+            ],
+            secrets={"TOKEN": "s3cret-value"},
+        )
+        (wait,) = journal.runs()[0].waits_for
+        told = [question, question.replace("s3cret-value", "${TOKEN}")]
+        assert (wait.path, wait.what) in {("q", text) for text in told}
+
+    @pytest.mark.anyio
     async def test_a_run_has_one_driver_at_a_time(self, journal: Journal) -> None:
         """A second driver is refused, with the first one's process and host, as in the list."""
         await store(journal, stamp(WorkflowStarted("w"), "r", 1, 1.0))
@@ -359,6 +376,18 @@ class JournalContract:
         found = list(journal.letters("r", 0))
         assert second == first
         assert found == [first, third]
+
+    def test_of_one_key_a_whole_run_has_only_the_first_letter(self, journal: Journal) -> None:
+        """Messages that come with a run are kept as if they were posted, behind earlier ones."""
+        letters = [
+            Letter(stamp(GateAnswered("g", choice), "r", 0, at), key)
+            for at, (choice, key) in enumerate([("yes", "g"), ("no", "g"), ("no", "g 2")], 1)
+        ]
+        earlier = journal.post(Letter(stamp(SignalReceived("go"), "r", 0, 0.0)))
+        journal.append_run(sample_events("r"), letters=letters)
+        first, _, third = letters
+        kept = [earlier, replace(first, number=2), replace(third, number=3)]
+        assert list(journal.letters("r", 0)) == kept
 
     def test_an_empty_key_is_no_key(self, journal: Journal) -> None:
         """Messages without a key do not exclude one another."""

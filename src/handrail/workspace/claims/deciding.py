@@ -19,6 +19,9 @@ from dataclasses import dataclass
 
 from handrail.ports.claims import Claim, Claimant, Resource, text_of
 
+KEEPS_S = 30 * 86_400.0
+"""How long a step may ask what others had since its claim that a crash ended."""
+
 
 @dataclass(frozen=True, slots=True)
 class QueuedRequest:

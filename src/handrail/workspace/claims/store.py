@@ -52,12 +52,18 @@ from handrail.system.owners import (
     place,
     this_process,
 )
-from handrail.system.sqlite import Cause, cause_of, snapshot, transaction, why_of
-from handrail.workspace.claims.deciding import ClaimSnapshot, QueuedRequest, related
+from handrail.system.sqlite import (
+    Cause,
+    FileIdentity,
+    cause_of,
+    file_identity,
+    snapshot,
+    transaction,
+    why_of,
+)
+from handrail.workspace.claims.deciding import KEEPS_S, ClaimSnapshot, QueuedRequest, related
 
 _BUSY_S = 10.0
-_KEEPS_S = 30 * 86_400.0
-"""How long a step may ask what others had since its claim that a crash ended."""
 _APPLICATION_ID = 0x6872636C  # "hrcl"
 _VERSION = 1
 _SCHEMA = """
@@ -149,7 +155,7 @@ class Store:
     def _begin(self) -> None:
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
-        self._file: tuple[int, int] | None = None
+        self._file: FileIdentity | None = None
         self._seen = -1
         self._claims: dict[int, Owner] = {}
         """The owners of this process's claims, by epoch."""
@@ -191,8 +197,9 @@ class Store:
                 claims = self._snapshot(connection)
                 known = claims.line.keys() & numbers
                 changes = known != numbers or self._anything_dead(connection)
-            if not changes and not any(self._may_grant(claims, number) for number in known):
-                return {n: QueuePosition(n, claims.in_the_way(claims.line[n])) for n in known}
+            behind = {number: claims.in_the_way(claims.line[number]) for number in known}
+            if not changes and all(behind.values()):
+                return {number: QueuePosition(number, them) for number, them in behind.items()}
             with transaction(connection):
                 return self._look_again(connection, numbers)
 
@@ -336,10 +343,6 @@ class Store:
             found[number] = claim or QueuePosition(number, claims.in_the_way(claims.line[number]))
         return found
 
-    def _may_grant(self, claims: ClaimSnapshot, number: int) -> bool:
-        one = claims.line[number]
-        return not claims.holders(one) and not claims.ahead(one)
-
     def _refuse(
         self, claims: ClaimSnapshot, one: QueuedRequest, request: ClaimRequest, owner: Owner
     ) -> None:
@@ -469,7 +472,7 @@ class Store:
                 connection.execute("UPDATE claims SET cut = 0 WHERE epoch = ?", (epoch,))
         (oldest,) = connection.execute(
             "SELECT min(epoch) FROM claims WHERE files AND (ended IS NULL OR (cut AND since > ?))",
-            (time.time() - _KEEPS_S,),
+            (time.time() - KEEPS_S,),
         ).fetchone()
         if oldest is None:
             connection.execute("DELETE FROM claims WHERE ended IS NOT NULL")
@@ -507,7 +510,7 @@ class Store:
         return ClaimsFailed(str(self.path), doing, why_of(error), _HINTS[cause_of(error)])
 
     def _connect(self) -> sqlite3.Connection:
-        if self._connection is not None and self._file == _identity(self.path):
+        if self._connection is not None and self._file == file_identity(self.path):
             return self._connection
         self.disconnect()
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -519,7 +522,7 @@ class Store:
         except BaseException:
             connection.close()
             raise
-        file = _identity(self.path)
+        file = file_identity(self.path)
         if file != self._file:
             self._unended.clear()
         self._connection, self._file, self._seen = connection, file, -1
@@ -550,14 +553,6 @@ def _prepare(connection: sqlite3.Connection) -> None:
             connection.execute(statement)
         connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {_VERSION}")
-
-
-def _identity(path: Path) -> tuple[int, int] | None:
-    try:
-        found = os.stat(path)  # noqa: PTH116 - a Path takes twice as long, and this runs often
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    return found.st_dev, found.st_ino
 
 
 def _next(connection: sqlite3.Connection) -> int:

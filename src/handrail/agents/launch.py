@@ -117,8 +117,8 @@ def read_answer(reply: AgentReply, output: Any) -> ParsedAnswer | NoAnswer:
 
 
 @attrs.frozen
-class Conversation:
-    """An agent's request, for one launch on one of its routes."""
+class AgentLaunch:
+    """One launch of an agent on one of its routes, as ``request.launch`` describes it."""
 
     agent: str
     output: Any

@@ -11,7 +11,8 @@ from handrail.model import events as ev
 from handrail.model.results import WaitsFor
 from handrail.ports.journal import Journal, RunInfo
 from handrail.record.inbox import unread, with_messages
-from handrail.record.view import RunView, ShownStatus, StepView, plain, state_of, view_of
+from handrail.record.status import ShownStatus, shown_status
+from handrail.record.view import RunView, StepView, plain, view_of
 from handrail.typed.jsonsafe import json_safe
 
 
@@ -104,7 +105,7 @@ def run_state_of(journal: Journal, info: RunInfo, now: float) -> RunState:
     return RunState(
         info.run_id,
         info.workflow_name,
-        state_of(info),
+        shown_status(info),
         view.steps,
         view.waits_for,
         None if end is None else end.value,
