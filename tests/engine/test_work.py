@@ -333,6 +333,7 @@ NOT_UNDONE = (
         (number, {}, GIVES_FOUND),
         (number, {"on_error": "fail_fast"}, GIVES_FOUND),
         (lambda task: step("n").call(brings_no_task, task), {}, BRINGS_NO_TASK),
+        (lambda task: step("n").call(len, brings_no_task(task)), {}, BRINGS_NO_TASK),
         (brings_none, {}, BRINGS_NO_TASK),
         (lambda _: Boom(), {}, r"'w/a'\): a body must return a step or yield steps, got Boom"),
     ],

@@ -30,7 +30,7 @@ from handrail.core.run_state import (
     StopMembers,
 )
 from handrail.core.stopping import end_stopped, note_stopped_before
-from handrail.errors import DefinitionError, DuplicateStepName, GroupFailed
+from handrail.errors import DefinitionError, DuplicateStepName, GroupFailed, HandrailError
 from handrail.model import events as ev
 from handrail.model.described import defined_at
 from handrail.model.results import StepResult
@@ -269,6 +269,11 @@ class GroupNode(CompositeNode):
             index, members.started = members.started, members.started + 1
             run.open_child(self, step, path, index)
 
+    def mistake_in(self, member: Node, failure: AttemptFailure) -> HandrailError | None:
+        """The mistake of the author that this failure of a member is; None if it is none."""
+        del member, failure
+        return None
+
     def index_of(self, run: RunState, item: Any) -> int:
         """The index of the member that begins next, whose item this is."""
         del run, item
@@ -453,12 +458,22 @@ class GroupNode(CompositeNode):
         )
 
 
+def member_failed(run: RunState, member: Node, failure: AttemptFailure) -> None:
+    """End a member as failed; or the run, if its failure is a mistake of the author."""
+    group = member.parent
+    mistake = group.mistake_in(member, failure) if isinstance(group, GroupNode) else None
+    if mistake is None:
+        run.end_member(member, "failed", failure=failure)
+    else:
+        run.mistake(mistake)
+
+
 def _begin_body(run: RunState, member: MemberNode, verb: Bodied, value: Any) -> None:
     function = function_of(verb)
     try:
         made: Step[Any] | Generator[Any, Any, Any] = function(value)
     except Exception as error:  # noqa: BLE001  # the user's body
-        run.end_member(member, "failed", failure=failure_of(error))
+        member_failed(run, member, failure_of(error))
         return
     if type(made) is Step:
         path = f"{member.base}/{made.name}"

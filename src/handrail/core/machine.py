@@ -64,9 +64,9 @@ from handrail.core.ending import (
     workflow_completed,
 )
 from handrail.core.failing import fallback_chosen, fallback_ended
-from handrail.core.failures import AttemptFailure, failure_from, failure_of_body
+from handrail.core.failures import failure_from, failure_of_body
 from handrail.core.generators import call
-from handrail.core.groups import GroupNode
+from handrail.core.groups import GroupNode, member_failed
 from handrail.core.launches import (
     granted,
     ladder_stepped,
@@ -125,7 +125,7 @@ from handrail.core.worktrees import WorktreeNode
 from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition
 from handrail.model.results import Skipped, StepResult, StepStatus, add_usage
-from handrail.model.work import NO_TASK, is_found
+from handrail.model.work import is_found
 from handrail.record.outputs import CHILD
 from handrail.steps.verbs import (
     PLAIN,
@@ -417,17 +417,8 @@ def _member_step_ended(run: RunState, node: Node, result: StepResult[Any]) -> No
     if result.success:
         _member_gave(run, node, result.status, result.output, CHILD)
     else:
-        _member_failed(
-            run, node, failure_from(result, f"step {result.name!r} failed: {result.error}")
-        )
-
-
-def _member_failed(run: RunState, node: Node, failure: AttemptFailure) -> None:
-    """End a member as failed; the run, if a task brought something that is no task."""
-    if isinstance(node.parent, WorkNode) and failure.kind == NO_TASK:
-        run.mistake(node.parent.brings_no_tasks(node, failure.error))
-    else:
-        run.end_member(node, "failed", failure=failure)
+        failure = failure_from(result, f"step {result.name!r} failed: {result.error}")
+        member_failed(run, node, failure)
 
 
 def _member_gave(
@@ -473,7 +464,7 @@ def _member_body_ended(
     if error is None:
         _member_gave(run, node, "succeeded", value)
     else:
-        _member_failed(run, node, failure_of_body(error))
+        member_failed(run, node, failure_of_body(error))
 
 
 # -- what was asked --------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from typing import Any, cast
 
 from handrail.core import commands as cmd
 from handrail.core.failing import fail_with
+from handrail.core.failures import AttemptFailure
 from handrail.core.groups import GroupNode, GroupVerb, Members
 from handrail.core.items import function_of
 from handrail.core.nodes import Node, Phase, RollbackEntry
@@ -30,7 +31,16 @@ from handrail.model import events as ev
 from handrail.model.described import defined_at
 from handrail.model.paths import encode_key
 from handrail.model.results import StepResult
-from handrail.model.work import Tally, Task, TaskDone, TaskFailed, in_tree_order, is_found, work_of
+from handrail.model.work import (
+    NO_TASK,
+    Tally,
+    Task,
+    TaskDone,
+    TaskFailed,
+    in_tree_order,
+    is_found,
+    work_of,
+)
 from handrail.record.assemble import assembler
 from handrail.record.outputs import WORK
 from handrail.record.work import drop_reason, task_ended
@@ -444,9 +454,11 @@ class WorkNode(GroupNode):
         """The mistake of a body that returned this instead of ``Found``."""
         return self._mistake(member, "got {0!r} for {1!r}. Write Found({0!r})", value)
 
-    def brings_no_tasks(self, member: Node, error: str) -> WrongUse:
-        """The mistake of a ``Found`` whose children are no tasks: this error."""
-        return self._mistake(member, "and for {1!r}: {0}", error)
+    def mistake_in(self, member: Node, failure: AttemptFailure) -> WrongUse | None:
+        """The mistake of a ``Found`` whose children are no tasks; None for any other failure."""
+        if failure.kind != NO_TASK:
+            return None
+        return self._mistake(member, "and for {1!r}: {0}", failure.error)
 
     def _mistake(self, member: Node, said: str, about: Any) -> WrongUse:
         place = defined_at(function_of(self.verb)) or f"step {self.path!r}"
