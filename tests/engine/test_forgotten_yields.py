@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from handrail import Executor, StepNotYielded, Steps, WrongUse, step, workflow
+from handrail import (
+    Executor,
+    MemoryJournal,
+    Stage,
+    StepNotYielded,
+    Steps,
+    WrongUse,
+    step,
+    workflow,
+)
+from handrail.testing import replay
+from tests.agents.repositories import needs_git, repository
 
 QUESTION: Any = step("deploy?").ask("Deploy?")
 
@@ -98,6 +111,48 @@ def test_one_that_is_kept_and_forgotten_is_warned_of_when_the_body_ends() -> Non
         del kept
 
     assert told_of(flow) == [("kept", __file__, line_of(flow, "del kept"))]
+
+
+@needs_git
+def test_no_step_that_was_not_made_by_the_body_is_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stages, fallbacks and the steps round a worktree, dropped while another body runs."""
+
+    @workflow
+    def flow() -> Steps[None]:
+        yield from step("g").for_each([1, 2], lambda _: step("c").run_workflow(inner))
+        gc.collect()
+        yield from step("x").call(int, "x").on_error(lambda _, __: step("y").call(int, "y"))
+
+    @workflow
+    def inner() -> Steps[None]:
+        yield from step("v").validate([Stage("tests", lambda _: True)])
+        yield from step("w").worktree(inside, merge="keep")
+
+    def inside() -> Steps[None]:
+        yield from step("inside").call(int)
+
+    @workflow
+    def other() -> Steps[None]:
+        gc.collect()
+        yield from step("one").call(int)
+
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        monkeypatch.chdir(repository(tmp_path / "repo"))
+        journal = MemoryJournal()
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", StepNotYielded)
+            result = Executor(journal=journal).options(run_id="r").run_sync(flow)
+            assert (result.status, result.failed_step) == ("failed", "x")
+            assert replay(journal, flow).matches
+            del result, journal
+        assert told_of(other) == []
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def test_what_is_part_of_another_step_or_made_elsewhere_is_not_forgotten() -> None:

@@ -16,6 +16,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from handrail import (
+    Codec,
     DefinitionError,
     Executor,
     MemoryJournal,
@@ -35,6 +36,7 @@ from handrail import (
     workflow,
 )
 from handrail.model import events as ev
+from handrail.steps.fingerprint import fingerprint, matches
 from handrail.testing import ProcessGone, TextJournal
 from tests.engine.support import RUN, boom, bound, caught, just, same
 
@@ -808,6 +810,38 @@ async def test_no_secret_stands_in_the_description_of_a_step(
     monkeypatch.setenv("SHOP_API_KEY", "battery staple")
     assert (await of(journal).resume(RUN, flow)).status == "failed"
     assert log == []
+
+
+@workflow
+def counts_up(start: int, to: int = 1) -> Steps[Any]:
+    """A child with inputs that have names."""
+    yield from step("s").call(max, start, to)
+
+
+CHILD_FORMS: list[Callable[[], Step[Any]]] = [
+    lambda: step("c").subworkflow(counts_up, {"to": 3, "start": 2}),
+    lambda: step("c").run_workflow(counts_up, to=3, start=2),
+    lambda: step("c").run_workflow(counts_up, 2, to=3),
+    lambda: step("c").run_workflow(counts_up, 2, 3),
+]
+
+
+@pytest.mark.parametrize("form", CHILD_FORMS)
+def test_a_child_has_one_fingerprint_and_matches_the_older_ones(
+    form: Callable[[], Step[Any]],
+) -> None:
+    """It covers the inputs by name; those by position in a record of old still fit."""
+    codec = Codec()
+    assert fingerprint(form(), codec) == 'subworkflow counts_up [] {"start":2,"to":3}'
+    assert all(matches(fingerprint(other(), codec), form(), codec) for other in CHILD_FORMS)
+    assert not matches('subworkflow counts_up [] {"start":2,"to":4}', form(), codec)
+
+
+@pytest.mark.parametrize("text", ["[2,3]", '[2] {"to":3}'])
+def test_a_child_whose_inputs_were_recorded_by_position_has_not_changed(text: str) -> None:
+    """Journals written before inputs were bound to their names go on."""
+    form = CHILD_FORMS[2 if "to" in text else 3]
+    assert matches(f"subworkflow counts_up {text}", form(), Codec())
 
 
 # -- on disk ---------------------------------------------------------------------------------------

@@ -295,6 +295,17 @@ def number(task: Task) -> Step[Any]:
     return step("n").call(len, task.id)
 
 
+def brings_no_task(task: Task) -> Found[str]:
+    """Find what is no task."""
+    return Found(task.id, ["x"])  # type: ignore[list-item]  # the mistake
+
+
+def brings_none(task: Task) -> Steps[Found[str]]:
+    """A body that finds what is no task."""
+    yield step("n").call(len, task.id)
+    return brings_no_task(task)
+
+
 def skipped(task: Task) -> Step[Any]:
     """A body whose step does not run."""
     return step("n").call(find, task).when(lambda _: False)
@@ -303,6 +314,10 @@ def skipped(task: Task) -> Step[Any]:
 GIVES_FOUND = (
     r"test_work.py:\d+: the body of 'w' gives Found\(value, children\) for each task, "
     r"got 1 for '[ab]'. Write Found\(1\)"
+)
+BRINGS_NO_TASK = (
+    r"^\S*test_work.py:\d+: the body of 'w' gives .* for each task, and for '[ab]': .*children "
+    r"are Tasks, got 'x'. Write Found\(value, \[Task\(id, payload\), ...\]\)"
 )
 NOT_UNDONE = (
     r"is one of continue, fail_fast, got 'all_or_nothing'. What grows is not undone as a whole: "
@@ -315,7 +330,11 @@ NOT_UNDONE = (
     [
         (body_of(find), {"stop": raising}, "its stop raised after 1 end: no idea"),
         (body_of(find), {"stop": lambda _: True}, "it must give a text or None, got True"),
+        (number, {}, GIVES_FOUND),
         (number, {"on_error": "fail_fast"}, GIVES_FOUND),
+        (lambda task: step("n").call(brings_no_task, task), {}, BRINGS_NO_TASK),
+        (lambda task: step("n").call(len, brings_no_task(task)), {}, BRINGS_NO_TASK),
+        (brings_none, {}, BRINGS_NO_TASK),
         (lambda _: Boom(), {}, r"'w/a'\): a body must return a step or yield steps, got Boom"),
     ],
 )  # fmt: skip
@@ -323,6 +342,7 @@ async def test_a_mistake_in_work_is_told(body: Any, options: dict[str, Any], err
     """With what was given, and what to write."""
     result, _ = await run_seen(just(step("w").work([Task("a"), Task("b")], body, **options)))
     assert result.status == "failed"
+    assert result.value is None
     assert re.search(error, result.error or ""), result.error
 
 

@@ -415,3 +415,22 @@ def test_the_folder_of_a_run_grows_no_further_than_it_may(tmp_path: Path) -> Non
     assert json.loads((run / "run.json").read_text())["status"] == "succeeded"
     with pytest.raises(WrongUse, match="max_mb"):
         ArtifactsSink(tmp_path, max_mb=0)
+
+
+def test_events_with_large_outputs_are_cut_within_the_bound(tmp_path: Path) -> None:
+    """Their last lines stay, behind one that says so, in every drive."""
+    for drive in range(3):
+        sink = ArtifactsSink(tmp_path / "runs", max_mb=1)
+        story = Story(sink.emit, run_id="r1")
+        story.begin() if not drive else story.tell(ev.RunResumed(workflow_name="ship"))
+        for number in range(8):
+            story.run(f"s{number}", output="x" * 400_000)
+            story.run(f"t{number}", output=number)
+        story.tell(ev.RunSuspended(signals=("go",)))
+        sink.close()
+        found = files_below(tmp_path / "runs" / "ship-r1")
+        lines = [json.loads(line) for line in found["events.jsonl"].splitlines()]
+        assert sum(map(len, found.values())) <= 1_000_000
+        assert (lines[0]["type"], lines[-1]["type"]) == ("EventsRemoved", "RunSuspended")
+        assert [line["path"] for line in lines[-4:-1]] == ["s7", "t7", "t7"]
+        assert json.loads(found["run.json"])["status"] == "suspended"

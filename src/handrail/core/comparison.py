@@ -20,7 +20,7 @@ from handrail.model.results import qualified
 from handrail.record.comparing import equal
 from handrail.record.outputs import returned_by
 from handrail.steps.fingerprint import item_digest, item_matches
-from handrail.steps.verbs import Modifiers, StageCheck, Step, Validation
+from handrail.steps.verbs import Modifiers, StageCheck, Step, Validation, take
 from handrail.typed.jsonsafe import short_repr
 
 _NO_STEP = "no such step"
@@ -144,6 +144,7 @@ class Comparison(Retracing):
             stage = found.get(path.rpartition("/")[2])
             if stage is not None:
                 current: Step[Any] = Step(stage.name, StageCheck(stage), Modifiers())
+                take(current)  # nobody forgot it
                 self.on_recorded(path, current, yielded=False)
 
     # -- differences ----------------------------------------------------------------------------

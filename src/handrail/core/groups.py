@@ -30,14 +30,14 @@ from handrail.core.run_state import (
     StopMembers,
 )
 from handrail.core.stopping import end_stopped, note_stopped_before
-from handrail.errors import DefinitionError, DuplicateStepName, GroupFailed
+from handrail.errors import DefinitionError, DuplicateStepName, GroupFailed, HandrailError
 from handrail.model import events as ev
 from handrail.model.described import defined_at
 from handrail.model.results import StepResult
 from handrail.record.members import reasons_text
 from handrail.record.outputs import OUTPUTS, RESULTS, winner
 from handrail.steps.fingerprint import item_digest
-from handrail.steps.verbs import ForEachGroup, ParallelGroup, RaceGroup, Step, WorkGroup, take
+from handrail.steps.verbs import ForEachGroup, ParallelGroup, RaceGroup, Step, WorkGroup
 
 PULLS_PER_TURN = 256
 """How many members are started before the event loop gets a turn."""
@@ -268,6 +268,11 @@ class GroupNode(CompositeNode):
             index, members.started = members.started, members.started + 1
             run.open_child(self, step, path, index)
 
+    def mistake_in(self, member: Node, failure: AttemptFailure) -> HandrailError | None:
+        """The mistake of the author that this failure of a member is; None if it is none."""
+        del member, failure
+        return None
+
     def index_of(self, run: RunState, item: Any) -> int:
         """The index of the member that begins next, whose item this is."""
         del run, item
@@ -464,15 +469,24 @@ class GroupNode(CompositeNode):
         )
 
 
+def member_failed(run: RunState, member: Node, failure: AttemptFailure) -> None:
+    """End a member as failed; or the run, if its failure is a mistake of the author."""
+    group = member.parent
+    mistake = group.mistake_in(member, failure) if isinstance(group, GroupNode) else None
+    if mistake is None:
+        run.end_member(member, "failed", failure=failure)
+    else:
+        run.mistake(mistake)
+
+
 def _begin_body(run: RunState, member: MemberNode, verb: Bodied, value: Any) -> None:
     function = function_of(verb)
     try:
         made: Step[Any] | Generator[Any, Any, Any] = function(value)
     except Exception as error:  # noqa: BLE001  # the user's body
-        run.end_member(member, "failed", failure=failure_of(error))
+        member_failed(run, member, failure_of(error))
         return
     if type(made) is Step:
-        take(made)
         path = f"{member.base}/{made.name}"
         run.tree[member.path] = path  # its only child; a dict would cost 200 bytes more
         run.open_child(member, made, path)

@@ -66,7 +66,7 @@ from handrail.core.ending import (
 from handrail.core.failing import fallback_chosen, fallback_ended
 from handrail.core.failures import failure_from, failure_of_body
 from handrail.core.generators import call
-from handrail.core.groups import GroupNode
+from handrail.core.groups import GroupNode, member_failed
 from handrail.core.launches import (
     granted,
     ladder_stepped,
@@ -417,20 +417,20 @@ def _member_step_ended(run: RunState, node: Node, result: StepResult[Any]) -> No
         _member_gave(run, node, result.status, result.output, CHILD)
     else:
         failure = failure_from(result, f"step {result.name!r} failed: {result.error}")
-        run.end_member(node, "failed", failure=failure)
+        member_failed(run, node, failure)
 
 
 def _member_gave(
     run: RunState, node: Node, status: StepStatus, output: Any, derived: str = ""
 ) -> None:
-    """End a member with its output; a task fails unless that is ``Found`` or ``Skipped``."""
+    """End a member with its output; the run, if a task gave neither ``Found`` nor ``Skipped``."""
     found: tuple[tuple[str, float], ...] = ()
     if isinstance(node.parent, WorkNode):
         if is_found(output):
             if output.children:
                 found = tuple([(task.id, task.priority) for task in output.children])
         elif not isinstance(output, Skipped):
-            run.end_member(node, "failed", failure=node.parent.unfit(node, output))
+            run.mistake(node.parent.unfit(node, output))
             return
     run.end_member(node, status, output=output, derived=derived, found=found)
 
@@ -463,7 +463,7 @@ def _member_body_ended(
     if error is None:
         _member_gave(run, node, "succeeded", value)
     else:
-        run.end_member(node, "failed", failure=failure_of_body(error))
+        member_failed(run, node, failure_of_body(error))
 
 
 # -- what was asked --------------------------------------------------------------------------------

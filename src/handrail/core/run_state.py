@@ -46,7 +46,7 @@ from handrail.record.outputs import declared_output, member_output, recordable
 from handrail.record.results import children_of
 from handrail.record.run_record import Recorded, attempt_in
 from handrail.steps.fingerprint import fingerprint, matches
-from handrail.steps.verbs import ForEachGroup, SignalWait, Step, WorkGroup
+from handrail.steps.verbs import ForEachGroup, SignalWait, Step, WorkGroup, take
 
 if TYPE_CHECKING:
     from handrail.codec.codec import Codec  # attrs keeps the annotation as text
@@ -571,11 +571,13 @@ class RunState:
     ) -> StepNode:
         """A node for a step below ``parent``, to be opened within this ``receive``.
 
+        The step counts as used, whoever made it: the author, a handler of theirs, or this library.
         ``index`` is its place among its siblings, by default in the order of opening.
         """
         if index is None:
             index = parent.yields
             parent.yields += 1
+        take(step)
         node = self.new_node(parent, step, path)
         node.index = index
         if parent.live is not None:

@@ -20,7 +20,7 @@ from typing import Any, cast
 
 from handrail.core import commands as cmd
 from handrail.core.failing import fail_with
-from handrail.core.failures import AttemptFailure, failure_of
+from handrail.core.failures import AttemptFailure
 from handrail.core.groups import GroupNode, GroupVerb, Members
 from handrail.core.items import function_of
 from handrail.core.nodes import Node, Phase, RollbackEntry, is_late
@@ -31,7 +31,16 @@ from handrail.model import events as ev
 from handrail.model.described import defined_at
 from handrail.model.paths import encode_key
 from handrail.model.results import StepResult
-from handrail.model.work import Tally, Task, TaskDone, TaskFailed, in_tree_order, is_found, work_of
+from handrail.model.work import (
+    NO_TASK,
+    Tally,
+    Task,
+    TaskDone,
+    TaskFailed,
+    in_tree_order,
+    is_found,
+    work_of,
+)
 from handrail.record.assemble import assembler
 from handrail.record.outputs import WORK
 from handrail.record.work import drop_reason, task_ended
@@ -444,15 +453,22 @@ class WorkNode(GroupNode):
         if node is not None and node.phase is Phase.SEARCHING:
             self._searching.add(path)
 
-    def unfit(self, member: Node, value: Any) -> AttemptFailure:
-        """The failure of a task whose body returned this instead of ``Found``."""
+    def unfit(self, member: Node, value: Any) -> WrongUse:
+        """The mistake of a body that returned this instead of ``Found``."""
+        return self._mistake(member, "got {0!r} for {1!r}. Write Found({0!r})", value)
+
+    def mistake_in(self, member: Node, failure: AttemptFailure) -> WrongUse | None:
+        """The mistake of a ``Found`` whose children are no tasks; None for any other failure."""
+        if failure.kind != NO_TASK:
+            return None
+        return self._mistake(member, "and for {1!r}: {0}", failure.error)
+
+    def _mistake(self, member: Node, said: str, about: Any) -> WrongUse:
         place = defined_at(function_of(self.verb)) or f"step {self.path!r}"
         task = self.queue.known[_key(member.path)][0]
-        return failure_of(
-            WrongUse(
-                f"{place}: the body of {self.path!r} gives Found(value, children) for each task, "
-                f"got {value!r} for {task.id!r}. Write Found({value!r})"
-            )
+        return WrongUse(
+            f"{place}: the body of {self.path!r} gives Found(value, children) for each task, "
+            f"{said.format(about, task.id)}"
         )
 
     def child_ended(self, run: RunState, child: Node, result: StepResult[Any]) -> None:

@@ -6,6 +6,11 @@ limits, and then it is performed. So a step that waits for a claim keeps no plac
 a step that has a place does not wait for a claim. The one exception, the merge of an agent's
 worktree, frees its place before it waits.
 
+Who waits for the same gets it in the order of the commands. To ask takes a while, for git is asked
+for the repository and a thread opens the claims file, and it may take one step longer than another.
+So steps ask one after another: the next one asks as soon as the one before it is in line, has its
+claims, or has ended. Only the waiting in line is concurrent.
+
 A composite holds its claims for all steps below it: the core asks for them with ``Claim``, and
 begins none of those steps meanwhile. The engine checks such a step like one with claims of its own:
 before it begins, and after it has ended, all claims that it depends on must still be held. If one
@@ -81,6 +86,9 @@ class Claiming:
         takes over the place in line."""
         self._granted: dict[str, cmd.Perform | cmd.Queue] = {}
         """Attempts and launches that have their claims and begin with the next job, by path."""
+        self._turns: dict[Flight, anyio.Event] = {}
+        """The flights that are not in line yet, in the order of their commands; each may ask once
+        its event is set."""
         self._releasing: dict[int, Claim] = {}
         """The claims that are being released, by epoch."""
         self._one_released = anyio.Event()
@@ -123,6 +131,8 @@ class Claiming:
         """
         command = self._granted.pop(path, None)
         flight = self._loop.flights.get((path, CLAIM))
+        if flight is not None and not again:
+            self._end_turn(flight)
         if command is None and again and flight is not None and not flight.stopping:
             self._to_replace[path] = flight
             command = flight.command
@@ -137,11 +147,21 @@ class Claiming:
     def _ask(self, command: Waiting, wanted: Wanted) -> None:
         loop = self._loop
         flight = Flight(command.path, CLAIM, command, None)
-        loop.start(flight, lambda: self._acquire(flight, wanted), loop.context())
+        turn = self._turns[flight] = anyio.Event()
+        if len(self._turns) == 1:
+            turn.set()
+        loop.start(flight, lambda: self._acquire(flight, wanted, turn), loop.context())
         if wanted.wait_s:
             loop.timers.at(loop.now() + wanted.wait_s, flight)
 
-    async def _acquire(self, flight: Flight, wanted: Wanted) -> None:
+    def _end_turn(self, flight: Flight) -> None:
+        """Let the next flight ask: this one is in line, or asks no more."""
+        self._turns.pop(flight, None)
+        first = next(iter(self._turns.values()), None)
+        if first is not None:
+            first.set()
+
+    async def _acquire(self, flight: Flight, wanted: Wanted, turn: anyio.Event) -> None:
         path = flight.path
         claimant = self._claimant(path)
 
@@ -149,11 +169,13 @@ class Claiming:
             flight.waits = isinstance(event, ev.ClaimWaiting)
             if isinstance(event, ev.ClaimWaiting):
                 self._blocked_by[path] = event.holder
+                self._end_turn(flight)
             self._loop.emit_notice(event)
 
         from handrail.ports.claims import ClaimRequest
         from handrail.workspace.claims.holding import acquire_claim
 
+        await turn.wait()
         while self._releasing and wanted.wait_s == 0:  # do not refuse a claim being released
             await self._one_released.wait()
         for resources in await self._resources(flight.command, wanted):
@@ -216,6 +238,7 @@ class Claiming:
     def finished(self, flight: Flight, outcome: Any) -> None:
         """Begin the step or composite that has its claims now, or report why it has none."""
         loop, command, path = self._loop, flight.command, flight.path
+        self._end_turn(flight)
         behind = self._blocked_by.pop(path, "")
         if flight.timed_out:
             what = _text_of(command.wanted)
@@ -341,6 +364,7 @@ class Claiming:
         if flight is not None and not flight.finished:
             flight.finished = True
             del loop.flights[path, CLAIM]
+            self._end_turn(flight)
             loop.tasks.stop(flight)
         for claim in self.held.pop(path, ()):
             self._releasing[claim.epoch] = claim

@@ -13,11 +13,19 @@ from typing import Any, Generic, TypeAlias, TypeGuard, TypeVar
 from handrail.errors import DefinitionError, WrongUse
 from handrail.model.dataclass import dataclass
 from handrail.model.policy import count_of
-from handrail.model.results import Failure
+from handrail.model.results import Failure, qualified
 
 T_co = TypeVar("T_co", covariant=True)
 
-_NO_TASK = "children are Tasks, got {one!r}. Write Found(value, [Task(id, payload), ...])."
+
+class _NoTask(WrongUse):
+    """A child of a ``Found`` is no ``Task``: a mistake of the author, which ends the run."""
+
+
+NO_TASK = qualified(_NoTask)
+"""The ``error_type`` of that mistake."""
+
+_GOT_NO_TASK = "children are Tasks, got {one!r}. Write Found(value, [Task(id, payload), ...])."
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +69,10 @@ class Found(Generic[T_co]):
         if children == ():
             return
         if isinstance(children, Task):
-            raise WrongUse(_NO_TASK.format(one=children))
+            raise _NoTask(_GOT_NO_TASK.format(one=children))
         for one in children:
             if not isinstance(one, Task):
-                raise WrongUse(_NO_TASK.format(one=one))
+                raise _NoTask(_GOT_NO_TASK.format(one=one))
         object.__setattr__(self, "children", tuple(children))
 
 

@@ -62,8 +62,9 @@ class ArtifactsSink:
     them. If the disk is too slow, some contents are left out; a file of lines or output says how
     many bytes it lacks. If the disk cannot be written, ``emit`` raises.
 
-    When the folder of a run exceeds ``max_mb`` megabytes, or the disk is nearly full, the files
-    that were written longest ago are removed.
+    Before the folder of a run exceeds ``max_mb`` megabytes, or when the disk is nearly full, the
+    files that were written longest ago are removed. Of ``events.jsonl`` the last lines stay, behind
+    one that says so.
 
     Raises:
         WrongUse: ``folder`` is no path, or ``max_mb`` is not more than 0.
@@ -393,10 +394,12 @@ _OFTEN = 8
 """How often the size of a folder is checked while as much as its limit is written."""
 _KEPT = 0.75
 """Fraction of the limit that stays of a folder that had grown too large."""
+_CUT_BYTES = 16 * 1024 * 1024
+"""How much of ``events.jsonl`` stays at most when it is cut."""
 
 
 class BoundedFolder:
-    """Writes files below a folder, and removes the oldest when it grows too large. Mutable.
+    """Writes files below a folder, and removes the oldest before it grows too large. Mutable.
 
     If a file that still grows is removed, the next append creates it again.
     """
@@ -404,8 +407,9 @@ class BoundedFolder:
     def __init__(self, folder: str, writer: BackgroundWriter, most_bytes: int) -> None:
         self._folder = folder
         self._writer = writer
-        self._most = most_bytes
-        self._since = 0
+        self._often = most_bytes // _OFTEN
+        self._most = most_bytes - self._often  # what is written until the next check fits, too
+        self._since = self._often  # an earlier drive may have left much
 
     def append(self, file: str, data: bytes) -> None:
         """Queue data to be appended to a file.
@@ -427,21 +431,21 @@ class BoundedFolder:
 
     def _note(self, size: int) -> None:
         self._since += size
-        if self._since * _OFTEN >= self._most:
+        if self._since >= self._often:
             self._since = 0
-            self._writer.do(lambda: remove_oldest(self._folder, self._most), 0)
+            self._writer.afterwards(self._folder, lambda: remove_oldest(self._folder, self._most))
 
 
-def remove_oldest(folder: str, most_bytes: int, keep: str = "run.json") -> None:
+def remove_oldest(folder: str, most_bytes: int) -> None:
     """Remove the files written to longest ago, if the folder is too large or the disk nearly full.
 
     A folder above ``most_bytes`` shrinks to three quarters of that; on a nearly full disk, to half
-    of its present size if that is less. Files named ``keep`` always stay.
+    of its present size if that is less. ``run.json`` always stays; ``events.jsonl`` is cut.
     """
     found: list[tuple[float, int, str]] = []
     for parent, _, names in os.walk(folder):
         for name in names:
-            if name != keep:
+            if name != "run.json":
                 with contextlib.suppress(OSError):
                     stat = os.stat(f"{parent}/{name}")  # noqa: PTH116  # fast: there may be many
                     found.append((stat.st_mtime, stat.st_size, f"{parent}/{name}"))
@@ -454,5 +458,21 @@ def remove_oldest(folder: str, most_bytes: int, keep: str = "run.json") -> None:
         if size - gone <= wanted:
             break
         with contextlib.suppress(OSError):
-            Path(file).unlink()
+            if file == f"{folder}/events.jsonl":
+                _cut(file, bytes_ - (size - gone - wanted))
+            else:
+                Path(file).unlink()
             gone += bytes_
+
+
+def _cut(file: str, most_bytes: int) -> None:
+    """Keep the last lines of a file of events, behind one that says so."""
+    with Path(file).open("rb") as lines:
+        end = lines.seek(0, os.SEEK_END)
+        lines.seek(max(end - max(0, min(most_bytes, _CUT_BYTES)) - 1, 0))
+        lines.readline()  # its beginning is lost
+        rest = lines.read()
+    replace(file, _CUT + rest)
+
+
+_CUT = b'{"type":"EventsRemoved","why":"the folder of the run had grown to its limit"}\n'

@@ -36,6 +36,7 @@ class BackgroundWriter:
         self._most = most_bytes
         self._changed = threading.Condition(threading.Lock())
         self._waiting: list[tuple[str, bytes | Write]] = []
+        """Texts by file; calls by "", or by the name of what is done afterwards."""
         self._bytes = 0
         self._left_out: dict[str, int] = {}
         """Bytes that are missing at the end of a file, by its path."""
@@ -68,6 +69,16 @@ class BackgroundWriter:
         with self._changed:
             self._raise_error()
             self._add("", write, size_bytes)
+
+    def afterwards(self, name: str, write: Write) -> None:
+        """Queue a call behind all appends that wait; of several with one name, the last is made.
+
+        Raises:
+            OSError: an earlier write failed.
+        """
+        with self._changed:
+            self._raise_error()
+            self._add(name, write, 0)
 
     def finish(self, timeout_s: float) -> bool:
         """Wait until everything is written; False if that takes longer than ``timeout_s``.
@@ -131,13 +142,18 @@ def _gap_text(size: int) -> bytes:
 
 def _carry_out(todo: list[tuple[str, bytes | Write]]) -> None:
     appended: dict[str, list[bytes]] = {}
+    afterwards: dict[str, Write] = {}
     for file, what in todo:
         if isinstance(what, bytes):
             appended.setdefault(file, []).append(what)
+        elif file:
+            afterwards[file] = what
         else:
             what()
     for file, texts in appended.items():
         append(file, b"".join(texts))
+    for write in afterwards.values():
+        write()
 
 
 def append(file: str, data: bytes) -> None:

@@ -14,7 +14,7 @@ as ahead (see ``ClaimSnapshot.ahead``), and no circle is left.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
 
 from handrail.ports.claims import Claim, Claimant, Resource, text_of
@@ -56,6 +56,7 @@ class ClaimSnapshot:
             self._by_run.setdefault(key, []).append(one)
         self._kept_by: dict[int, list[Claim]] = {}
         self._ahead: dict[int, list[QueuedRequest]] = {}
+        self._inside: dict[int, list[QueuedRequest]] = {}
 
     def in_the_way(self, one: QueuedRequest) -> tuple[Claimant, ...]:
         """The claimants that a request waits for; empty if it may be granted."""
@@ -125,10 +126,14 @@ class ClaimSnapshot:
     def _waits_for(self, first: QueuedRequest, one: QueuedRequest) -> bool:
         """True if ``first`` waits, directly or not, for a claimant that ``one`` is within."""
         seen, waiting = {first.number}, [first]
+        looked_at: set[int] = set()
         while waiting:
             here = waiting.pop()
             following = list(self._ahead.get(here.number, ()))
             for claim in self.holders(here):
+                if claim.epoch in looked_at:
+                    continue
+                looked_at.add(claim.epoch)
                 if one.claimant.is_within(claim.claimant):
                     return True
                 following += self._within(claim)
@@ -138,12 +143,14 @@ class ClaimSnapshot:
                     waiting.append(other)
         return False
 
-    def _within(self, claim: Claim) -> Iterator[QueuedRequest]:
+    def _within(self, claim: Claim) -> list[QueuedRequest]:
         """The requests in line from within the claim's claimant: they must end before the claim."""
-        key = (claim.claimant.run, claim.claimant.journal)
-        for one in self._by_run.get(key, ()):
-            if one.claimant.is_within(claim.claimant):
-                yield one
+        found = self._inside.get(claim.epoch)
+        if found is None:
+            of_run = self._by_run.get((claim.claimant.run, claim.claimant.journal), ())
+            found = [one for one in of_run if one.claimant.is_within(claim.claimant)]
+            self._inside[claim.epoch] = found
+        return found
 
 
 def related(one: Claimant, other: Claimant) -> bool:
