@@ -115,7 +115,7 @@ def test_the_name_of_a_file_that_is_no_text_can_be_shown(cli: Cli, folder: Path)
         """from handrail import Steps, step, workflow
 
 def read() -> None:
-    raise ValueError("caf\\udce9")
+    raise ValueError("odd\\udce9")
 
 @workflow
 def odd() -> Steps[None]:
@@ -124,9 +124,9 @@ def odd() -> Steps[None]:
     )
     cli("run", "odd.py", "--run-id", "o")
     assert cli("report", "o", "--markdown", "-o", "o.md").code == 0
-    assert "caf\\udce9" in (folder / "o.md").read_text("utf-8")
+    assert "odd\\udce9" in (folder / "o.md").read_text("utf-8")
     told = spawned("show", "o", "--json")
-    assert r"caf\udce9" in told.data["error"], told.err
+    assert r"odd\udce9" in told.data["error"], told.err
 
 
 @pytest.mark.parametrize(
