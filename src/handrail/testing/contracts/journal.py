@@ -298,7 +298,7 @@ class JournalContract:
         assert listed == [(WaitsFor("time", "nap", "usage_cap", "", far),), (), ()]
 
     @pytest.mark.anyio
-    @pytest.mark.parametrize("question", ["Ship it?", "caf\udce9", "with s3cret-value?"])
+    @pytest.mark.parametrize("question", ["Ship it?", "odd\udce9", "with s3cret-value?"])
     async def test_a_suspended_run_is_listed_with_the_text_of_its_question(
         self, journal: Journal, question: str
     ) -> None:
