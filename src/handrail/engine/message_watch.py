@@ -107,7 +107,7 @@ async def watch_messages(journal: Journal, reader: Reader) -> None:
     try:
         here = _watches.get()
     except LookupError:
-        here = {}
+        here = dict[Journal, MessageWatch]()
         _watches.set(here)
     if journal not in here:
         here[journal] = MessageWatch(journal)
