@@ -94,7 +94,7 @@ def test_an_open_wait_goes_on_in_a_fork(changes: dict[str, Any]) -> None:
     }
     assert executor.journal.events(run_id) == before
     executor.answer_sync(fork_id, "all/ask", "yes")
-    CLOCK.advance(30)
+    CLOCK.set(now + 35)
     executor.signal_sync(fork_id, "go", 1)
     result = executor.resume_sync(fork_id)
     assert [one.path for one in result.waits_for] == ["all/monday"]

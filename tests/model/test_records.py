@@ -69,7 +69,8 @@ def _succeeded(output: Any, path: str = "plan") -> ev.StepCompleted:
 texts = st.text(max_size=12)
 surrogates = st.sampled_from(["\ud800", "no such file: \udcff", "$", ":null"])
 talk = texts | surrogates
-paths = st.lists(st.text(st.characters(exclude_characters="/"), min_size=1, max_size=5), min_size=1)
+names_in_paths = st.characters(exclude_characters="/", exclude_categories=("Cs",))
+paths = st.lists(st.text(names_in_paths, min_size=1, max_size=5), min_size=1)
 numbers = st.integers(0, 2**40)
 seconds = st.floats(0, allow_nan=False)
 leaves = (
@@ -163,7 +164,9 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     ),
     **dict.fromkeys(("succeeded", "failed", "cancelled", "skipped"), numbers),
     **dict.fromkeys(("size", "max_concurrency"), st.none() | numbers),
-    **dict.fromkeys(("retryable", "rollback", "once", "passed", "cleanup"), st.booleans()),
+    **dict.fromkeys(
+        ("retryable", "rollback", "once", "passed", "cleanup", "abandoned"), st.booleans()
+    ),
     **dict.fromkeys(("signals", "superseded", "reused", "rerun", "error_bases"), names),
     **dict.fromkeys(("orphaned", "left_out", "order", "drop"), names),
     **dict.fromkeys(("tasks", "add"), tasks),
