@@ -46,7 +46,7 @@ async def test_a_session_goes_on_where_it_was_begun(
             seen.append((essence(result)["value"], set(by_path(history)), len(fake.calls)))
         begun = await client.get_workflow_handle(result.run_id).fetch_history()
         assert queues(begun) == [f"talk-{program}", worker.serving.home]
-    assert seen[0] == seen[1] == (["'Begun.'", "'Gone on.'"], {"", "first", "go?", "second"}, 2)
+    assert seen[0] == seen[1] == (["list", "Begun.", "Gone on."], {"", "first", "go?", "second"}, 2)
 
 
 async def test_the_ladder_is_the_machines(client: Client, tmp_path: Path) -> None:
