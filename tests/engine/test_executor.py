@@ -242,9 +242,8 @@ async def test_resume_without_a_workflow_says_what_to_do() -> None:
     """A run whose workflow nobody gave is refused by its name."""
     executor = Executor()
     result = await executor.run(asks)
-    other = Executor(journal=executor.journal)
     with pytest.raises(WorkflowNotFound, match=r"'asks'.*workflows="):
-        await other.resume(result.run_id)
+        await executor.resume(result.run_id)
 
 
 async def test_composites_with_a_recorded_end_are_not_entered_again() -> None:

@@ -13,7 +13,6 @@ from handrail import (
     GateClosed,
     GateNotFound,
     InvalidAnswer,
-    MemoryJournal,
     MemorySink,
     OpenGate,
     RunNotFound,
@@ -450,9 +449,8 @@ async def test_resume_finds_the_workflow_by_name() -> None:
     await executor.answer("r", "q", "yes")
     assert (await executor.resume("r")).value == "yes"
 
-    journal = MemoryJournal()
-    await Executor(journal=journal).options(run_id="r").run(asking)
-    other = Executor(journal=journal)
+    other = Executor()
+    await other.options(run_id="r").run(asking)
     with pytest.raises(WorkflowNotFound, match=r"'asking'.*workflows="):
         await other.resume("r")
     with pytest.raises(RunNotFound, match=r"'gone'"):

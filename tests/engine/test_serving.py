@@ -119,9 +119,11 @@ async def test_a_run_that_was_begun_here_needs_no_list_of_workflows(journal: Any
         handle = await executor.start(asks, run_id="r")
         copy = executor.options(labels={"a": "b"})
         await until(copy, "r", "answer")
-        assert (await copy.plan("r")).status == "suspended"
+        with pytest.raises(WorkflowNotFound):
+            await copy.plan("r")
+        assert (await copy.plan("r", asks)).status == "suspended"
         other = await executor.fork("r", outputs={"how many": 2})
-        assert (await executor.resume(other)).value == 2
+        assert (await executor.resume(other, asks)).value == 2
         await executor.complete("r", "how many", 3)
         assert (await handle.result()).value == 3
         again = executor.start(asks, run_id="r", existing="go_on")
@@ -144,7 +146,7 @@ async def test_of_workflows_of_one_name_the_last_one_given_is_known() -> None:
     assert (await executor.options(run_id="r").run(asks)).status == "suspended"
     await executor.answer("r", "how many", 3)
     assert (await executor.plan("r", later)).ends == "succeeded"
-    assert (await executor.resume("r")).value == 3
+    assert (await executor.resume("r", asks)).value == 3
     async with Executor(journal=TextJournal(), gates=lambda _: 3) as executor:
         first, second = executor.start(asks), executor.start(later)
         assert ((await first.result()).value, (await second.result()).value) == (3, "3")

@@ -86,9 +86,10 @@ class Engine(TakesOptions):
             from handrail.engine.checking import CheckingJournal
 
             self._journal = CheckingJournal(parts.journal)
-        self._known = by_name(parts.workflows)
+        self._listed = by_name(parts.workflows)
+        self._known = dict(self._listed)
         """The workflows of runs, by name: those listed, and those that were given since to begin or
-        resume a run. Copies share it."""
+        resume a run, for calls that take no workflow. Copies share it."""
         self._users = users_of(parts.journal)
 
     @property
@@ -353,7 +354,7 @@ class Engine(TakesOptions):
         self, history: Sequence[ev.Event], given: WorkflowDefinition | None
     ) -> WorkflowDefinition:
         """The workflow that drives a run; from then on it is known by the run's name for it."""
-        definition = workflow_for(history, given, self._known)
+        definition = workflow_for(history, given, self._listed)
         self._known[workflow_named(history)] = definition
         return definition
 
@@ -620,7 +621,7 @@ class Engine(TakesOptions):
         given = self._resolve_workflow(workflow)
         with self._users.using():
             history = history_of(self._journal, run_id, self._secrets())
-            definition = workflow_for(history, given, self._known)
+            definition = workflow_for(history, given, self._listed)
             changed: dict[str, PlannedStep] = {}
             while True:
                 plan, passed = await self._rehearsed(history, definition, reuse, rerun)

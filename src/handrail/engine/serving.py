@@ -289,7 +289,7 @@ class ServingEngine(SteeredEngine):
                                 break
                             due.note_begun(info, now)
                             at_work.add(info.run_id)
-                            block.start(functools.partial(self._drive_due, info.run_id, at_work))
+                            block.start(functools.partial(self._drive_due, info, at_work))
             await anyio.sleep(EVERY_S)
 
     def _left_by_others(self, at_work: set[str]) -> Iterator[RunInfo]:
@@ -299,9 +299,10 @@ class ServingEngine(SteeredEngine):
             if info.workflow_name in self._known and not driven:
                 yield with_messages(self._journal, info)
 
-    async def _drive_due(self, run_id: str, at_work: set[str]) -> None:
+    async def _drive_due(self, info: RunInfo, at_work: set[str]) -> None:
+        run_id = info.run_id
         try:
-            await self.resume(run_id)
+            await self._resume(run_id, self._known[info.workflow_name], (), (), None)
         except RunLocked:
             pass  # another worker was first
         except HandrailError as error:

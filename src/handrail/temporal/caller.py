@@ -147,15 +147,28 @@ class Caller:
         Raises:
             WorkflowNotFound: neither is there. WrongUse: ``given`` is another workflow.
         """
+        return self._definition(execution, given, self.known)
+
+    def _definition(
+        self,
+        execution: ExecutionInfo,
+        given: WorkflowLike[..., Any] | None,
+        known: Mapping[str, WorkflowDefinition],
+    ) -> WorkflowDefinition:
         begun = [ev.WorkflowStarted(execution.workflow)]
         definition = None if given is None else definition_of(given, self.workflows)
-        return workflow_for(begun, definition, self.known)
+        return workflow_for(begun, definition, known)
 
     def definition_to_drive(
         self, execution: ExecutionInfo, given: WorkflowLike[..., Any] | None
     ) -> WorkflowDefinition:
-        """``definition``, known from then on by the run's name for it."""
-        definition = self.known[execution.workflow] = self.definition(execution, given)
+        """``given``, else the one of the run's name in ``workflows``; known from then on.
+
+        Raises:
+            WorkflowNotFound, WrongUse: as ``definition``.
+        """
+        definition = self._definition(execution, given, by_name(self.workflows))
+        self.known[execution.workflow] = definition
         return definition
 
     def start(
