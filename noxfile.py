@@ -23,8 +23,7 @@ import nox
 
 nox.needs_version = ">=2025.5.1"
 nox.options.sessions = [
-    "fetch", "build", "lint", "types", "web", "tests", "bare", "examples", "docs", "page",
-    "live_cli", "hub", "temporal",
+    "fetch", "build", "lint", "types", "web", "tests", "bare", "examples", "docs", "programs",
 ]  # fmt: skip
 nox.options.default_venv_backend = "uv|virtualenv"
 nox.options.error_on_missing_interpreters = bool(os.environ.get("CI"))
@@ -54,6 +53,7 @@ WITHOUT_EXTRAS = (
 )
 """What a run needs, and what a Python can do otherwise: loop, parser, types, processes."""
 
+WITH_PROGRAMS = ("tests/page", "tests/live", "tests/hub_programs", "tests/temporal")
 PROGRAMS = {"claude": "@anthropic-ai/claude-code", "codex": "@openai/codex",
             "copilot": "@github/copilot", "gemini": "@google/gemini-cli",
             "opencode": "opencode-ai"}  # fmt: skip
@@ -250,16 +250,6 @@ def files_in(folder: Path) -> dict[str, bytes]:
     }
 
 
-@nox.session(requires=["build"])
-def page(session: nox.Session) -> None:
-    """Open the page in Chromium: what people see and do, fluency, accessibility, harmless texts;
-    and ask its API by its document.
-    """
-    chromium = browser(session)
-    session.install(wheel("all"), *group("page"))
-    run_pytest(session, *IN_PARALLEL, "-m", "page", "tests/page", "--browser-path", chromium)
-
-
 def browser(session: nox.Session) -> str:
     """The path of a Chromium; as root on Debian it is installed if there is none."""
     if may_get_browser():
@@ -316,43 +306,44 @@ def soak(session: nox.Session) -> None:
 
 
 @nox.session(requires=["build"])
-def live_cli(session: nox.Session) -> None:
-    """Run the backends on the real claude and codex, with stubs of their models on the loopback.
+def programs(session: nox.Session) -> None:
+    """Run what needs real programs of others: a Chromium, claude and codex with stubs of their
+    models, synapse-channel's command on its hub and ours, and a Temporal cluster that is killed.
 
-    `nox -s live_cli -- copilot gemini opencode` takes others. No key is needed, and nothing is sent
-    to anyone. A program that cannot be installed within a few minutes is left out, with a warning.
+    All is on the loopback: no key is needed, and nothing is sent to anyone. `nox -s programs --
+    copilot temporal` takes these alone: of `browser`, `hub`, `temporal` and the agents.
     """
-    session.install(wheel("all"), *group("tests-all"))
+    session.install(wheel("all"), *group("programs"))
     session.install(*CLUSTER)
-    chosen = session.posargs or list(WHEELS)
-    where = {name: installed(session, name) for name in chosen}
-    if not any(where.values()):
-        session.skip(f"none of {', '.join(chosen)} could be installed")
-    paths = {f"HANDRAIL_LIVE_{name.upper()}": where.get(name) or "" for name in PROGRAMS}
-    brief = ("-k", "not trio") if os.environ.get("CI") else ()
-    pytest = ("python", "-m", "pytest", *IN_PARALLEL, "-m", "live_cli", *brief, "tests/live")
-    session.run(*pytest, env=paths)
-
-
-@nox.session(requires=["build"])
-def hub(session: nox.Session) -> None:
-    """Drive the real client library and command of synapse-channel on its own hub and on ours."""
-    session.install(wheel("cli,hub"), *group("tests"))
-    if not fetched(session, SYNAPSE, GET_SYNAPSE):
-        say = session.error if os.environ.get("CI") else session.skip
-        say(f"{SYNAPSE} could not be installed: our hub was not compared with theirs")
+    chosen = set(session.posargs or ["browser", "hub", "temporal", *WHEELS])
+    if strange := chosen - {*PROGRAMS, "browser", "hub", "temporal"}:
+        session.error(f"there are no tests of {', '.join(sorted(strange))}")
+    agents = {name: installed(session, name) if name in chosen else None for name in PROGRAMS}
+    env = {f"HANDRAIL_LIVE_{name.upper()}": path or "" for name, path in agents.items()}
+    marks, options = ["live_cli"] if any(agents.values()) else [], []
+    if "temporal" in chosen:
+        marks.append("(temporal and not soak)")
+    if "hub" in chosen and may_use_hub(session):
+        marks.append("hub")
+        env["HANDRAIL_SYNAPSE"] = THEIRS
+    if "browser" in chosen:
+        marks.append("page")
+        options += ["--browser-path", browser(session)]
+    if not marks:
+        session.skip(f"none of {', '.join(sorted(chosen))} could be installed")
     session.run(
-        "python", "-m", "pytest", *IN_PARALLEL, "-m", "hub", "tests/hub_programs",
-        env={"HANDRAIL_SYNAPSE": THEIRS},
+        "python", "-m", "pytest", *IN_PARALLEL, *BRIEF, "-m", " or ".join(marks), *options,
+        *(("-k", "not trio") if os.environ.get("CI") else ()), *WITH_PROGRAMS, env=env,
     )  # fmt: skip
 
 
-@nox.session(requires=["build"])
-def temporal(session: nox.Session) -> None:
-    """Run workflows on a real Temporal cluster on the loopback, and kill its processes."""
-    session.install(wheel("all"), *group("tests-all"))
-    session.install(*CLUSTER)
-    run_pytest(session, *IN_PARALLEL, *BRIEF, "-m", "temporal and not soak", "tests/temporal")
+def may_use_hub(session: nox.Session) -> bool:
+    """True if the program whose wire our hub speaks is there; in CI it is an error if not."""
+    if fetched(session, SYNAPSE, GET_SYNAPSE):
+        return True
+    say = session.error if os.environ.get("CI") else session.warn
+    say(f"{SYNAPSE} could not be installed: our hub was not compared with theirs")
+    return False
 
 
 def ways(name: str) -> list[tuple[tuple[str, ...], Path]]:
@@ -369,8 +360,6 @@ def ways(name: str) -> list[tuple[tuple[str, ...], Path]]:
 
 def installed(session: nox.Session, name: str) -> str | None:
     """The path of an agent program, from its wheel or from npm; None, and why, if there is none."""
-    if name not in PROGRAMS:
-        session.error(f"live_cli knows {', '.join(PROGRAMS)}, not {name!r}")
     for command, program in ways(name):
         if program.exists() or (fetched(session, name, command) and program.exists()):
             return str(program)

@@ -17,7 +17,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # A run of the suite can be repeated; `nox -s soak` looks for new examples.
 settings.register_profile(
     "repeatable",
-    max_examples=40,  # the same in every run; the soak looks at thousands of new ones
+    max_examples=30,  # the same in every run; the soak looks at thousands of new ones
     deadline=None,  # a shared machine stalls, and nothing here is a timed test
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow],
@@ -25,7 +25,7 @@ settings.register_profile(
 settings.register_profile(
     "brief",  # for the further Pythons: what they do otherwise shows in few examples
     settings.get_profile("repeatable"),
-    max_examples=20,
+    max_examples=10,
 )
 settings.register_profile(
     "soak",
