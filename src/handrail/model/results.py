@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeAlias, TypeVa
 from handrail.errors import HandrailError, NotClean, WrongUse
 from handrail.model.dataclass import dataclass
 from handrail.shortening import shortened
-from handrail.typed.reference import NEWER, recorded_name
+from handrail.typed.reference import ELSEWHERE, NEWER, recorded_name
 
 if TYPE_CHECKING:
     from handrail.secrets.values import Secrets
@@ -519,7 +519,7 @@ class WorkflowResult(Generic[R_co]):
     workflow_name: str
     run_id: str
     status: RunStatus
-    step_results: tuple[StepResult[Any], ...] = ()
+    step_results: tuple[StepResult[Any], ...] = field(default=(), metadata=ELSEWHERE)
     total_duration_ms: float = 0.0
     value: R_co | None = None
     final_output: Any = None
