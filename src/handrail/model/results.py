@@ -547,8 +547,11 @@ class WorkflowResult(Generic[R_co]):
         """When the run ended, or was suspended, in UTC."""
         return _utc(self.at)
 
+    def __repr__(self) -> str:
+        return f"<WorkflowResult {self}>"
+
     def __str__(self) -> str:
-        """One line for people; ``repr`` has every field."""
+        """One line for people; ``to_dict`` has every field."""
         took = f"{self.total_duration_ms / 1000:.3g} s"
         steps = f"{len(self.step_results)} step{'s' * (len(self.step_results) != 1)}"
         said = f": {self.value!r}" if self.success else f": {self.error}" if self.error else ""
