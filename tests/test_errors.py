@@ -290,6 +290,16 @@ CASES: list[tuple[BaseException, str, dict[str, Any]]] = [
     ),
     (GateClosed("q", 3, None, 5.0), r"gate 'q' is closed: it was answered with 3", {"by": None}),
     (
+        GateClosed("q", None, "timeout", 5.0),
+        r"^gate 'q' is closed: nobody answered it in time$",
+        {"by": "timeout", "answer": None},
+    ),
+    (
+        GateClosed("q", "no", "timeout", 5.0),
+        r"nobody answered it in time, so it got its default, 'no'$",
+        {"answer": "no"},
+    ),
+    (
         InvalidAnswer("q", "maybe", "one of yes, no"),
         r"gate 'q': 'maybe' is not a valid answer.*expected one of yes, no",
         {"gate": "q", "answer": "maybe", "expected": "one of yes, no"},

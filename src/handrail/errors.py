@@ -550,6 +550,9 @@ class GateClosed(HandrailError):
         self.at = at
 
     def __str__(self) -> str:
+        if self.by == "timeout":
+            default = "" if self.answer is None else f", so it got its default, {self.answer!r}"
+            return f"gate {self.gate!r} is closed: nobody answered it in time{default}"
         who = f" by {self.by}" if self.by else ""
         return f"gate {self.gate!r} is closed: it was answered{who} with {self.answer!r}"
 

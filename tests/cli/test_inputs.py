@@ -11,7 +11,7 @@ import pytest
 
 from handrail import InvalidInput, Steps, WorkflowDefinition, step, workflow
 from handrail.cli.exits import Refused
-from handrail.cli.inputs import Arguments, arguments_for
+from handrail.cli.inputs import Arguments, arguments_for, read_file
 from tests.cli.conftest import Outcome
 
 Cli = Callable[..., Outcome]
@@ -32,7 +32,7 @@ def listing(first: int, /, second: int = 2, *rest: int, **named: float) -> Steps
 def given(flow: Any, *typed: str, file: Path | None = None) -> Arguments:
     """The arguments for a workflow."""
     definition: WorkflowDefinition = flow.definition
-    return arguments_for(definition, typed, file)
+    return arguments_for(definition, typed, read_file(file))
 
 
 def test_text_is_converted_by_the_annotation() -> None:

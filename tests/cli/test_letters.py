@@ -113,6 +113,21 @@ def test_a_signal_is_kept_until_a_step_takes_it(cli: Cli) -> None:
     assert cli("resume", "w", "--quiet").out == "-3\n"
 
 
+def test_a_signal_that_no_step_waits_for_is_kept_and_said(cli: Cli) -> None:
+    """It may be early or misspelt: exit code 0, and on stderr what the run waits for now."""
+    cli("run", "durable.py:waits", "--run-id", "w")
+    cli("run", "durable.py:asks", "--run-id", "a")
+    for run_id, said in (
+        ("w", " Did you mean 'approved'? It waits for: 'approved'."),
+        ("a", ""),
+    ):
+        outcome = cli("signal", run_id, "aproved", "--by", "eve")
+        assert (outcome.code, outcome.out) == (0, "sent the signal 'aproved', by eve\n")
+        first = outcome.err.splitlines()[0]
+        assert first == f"handrail: no step waits for 'aproved' now; it is kept for one.{said}"
+    assert "no step waits" not in cli("signal", "w", "approved").err
+
+
 def test_what_no_process_drives_is_not_stopped(cli: Cli) -> None:
     """It is told how the run stands; and what a run that is over can be given instead."""
     cli("run", "durable.py:asks", "--run-id", "a")

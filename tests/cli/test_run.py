@@ -70,6 +70,34 @@ def test_a_quiet_run_that_fails_says_why_on_stderr(cli: Cli) -> None:
     assert "step 'divide' failed: ZeroDivisionError" in outcome.err
 
 
+@pytest.mark.parametrize(
+    ("step", "last", "said"),
+    [
+        ("int, 1", "print(1 / 0)", "{file}:11: ZeroDivisionError: division by zero"),
+        ("work, 0", "", "step 'a' failed: ZeroDivisionError: division by zero (flow.py:5)"),
+        ("int, 1", "raise WorkflowError('not good')", "not good (flow.py:11)"),
+        (
+            "int, 'x'",
+            "",
+            "step 'a' failed: ValueError: invalid literal for int() with base 10: 'x'",
+        ),
+    ],
+)
+def test_a_quiet_run_names_the_line_that_failed(
+    step: str, last: str, said: str, cli: Cli, tmp_path: Path
+) -> None:
+    """The author's line that raised the error is named, once, if there is one."""
+    file = tmp_path / "flow.py"
+    file.write_text(
+        "from handrail import Steps, WorkflowError, step, workflow\n\n\n"
+        "def work(x: int) -> float:\n    return 1 / x\n\n\n"
+        "@workflow\ndef flow() -> Steps[None]:\n"
+        f"    yield from step('a').call({step})\n    {last}\n"
+    )
+    outcome = cli("run", "flow.py", "--quiet")
+    assert outcome.err == f"handrail: flow failed: {said.format(file=file)}\n"
+
+
 @pytest.mark.usefixtures("flows")
 def test_debug_adds_the_traceback_of_a_failure(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is there with HANDRAIL_DEBUG set, and not without."""

@@ -171,6 +171,40 @@ def test_no_worker_begins_with_one_of_them(cli: Cli, tmp_path: Path) -> None:
     assert (done.code, "schedule must be a list of tables" in done.err) == (2, True)
 
 
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (['workflow = "gone.py:tick"'], "gone.py: there is no such file."),
+        (['workflow = "gone.flows:tick"'], "module 'gone.flows': there is no such"),
+        (['workflow = "flow.py:tock"'], "flow.py: has no workflow 'tock'."),
+        (['workflow = "flow.py:tick"'], "workflow 'tick': needs repo (str). Add inputs.repo"),
+        (
+            ['workflow = "flow.py:tick"', 'inputs = { repo = ".", depth = true }'],
+            "unknown input 'depth': workflow 'tick' has none. Did you mean 'deep'?",
+        ),
+        (['workflow = "flow.py:tick"', "inputs = { repo = [1] }"], "input 'repo': got [1]"),
+        (['workflow = "broken.py:tick"'], "broken.py:1: ZeroDivisionError: "),
+    ],
+)
+def test_no_worker_begins_with_a_schedule_that_cannot_run(
+    lines: list[str], said: str, cli: Cli, tmp_path: Path
+) -> None:
+    """Its workflow is looked up, and its inputs are checked, when the worker begins."""
+    (tmp_path / "broken.py").write_text("1 / 0\n")
+    (tmp_path / "flow.py").write_text(
+        "from handrail import Steps, step, workflow\n\n\n@workflow\n"
+        "def tick(repo: str, deep: bool = False) -> Steps[None]:\n"
+        "    yield from step('a').call(print, repo, deep)\n"
+    )
+    file = tmp_path / "pyproject.toml"
+    file.write_text("\n".join(["[[tool.handrail.schedule]]", AT, 'name = "n"', *lines]))
+    done = cli("worker")
+    assert done.code == 2
+    assert f"{file}: [[tool.handrail.schedule]] 'n': " in done.err
+    assert said in done.err
+    assert not (tmp_path / ".handrail").exists()
+
+
 def test_a_schedule_has_a_name_and_a_key() -> None:
     """The name of its workflow, unless it is given one."""
     one, two = schedules_of(

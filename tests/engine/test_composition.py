@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from enum import Enum
+from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +13,9 @@ import pytest
 from handrail import (
     BranchResult,
     Executor,
+    JsonlSink,
     MemoryJournal,
+    MemorySink,
     StepFailed,
     Steps,
     WorkflowContext,
@@ -18,6 +23,7 @@ from handrail import (
     workflow,
 )
 from handrail.model import events as ev
+from handrail.sinks.artifacts import ArtifactsSink
 from handrail.testing import TextJournal
 from tests.engine.support import Boom, boom, give, just, names, paths, run_seen, same, statuses
 
@@ -305,6 +311,37 @@ async def test_subworkflow_events_stand_just_inside_the_steps() -> None:
         "StepCompleted",
         "WorkflowCompleted",
     ]
+
+
+@workflow
+def nest(depth: int) -> Steps[Any]:
+    """A chain of `depth` sub-workflows, the last one in a group, each of which gives its result."""
+    yield from step("leaf").call(give, depth)
+    if depth == 1:
+        return (yield from step("each").for_each([0], lambda n: step("run").run_workflow(nest, n)))
+    return (yield from step("in").run_workflow(nest, depth - 1)) if depth else None
+
+
+async def test_what_is_written_has_the_steps_of_a_child_once(tmp_path: Path) -> None:
+    """A child's result is written without its steps: they stand at their own paths."""
+    lines, folder = StringIO(), tmp_path / "runs"
+    artifacts, seen = ArtifactsSink(folder), MemorySink()
+    result = await Executor(sinks=[JsonlSink(lines), artifacts, seen]).run(nest, 3)
+    artifacts.close()
+    assert [one.path for one in result.value.step_results][:2] == ["in/leaf", "in/in"]
+    data = result.to_dict()
+    assert [one["path"] for one in data["step_results"]] == paths(result)
+    files = [file for file in folder.rglob("*") if file.is_file()]
+    assert {"in/output.json", "in/in/each/output.json", "run.json"} <= {
+        file.relative_to(next(folder.iterdir())).as_posix() for file in files
+    }
+    for written in (
+        json.dumps([data.pop("step_results"), data]),
+        json.dumps([event.to_dict() for event in seen.events]),
+        lines.getvalue(),
+        *(file.read_text() for file in files),
+    ):
+        assert '"step_results"' not in written
 
 
 async def test_a_child_sees_its_own_inputs_and_what_came_before_it() -> None:

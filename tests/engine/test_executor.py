@@ -213,13 +213,32 @@ async def test_a_streams_result_is_there_after_its_loop() -> None:
     async with Executor().stream(flow_of_one) as run:
         with pytest.raises(TooEarly, match=f"run {run.run_id} has no result yet"):
             _ = run.result
-        for steer in (run.pause, partial(run.retry, "one"), partial(run.answer, "one?", "yes")):
+        for steer in (
+            run.pause,
+            partial(run.retry, "one"),
+            partial(run.answer, "one?", "yes"),
+            partial(run.signal, "go"),
+        ):
             with pytest.raises(TooEarly, match=f"run {run.run_id} has not begun yet"):
                 steer()
         async for _ in run:
             pass
         assert run.result.value == 1
     assert run.result.run_id == run.run_id
+
+
+async def test_a_cancellation_before_the_start_cancels_the_run() -> None:
+    """`run.cancel()` counts from the moment that there is a run."""
+    for entered in (False, True):
+        stream = Executor().stream(flow_of_one)
+        if not entered:
+            stream.cancel("not now")
+        async with stream as run:
+            if entered:
+                run.cancel("not now")
+            async for _ in run:
+                pass
+        assert (run.result.status, run.result.error) == ("cancelled", "not now")
 
 
 # -- resume without a journal on disk --------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from dataclasses import FrozenInstanceError
 from datetime import UTC, datetime
 from typing import Any
@@ -296,6 +297,29 @@ async def test_to_dict_is_json_safe_whatever_the_outputs_are() -> None:
     assert {field.name for field in dataclasses.fields(StepResult)} <= set(data["step_results"][0])
     assert data["success"] is True
     assert data["step_results"][3]["status"] == "defaulted"
+
+
+async def test_a_result_at_a_prompt_is_one_short_line() -> None:
+    """`repr` has status, time, number of steps, run and the beginning of the value or error."""
+
+    @workflow
+    def flow(value: list[Any]) -> Steps[list[Any]]:
+        for number in range(100):
+            yield from step(f"s{number}").call(same, "x" * 1000)
+        return value
+
+    small, large = await Executor().run(flow, [1]), await Executor().run(flow, ["x"] * 10_000)
+    wrong = await Executor().run(just(step("s").call(boom, "no")))
+    took = r"in [0-9.e-]+ s"
+    assert re.fullmatch(
+        rf"<WorkflowResult flow succeeded {took} \(100 steps, run {small.run_id}\): \[1\]>",
+        repr(small),
+    )
+    assert re.match(
+        rf"<WorkflowResult \w+ failed {took} \(1 step, run \S+\): step 's' failed: Boom: no>",
+        repr(wrong),
+    )
+    assert len(repr([large])) < 700
 
 
 async def test_a_run_into_which_a_default_fed_is_degraded() -> None:

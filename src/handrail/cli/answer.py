@@ -14,7 +14,7 @@ from handrail.cli.options import WHERE, Json, RunId, RunTarget, SteeringOptions,
 from handrail.cli.reaching import reach_run
 from handrail.cli.report import one_line
 from handrail.codec.unresolved import Unresolved
-from handrail.errors import GateClosed, HandrailError
+from handrail.errors import GateClosed, HandrailError, did_you_mean
 from handrail.model import events as ev
 from handrail.ports.journal import Journal
 from handrail.record.inbox import waited_for
@@ -89,12 +89,17 @@ def signal(
         if it.info.status == "succeeded" and it.info.holder is None:
             raise Refused(f"run {it.run_id}", "has succeeded and takes no more signals")
         sent = payload_of(payload)
-        if _is_of_unknown_type(it.journal, it.run_id, name):
+        awaited = waited_for(history_of(it.journal, it.run_id))
+        if any(isinstance(one, Unresolved) for one in awaited.get(name, ())):  # the code has it
             with contextlib.suppress(HandrailError):  # without the code it is sent as typed
                 it.workflow(None)
         it.executor().signal_sync(it.run_id, name, sent, by=it.who)
         line = f"sent the signal {name!r}, by {it.who}"
         it.print_done(line, signal=name, payload=sent, by=it.who)
+        if name not in awaited:
+            near, names = did_you_mean([name], list(awaited)), ", ".join(map(repr, awaited))
+            others = f" It waits for: {names}." if awaited else ""
+            tell(one_line(f"no step waits for {name!r} now; it is kept for one.{near}{others}"))
         it.print_resume_hint()
     return Exit.SUCCEEDED
 
@@ -117,8 +122,3 @@ def _needs_code(journal: Journal, run_id: str, path: str) -> bool:
             if any(isinstance(part, Unresolved) for part in parts):
                 return True
     return False
-
-
-def _is_of_unknown_type(journal: Journal, run_id: str, name: str) -> bool:
-    """True if a step waits for the signal with a type that only the workflow's code defines."""
-    return any(isinstance(one, Unresolved) for one in waited_for(history_of(journal, run_id), name))

@@ -145,8 +145,13 @@ def spawn_run(
     process = _spawn(command, file, here, stdin=subprocess.PIPE, env={**os.environ, VARIABLE: ""})
     assert process.stdin is not None
     with contextlib.suppress(BrokenPipeError), process.stdin as stdin:
-        stdin.write(json.dumps(dict(inputs), default=str).encode())
+        stdin.write(inputs_text(inputs).encode())
     return process, file
+
+
+def inputs_text(inputs: Mapping[str, Any]) -> str:
+    """The inputs as the JSON that a process reads from its stdin."""
+    return json.dumps(dict(inputs), default=str)
 
 
 def _spawn(

@@ -89,7 +89,7 @@ def fork(
             info.run_id,
             at=at,
             outputs=dict(pair(one, f"--set {one!r}", "PATH=VALUE") for one in set_output or ()),
-            inputs=given_inputs(workflow.definition, inputs or (), None),
+            inputs=given_inputs(workflow.definition, inputs or (), {}),
             rerun=rerun or (),
             fork_id=run_id,
         )

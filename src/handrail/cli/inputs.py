@@ -21,30 +21,33 @@ Arguments = tuple[list[Any], dict[str, Any]]
 
 
 def arguments_for(
-    definition: WorkflowDefinition, typed: Sequence[str], file: Path | None
+    definition: WorkflowDefinition,
+    typed: Sequence[str],
+    values: Mapping[str, Any],
+    *,
+    form: str = "--input {}=VALUE",
 ) -> Arguments:
-    """The positional and keyword arguments for a workflow.
+    """The positional and keyword arguments for a workflow; ``form``: how a missing one is given.
 
     Raises:
         Refused: an input is missing, or as ``given_inputs``.
         InvalidInput: an input is not of its parameter's type.
     """
-    given = given_inputs(definition, typed, file)
-    _check_complete(definition, given)
+    given = given_inputs(definition, typed, values)
+    _check_complete(definition, given, form)
     return _arrange_arguments(definition, given)
 
 
 def given_inputs(
-    definition: WorkflowDefinition, typed: Sequence[str], file: Path | None
+    definition: WorkflowDefinition, typed: Sequence[str], values: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The given inputs by name; typed ones win over those of the file.
+    """The given inputs by name; typed ones win over the values of a file.
 
     Raises:
-        Refused: an input is unknown, given twice, or its file cannot be read.
+        Refused: an input is unknown, or given twice.
         InvalidInput: an input is not of its parameter's type.
     """
     texts = _pairs(typed)
-    values: Mapping[str, Any] = {} if file is None else read_file(file)
     named = [*texts, *(name for name in values if name not in texts)]
     for name in named:
         _check_known(definition, name)
@@ -63,14 +66,16 @@ def signature_of(definition: WorkflowDefinition) -> str:
     return ", ".join(map(_describe_parameter, definition.parameters)) or "none"
 
 
-def read_file(file: Path) -> Mapping[str, Any]:
-    """The inputs that a JSON or TOML file holds; ``-`` is JSON on stdin.
+def read_file(file: Path | None) -> Mapping[str, Any]:
+    """The inputs that a JSON or TOML file holds; ``-`` is JSON on stdin. Without a file, none.
 
     Raises:
         Refused: the file cannot be read, or is not an object of names.
     """
     import tomllib
 
+    if file is None:
+        return {}
     try:
         text = sys.stdin.read() if str(file) == "-" else file.read_text("utf-8")
         values = tomllib.loads(text) if file.suffix == ".toml" else json.loads(text)
@@ -118,13 +123,13 @@ def _check_known(definition: WorkflowDefinition, name: str) -> None:
     raise Refused(f"unknown input {name!r}", f"workflow {definition.name!r} has none", hint)
 
 
-def _check_complete(definition: WorkflowDefinition, given: Mapping[str, Any]) -> None:
+def _check_complete(definition: WorkflowDefinition, given: Mapping[str, Any], form: str) -> None:
     missing = [one for one in definition.parameters if one.required and one.name not in given]
     if not missing:
         return
     names = ", ".join(_describe_parameter(parameter) for parameter in missing)
-    typed = " ".join(f"--input {one.name}=VALUE" for one in missing)
-    raise Refused(f"workflow {definition.name!r}", f"needs {names}", f"Add {typed}")
+    forms = " ".join(form.format(one.name) for one in missing)
+    raise Refused(f"workflow {definition.name!r}", f"needs {names}", f"Add {forms}")
 
 
 def _annotation(definition: WorkflowDefinition, name: str) -> Any:

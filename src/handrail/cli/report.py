@@ -16,7 +16,9 @@ from handrail.errors import ReplayMismatch, StepChange
 from handrail.model.results import AgentResult, OpenGate, StepResult, WorkflowResult
 from handrail.model.work import Work
 from handrail.record.dropped import stuck_step
+from handrail.record.view import FailureCause
 from handrail.secrets.values import SHORTEST, placeholder
+from handrail.sinks.console_words import at_line
 
 
 def columns(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -168,7 +170,9 @@ def tell_ending(
         tell(f"it needs a person: {one_line(result.error)}")
     elif quiet and result.status in {"failed", "cancelled"}:
         error = mask_text(f"{result.workflow_name} {result.status}: {result.error}")
-        tell("\n".join(indented_lines(error)))
+        first, *others = indented_lines(error)
+        where = mask_text(at_line(FailureCause.of("", result.workflow_name, result)))
+        tell("\n".join([first + where, *others]))
     if place is not None and result.status == "suspended":
         _tell_what_is_waited_for(result, place, listed=not quiet)
         if place.resumes_by_itself and not result.error:

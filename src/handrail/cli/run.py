@@ -16,7 +16,7 @@ from handrail.cli.channels import json_channel, tell, write_json
 from handrail.cli.cluster import ClusterPlace
 from handrail.cli.driving import Begin, Options, drive
 from handrail.cli.exits import Exit, Refused
-from handrail.cli.inputs import arguments_for, given_inputs
+from handrail.cli.inputs import arguments_for, given_inputs, read_file
 from handrail.cli.journal import Place, find_exact, find_info, pick_run, with_executor
 from handrail.cli.options import (
     CHANGED_STEPS,
@@ -237,10 +237,10 @@ def run(
             raise RunIdTaken(known.run_id)
         if known is not None:
             driving.refuse_labels()
-            given = given_inputs(workflow.definition, typed, inputs)
+            given = given_inputs(workflow.definition, typed, read_file(inputs))
             options = as_recorded(options, known.labels)
             return resume_run(known, workflow, given, Session(options, data, place, place.find()))
-        args, kwargs = arguments_for(workflow.definition, typed, inputs)
+        args, kwargs = arguments_for(workflow.definition, typed, read_file(inputs))
         labels = {**options.labels, **labels_of(target, workflow, place), **agent_labels(options)}
         session = Session(options, data, place, place.make())
         return session.drive(

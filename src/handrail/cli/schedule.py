@@ -19,7 +19,11 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 from zoneinfo import ZoneInfo
 
-from handrail.errors import DefinitionError, HandrailError, MissingExtra
+from handrail.cli.detaching import inputs_text
+from handrail.cli.exits import Refused
+from handrail.cli.inputs import arguments_for
+from handrail.cli.target import load_with_executor
+from handrail.errors import DefinitionError, HandrailError, InvalidInput, MissingExtra
 from handrail.model.dataclass import dataclass
 from handrail.ports.journal import SCHEDULE_LABEL, RunInfo
 from handrail.project import no_such_key
@@ -97,6 +101,21 @@ def schedules_of(table: Mapping[str, Any]) -> list[Schedule]:
             why = f"{count} schedules are named {name!r}: give each another name"
             raise DefinitionError(f"{file}: {_TABLE} {why}")
     return found
+
+
+def refuse_unrunnable(file: str, schedules: Iterable[Schedule]) -> None:
+    """See that each schedule names a workflow that takes its inputs, as its runs will.
+
+    Raises:
+        DefinitionError: one does not; the text names the file and the schedule.
+    """
+    for one in schedules:
+        values = json.loads(inputs_text(one.inputs))
+        try:
+            workflow, _ = load_with_executor(one.workflow)
+            arguments_for(workflow.definition, (), values, form="inputs.{}")
+        except (Refused, InvalidInput) as error:
+            raise DefinitionError(f"{file}: {_TABLE} {one.name!r}: {error}") from error
 
 
 def _schedule(file: str, given: dict[str, Any]) -> Schedule:

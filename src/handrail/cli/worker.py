@@ -26,7 +26,7 @@ from handrail.cli.exits import Exit, Refused
 from handrail.cli.journal import VARIABLE, Place
 from handrail.cli.notify import Notifier
 from handrail.cli.options import SERVING, WHERE, Command, Serving, Where
-from handrail.cli.schedule import Instant, Timetable, schedules_of
+from handrail.cli.schedule import Instant, Timetable, refuse_unrunnable, schedules_of
 from handrail.engine.sweeps import Sweeps
 from handrail.errors import HandrailError
 from handrail.ports.journal import SCHEDULE_LABEL
@@ -164,18 +164,20 @@ class _Worker:
     """Polls a journal, and drives what is due. Mutable: it keeps the processes that it started."""
 
     def __init__(self, place: Place, max_runs: int, notify: str | None) -> None:
+        table = project_table()
+        schedules = schedules_of(table)
+        refuse_unrunnable(table["file"], schedules)
         self._place = place
         self._max_runs = max_runs
         self._journal = place.make()
         self._due = Due(self._journal)
         self._here = Path.cwd()
-        table = project_table()
         command = notify if notify is not None else table.get("notify")
         self._more = [] if notify is None else ["--notify", notify]
         self._notifier = (
             Notifier(command, self._journal, place.artifacts, answers=True) if command else None
         )
-        self._timetable = Timetable(schedules_of(table), place.folder, time.time())
+        self._timetable = Timetable(schedules, place.folder, time.time())
         self._sweeps = Sweeps(self._journal)
         self._next_at = 0.0
         """When to sweep at the latest: then a scheduled run is to begin."""

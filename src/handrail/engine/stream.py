@@ -164,10 +164,10 @@ class Run(Generic[R_co]):
         """Deliver a signal to a ``wait_for``.
 
         Raises:
-            InvalidSignal: an open ``wait_for`` would fail with this payload.
+            InvalidSignal: an open ``wait_for`` would fail with this payload. TooEarly: the run has
+                not begun.
         """
-        if self.driver is not None:
-            self.driver.signal(name, payload)
+        self._begun().signal(name, payload)
 
     def answer(self, gate: str, answer: Any, *, by: str | None = None) -> Any:
         """Answer an open gate, named by its path; the answer as converted.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeAlias, TypeVa
 from handrail.errors import HandrailError, NotClean, WrongUse
 from handrail.model.dataclass import dataclass
 from handrail.shortening import shortened
-from handrail.typed.reference import NEWER, recorded_name
+from handrail.typed.reference import ELSEWHERE, NEWER, recorded_name
 
 if TYPE_CHECKING:
     from handrail.secrets.values import Secrets
@@ -519,7 +519,7 @@ class WorkflowResult(Generic[R_co]):
     workflow_name: str
     run_id: str
     status: RunStatus
-    step_results: tuple[StepResult[Any], ...] = ()
+    step_results: tuple[StepResult[Any], ...] = field(default=(), metadata=ELSEWHERE)
     total_duration_ms: float = 0.0
     value: R_co | None = None
     final_output: Any = None
@@ -547,8 +547,11 @@ class WorkflowResult(Generic[R_co]):
         """When the run ended, or was suspended, in UTC."""
         return _utc(self.at)
 
+    def __repr__(self) -> str:
+        return f"<WorkflowResult {self}>"
+
     def __str__(self) -> str:
-        """One line for people; ``repr`` has every field."""
+        """One line for people; ``to_dict`` has every field."""
         took = f"{self.total_duration_ms / 1000:.3g} s"
         steps = f"{len(self.step_results)} step{'s' * (len(self.step_results) != 1)}"
         said = f": {self.value!r}" if self.success else f": {self.error}" if self.error else ""

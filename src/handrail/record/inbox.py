@@ -242,22 +242,25 @@ def _before_its_deadline(gate: OpenGate, now: float) -> OpenGate:
     return gate
 
 
-def waited_for(history: Sequence[ev.Event], name: str) -> list[Any]:
-    """The payload types of the open ``wait_for`` steps of a signal; None for one that is not known.
-    After a resume, a wait counts once the drive has reached it again.
+def waited_for(history: Sequence[ev.Event]) -> dict[str, list[Any]]:
+    """By signal, the payload types of the open ``wait_for`` steps; None for a type that is not
+    known. After a resume, a wait counts once the drive has reached it again.
     """
-    found: dict[str, Any] = {}
+    found: dict[str, tuple[str, Any]] = {}
     for event in history:
         match event:
-            case ev.StepStarted(signal=awaited) if awaited == name and event.verdict is not False:
-                found[event.path] = event.accepts
+            case ev.StepStarted(signal=name) if name and event.verdict is not False:
+                found[event.path] = name, event.accepts
             case ev.StepCompleted():
                 found.pop(event.path, None)
             case ev.RunResumed() | ev.WorkflowCompleted():
                 found.clear()
             case _:
                 pass
-    return list(found.values())
+    types: dict[str, list[Any]] = {}
+    for name, accepts in found.values():
+        types.setdefault(name, []).append(accepts)
+    return types
 
 
 def check_signal(journal: Journal, history: Sequence[ev.Event], name: str, payload: Any) -> None:
@@ -266,7 +269,7 @@ def check_signal(journal: Journal, history: Sequence[ev.Event], name: str, paylo
     Raises:
         InvalidSignal: it would.
     """
-    types = waited_for(history, name)
+    types = waited_for(history).get(name)
     if types:
         letters = unread(journal, history[0].run_id, history)
         left = Recorded([*history, *letters]).signals_left().get(name, ())

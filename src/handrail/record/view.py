@@ -29,6 +29,7 @@ from handrail.model.results import (
     StepStatus,
     Usage,
     WaitsFor,
+    WorkflowResult,
     add_usage,
     own_usage,
 )
@@ -72,7 +73,10 @@ class FailureCause:
 
     @classmethod
     def of(
-        cls, path: str, name: str, end: StepResult[Any] | ev.AttemptFailed | ev.WorkflowCompleted
+        cls,
+        path: str,
+        name: str,
+        end: StepResult[Any] | ev.AttemptFailed | ev.WorkflowCompleted | WorkflowResult[Any],
     ) -> FailureCause:
         """The failure of a step, an attempt or a run, from its end."""
         place = raised_in(end.traceback)

@@ -161,7 +161,7 @@ class _Run:
             text = line_of(event, self._mask).encode()
         else:
             text = b'{"type":"%b",%b' % (type(event).__name__.encode(), text[1:])
-            if self._mask is not None and self._mask.may_be_in(text):
+            if self._is_not_to_be_shown(text):
                 text = line_of(event, self._mask).encode()
         return text + b"\n"
 
@@ -171,9 +171,13 @@ class _Run:
             text = _encode(value)
         except Exception:  # noqa: BLE001  # as above
             return self._slow_json(value)
-        if self._mask is not None and self._mask.may_be_in(text):
+        if self._is_not_to_be_shown(text):
             return self._slow_json(value)
         return msgspec.json.format(text, indent=2) + b"\n"
+
+    def _is_not_to_be_shown(self, text: bytes) -> bool:
+        """True if there may be a secret in it, or a field that ``json_safe`` leaves out."""
+        return _ELSEWHERE in text or (self._mask is not None and self._mask.may_be_in(text))
 
     def _slow_json(self, value: object) -> bytes:
         data = json_safe(value)
@@ -382,6 +386,7 @@ def _brief(value: Json) -> Any:
 
 
 _encode = msgspec.json.Encoder(enc_hook=json_safe).encode
+_ELSEWHERE = b'"step_results":'
 
 
 def _utf8(text: str) -> bytes:

@@ -50,10 +50,13 @@ def error_of(cause: FailureCause) -> str:
 
 
 def at_line(cause: FailureCause) -> str:
-    """`` (flows.py:14)``: the last line of the author's code that a failure passed, or nothing."""
-    place = cause.place if cause.inner is None else ""
-    near = place.removeprefix(f"{Path.cwd()}{os.sep}")
-    return f" ({clean(near)})" if place else ""
+    """`` (flows.py:14)``: the last line of the author's code that a failure passed.
+
+    Nothing if there is none, or the error itself names it.
+    """
+    if cause.inner is not None or cause.place in cause.error:
+        return ""
+    return f" ({clean(cause.place.removeprefix(f'{Path.cwd()}{os.sep}'))})"
 
 
 def handled_text(status: str, handled: Sequence[Failure], exit_code: int = 0) -> str:

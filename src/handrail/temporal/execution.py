@@ -435,7 +435,7 @@ class Execution:
                 gate = gate_in(run_id, history, path, workflow.time())
                 return ev.GateAnswered(path, accept_answer(gate, event.answer), event.by)
             case ev.SignalReceived(name=name):
-                types = waited_for(history, name)
+                types = waited_for(history).get(name)
                 if types:
                     check_payload(name, event.payload, types, 0)
                 return event

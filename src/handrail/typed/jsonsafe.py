@@ -25,6 +25,7 @@ from uuid import UUID
 import msgspec
 
 from handrail.shortening import shortened
+from handrail.typed.reference import ELSEWHERE
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
@@ -36,11 +37,12 @@ MAX_REPR = 120
 def json_safe(value: object) -> Json:
     """``value`` as plain JSON data that ``json.dumps(..., allow_nan=False)`` accepts.
 
-    Records (dataclasses, attrs, Struct, NamedTuple, pydantic) become objects, enums their values,
-    dates ISO text, a timedelta an ISO 8601 duration, bytes base64 text, sets sorted lists, NaN and
-    the infinities ``"NaN"``, ``"Infinity"``, ``"-Infinity"``, exceptions ``"Type: text"``, classes
-    and functions their qualified name, anything else its shortened repr. Keys become text; of keys
-    that become equal the last wins. Cycles, and values deeper than 50 levels, become ``"..."``.
+    Records (dataclasses, attrs, Struct, NamedTuple, pydantic) become objects, a ``WorkflowResult``
+    without its steps, which have places of their own. Enums become their values, dates ISO text, a
+    timedelta an ISO 8601 duration, bytes base64 text, sets sorted lists, NaN and the infinities
+    ``"NaN"``, ``"Infinity"``, ``"-Infinity"``, exceptions ``"Type: text"``, classes and functions
+    their qualified name, anything else its shortened repr. Keys become text; of keys that become
+    equal the last wins. Cycles, and values deeper than 50 levels, become ``"..."``.
     """
     return _safe(value, ())
 
@@ -69,7 +71,8 @@ def record_items(value: object) -> Iterable[tuple[str, object]] | None:
     if isinstance(value, msgspec.Struct):
         return _struct_items(value)
     if is_dataclass(value):
-        return [(f.name, getattr(value, f.name)) for f in fields(value) if hasattr(value, f.name)]
+        shown = (f.name for f in fields(value) if f.metadata != ELSEWHERE)
+        return [(name, getattr(value, name)) for name in shown if hasattr(value, name)]
     if hasattr(cls, "__attrs_attrs__"):
         names = [str(a.name) for a in cls.__attrs_attrs__]
         return [(name, getattr(value, name)) for name in names if hasattr(value, name)]

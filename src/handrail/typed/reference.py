@@ -17,6 +17,9 @@ NEWER: Mapping[str, Any] = {"newer": True}
 fingerprint the fields, so that a run of version 0.1 whose steps got such an object can be resumed.
 """
 
+ELSEWHERE: Mapping[str, Any] = {"handrail": "elsewhere"}
+"""Metadata of fields that JSON for people leaves out, because what they hold stands elsewhere."""
+
 _RECORDED_AS = {
     "handrail.codec.unresolved:Unresolvable": "handrail.model.unresolved:Unresolvable",
     "handrail.agents.cassette.cassette:CassetteMismatch": (
