@@ -18,7 +18,6 @@ from handrail import (
     Steps,
     WorkflowContext,
     WrongUse,
-    current,
     step,
     workflow,
 )
@@ -31,7 +30,6 @@ from tests.engine.support import (
     boom,
     give,
     just,
-    paths,
     run_seen,
     same,
     statuses,
@@ -154,15 +152,6 @@ async def test_on_judges_the_failure_of_a_composite() -> None:
     assert result.step("g").attempts == 3
 
 
-async def test_a_composite_tried_again_runs_below_a_path_of_its_own() -> None:
-    """Attempt n >= 2 of a group runs its members under `name~n/`."""
-    flaky = Flaky(1)
-    result, _ = await run_seen(just(step("g").parallel(step("a").call(flaky)).retry(2, backoff=0)))
-    assert result.value == ("ok",)
-    assert paths(result) == ["g", "g/a", "g~2/a"]
-    assert result.step("g").attempts == 2
-
-
 async def test_default_stands_in_for_a_failure() -> None:
     """`.default(value)` gives the value with the status defaulted, after all attempts."""
     flaky = Flaky(9)
@@ -229,19 +218,6 @@ async def test_the_fallback_comes_before_the_default() -> None:
     assert order == ["act", "act", "fallback"]
     assert result.value == "spare"
     assert statuses(result) == {"a": "defaulted", "a/f": "failed"}
-
-
-async def test_an_async_handler_is_awaited() -> None:
-    """A handler of on_error may be async."""
-
-    async def handler(_ctx: WorkflowContext, _failed: StepResult[Any]) -> Any:
-        return step("f").call(give, 1)
-
-    @workflow
-    def flow() -> Steps[Any]:
-        return (yield from step("a").call(aboom).on_error(handler))  # type: ignore[arg-type]
-
-    assert (await Executor().run(flow)).value == 1
 
 
 @pytest.mark.parametrize("made", ["not a step", None])
@@ -391,16 +367,6 @@ async def test_a_coroutine_that_a_sync_action_returns_is_awaited() -> None:
     assert result.value == (1, 2)
 
 
-async def test_modifiers_may_come_in_any_order() -> None:
-    """`.default` before `.retry` before `.when` means the same as the other way round."""
-    flaky = Flaky(1)
-    flow = just(
-        step("a").call(flaky).default("spare").retry(2, backoff=0).timeout(5).when(lambda _: True)
-    )
-    result, _ = await run_seen(flow)
-    assert (result.value, flaky.calls) == ("ok", 2)
-
-
 async def test_each_modifier_returns_a_new_step() -> None:
     """A modifier leaves the step it was called on as it was."""
     plain = step("a").call(boom)
@@ -451,32 +417,3 @@ def test_a_function_that_cannot_be_called_is_refused_before_it_is_needed() -> No
                 modify(wrong)
     with pytest.raises(WrongUse, match=r"takes a function of \(ctx\), and undo takes 2 arguments"):
         made.with_rollback(_Holder.undo)
-
-
-async def test_the_attempt_number_reaches_the_action() -> None:
-    """current().attempt counts from 1."""
-    seen: list[int] = []
-
-    async def act() -> None:
-        seen.append(current().attempt)
-        raise Boom("x")
-
-    await Executor().run(just(step("a").call(act).retry(3, backoff=0).default(None)))
-    assert seen == [1, 2, 3]
-
-
-async def test_retry_reruns_after_a_timeout() -> None:
-    """An attempt that timed out counts as failed, and is tried again."""
-    import anyio
-
-    calls: list[int] = []
-
-    async def act() -> str:
-        calls.append(1)
-        if len(calls) == 1:
-            await anyio.sleep_forever()
-        return "second"
-
-    flow = just(step("a").call(act).timeout(30).retry(2, backoff=0))
-    result, _ = await run_seen(flow, clock=Jumping())
-    assert (result.value, len(calls)) == ("second", 2)

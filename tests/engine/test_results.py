@@ -22,7 +22,7 @@ from handrail import (
     step,
     workflow,
 )
-from tests.engine.support import Boom, aboom, boom, caught, give, just, paths, same, statuses
+from tests.engine.support import Boom, boom, caught, give, just, paths, same, statuses
 
 
 async def test_the_value_is_exactly_what_the_workflow_returned() -> None:
@@ -170,72 +170,43 @@ async def test_a_failed_step_result_tells_the_error_as_text() -> None:
         one.unwrap()
 
 
-async def test_an_error_without_text_still_gives_the_step_an_error() -> None:
-    """A failed step has an error even where the exception's text is empty."""
+class Mute(Exception):
+    """An exception whose text cannot be had."""
 
-    def silent() -> None:
-        raise ValueError
-
-    result = await Executor().run(just(step("a").call(silent)))
-    assert result.step("a").error
-    assert result.error
+    def __str__(self) -> str:
+        raise ValueError("no text")
 
 
-async def test_an_exception_whose_text_cannot_be_had_still_fails_its_step() -> None:
-    """An exception whose __str__ raises fails the step like any other."""
+def raises(error: type[Exception]) -> None:
+    """Fail, without a text."""
+    raise error
 
-    class Mute(Exception):
-        def __str__(self) -> str:
-            raise ValueError("no text")
 
-    def mute() -> None:
-        raise Mute
-
-    result = await Executor().run(just(step("a").call(mute)))
+@pytest.mark.parametrize("error", [ValueError, Mute])
+async def test_an_error_without_text_still_gives_the_step_an_error(error: type[Exception]) -> None:
+    """A failed step has an error even where the exception's text is empty, or cannot be had."""
+    result = await Executor().run(just(step("a").call(raises, error)))
     assert result.status == "failed"
+    assert result.error
     assert result.step("a").error
-    assert "Mute" in (result.step("a").error_type or "")
+    assert error.__name__ in (result.step("a").error_type or "")
 
 
-async def test_a_step_failed_is_a_base_class_of_its_error() -> None:
-    """`is_a` knows the error's class and its bases, as class and as name, and nothing else."""
-
-    def missing() -> None:
-        raise FileNotFoundError("gone")
-
-    seen: list[StepFailed] = []
-
-    @workflow
-    def flow() -> Steps[None]:
-        try:
-            yield from step("a").call(missing)
-        except StepFailed as failed:
-            seen.append(failed)
-
-    await Executor().run(flow)
-    (failed,) = seen
+async def test_a_step_failed_knows_its_errors_classes_and_has_no_cause() -> None:
+    """`is_a` knows the error's class and its bases, as class and as name, and nothing else; the
+    StepFailed is built from the record alone: no cause, no context but the text.
+    """
+    failures: list[StepFailed] = []
+    await Executor().run(caught(step("a").call(raises, FileNotFoundError), failures.append))
+    (failed,) = failures
     assert failed.is_a(FileNotFoundError)
     assert failed.is_a(OSError)
     assert failed.is_a("builtins.OSError")
     assert not failed.is_a(ValueError)
     assert failed.result.is_a(OSError)
-
-
-async def test_a_step_failed_has_no_cause() -> None:
-    """StepFailed is built from the record alone: no cause, no context but the text."""
-    seen: list[StepFailed] = []
-
-    @workflow
-    def flow() -> Steps[None]:
-        try:
-            yield from step("a").call(aboom)
-        except StepFailed as failed:
-            seen.append(failed)
-
-    await Executor().run(flow)
-    assert seen[0].__cause__ is None
-    assert seen[0].__context__ is None
-    assert "aboom" in (seen[0].result.traceback or "")
+    assert failed.__cause__ is None
+    assert failed.__context__ is None
+    assert "raises" in (failed.result.traceback or "")
 
 
 async def test_results_are_frozen_and_slotted() -> None:
@@ -298,59 +269,24 @@ async def test_to_dict_is_json_safe_whatever_the_outputs_are() -> None:
     assert data["step_results"][3]["status"] == "defaulted"
 
 
-async def test_a_run_into_which_a_default_fed_is_degraded() -> None:
-    """`degraded` is true once any step's output is its default."""
-    result = await Executor().run(just(step("a").call(boom).default(3)))
-    assert (result.value, result.degraded) == (3, True)
-    assert result.step("a").status == "defaulted"
-    assert result.step("a").error == "no"
-
-
-async def test_a_workflow_error_ends_the_run_with_its_reason() -> None:
-    """WorkflowError(reason) fails the run, and the result's error is the reason."""
+@pytest.mark.parametrize(
+    ("error", "place"), [(KeyError("lost"), "test_results.py:"), (WorkflowError("lost"), "lost")]
+)
+async def test_an_exception_of_the_body_ends_the_run_as_failed(
+    error: Exception, place: str
+) -> None:
+    """Its text is the run's error; of one that is no WorkflowError it names file and line too."""
 
     @workflow
     def flow() -> Steps[None]:
         yield from step("a").call(same)
-        raise WorkflowError("nothing to do")
+        raise error
 
     result = await Executor().run(flow)
-    assert result.status == "failed"
-    assert "nothing to do" in (result.error or "")
-    assert result.failed_step is None
-
-
-async def test_any_exception_of_the_body_ends_the_run_as_failed_with_the_line() -> None:
-    """An exception in the workflow's own code fails the run, and the error names file and line."""
-
-    @workflow
-    def flow() -> Steps[None]:
-        yield from step("a").call(same)
-        raise KeyError("lost")
-
-    result = await Executor().run(flow)
-    assert result.status == "failed"
+    assert (result.status, result.failed_step) == ("failed", None)
     assert "lost" in (result.error or "")
-    assert "test_results.py:" in (result.error or "")
+    assert place in (result.error or "")
     assert paths(result) == ["a"]
-
-
-async def test_finally_blocks_run_when_a_step_fails() -> None:
-    """A failed step throws at its yield, so `finally` runs, steps in it included."""
-    done: list[str] = []
-
-    @workflow
-    def flow() -> Steps[None]:
-        try:
-            yield from step("a").call(boom)
-        finally:
-            yield from step("clean").call(done.append, "cleaned")
-            done.append("left")
-
-    result = await Executor().run(flow)
-    assert done == ["cleaned", "left"]
-    assert result.failed_step == "a"
-    assert statuses(result) == {"a": "failed", "clean": "succeeded"}
 
 
 async def test_a_bare_yield_works_as_yield_from_does() -> None:

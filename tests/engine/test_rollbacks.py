@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any
 
 import anyio
@@ -28,20 +27,6 @@ async def test_rollbacks_run_in_reverse_order() -> None:
     assert result.rollback_errors == ()
     assert [e.path for e in sink.of(ev.RollbackStarted)] == ["c", "b", "a"]
     assert [e.path for e in sink.of(ev.RollbackCompleted)] == ["c", "b", "a"]
-
-
-async def test_no_rollback_runs_when_the_run_succeeds() -> None:
-    """A succeeded run, a handled failure in it or not, undoes nothing."""
-    undone: list[str] = []
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("a").call(same).with_rollback(lambda _: undone.append("a"))
-        with contextlib.suppress(StepFailed):
-            yield from step("b").call(boom)
-
-    assert (await Executor().run(flow)).status == "succeeded"
-    assert undone == []
 
 
 async def test_only_a_succeeded_step_registers_its_rollback() -> None:
@@ -242,38 +227,3 @@ async def test_members_that_succeeded_before_fail_fast_are_undone_with_the_run()
     result, _ = await run_seen(flow, clock=Jumping())
     assert undone == ["caught", "c", "a"]
     assert statuses(result)["g/b"] == "cancelled"
-
-
-async def test_rollbacks_come_after_finally() -> None:
-    """The workflow's own clean-up runs first, then the rollbacks, then the run ends."""
-    order: list[str] = []
-
-    @workflow
-    def flow() -> Steps[Any]:
-        try:
-            yield from step("a").call(same).with_rollback(lambda _: order.append("rollback"))
-            yield from step("b").call(boom)
-        finally:
-            yield from step("c").call(order.append, "finally")
-
-    _, sink = await run_seen(flow)
-    assert order == ["finally", "rollback"]
-    assert isinstance(sink.events[-1], ev.WorkflowCompleted)
-
-
-async def test_a_sync_rollback_does_not_block_the_loop() -> None:
-    """A sync rollback runs in a thread."""
-    import threading
-
-    threads: list[int] = []
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from (
-            step("a").call(same).with_rollback(lambda _: threads.append(threading.get_ident()))
-        )
-        yield from step("b").call(boom)
-
-    await Executor().run(flow)
-    assert threads
-    assert threads[0] != threading.get_ident()
