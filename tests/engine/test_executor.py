@@ -219,61 +219,6 @@ async def test_resume_of_an_unknown_run_is_refused() -> None:
             await call
 
 
-async def test_composites_with_a_recorded_end_are_not_entered_again() -> None:
-    """Their outputs are rebuilt, equal, and no member, arm, child or fallback runs again."""
-    ran: list[str] = []
-
-    def note(name: str) -> str:
-        ran.append(name)
-        return name
-
-    def fail() -> None:
-        ran.append("fail")
-        raise ValueError("no")
-
-    def body(n: int) -> Steps[Any]:
-        got = yield from step("x").call(note, f"m{n}")
-        return got.upper()
-
-    @workflow
-    def child() -> Steps[Any]:
-        return (yield from step("c").call(note, "child"))
-
-    outputs: list[Any] = []
-
-    @workflow
-    def flow() -> Steps[Any]:
-        a = yield from step("p").parallel(
-            step("a").call(note, "a"), step("b").call(fail), on_error="continue"
-        )
-        b = yield from step("f").for_each({"k": 1, "l": 2}, body)
-        c = yield from step("r").race(step("a").call(note, "race"))
-        d = yield from step("s").subworkflow(child)
-        e = yield from step("b").branch((lambda _: True, step("y").call(note, "arm")))
-        f = yield from step("v").validate([lambda: note("stage") == "stage"])
-        g = yield from step("o").call(fail).on_error(lambda _, __: step("fb").call(note, "fb"))
-        h = yield from step("d").call(fail).default("default")
-        i = yield from step("n").call(fail).skip_on_error()
-        outputs.append(
-            ([(one.status, one.output) for one in a], b, c, d.value, e, f.passed, g, h, bool(i))
-        )
-        return (yield from step("q").ask("?"))
-
-    executor = Executor()
-    first = await executor.run(flow)
-    assert first.status == "suspended"
-    once = list(ran)
-    await executor.answer(first.run_id, "q", "ok")
-    second = await executor.resume(first.run_id, flow)
-    assert (second.status, second.value) == ("succeeded", "ok")
-    assert ran == once
-    assert outputs[0] == outputs[1]
-    assert outputs[0][1] == ["M1", "M2"]
-    assert paths(second) == [*paths(first), "q"]
-    replayed = {one.path for one in second.step_results if one.replayed}
-    assert replayed == set(paths(first))
-
-
 async def test_signals_to_concurrent_waits_are_taken_in_order_and_once() -> None:
     """Two waits for one name take a signal each; on resume the taken one is not given again."""
     executor = Executor()

@@ -207,25 +207,6 @@ async def test_of_fifty_answers_exactly_one_wins() -> None:
     assert run.result.value == won[0]
 
 
-async def test_of_fifty_answers_to_a_suspended_run_exactly_one_wins() -> None:
-    """The same when nobody drives the run."""
-    executor = Executor()
-    await executor.options(run_id="r").run(asking)
-    outcomes: list[str] = []
-
-    async def answer(n: int) -> None:
-        try:
-            await executor.answer("r", "q", f"{n}")
-            outcomes.append("won")
-        except GateClosed:
-            outcomes.append("lost")
-
-    async with anyio.create_task_group() as group:
-        for n in range(50):
-            group.start_soon(answer, n)
-    assert sorted(outcomes) == ["lost"] * 49 + ["won"]
-
-
 async def test_a_wrong_answer_leaves_the_gate_open() -> None:
     """InvalidAnswer tells what was expected; a right answer after it counts."""
     executor = Executor()

@@ -290,23 +290,6 @@ async def test_max_concurrency_is_a_sliding_window() -> None:
     assert ended[-1] == 0
 
 
-async def test_groups_nest_in_groups() -> None:
-    """Any step may stand inside: a group in a for_each in a parallel."""
-
-    def body(n: int) -> Any:
-        return step("inner").parallel(step("x").call(same, n), step("y").call(same, -n))
-
-    flow = just(
-        step("g").parallel(
-            step("f").for_each([1, 2], body), step("r").race(step("z").call(give, "z"))
-        )
-    )
-    result, _ = await run_seen(flow)
-    assert result.value == ([(1, -1), (2, -2)], "z")
-    assert "g/f/1/inner/y" in paths(result)
-    assert "g/r/z" in paths(result)
-
-
 @pytest.mark.parametrize("member", [step("x"), "a", None, lambda: 1])
 def test_a_group_takes_steps_only(member: Any) -> None:
     """Something else in a group, a step without a verb too, is a TypeError that shows it."""
@@ -349,25 +332,6 @@ async def test_key_names_members_by_their_items() -> None:
         )
     )
     assert paths((await run_seen(flow))[0]) == ["f", "f/7/s", "f/9/s"]
-
-
-async def test_a_generator_body_has_the_whole_language() -> None:
-    """A generator body may try, loop, open groups; its return value is the member's output."""
-
-    def body(n: int) -> Steps[str]:
-        total = 0
-        for i in range(n):
-            total += yield from step(f"add-{i}").call(same, i)
-        try:
-            yield from step("risky").call(aboom if n == 2 else give)
-        except StepFailed:
-            return "rescued"
-        yield from step("more").parallel(step("x").call(give))
-        return f"{n}:{total}"
-
-    result, _ = await run_seen(just(step("f").for_each([1, 2, 3], body)))
-    assert result.value == ["1:0", "rescued", "3:3"]
-    assert "f/2/more/x" in paths(result)
 
 
 def raises_behind_a_step(n: int) -> Steps[int]:
@@ -606,20 +570,6 @@ async def test_a_race_that_nobody_wins_fails_with_every_reason() -> None:
     assert (result.status, result.failed_step) == ("failed", "r")
     assert "one" in (result.error or "")
     assert "two" in (result.error or "")
-
-
-async def test_the_winner_may_be_a_group() -> None:
-    """Members of a race may be composites; a cancelled one takes its own members along."""
-    flow = just(
-        step("r").race(
-            step("g").parallel(step("x").call(give, 1), step("y").call(give, 2)),
-            step("h").parallel(step("x").call(forever), step("y").call(forever)),
-        )
-    )
-    result, _ = await run_seen(flow)
-    assert result.value == (1, 2)
-    assert statuses(result)["r/h/x"] == "cancelled"
-    assert statuses(result)["r/h"] == "cancelled"
 
 
 async def test_a_loser_that_ignores_its_cancellation_once_does_not_win() -> None:

@@ -442,17 +442,6 @@ async def test_who_waits_for_a_slot_can_be_cancelled() -> None:
     assert {statuses(result)["g/b"], statuses(result)["g/c"]} == {"cancelled"}
 
 
-async def test_a_run_whose_steps_wait_for_a_slot_can_be_cancelled() -> None:
-    """Cancelling ends the run although steps wait for a rate."""
-    flow = just(step("a").call(give).uses("claude"), step("b").call(give).uses("claude"))
-    with anyio.fail_after(5):
-        async with Executor(limits=Limits(rates={"claude": 1})).stream(flow) as run:
-            async for event in run:
-                if isinstance(event, ev.StepStarted) and event.path == "b":
-                    run.cancel("enough")
-    assert (run.result.status, statuses(run.result)["b"]) == ("cancelled", "cancelled")
-
-
 # -- limits that ask -------------------------------------------------------------------------------
 
 

@@ -119,32 +119,6 @@ async def test_a_handled_failure_does_not_spoil_the_run() -> None:
     assert statuses(result) == {"a": "failed"}
 
 
-async def test_step_results_stand_in_tree_order() -> None:
-    """Steps are listed by yield and by index, parents before children, whoever ended first."""
-    import anyio
-
-    async def slow(turns: int) -> int:
-        for _ in range(turns):
-            await anyio.lowlevel.checkpoint()
-        return turns
-
-    flow = just(
-        step("first").call(same),
-        step("p").parallel(
-            step("slow").call(slow, 30),
-            step("q").parallel(step("x").call(slow, 9), step("y").call(slow, 1)),
-            step("fast").call(slow, 1),
-        ),
-        step("f").for_each([9, 1], lambda n: step("s").call(slow, n)),
-        step("sub").subworkflow(just(step("c1").call(same), step("c2").call(same))),
-    )
-    result = await Executor().run(flow)
-    assert paths(result) == [
-        "first", "p", "p/slow", "p/q", "p/q/x", "p/q/y", "p/fast",
-        "f", "f/0/s", "f/1/s", "sub", "sub/c1", "sub/c2",
-    ]  # fmt: skip
-
-
 async def test_a_step_result_has_every_field() -> None:
     """A succeeded step's record says name, path, type, status, output, duration and attempts."""
     result = await Executor().run(just(step("g").parallel(step("a").call(same, 7))))
@@ -298,21 +272,3 @@ async def test_a_bare_yield_works_as_yield_from_does() -> None:
         return int(got) + 1
 
     assert (await Executor().run(flow)).value == 5
-
-
-async def test_helpers_and_recursion_share_the_runs_names() -> None:
-    """`yield from helper()` runs the helper's steps in the same scope, to any depth."""
-
-    def helper(depth: int) -> Steps[int]:
-        if depth == 0:
-            return 0
-        below = yield from helper(depth - 1)
-        return below + (yield from step(f"level-{depth}").call(same, depth))
-
-    @workflow
-    def flow() -> Steps[int]:
-        return (yield from helper(20))
-
-    result = await Executor().run(flow)
-    assert result.value == 210
-    assert paths(result)[:2] == ["level-1", "level-2"]

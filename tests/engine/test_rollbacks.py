@@ -53,34 +53,6 @@ async def test_only_a_succeeded_step_registers_its_rollback() -> None:
     assert undone == ["saved", "fallback"]
 
 
-async def test_rollbacks_run_for_every_way_a_run_fails() -> None:
-    """A WorkflowError, any exception, a mistake and a bad yield all undo."""
-    undone: list[str] = []
-
-    def first(name: str) -> Any:
-        return step("a").call(same).with_rollback(lambda _: undone.append(name))
-
-    @workflow
-    def by_error() -> Steps[Any]:
-        yield from first("error")
-        raise ZeroDivisionError
-
-    @workflow
-    def by_duplicate() -> Steps[Any]:
-        yield from first("duplicate")
-        yield from step("a").call(same)
-
-    @workflow
-    def by_yield() -> Steps[Any]:
-        yield from first("yield")
-        yield None  # type: ignore[misc]
-
-    for flow in (by_error, by_duplicate, by_yield):
-        result, _ = await run_seen(flow)
-        assert result.status == "failed"
-    assert undone == ["error", "duplicate", "yield"]
-
-
 async def test_a_failing_rollback_does_not_stop_the_others_and_is_told() -> None:
     """All errors of rollbacks are collected, in order, with path, text and type."""
     undone: list[str] = []
@@ -141,25 +113,6 @@ async def test_a_rollback_that_takes_too_long_is_an_error() -> None:
     assert clock.time - 1_000_000.0 == 67
 
 
-async def test_a_childs_rollbacks_join_the_parents_when_it_succeeds() -> None:
-    """A child that succeeded is undone with its parent, in reverse order of all."""
-    undone: list[str] = []
-
-    @workflow
-    def child() -> Steps[Any]:
-        yield from step("x").call(same).with_rollback(lambda _: undone.append("x"))
-        yield from step("y").call(same).with_rollback(lambda _: undone.append("y"))
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("a").call(same).with_rollback(lambda _: undone.append("a"))
-        yield from step("sub").subworkflow(child).with_rollback(lambda _: undone.append("sub"))
-        yield from step("b").call(boom)
-
-    await run_seen(flow)
-    assert undone == ["sub", "y", "x", "a"]
-
-
 async def test_a_failing_child_is_undone_at_its_own_end() -> None:
     """A child that fails undoes its own steps before its parent goes on."""
     undone: list[str] = []
@@ -181,30 +134,6 @@ async def test_a_failing_child_is_undone_at_its_own_end() -> None:
     result, _ = await run_seen(flow)
     assert result.status == "succeeded"
     assert undone == ["x", "caught"]
-
-
-async def test_the_members_of_a_group_are_undone_with_the_run_in_reverse_of_index() -> None:
-    """Members of a group, and steps of a generator member, are undone last first by index."""
-    undone: list[str] = []
-
-    def mark(name: str) -> Any:
-        return lambda _: undone.append(name)
-
-    def body(n: int) -> Steps[Any]:
-        yield from step("x").call(give).with_rollback(mark(f"x{n}"))
-        yield from step("y").call(give).with_rollback(mark(f"y{n}"))
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("g").parallel(
-            step("a").call(give).with_rollback(mark("a")),
-            step("b").call(same).with_rollback(mark("b")),
-        )
-        yield from step("f").for_each([0, 1], body)
-        yield from step("z").call(boom)
-
-    await run_seen(flow)
-    assert undone == ["y1", "x1", "y0", "x0", "b", "a"]
 
 
 async def test_members_that_succeeded_before_fail_fast_are_undone_with_the_run() -> None:

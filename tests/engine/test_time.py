@@ -137,25 +137,6 @@ async def test_the_predicate_is_outside_of_the_timeout() -> None:
     assert result.value == 1
 
 
-async def test_default_and_on_error_stand_in_for_a_timeout() -> None:
-    """A timeout is a failure like any other to what comes after it."""
-
-    @workflow
-    def flow() -> Steps[Any]:
-        a = yield from step("a").call(forever).timeout(5).default("spare")
-        b = (
-            yield from step("b")
-            .call(forever)
-            .timeout(5)
-            .on_error(lambda _c, _f: step("f").call(give, "f"))
-        )
-        c = yield from step("c").parallel(step("x").call(forever)).timeout(5).default("group")
-        return a, b, c
-
-    result, _ = await run_seen(flow, clock=Jumping())
-    assert result.value == ("spare", "f", "group")
-
-
 @pytest.mark.parametrize("length", [5, 5.5, timedelta(seconds=5), timedelta(days=2)])
 async def test_sleep_takes_seconds_and_timedeltas(length: Any) -> None:
     """`.sleep` passes that much time of the executor's clock, and gives None."""

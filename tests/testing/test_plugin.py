@@ -44,11 +44,11 @@ IN_A_REPOSITORY = """
     import shutil
     import subprocess
 
-    from handrail import Agent, Executor, step, workflow
-    from handrail.testing import Says
-
 
     def test_a_fake_writes_nothing_into_the_repository(fake_cli, tmp_path, monkeypatch):
+        from handrail import Agent, Executor, step, workflow
+        from handrail.testing import Says
+
         subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
         monkeypatch.chdir(tmp_path)
         claude = fake_cli("claude", [Says("ok", writes={"src/a.py": "a = 2"})])
@@ -65,6 +65,8 @@ IN_A_REPOSITORY = """
 
 
     def test_crashes_write_nothing_into_the_repository(crash_everywhere, tmp_path):
+        from handrail import step, workflow
+
         @workflow
         def one():
             yield from step("one").call(print)
