@@ -22,7 +22,7 @@ from tests.agents.repositories import git, needs_git, repository
 pytestmark = needs_git
 CrashEverywhere = Callable[..., Crashes]
 crash_everywhere = plugin.crash_everywhere
-IN_CI = 12
+IN_CI = 4
 
 
 def held_here() -> list[Claim]:

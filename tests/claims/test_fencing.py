@@ -6,13 +6,13 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import anyio
-import anyio.lowlevel
 import pytest
 
 from handrail import ClaimDeadlock, ClaimLost, Executor, Steps, current, step, workflow
@@ -34,9 +34,8 @@ repo, how = Path(sys.argv[1]), sys.argv[2]
 
 def work(turn=None):
     (repo / "src/a.py").write_text("by the run")
-    (repo.parent / "begun").touch()
-    while not (repo.parent / "go").exists():
-        pass
+    print("begun", flush=True)
+    sys.stdin.readline()
     (repo / "docs/guide.md").write_text("by the run")
     return "done"
 
@@ -70,24 +69,24 @@ class Holder:
     """A process whose run holds ``src/**``, and is at work. Mutable."""
 
     def __init__(self, repo: Path, how: str) -> None:
-        self._go = repo.parent / "go"
         words = [sys.executable, "-c", RUN, str(repo), how, str(LEASE_S)]
-        self.process = subprocess.Popen(words, cwd=repo, stdout=subprocess.PIPE, text=True)
-        while not (repo.parent / "begun").exists():
-            assert self.process.poll() is None
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(words, cwd=repo, stdin=pipe, stdout=pipe, text=True)
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline() == "begun\n"
 
     def went_on(self) -> tuple[int, str]:
         """Let it do the rest; its exit code, and what it said."""
-        self._go.touch()
-        said, _ = self.process.communicate(timeout=60)
+        said, _ = self.process.communicate("go on\n", timeout=60)
         return self.process.returncode, said
 
     def end(self) -> None:
         """Have nothing left of it."""
         self.process.kill()
         self.process.wait()
-        assert self.process.stdout is not None
-        self.process.stdout.close()
+        for pipe in (self.process.stdin, self.process.stdout):
+            assert pipe is not None
+            pipe.close()
 
 
 @pytest.fixture(params=["agent", "holding"])
@@ -122,8 +121,8 @@ def test_who_waits_for_a_killed_holder_has_it_in_half_a_second(repo: Path, holde
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(wait)
-            while not (await LocalClaims(str(repo / ".git")).listed()).waiting:
-                await anyio.lowlevel.checkpoint()
+            while not (await LocalClaims(str(repo / ".git")).listed()).waiting:  # noqa: ASYNC110
+                await anyio.sleep(0.005)
             holder.process.kill()
             killed = time.monotonic()
         await claims.close()
@@ -157,7 +156,7 @@ def test_a_stopped_holder_that_nobody_waited_for_goes_on(repo: Path) -> None:
         os.kill(holder.process.pid, signal.SIGSTOP)
         (claim,) = anyio.run(LocalClaims(str(repo / ".git")).listed).held
         while time.time() < claim.since + 2 * LEASE_S:
-            os.sched_yield()
+            time.sleep(0.02)  # noqa: TID251  # the lease is of real time
         os.kill(holder.process.pid, signal.SIGCONT)
         assert holder.went_on() == (0, "None\n")
     finally:
@@ -166,13 +165,10 @@ def test_a_stopped_holder_that_nobody_waited_for_goes_on(repo: Path) -> None:
 
 def test_a_circle_is_refused_with_all_who_are_in_it(repo: Path) -> None:
     """Two members hold a folder each, and want that of the other: one fails, and is told why."""
-    both = 0
+    both = threading.Barrier(2)
 
     def meet(_: str) -> bool:
-        nonlocal both
-        both += 1
-        while both < 2:
-            pass
+        both.wait(10)
         return True
 
     def cross(other: str) -> Steps[Any]:

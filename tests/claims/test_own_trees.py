@@ -11,7 +11,10 @@ import pytest
 
 from handrail import Conflict, Executor, MemoryJournal, OwnTree, Steps, current, step, workflow
 
-pytestmark = pytest.mark.usefixtures("outside_git")
+pytestmark = [
+    pytest.mark.usefixtures("outside_git"),
+    pytest.mark.parametrize("anyio_backend", ["asyncio"]),  # what git does knows no loop
+]
 
 
 def git(folder: Path, *words: str) -> str:

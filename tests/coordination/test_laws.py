@@ -143,36 +143,59 @@ def all_heard(heard: Heard) -> list[dict[str, Any]]:
     return [frame for frames in heard.values() for frame in frames]
 
 
-@given(st.lists(DOINGS, max_size=30))
-def test_no_two_hold_the_same(doings: list[Do]) -> None:
-    """At any time, of two claims of two agents in one worktree no path is in both."""
-    room = Room()
-    for do in doings:
-        room, _ = perform(room, do)
-        held = list(room.hub.state.agent_claims.all())
-        for claim in held:
-            for other in held:
-                if claim.owner != other.owner and claim.worktree == other.worktree:
-                    assert not overlap(claim.paths, other.paths), (do, claim, other)
-        everybody = _live_claims(room.hub.state)
-        for one in everybody:
-            for another in everybody:
-                if not related(one.claimant, another.claimant):
-                    pairs = itertools.product(one.resources, another.resources)
-                    assert not any(a.overlaps(b) for a, b in pairs), (do, one, another)
+def no_two_hold_the_same(room: Room) -> None:
+    """Of two claims of two agents in one worktree no path is in both."""
+    held = list(room.hub.state.agent_claims.all())
+    for claim in held:
+        for other in held:
+            if claim.owner != other.owner and claim.worktree == other.worktree:
+                assert not overlap(claim.paths, other.paths), (claim, other)
+    everybody = _live_claims(room.hub.state)
+    for one in everybody:
+        for another in everybody:
+            if not related(one.claimant, another.claimant):
+                pairs = itertools.product(one.resources, another.resources)
+                assert not any(a.overlaps(b) for a, b in pairs), (one, another)
 
 
-@given(st.lists(DOINGS, max_size=30))
-def test_who_may_have_it_has_it(doings: list[Do]) -> None:
+def who_may_have_it_has_it(room: Room) -> None:
     """Nobody stands in line for what is free, and each knows who is in the way."""
+    claims, scene = room.hub.state.run_claims, _snapshot(room.hub.state)
+    for number in claims.line:
+        behind = scene.in_the_way(scene.line[number])
+        assert behind, claims.line[number]
+        assert claims.sent_behind.get(number, behind) == behind, claims.line[number]
+
+
+def nobody_waits_in_a_circle(room: Room) -> None:
+    """From no agent do waits lead back to it."""
+    state = room.hub.state
+    for agent in state.waits.agents():
+        seen, one = [agent], agent
+        while (task := state.waits.get(one)) and (claim := state.agent_claims.get(task)):
+            one = claim.owner
+            assert one not in seen, seen
+            seen.append(one)
+
+
+def what_is_recorded_is_all_of_it(room: Room) -> None:
+    """A hub that is made of the records knows what the one knew that made them."""
+    assert lasting(room.again().hub) == lasting(room.hub)
+
+
+@given(st.lists(DOINGS, max_size=30))
+def test_the_laws_of_a_hub_hold_at_any_time(doings: list[Do]) -> None:
+    """And whatever an agent says, it hears something, and its socket stays."""
     room = Room()
     for do in doings:
-        room, _ = perform(room, do)
-        claims, scene = room.hub.state.run_claims, _snapshot(room.hub.state)
-        for number in claims.line:
-            behind = scene.in_the_way(scene.line[number])
-            assert behind, (do, claims.line[number])
-            assert claims.sent_behind.get(number, behind) == behind, (do, claims.line[number])
+        room, heard = perform(room, do)
+        no_two_hold_the_same(room)
+        who_may_have_it_has_it(room)
+        nobody_waits_in_a_circle(room)
+        what_is_recorded_is_all_of_it(room)
+        if do.what == "say":
+            assert heard[do.who], do
+            assert "close" not in [key for frame in heard[do.who] for key in frame]
 
 
 @given(st.lists(DOINGS, max_size=30))
@@ -188,15 +211,6 @@ def test_epochs_only_grow(doings: list[Do]) -> None:
                 assert frame["epoch"] > last or same or text in seen, (do, frame)
                 seen.add(text)
                 last = max(last, frame["epoch"])
-
-
-@given(st.lists(DOINGS, max_size=30))
-def test_what_is_recorded_is_all_of_it(doings: list[Do]) -> None:
-    """A hub that is made of the records knows what the one knew that made them."""
-    room = Room()
-    for do in doings:
-        room, _ = perform(room, do)
-        assert lasting(room.again().hub) == lasting(room.hub), do
 
 
 @given(st.lists(DOINGS, max_size=20), said("claim", task_id=TASK, paths=PATHS, idem_key=KEY))
@@ -220,21 +234,6 @@ DONE = {
     "claim_granted", "release_granted", "task_updated", "handoff_granted", "checkpoint_saved",
     "resource_offered",
 }  # fmt: skip
-
-
-@given(st.lists(DOINGS, max_size=30))
-def test_nobody_waits_in_a_circle(doings: list[Do]) -> None:
-    """From no agent do waits lead back to it."""
-    room = Room()
-    for do in doings:
-        room, _ = perform(room, do)
-        state = room.hub.state
-        for agent in state.waits.agents():
-            seen, one = [agent], agent
-            while (task := state.waits.get(one)) and (claim := state.agent_claims.get(task)):
-                one = claim.owner
-                assert one not in seen, (do, seen)
-                seen.append(one)
 
 
 ANYTHING = st.recursive(
@@ -272,14 +271,3 @@ def test_nothing_that_is_said_is_a_surprise(frames: list[tuple[str, dict[str, An
         if any("close" in one for one in heard.get(name, [])):
             room.sockets.pop(name)
     assert lasting(room.again().hub) == lasting(room.hub)
-
-
-@given(st.lists(DOINGS, max_size=30))
-def test_every_message_of_ones_own_is_answered(doings: list[Do]) -> None:
-    """Whatever an agent says, it hears something, and its socket stays."""
-    room = Room()
-    for do in doings:
-        room, heard = perform(room, do)
-        if do.what == "say":
-            assert heard[do.who], do
-            assert "close" not in [key for frame in heard[do.who] for key in frame]

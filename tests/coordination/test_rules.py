@@ -253,9 +253,9 @@ def test_a_grant_is_not_repeated_to_who_holds_it_no_more(room: Room) -> None:
 
 
 def test_one_agent_does_not_push_out_the_keys_of_another(room: Room) -> None:
-    """Ten thousand requests with keys of one agent leave another one's key as it was."""
+    """More requests with keys of one agent than are kept leave another one's key as it was."""
     first = room.ask("ann", "resource", kind="k", name="n", idem_key="mine")
-    for number in range(3_000):
+    for number in range(1_100):
         room.say("bob", "resource", kind="k", name="n", idem_key=f"{number}")
     assert room.ask("ann", "resource", kind="k", name="n", idem_key="mine") == first
     kept = [put.value for (kind, _), put in room.kept.items() if kind == "answer"]

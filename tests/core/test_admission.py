@@ -198,50 +198,29 @@ def told(plan: tuple[Limits, list[Move]]) -> Told:
 
 
 @given(PLANS)
-def test_no_limit_is_exceeded_at_any_instant(plan: tuple[Limits, list[Move]]) -> None:
-    """After each move, what runs fits into the slots and into the units of each tag."""
-    limits, moves = plan
-    run = Told(limits)
-    for move in moves:
-        run.tell(move)
-        assert len(run.running) <= (limits.max_concurrency or math.inf)
-        assert all(run.in_use(tag) <= units for tag, units in limits.tags.items())
-
-
-@given(PLANS)
-def test_no_minute_holds_more_starts_than_its_rate(plan: tuple[Limits, list[Move]]) -> None:
-    """Start number i + N of a tag comes more than 60 s after start number i, evenly spaced."""
-    run = told(plan)
-    for tag, most in run.limits.rates.items():
-        starts = run.starts_of(tag)
-        assert all(
-            later - start > WINDOW_S for start, later in zip(starts, starts[most:], strict=False)
-        )
-        assert all(later - start > WINDOW_S / most for start, later in itertools.pairwise(starts))
-
-
-@given(PLANS)
-def test_requests_of_one_tag_start_in_the_order_in_which_they_came(
+def test_no_limit_is_exceeded_and_nobody_waits_who_could_start(
     plan: tuple[Limits, list[Move]],
 ) -> None:
-    """Of the requests that use a tag, those that started are the first that were not withdrawn."""
-    run = told(plan)
-    for tag in {**run.limits.tags, **run.limits.rates}:
-        came = [path for path in run.uses if tag in run.needs(path) and path not in run.withdrawn]
-        started = [path for _, path in run.starts if tag in run.needs(path)]
-        assert [path for path in came if path in started] == started
-
-
-@given(PLANS)
-def test_slots_go_to_the_oldest_and_nobody_waits_who_could_start(
-    plan: tuple[Limits, list[Move]],
-) -> None:
-    """What is granted is what a plain reading of the rules gives, request by request, by age."""
+    """What is granted is what a plain reading of the rules gives, by age; it fits into the slots
+    and the units of each tag, and starts of a tag are spaced by its rate, in their order.
+    """
     limits, moves = plan
     run = Told(limits)
     for move in moves:
         run.apply(move)
         assert run.expected() == run.grant()
+        assert len(run.running) <= (limits.max_concurrency or math.inf)
+        assert all(run.in_use(tag) <= units for tag, units in limits.tags.items())
+    for tag, most in limits.rates.items():
+        starts = run.starts_of(tag)
+        assert all(
+            later - start > WINDOW_S for start, later in zip(starts, starts[most:], strict=False)
+        )
+        assert all(later - start > WINDOW_S / most for start, later in itertools.pairwise(starts))
+    for tag in {**limits.tags, **limits.rates}:
+        came = [path for path in run.uses if tag in run.needs(path) and path not in run.withdrawn]
+        started = [path for _, path in run.starts if tag in run.needs(path)]
+        assert [path for path in came if path in started] == started
 
 
 @given(PLANS)
@@ -276,12 +255,6 @@ def test_the_next_time_is_when_time_alone_lets_somebody_start(
     assert run.grant() == []
     run.now = due
     assert run.grant() != []
-
-
-@given(PLANS)
-def test_the_same_moves_give_the_same_grants(plan: tuple[Limits, list[Move]]) -> None:
-    """Two planners that are told the same grant the same paths in the same order."""
-    assert told(plan).starts == told(plan).starts
 
 
 @given(PLANS, st.lists(st.integers(1, 400), min_size=1, max_size=8))

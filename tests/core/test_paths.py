@@ -122,12 +122,6 @@ def test_a_key_can_be_decoded(key: str) -> None:
     assert without_surrogates(encode_key(key)) == key
 
 
-@given(KEYS, KEYS)
-def test_distinct_keys_have_distinct_encodings(one: str, other: str) -> None:
-    """Two keys share a path only if they are the same text."""
-    assert (encode_key(one) == encode_key(other)) == (one == other)
-
-
 @given(KEYS)
 @example("\ud800")
 def test_a_key_is_one_part_of_a_path(key: str) -> None:
@@ -178,24 +172,9 @@ def test_a_key_whose_text_is_an_address_is_refused(key: object) -> None:
 # -- paths -----------------------------------------------------------------------------------------
 
 
-@given(st.lists(KEYS.map(encode_key), min_size=1))
-def test_a_path_can_be_taken_apart(parts: list[str]) -> None:
-    """The parts that were joined are those between the slashes."""
-    path = ""
-    for part in parts:
-        path = join(path, part)
-    assert path.split("/") == parts
-
-
 def test_the_first_attempt_has_the_bare_path() -> None:
     """Later attempts of a composite keep their children apart from those of the first."""
     assert [attempt_base("a/b", attempt) for attempt in (1, 2, 13)] == ["a/b", "a/b~2", "a/b~13"]
-
-
-@given(TEXT.filter(accepted), st.integers(2, 10**6))
-def test_no_name_looks_like_a_later_attempt(name: str, attempt: int) -> None:
-    """What a later attempt is called cannot be the name of a step."""
-    assert not accepted(attempt_base(name, attempt))
 
 
 # -- folders ---------------------------------------------------------------------------------------

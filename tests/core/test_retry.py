@@ -32,26 +32,18 @@ def unjittered(backoff: Backoff, attempt: int) -> float:
 
 
 @given(BACKOFFS, ATTEMPTS, st.text())
-def test_jitter_takes_off_no_more_than_its_share(backoff: Backoff, attempt: int, seed: str) -> None:
-    """A pause is at most what the backoff describes, and at least that less the jitter's share."""
+def test_a_pause_is_of_its_backoff_attempt_and_seed(
+    backoff: Backoff, attempt: int, seed: str
+) -> None:
+    """It is at most what the backoff describes, and at least that less the jitter's share; never
+    longer than ``max_s``, nor negative; and the same each time.
+    """
     most = unjittered(backoff, attempt)
     pause = delay_s(backoff, attempt, seed)
     assert most * (1 - backoff.jitter) * (1 - 1e-9) <= pause <= most * (1 + 1e-9)
-
-
-@given(BACKOFFS, ATTEMPTS, st.text())
-def test_a_pause_never_exceeds_the_cap(backoff: Backoff, attempt: int, seed: str) -> None:
-    """No pause is longer than ``max_s``, and none is negative, however many attempts there were."""
-    assert 0 <= delay_s(backoff, attempt, seed) <= backoff.max_s
-
-
-@given(BACKOFFS, ATTEMPTS, st.text())
-def test_the_same_seed_and_attempt_give_the_same_pause(
-    backoff: Backoff, attempt: int, seed: str
-) -> None:
-    """A pause is a function of the backoff, the attempt and the seed alone."""
+    assert 0 <= pause <= backoff.max_s
     twin = Backoff(backoff.initial_s, backoff.factor, backoff.max_s, backoff.jitter)
-    assert delay_s(backoff, attempt, seed) == delay_s(twin, attempt, "".join(list(seed)))
+    assert delay_s(twin, attempt, "".join(list(seed))) == pause
 
 
 def test_a_known_pause_stays_what_it_was() -> None:

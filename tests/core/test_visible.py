@@ -97,9 +97,16 @@ SCENES = scenes()
 
 @given(SCENES)
 def test_only_members_beside_the_viewer_are_hidden(scene: Scene) -> None:
-    """Every finished step is seen, but for those in another member of a group around the viewer."""
+    """Every finished step is seen, but for those in another member of a group around the viewer:
+    by iteration, length, membership and access, and by an absolute path.
+    """
     view = seen_from(scene.viewer, set(scene.ways), scene.groups)
     assert set(view) == {path for path in scene.ways if not scene.beside(path)}
+    assert len(view) == len(list(view))
+    for path in scene.ways:
+        assert (path in view) == (path in set(view)) == (view.get(path) is not None)
+        assert view.find(f"/{path}") == view.get(path)
+    assert all(view[path].path == path for path in view)
 
 
 @given(SCENES, st.data())
@@ -113,24 +120,6 @@ def test_what_is_seen_does_not_depend_on_who_was_faster(scene: Scene, data: st.D
     assert dict(early) == dict(late)
     for name in ("a", "ab", "a-b", "b", "a~2", "same", "same/same", "/same", "/a/b"):
         assert early.find(name) == late.find(name)
-
-
-@given(SCENES)
-def test_a_view_is_a_mapping_that_agrees_with_itself(scene: Scene) -> None:
-    """Iteration, length, membership and access show the same paths."""
-    view = seen_from(scene.viewer, set(scene.ways), scene.groups)
-    assert len(view) == len(list(view))
-    for path in scene.ways:
-        assert (path in view) == (path in set(view)) == (view.get(path) is not None)
-    assert all(view[path].path == path for path in view)
-
-
-@given(SCENES)
-def test_an_absolute_path_finds_what_is_seen_there(scene: Scene) -> None:
-    """A leading slash looks from the root, and shows no more than the view does."""
-    view = seen_from(scene.viewer, set(scene.ways), scene.groups)
-    for path in scene.ways:
-        assert view.find(f"/{path}") == view.get(path)
 
 
 # -- cases -----------------------------------------------------------------------------------------

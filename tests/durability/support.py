@@ -194,10 +194,12 @@ def lives(name: str, backend: str = "asyncio") -> Lives:
 
 @functools.cache
 def every_crash(name: str) -> list[Crash]:
-    """Both sides of every write of this flow, if nothing happens to it."""
+    """Every write of this flow, if nothing happens to it, and in turn one of its two sides: both
+    leave the same record.
+    """
     whole = lives(name)
     whole.through()
-    return [(writes, returns) for writes in range(whole.writes[0] + 1) for returns in (True, False)]
+    return [(writes, writes % 2 == 0) for writes in range(whole.writes[0] + 1)]
 
 
 backends = pytest.mark.parametrize(

@@ -53,16 +53,17 @@ def never_killed(run_id: str, journal: str) -> bool:
     return all(kinds[index - 1] in ends for index in [*begun, len(kinds)])
 
 
-@pytest.fixture
-def drives(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+@pytest.fixture(scope="module")
+def drives() -> Iterator[Any]:
     """The module of the runs; it and the workflows have the names that the journals know."""
-    monkeypatch.syspath_prepend(FOLDER)
-    for name in MODULES:
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    module = importlib.import_module("drives")
-    values = importlib.import_module("values")
-    monkeypatch.setenv(values.VARIABLE, values.SECRET)
-    yield module
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(FOLDER)
+        for name in MODULES:
+            patch.delitem(sys.modules, name, raising=False)
+        module = importlib.import_module("drives")
+        values = importlib.import_module("values")
+        patch.setenv(values.VARIABLE, values.SECRET)
+        yield module
     for name in MODULES:
         sys.modules.pop(name, None)
 

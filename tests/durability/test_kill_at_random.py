@@ -29,7 +29,7 @@ from tests.durability.processes import PATIENCE_S, Child, Log, show
 
 RUN = "run"
 PARTS = 10
-KILLS_IN_CI = 5
+KILLS_IN_CI = 3
 KILLS_IN_SOAK = 200
 KILLS_AT_ONCE = 10
 log: Log

@@ -8,11 +8,20 @@ from typing import Any
 
 import pytest
 
-from handrail import Executor, JournalFailed, StepFailed, Steps, WorkflowError, step, workflow
+from handrail import (
+    Executor,
+    JournalFailed,
+    StepFailed,
+    Steps,
+    WorkflowError,
+    current,
+    step,
+    workflow,
+)
 from handrail.model import events as ev
 from handrail.testing import JumpClock, TextJournal
 from tests.durability.flows import broken, nothing, undo, undo_in_vain
-from tests.durability.support import RUN, Lives, essence, nothing_recorded_is_performed_again
+from tests.durability.support import RUN, Lives, essence
 
 
 @workflow
@@ -118,48 +127,6 @@ def test_a_question_that_is_asked_again_can_be_answered_again() -> None:
     assert (result.error, result.step("ask").output) == ("enough", "second")
 
 
-@workflow
-def falls_back_and_fails() -> Steps[None]:
-    """A step that its fallback mended and that is undone, for the run fails."""
-    yield from (
-        step("a")
-        .call(broken)
-        .on_error(lambda context, failed: step("instead").call(nothing))
-        .with_rollback(undo)
-    )
-    raise WorkflowError("enough")
-
-
-def test_the_resume_of_a_failed_run_can_be_killed() -> None:
-    """What was superseded together is gone together: nothing of it turns up in the third drive."""
-    failed = Lives(falls_back_and_fails)
-    failed.through()
-    for writes in range(1, 14):
-        run = failed.twin()
-        run.again = True
-        if run.live(stop_at=writes) is None:
-            run.again = False
-            story = run.through()
-            nothing_recorded_is_performed_again(story)
-            assert (story.result.error, len(story.result.step_results)) == ("enough", 2)
-
-
-@workflow
-def chooses() -> Steps[None]:
-    """A step within a step."""
-    yield from step("branch").branch((lambda context: True, step("arm").call(nothing)))
-
-
-@pytest.mark.parametrize("writes", range(1, 9))
-def test_a_cancellation_can_be_killed(writes: int) -> None:
-    """Once the request is recorded the run ends cancelled, whoever goes on with it."""
-    begun = Lives(chooses)
-    begun.live(stop_at=1)
-    run = begun.twin()
-    run.cancels = "enough"
-    assert run.through([(writes, True)]).result.status == "cancelled"
-
-
 @pytest.mark.parametrize("fail_at", range(2, 9))
 def test_bodies_are_closed_when_a_write_fails(fail_at: int) -> None:
     """Their ``finally`` runs before the caller hears of it, not whenever they are collected."""
@@ -185,3 +152,29 @@ def test_bodies_are_closed_when_a_write_fails(fail_at: int) -> None:
         Executor(journal=TextJournal(fail_at=fail_at)).run_sync(flow)
     assert ended in (["flow"], ["child", "flow"])
     gc.collect()
+
+
+def test_what_was_at_work_is_told_that_it_was_interrupted() -> None:
+    """The step that is repeated learns it, with the same idempotency key and the same attempt."""
+    seen: list[tuple[str, int, bool, str]] = []
+
+    def look() -> None:
+        here = current()
+        seen.append((here.path, here.attempt, here.interrupted, here.idempotency_key))
+
+    @workflow
+    def looks() -> Steps[None]:
+        yield from step("before").call(look)
+        yield from step("during").call(look)
+        yield from step("after").call(look)
+
+    Lives(looks).through([(4, True)])  # its effect was there, its end was not
+    before, during, again, after = seen
+    assert [one[:3] for one in seen] == [
+        ("before", 1, False),
+        ("during", 1, False),
+        ("during", 1, True),
+        ("after", 1, False),
+    ]
+    assert during[3] == again[3]
+    assert len({before[3], during[3], after[3]}) == 3

@@ -418,36 +418,26 @@ async def test_a_step_is_completed_skipped_and_begun_again() -> None:
         return [a, b, c, d, e, f]
 
     executor = Executor(journal=TextJournal(), workflows=[flow])
-    refused: list[str] = []
-
-    async def refuse(verb: Any, *args: Any) -> None:
-        with pytest.raises((CannotSteer, InvalidInput)) as caught:
-            await verb(*args)
-        refused.append(str(caught.value))
-
     async with executor.stream(flow) as run:
         name = run.run_id
         async for event in run:
             match event:
                 case ev.StepStarted(path="a"):
-                    await refuse(executor.complete, name, "a", {"n": "one"})
-                    await refuse(executor.complete, name, "aa", 1)
-                    await refuse(executor.skip, name, "a")
-                    await refuse(executor.retry, name, "c")
+                    with pytest.raises(InvalidInput, match=r"step 'a': got .* expected Out"):
+                        await executor.complete(name, "a", {"n": "one"})
                     await executor.complete(name, "d", {"n": 4}, by="dan")
                     await executor.complete(name, "a", {"n": 1}, by="ann")
                 case ev.StepStarted(path="b"):
-                    await refuse(executor.complete, name, "a", Out(1))
                     run.skip("b", by="bob")
                 case ev.StepStarted(path="c"):
                     run.retry("c", by="cid")
                 case _:
                     pass
     assert run.result.status == "suspended"
-    await refuse(executor.complete, name, "e", "z")
     await executor.complete(name, "e", "y", by="eve")
     assert (await executor.resume(name)).status == "failed"
-    await refuse(executor.retry, name, "f")
+    with pytest.raises(CannotSteer, match=r"it has failed.* resume\(\) continues it"):
+        await executor.retry(name, "f")
     await executor.complete(name, "f", "6", by="fay")
     result = await executor.resume(name)
     assert result.value == [Out(1), Out(2), Out(0), Out(4), "y", 6]
@@ -461,14 +451,3 @@ async def test_a_step_is_completed_skipped_and_begun_again() -> None:
         "e": ("eve", 0),
         "f": ("fay", 0),
     }
-    told = [
-        r"the output of step 'a': got .* expected Out",
-        r"no step 'aa'. Did you mean 'a'|no step 'aa'",
-        r"neither .default\(\) nor .skip_on_error\(\). complete\(\) ends it",
-        r"step 'c' has not begun. At work: 'a'.",
-        r"step 'a' has ended. fork\(outputs=...\)",
-        r"expected one of: x, y",
-        r"it has failed.* resume\(\) continues it",
-    ]
-    for text, pattern in zip(refused, told, strict=True):
-        assert re.search(pattern, text), text

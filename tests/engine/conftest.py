@@ -11,6 +11,7 @@ ON_ONE_LOOP = {
     "test_answers_of_agents.py",
     "test_arguments.py",
     "test_budgets.py",
+    "test_changed_code.py",
     "test_composition.py",
     "test_driven_again.py",
     "test_forgotten_yields.py",
@@ -27,10 +28,11 @@ ON_ONE_LOOP = {
     "test_resume.py",
     "test_step_names.py",
     "test_undone_after_crashes.py",
+    "test_unwound_as_it_was_left.py",
     "test_validate.py",
     "test_waits_for.py",
 }
-"""Files without cancellations by hand, threads, or an order that the loop decides."""
+"""Files of what follows from a record: without threads, or an order that the loop decides."""
 
 
 @pytest.hookimpl(tryfirst=True)

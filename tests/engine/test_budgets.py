@@ -150,18 +150,6 @@ async def test_a_breach_suspends_and_a_larger_budget_goes_on() -> None:
     assert (await executor(400).resume("r", flow)).success
 
 
-async def test_a_crash_does_not_begin_to_count_anew() -> None:
-    """What was used before a failed drive is used, also of steps that run again."""
-    agent = agent_of(reply(60), AgentError("worker", "no"), reply(60), reply(60))
-    flow = flow_of(agent, 2)
-    journal = TextJournal()
-    executor = Executor(limits=Limits(budget=Budget(tokens=100)), journal=journal)
-    assert (await executor.options(run_id="r").run(flow)).status == "failed"
-    again = await executor.resume("r", flow)
-    assert again.status == "failed"
-    assert "tokens 120 of 100" in again.error or "tokens 60 of 100" in again.error
-
-
 @pytest.mark.parametrize(("answer", "status"), [("allow", "succeeded"), ("stop", "failed")])
 async def test_a_breach_asks_whether_as_much_again_may_be_used(answer: str, status: str) -> None:
     """The gate says what is used up; each answer allows one budget more, or fails the step."""

@@ -12,7 +12,7 @@ from handrail import Budget, Executor, Limits, Steps, StepTimeout, step, workflo
 from handrail.system.clock import SystemClock
 from tests.engine.support import Boom
 
-JUMPS = pytest.mark.parametrize("jump_s", [60, 3_600, 86_400, -60, -3_600, -86_400])
+JUMPS = pytest.mark.parametrize("jump_s", [3_600, -3_600])
 
 
 class SetClock(SystemClock):
@@ -148,8 +148,9 @@ WAITS: dict[str, tuple[Any, dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("jump_s", [3_600, -3_600])
+@JUMPS
 @pytest.mark.parametrize("what", WAITS)
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # a driver's waits are of one kind
 async def test_what_is_so_long_is_so_long_whatever_the_clock_says(
     clock: SetClock, what: str, jump_s: float
 ) -> None:

@@ -116,11 +116,11 @@ async def test_a_shell_command_that_does_not_exist_fails_its_step() -> None:
     assert "no-such-program-x" in str(error)
 
 
-async def test_a_hundred_megabytes_of_output_do_not_break_a_run() -> None:
+async def test_many_megabytes_of_output_do_not_break_a_run() -> None:
     """What is kept of an endless output is bounded, has both ends, and says what was left out."""
     code = (
         "import sys\nsys.stdout.write('first\\n')\nline = 'x' * 1023 + '\\n'\n"
-        "[sys.stdout.write(line * 1024) for _ in range(100)]\nsys.stdout.write('last\\n')"
+        "[sys.stdout.write(line * 1024) for _ in range(30)]\nsys.stdout.write('last\\n')"
     )
     with anyio.fail_after(60):
         got = await ran(python(code))
@@ -128,7 +128,7 @@ async def test_a_hundred_megabytes_of_output_do_not_break_a_run() -> None:
     assert got.stdout.startswith("first\n")
     assert got.stdout.endswith("last\n")
     assert "left out" in got.stdout
-    assert len(got.stdout) < 20_000_000
+    assert len(got.stdout) < 10_000_000
 
 
 async def test_output_that_is_no_utf8_is_replaced() -> None:

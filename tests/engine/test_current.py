@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from handrail import Current, Executor, MemorySink, OutsideStep, Steps, current, step, workflow
 from handrail.model import events as ev
-from tests.engine.support import Flaky, give, just, run_seen, same
+from tests.engine.support import give, just, same
 
 COLOUR: ContextVar[str] = ContextVar("colour", default="none")
 
@@ -71,22 +71,6 @@ async def test_the_idempotency_key_is_the_same_for_all_attempts() -> None:
     assert set(first).isdisjoint(second)
 
 
-async def test_the_idempotency_key_is_the_same_on_resume() -> None:
-    """A step that runs again in a resumed run has the key it had."""
-    keys: list[str] = []
-    flaky = Flaky(1)
-
-    async def note() -> Any:
-        keys.append(current().idempotency_key)
-        return await flaky()
-
-    flow = just(step("a").call(note))
-    executor = Executor(workflows=[flow])
-    first = await executor.run(flow)
-    assert (await executor.resume(first.run_id)).value == "ok"
-    assert keys[0] == keys[1]
-
-
 async def test_a_thread_sees_that_it_is_cancelled() -> None:
     """`current().cancelled` turns true in a sync action, which can stop itself."""
     begun, seen = threading.Event(), []
@@ -114,22 +98,6 @@ async def test_a_thread_sees_that_it_is_cancelled() -> None:
         False,
         [True],
     )
-
-
-async def test_a_thread_over_its_timeout_sees_that_it_is_cancelled() -> None:
-    """A timeout sets `cancelled` as well."""
-    seen: list[bool] = []
-
-    def work() -> None:
-        me = current()
-        for _ in range(500):
-            if me.cancelled:
-                seen.append(True)
-                return
-            threading.Event().wait(0.005)
-
-    result, _ = await run_seen(just(step("a").call(work).timeout(0.2)))
-    assert (result.status, seen) == ("failed", [True])
 
 
 async def test_the_log_is_bound_to_the_step() -> None:
@@ -330,30 +298,6 @@ async def test_two_executors_in_one_loop_do_not_meet() -> None:
         assert {event.run_id for event in sink.events} == {f"r{n}"}
 
 
-async def test_one_executor_drives_several_runs_at_once() -> None:
-    """Runs of one executor do not wait for one another, and each has its answers."""
-    executor = Executor(linger_s=20)
-
-    @workflow
-    def flow(n: int) -> Steps[Any]:
-        answer = yield from step("q").ask("?", type=int)
-        return n, answer
-
-    values: dict[int, Any] = {}
-
-    async def one(n: int) -> None:
-        values[n] = (await executor.options(run_id=f"r{n}").run(flow, n)).value
-
-    with anyio.fail_after(5):
-        async with anyio.create_task_group() as group:
-            for n in range(5):
-                group.start_soon(one, n)
-            await anyio.wait_all_tasks_blocked()
-            for n in reversed(range(5)):
-                await executor.answer(f"r{n}", "q", n * 10)
-    assert values == {n: (n, n * 10) for n in range(5)}
-
-
 async def test_options_are_of_the_copy_alone() -> None:
     """`options(run_id=, labels=)` leaves the executor as it was; labels are in the first event."""
     sink = MemorySink()
@@ -364,29 +308,3 @@ async def test_options_are_of_the_copy_alone() -> None:
     assert (await executor.run(flow)).run_id != "mine"
     first, second = sink.of(ev.WorkflowStarted)
     assert (dict(first.labels), dict(second.labels)) == ({"team": "x"}, {})
-
-
-async def test_a_run_of_a_copy_is_reached_through_the_executor() -> None:
-    """Signals to the executor reach runs that were started through `options`."""
-    executor = Executor(linger_s=20)
-    with anyio.fail_after(5):
-        async with executor.options(run_id="r").stream(just(step("w").wait_for("go", int))) as run:
-            async for event in run:
-                if isinstance(event, ev.StepStarted):
-                    await executor.signal("r", "go", 4)
-    assert run.result.value == 4
-
-
-async def test_a_run_id_that_is_taken_is_refused() -> None:
-    """A second run of one id in one journal is an error, and leaves the first as it was."""
-    executor = Executor()
-
-    @workflow
-    def flow(n: int) -> Steps[int]:
-        return (yield from step("a").call(give, n))
-
-    named = executor.options(run_id="r")
-    assert (await named.run(flow, 1)).value == 1
-    with pytest.raises(Exception, match="r"):
-        await named.run(flow, 2)
-    assert (await executor.resume("r", flow)).value == 1

@@ -114,26 +114,3 @@ def test_a_run_that_is_stopped_anywhere_ends_and_its_events_hold_together(
     check_drive(sink)
     check_nesting(sink)
     assert isinstance(sink.events[-1], (ev.WorkflowCompleted, ev.RunSuspended))
-
-
-@pytest.mark.parametrize("backend", ["asyncio", "trio"])
-@FUZZ
-@given(body=bodies(timeless=True), limits=st.sampled_from([Limits(), Limits(max_concurrency=1)]))
-def test_the_result_does_not_depend_on_who_is_faster(
-    backend: str, body: Body, limits: Limits
-) -> None:
-    """Where nothing is decided by time, the driver's interleaving changes no result."""
-
-    def ran(limits: Limits) -> Any:
-        async def go() -> MemorySink:
-            sink = MemorySink()
-            executor = Executor(sinks=[sink], clock=Jumping(), gates="approve", limits=limits)
-            results.append(await executor.run(workflow_of(body)))
-            return sink
-
-        check_drive(on(backend, go))
-        done = results.pop()
-        return done.status, [(one.path, one.status, one.error_type) for one in done.step_results]
-
-    results: list[Any] = []
-    assert ran(Limits()) == ran(limits)

@@ -35,7 +35,6 @@ from tests.engine.support import (
     forever,
     give,
     just,
-    paths,
     run_seen,
     same,
     statuses,
@@ -133,18 +132,6 @@ async def test_a_limit_ends_the_run_and_is_named_with_its_value(
     assert list(statuses(result).values()).count("succeeded") == done
 
 
-async def test_exactly_max_steps_are_allowed() -> None:
-    """A run of as many steps as the limit says succeeds."""
-
-    @workflow
-    def flow() -> Steps[None]:
-        for n in range(3):
-            yield from step(f"s-{n}").call(give, n)
-
-    result, seen = await run_seen(flow, limits=Limits(max_steps=3))
-    assert (result.status, rows(seen)) == ("succeeded", [])
-
-
 async def test_a_limit_cannot_be_caught_and_rollbacks_run() -> None:
     """A limit is not thrown at a yield: the run ends, and what was done is undone."""
     seen_errors: list[BaseException] = []
@@ -202,21 +189,6 @@ async def test_max_visits_does_not_count_members() -> None:
     flow = just(step("f").for_each(range(10), body))
     result, _ = await run_seen(flow, limits=Limits(max_visits=3))
     assert (result.status, result.value) == ("succeeded", list(range(10)))
-
-
-async def test_depth_within_the_limit_is_allowed() -> None:
-    """As many nested workflows as the limit says are fine."""
-
-    @workflow
-    def deeper(n: int) -> Steps[int]:
-        if n == 0:
-            yield from step("end").call(give)
-            return 0
-        below = yield from step("in").run_workflow(deeper, n - 1)
-        return 1 + below.unwrap()
-
-    result, _ = await run_seen(deeper, 3, limits=Limits(max_depth=3))
-    assert (result.status, result.value) == ("succeeded", 3)
 
 
 # -- limits that outlive a drive -------------------------------------------------------------------
@@ -407,17 +379,6 @@ async def test_a_rate_spaces_starts_by_a_minute() -> None:
     assert starts == pytest.approx([0, 30, 60, 90, 120], abs=0.01)
 
 
-async def test_a_rate_holds_for_members_of_a_group() -> None:
-    """Members that start together share the rate."""
-    clock = Jumping()
-    gauge = Gauge(clock)
-    flow = just(step("f").for_each(range(6), lambda n: step("x").call(gauge, n).uses("claude")))
-    result, _ = await run_seen(flow, limits=Limits(rates={"claude": 3}), clock=clock)
-    assert result.status == "succeeded"
-    late = [at for at in gauge.starts if at >= 1_000_060]
-    assert (len(gauge.starts), len(late)) == (6, 3)
-
-
 async def test_a_rate_holds_over_the_drives_of_a_run() -> None:
     """Who restarts a run again and again makes it no quicker."""
     clock, journal, starts = Jumping(), TextJournal(), list[float]()
@@ -479,40 +440,6 @@ async def test_who_waits_for_a_slot_can_be_cancelled() -> None:
     result, _ = await run_seen(flow, limits=Limits(tags={"gpu": 1}))
     assert (result.status, ran) == ("failed", [])
     assert {statuses(result)["g/b"], statuses(result)["g/c"]} == {"cancelled"}
-
-
-async def test_a_run_whose_steps_wait_for_a_slot_can_be_cancelled() -> None:
-    """Cancelling ends the run although steps wait for a rate."""
-    flow = just(step("a").call(give).uses("claude"), step("b").call(give).uses("claude"))
-    with anyio.fail_after(5):
-        async with Executor(limits=Limits(rates={"claude": 1})).stream(flow) as run:
-            async for event in run:
-                if isinstance(event, ev.StepStarted) and event.path == "b":
-                    run.cancel("enough")
-    assert (run.result.status, statuses(run.result)["b"]) == ("cancelled", "cancelled")
-
-
-async def test_sync_actions_are_bounded_too() -> None:
-    """Threads of one run are no more than max_concurrency."""
-    import threading
-    import time
-
-    lock = threading.Lock()
-    now, most = 0, 0
-
-    def work() -> None:
-        nonlocal now, most
-        with lock:
-            now += 1
-            most = max(most, now)
-        time.sleep(0.005)  # noqa: TID251  # a thread that takes some time
-        with lock:
-            now -= 1
-
-    flow = just(step("f").for_each(range(8), lambda _: step("x").call(work)))
-    result, _ = await run_seen(flow, limits=Limits(max_concurrency=3))
-    assert result.status == "succeeded"
-    assert 1 <= most <= 3
 
 
 # -- limits that ask -------------------------------------------------------------------------------
@@ -640,19 +567,3 @@ def test_uses_needs_a_whole_amount(amount: Any) -> None:
     """`.uses(tag, amount)` takes whole amounts of at least one."""
     with pytest.raises((ValueError, TypeError)):
         step("a").call(same).uses("gpu", amount)
-
-
-async def test_limits_do_not_change_a_result() -> None:
-    """With and without limits that nobody reaches, a run gives the same."""
-
-    @workflow
-    def flow() -> Steps[Any]:
-        a = yield from step("a").call(give, 1)
-        b = yield from step("f").for_each([1, 2], lambda n: step("x").call(same, n).timeout(5))
-        return a, b
-
-    plain = await Executor().run(flow)
-    limited = await Executor(
-        limits=Limits(max_steps=99, max_concurrency=9, tags={"x": 1}, timeout_s=600, max_visits=9)
-    ).run(flow)
-    assert (plain.value, paths(plain)) == (limited.value, paths(limited))

@@ -23,7 +23,7 @@ from handrail import (
     step,
     workflow,
 )
-from tests.engine.support import Boom, aboom, boom, caught, give, just, paths, same, statuses
+from tests.engine.support import Boom, boom, caught, give, just, paths, same, statuses
 
 
 async def test_the_value_is_exactly_what_the_workflow_returned() -> None:
@@ -120,32 +120,6 @@ async def test_a_handled_failure_does_not_spoil_the_run() -> None:
     assert statuses(result) == {"a": "failed"}
 
 
-async def test_step_results_stand_in_tree_order() -> None:
-    """Steps are listed by yield and by index, parents before children, whoever ended first."""
-    import anyio
-
-    async def slow(turns: int) -> int:
-        for _ in range(turns):
-            await anyio.lowlevel.checkpoint()
-        return turns
-
-    flow = just(
-        step("first").call(same),
-        step("p").parallel(
-            step("slow").call(slow, 30),
-            step("q").parallel(step("x").call(slow, 9), step("y").call(slow, 1)),
-            step("fast").call(slow, 1),
-        ),
-        step("f").for_each([9, 1], lambda n: step("s").call(slow, n)),
-        step("sub").subworkflow(just(step("c1").call(same), step("c2").call(same))),
-    )
-    result = await Executor().run(flow)
-    assert paths(result) == [
-        "first", "p", "p/slow", "p/q", "p/q/x", "p/q/y", "p/fast",
-        "f", "f/0/s", "f/1/s", "sub", "sub/c1", "sub/c2",
-    ]  # fmt: skip
-
-
 async def test_a_step_result_has_every_field() -> None:
     """A succeeded step's record says name, path, type, status, output, duration and attempts."""
     result = await Executor().run(just(step("g").parallel(step("a").call(same, 7))))
@@ -171,72 +145,43 @@ async def test_a_failed_step_result_tells_the_error_as_text() -> None:
         one.unwrap()
 
 
-async def test_an_error_without_text_still_gives_the_step_an_error() -> None:
-    """A failed step has an error even where the exception's text is empty."""
+class Mute(Exception):
+    """An exception whose text cannot be had."""
 
-    def silent() -> None:
-        raise ValueError
-
-    result = await Executor().run(just(step("a").call(silent)))
-    assert result.step("a").error
-    assert result.error
+    def __str__(self) -> str:
+        raise ValueError("no text")
 
 
-async def test_an_exception_whose_text_cannot_be_had_still_fails_its_step() -> None:
-    """An exception whose __str__ raises fails the step like any other."""
+def raises(error: type[Exception]) -> None:
+    """Fail, without a text."""
+    raise error
 
-    class Mute(Exception):
-        def __str__(self) -> str:
-            raise ValueError("no text")
 
-    def mute() -> None:
-        raise Mute
-
-    result = await Executor().run(just(step("a").call(mute)))
+@pytest.mark.parametrize("error", [ValueError, Mute])
+async def test_an_error_without_text_still_gives_the_step_an_error(error: type[Exception]) -> None:
+    """A failed step has an error even where the exception's text is empty, or cannot be had."""
+    result = await Executor().run(just(step("a").call(raises, error)))
     assert result.status == "failed"
+    assert result.error
     assert result.step("a").error
-    assert "Mute" in (result.step("a").error_type or "")
+    assert error.__name__ in (result.step("a").error_type or "")
 
 
-async def test_a_step_failed_is_a_base_class_of_its_error() -> None:
-    """`is_a` knows the error's class and its bases, as class and as name, and nothing else."""
-
-    def missing() -> None:
-        raise FileNotFoundError("gone")
-
-    seen: list[StepFailed] = []
-
-    @workflow
-    def flow() -> Steps[None]:
-        try:
-            yield from step("a").call(missing)
-        except StepFailed as failed:
-            seen.append(failed)
-
-    await Executor().run(flow)
-    (failed,) = seen
+async def test_a_step_failed_knows_its_errors_classes_and_has_no_cause() -> None:
+    """`is_a` knows the error's class and its bases, as class and as name, and nothing else; the
+    StepFailed is built from the record alone: no cause, no context but the text.
+    """
+    failures: list[StepFailed] = []
+    await Executor().run(caught(step("a").call(raises, FileNotFoundError), failures.append))
+    (failed,) = failures
     assert failed.is_a(FileNotFoundError)
     assert failed.is_a(OSError)
     assert failed.is_a("builtins.OSError")
     assert not failed.is_a(ValueError)
     assert failed.result.is_a(OSError)
-
-
-async def test_a_step_failed_has_no_cause() -> None:
-    """StepFailed is built from the record alone: no cause, no context but the text."""
-    seen: list[StepFailed] = []
-
-    @workflow
-    def flow() -> Steps[None]:
-        try:
-            yield from step("a").call(aboom)
-        except StepFailed as failed:
-            seen.append(failed)
-
-    await Executor().run(flow)
-    assert seen[0].__cause__ is None
-    assert seen[0].__context__ is None
-    assert "aboom" in (seen[0].result.traceback or "")
+    assert failed.__cause__ is None
+    assert failed.__context__ is None
+    assert "raises" in (failed.result.traceback or "")
 
 
 async def test_results_are_frozen_and_slotted() -> None:
@@ -322,59 +267,24 @@ async def test_a_result_at_a_prompt_is_one_short_line() -> None:
     assert len(repr([large])) < 700
 
 
-async def test_a_run_into_which_a_default_fed_is_degraded() -> None:
-    """`degraded` is true once any step's output is its default."""
-    result = await Executor().run(just(step("a").call(boom).default(3)))
-    assert (result.value, result.degraded) == (3, True)
-    assert result.step("a").status == "defaulted"
-    assert result.step("a").error == "no"
-
-
-async def test_a_workflow_error_ends_the_run_with_its_reason() -> None:
-    """WorkflowError(reason) fails the run, and the result's error is the reason."""
+@pytest.mark.parametrize(
+    ("error", "place"), [(KeyError("lost"), "test_results.py:"), (WorkflowError("lost"), "lost")]
+)
+async def test_an_exception_of_the_body_ends_the_run_as_failed(
+    error: Exception, place: str
+) -> None:
+    """Its text is the run's error; of one that is no WorkflowError it names file and line too."""
 
     @workflow
     def flow() -> Steps[None]:
         yield from step("a").call(same)
-        raise WorkflowError("nothing to do")
+        raise error
 
     result = await Executor().run(flow)
-    assert result.status == "failed"
-    assert "nothing to do" in (result.error or "")
-    assert result.failed_step is None
-
-
-async def test_any_exception_of_the_body_ends_the_run_as_failed_with_the_line() -> None:
-    """An exception in the workflow's own code fails the run, and the error names file and line."""
-
-    @workflow
-    def flow() -> Steps[None]:
-        yield from step("a").call(same)
-        raise KeyError("lost")
-
-    result = await Executor().run(flow)
-    assert result.status == "failed"
+    assert (result.status, result.failed_step) == ("failed", None)
     assert "lost" in (result.error or "")
-    assert "test_results.py:" in (result.error or "")
+    assert place in (result.error or "")
     assert paths(result) == ["a"]
-
-
-async def test_finally_blocks_run_when_a_step_fails() -> None:
-    """A failed step throws at its yield, so `finally` runs, steps in it included."""
-    done: list[str] = []
-
-    @workflow
-    def flow() -> Steps[None]:
-        try:
-            yield from step("a").call(boom)
-        finally:
-            yield from step("clean").call(done.append, "cleaned")
-            done.append("left")
-
-    result = await Executor().run(flow)
-    assert done == ["cleaned", "left"]
-    assert result.failed_step == "a"
-    assert statuses(result) == {"a": "failed", "clean": "succeeded"}
 
 
 async def test_a_bare_yield_works_as_yield_from_does() -> None:
@@ -386,21 +296,3 @@ async def test_a_bare_yield_works_as_yield_from_does() -> None:
         return int(got) + 1
 
     assert (await Executor().run(flow)).value == 5
-
-
-async def test_helpers_and_recursion_share_the_runs_names() -> None:
-    """`yield from helper()` runs the helper's steps in the same scope, to any depth."""
-
-    def helper(depth: int) -> Steps[int]:
-        if depth == 0:
-            return 0
-        below = yield from helper(depth - 1)
-        return below + (yield from step(f"level-{depth}").call(same, depth))
-
-    @workflow
-    def flow() -> Steps[int]:
-        return (yield from helper(20))
-
-    result = await Executor().run(flow)
-    assert result.value == 210
-    assert paths(result)[:2] == ["level-1", "level-2"]

@@ -24,11 +24,9 @@ from handrail import (
     NotRecorded,
     OutputNotSerializable,
     ReplayMismatch,
-    RunLocked,
     Step,
     StepIsPoisonous,
     Steps,
-    StepWasInterrupted,
     Workflow,
     WorkflowError,
     current,
@@ -137,23 +135,6 @@ async def test_a_change_behind_new_steps_suspends_the_drive() -> None:
     assert isinstance(journal.events(RUN)[-1], ev.RunSuspended)
     result = await of(journal).resume(RUN, flow_of(2), reuse=["a"])
     assert (result.status, log) == ("succeeded", ["a1", "new", "end"])
-
-
-async def test_an_item_that_changed_under_its_key_is_a_mismatch() -> None:
-    """Members are known by key; another item under a recorded key is named with both items."""
-
-    @bound
-    def flow_of(items: list[str], *, fails: bool) -> Steps[Any]:
-        yield from step("each").for_each(items, lambda item: step("s").call(str.upper, item))
-        if fails:
-            raise WorkflowError("late")
-
-    journal = cut(await recorded(flow_of(["x", "y"], fails=True)), ev.MemberCompleted, "each/0")
-    with pytest.raises(ReplayMismatch) as raised:
-        await of(journal).resume(RUN, flow_of(["z", "y"], fails=False))
-    assert [str(one) for one in raised.value.changes] == [
-        'step \'each/0\' was item "x", is item "z"'
-    ]
 
 
 async def test_a_path_that_is_not_recorded_cannot_be_reused_or_run_again() -> None:
@@ -362,17 +343,6 @@ async def test_a_step_that_was_at_work_runs_again_and_knows_it() -> None:
     assert (before, after, retried, key == same) == (False, True, False, True)
 
 
-async def test_a_step_that_must_not_run_twice_fails_instead() -> None:
-    """``.once()``: interrupted is failed, and the workflow can handle it."""
-    log = Log()
-    flow = caught(
-        step("pay").call(log.do, "pay").once(), lambda failed: failed.is_a(StepWasInterrupted)
-    )
-    journal = cut(await recorded(flow), ev.StepStarted, "pay")
-    assert (await of(journal).resume(RUN, flow)).value is True
-    assert log == ["pay"]
-
-
 async def test_a_step_under_which_the_process_dies_again_and_again_is_given_up() -> None:
     """After ``max_crashes`` it fails as poisonous; fewer are no failure."""
     log = Log()
@@ -386,24 +356,6 @@ async def test_a_step_under_which_the_process_dies_again_and_again_is_given_up()
     assert (result.status, result.step("a").is_a(StepIsPoisonous)) == ("failed", True)
     assert len(log) == 3
     assert (await of(journal, max_crashes=3).plan(RUN, flow)).stuck == "a"
-
-
-async def test_a_resumed_run_can_be_streamed() -> None:
-    """Its events come as they happen, and its result is there after the loop."""
-    log = Log()
-    journal = await recorded(two_versions(log, 1))
-    executor = of(journal)
-    async with executor.stream_resume(RUN, two_versions(log, 2), reuse=["a"]) as run:
-        seen = [type(event).__name__ async for event in run]
-    assert run.result.value == ("a1", "b", "c")
-    assert seen == [
-        "RunResumed",
-        "StepReplayed",
-        "StepReplayed",
-        "StepStarted",
-        "StepCompleted",
-        "WorkflowCompleted",
-    ]
 
 
 async def test_a_composite_that_stood_in_has_its_output_again() -> None:
@@ -422,25 +374,6 @@ async def test_a_composite_that_stood_in_has_its_output_again() -> None:
 
 
 # -- one driver ------------------------------------------------------------------------------------
-
-
-async def test_a_run_has_one_driver() -> None:
-    """Who resumes a run that is being driven gets its holder, and nothing changes."""
-    journal = MemoryJournal()
-    refused: list[RunLocked] = []
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("a").call(try_to_resume)
-
-    async def try_to_resume() -> None:
-        try:
-            await of(journal).resume(RUN, flow)
-        except RunLocked as error:
-            refused.append(error)
-
-    result = await of(journal).options(run_id=RUN).run(flow)
-    assert (result.status, [error.run_id for error in refused]) == ("succeeded", [RUN])
 
 
 # -- what cannot be recorded -----------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any
 
 import anyio
@@ -30,20 +29,6 @@ async def test_rollbacks_run_in_reverse_order() -> None:
     assert [e.path for e in sink.of(ev.RollbackCompleted)] == ["c", "b", "a"]
 
 
-async def test_no_rollback_runs_when_the_run_succeeds() -> None:
-    """A succeeded run, a handled failure in it or not, undoes nothing."""
-    undone: list[str] = []
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("a").call(same).with_rollback(lambda _: undone.append("a"))
-        with contextlib.suppress(StepFailed):
-            yield from step("b").call(boom)
-
-    assert (await Executor().run(flow)).status == "succeeded"
-    assert undone == []
-
-
 async def test_only_a_succeeded_step_registers_its_rollback() -> None:
     """Skipped and defaulted steps register none; one that on_error saved does."""
     undone: list[str] = []
@@ -66,34 +51,6 @@ async def test_only_a_succeeded_step_registers_its_rollback() -> None:
 
     await Executor().run(flow)
     assert undone == ["saved", "fallback"]
-
-
-async def test_rollbacks_run_for_every_way_a_run_fails() -> None:
-    """A WorkflowError, any exception, a mistake and a bad yield all undo."""
-    undone: list[str] = []
-
-    def first(name: str) -> Any:
-        return step("a").call(same).with_rollback(lambda _: undone.append(name))
-
-    @workflow
-    def by_error() -> Steps[Any]:
-        yield from first("error")
-        raise ZeroDivisionError
-
-    @workflow
-    def by_duplicate() -> Steps[Any]:
-        yield from first("duplicate")
-        yield from step("a").call(same)
-
-    @workflow
-    def by_yield() -> Steps[Any]:
-        yield from first("yield")
-        yield None  # type: ignore[misc]
-
-    for flow in (by_error, by_duplicate, by_yield):
-        result, _ = await run_seen(flow)
-        assert result.status == "failed"
-    assert undone == ["error", "duplicate", "yield"]
 
 
 async def test_a_failing_rollback_does_not_stop_the_others_and_is_told() -> None:
@@ -156,25 +113,6 @@ async def test_a_rollback_that_takes_too_long_is_an_error() -> None:
     assert clock.time - 1_000_000.0 == 67
 
 
-async def test_a_childs_rollbacks_join_the_parents_when_it_succeeds() -> None:
-    """A child that succeeded is undone with its parent, in reverse order of all."""
-    undone: list[str] = []
-
-    @workflow
-    def child() -> Steps[Any]:
-        yield from step("x").call(same).with_rollback(lambda _: undone.append("x"))
-        yield from step("y").call(same).with_rollback(lambda _: undone.append("y"))
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("a").call(same).with_rollback(lambda _: undone.append("a"))
-        yield from step("sub").subworkflow(child).with_rollback(lambda _: undone.append("sub"))
-        yield from step("b").call(boom)
-
-    await run_seen(flow)
-    assert undone == ["sub", "y", "x", "a"]
-
-
 async def test_a_failing_child_is_undone_at_its_own_end() -> None:
     """A child that fails undoes its own steps before its parent goes on."""
     undone: list[str] = []
@@ -198,30 +136,6 @@ async def test_a_failing_child_is_undone_at_its_own_end() -> None:
     assert undone == ["x", "caught"]
 
 
-async def test_the_members_of_a_group_are_undone_with_the_run_in_reverse_of_index() -> None:
-    """Members of a group, and steps of a generator member, are undone last first by index."""
-    undone: list[str] = []
-
-    def mark(name: str) -> Any:
-        return lambda _: undone.append(name)
-
-    def body(n: int) -> Steps[Any]:
-        yield from step("x").call(give).with_rollback(mark(f"x{n}"))
-        yield from step("y").call(give).with_rollback(mark(f"y{n}"))
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("g").parallel(
-            step("a").call(give).with_rollback(mark("a")),
-            step("b").call(same).with_rollback(mark("b")),
-        )
-        yield from step("f").for_each([0, 1], body)
-        yield from step("z").call(boom)
-
-    await run_seen(flow)
-    assert undone == ["y1", "x1", "y0", "x0", "b", "a"]
-
-
 async def test_members_that_succeeded_before_fail_fast_are_undone_with_the_run() -> None:
     """What succeeded in a group that failed is undone when the run fails, not before."""
     undone: list[str] = []
@@ -242,38 +156,3 @@ async def test_members_that_succeeded_before_fail_fast_are_undone_with_the_run()
     result, _ = await run_seen(flow, clock=Jumping())
     assert undone == ["caught", "c", "a"]
     assert statuses(result)["g/b"] == "cancelled"
-
-
-async def test_rollbacks_come_after_finally() -> None:
-    """The workflow's own clean-up runs first, then the rollbacks, then the run ends."""
-    order: list[str] = []
-
-    @workflow
-    def flow() -> Steps[Any]:
-        try:
-            yield from step("a").call(same).with_rollback(lambda _: order.append("rollback"))
-            yield from step("b").call(boom)
-        finally:
-            yield from step("c").call(order.append, "finally")
-
-    _, sink = await run_seen(flow)
-    assert order == ["finally", "rollback"]
-    assert isinstance(sink.events[-1], ev.WorkflowCompleted)
-
-
-async def test_a_sync_rollback_does_not_block_the_loop() -> None:
-    """A sync rollback runs in a thread."""
-    import threading
-
-    threads: list[int] = []
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from (
-            step("a").call(same).with_rollback(lambda _: threads.append(threading.get_ident()))
-        )
-        yield from step("b").call(boom)
-
-    await Executor().run(flow)
-    assert threads
-    assert threads[0] != threading.get_ident()

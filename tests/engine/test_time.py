@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import pytest
 
-from handrail import Executor, Limits, Step, StepFailed, Steps, StepTimeout, step, workflow
+from handrail import Executor, Step, StepFailed, Steps, StepTimeout, step, workflow
 from handrail.engine import calls
 from handrail.model import events as ev
 from handrail.testing import TextJournal
@@ -89,21 +89,6 @@ async def test_a_timeout_inside_a_group_inside_a_timeout() -> None:
     assert statuses(second)["g/in"] == "cancelled"
 
 
-async def test_the_timeout_of_a_composite_counts_each_attempt() -> None:
-    """A group that times out can be tried again, and its second attempt has its own deadline."""
-    calls: list[int] = []
-
-    async def act() -> str:
-        calls.append(1)
-        if len(calls) == 1:
-            await anyio.sleep_forever()
-        return "ok"
-
-    flow = just(step("g").parallel(step("a").call(act)).timeout(10).retry(2, backoff=0))
-    result, _ = await run_seen(flow, clock=Jumping())
-    assert result.value == ("ok",)
-
-
 async def test_a_timeout_of_a_subworkflow_unwinds_the_child() -> None:
     """A child over its deadline gets its finally run, and its step fails with StepTimeout."""
     done: list[str] = []
@@ -152,25 +137,6 @@ async def test_the_predicate_is_outside_of_the_timeout() -> None:
     assert result.value == 1
 
 
-async def test_default_and_on_error_stand_in_for_a_timeout() -> None:
-    """A timeout is a failure like any other to what comes after it."""
-
-    @workflow
-    def flow() -> Steps[Any]:
-        a = yield from step("a").call(forever).timeout(5).default("spare")
-        b = (
-            yield from step("b")
-            .call(forever)
-            .timeout(5)
-            .on_error(lambda _c, _f: step("f").call(give, "f"))
-        )
-        c = yield from step("c").parallel(step("x").call(forever)).timeout(5).default("group")
-        return a, b, c
-
-    result, _ = await run_seen(flow, clock=Jumping())
-    assert result.value == ("spare", "f", "group")
-
-
 @pytest.mark.parametrize("length", [5, 5.5, timedelta(seconds=5), timedelta(days=2)])
 async def test_sleep_takes_seconds_and_timedeltas(length: Any) -> None:
     """`.sleep` passes that much time of the executor's clock, and gives None."""
@@ -202,30 +168,6 @@ def test_sleep_refuses_what_is_no_time(length: Any) -> None:
     """A negative, endless or naive time is a ValueError that names the step."""
     with pytest.raises(ValueError, match=r"sleep"):
         step("s").sleep(length)
-
-
-async def test_members_sleep_side_by_side() -> None:
-    """A group of sleeps takes as long as the longest, and no task is needed."""
-    clock = Jumping()
-    await run_seen(just(step("f").for_each([1, 30, 7], lambda n: step("s").sleep(n))), clock=clock)
-    assert clock.time - 1_000_000.0 == 30
-
-
-async def test_the_runs_own_timeout_fails_the_run() -> None:
-    """Limits.timeout_s ends the run as failed, with the limit's name and value."""
-    cleaned: list[int] = []
-
-    @workflow
-    def flow() -> Steps[Any]:
-        try:
-            yield from step("a").call(forever)
-        finally:
-            cleaned.append(1)
-
-    result, sink = await run_seen(flow, clock=Jumping(), limits=Limits(timeout_s=90))
-    assert (result.status, cleaned) == ("failed", [1])
-    assert "timeout_s=90" in (result.error or "")
-    assert [(e.name, e.value) for e in sink.of(ev.LimitReached)] == [("timeout_s", 90)]
 
 
 async def test_a_sync_action_over_its_timeout_fails_although_its_thread_goes_on() -> None:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -294,22 +293,6 @@ async def turns(count: int = 100) -> None:
         await anyio.lowlevel.checkpoint()
 
 
-async def test_the_shorter_sleep_ends_first(clock: JumpClock) -> None:
-    """Sleepers of one group go on one by one, each at its own moment."""
-    woken: list[tuple[int, float]] = []
-
-    async def doze(seconds: int) -> None:
-        await clock.sleep(seconds)
-        woken.append((seconds, clock.now()))
-
-    @workflow
-    def many() -> Steps[None]:
-        yield from step("all").for_each([5, 3, 4, 1, 2], lambda item: step("a").call(doze, item))
-
-    await Executor(clock=clock).run(many)
-    assert woken == [(1, 1), (2, 2), (3, 3), (4, 4), (5, 5)]
-
-
 @pytest.mark.parametrize(
     "backend", ["asyncio", pytest.param("trio", marks=pytest.mark.extra("trio"))]
 )
@@ -347,17 +330,3 @@ def test_time_begins_where_it_is_told() -> None:
         JumpClock(datetime(2024, 1, 1))  # noqa: DTZ001  # that is the mistake
     with pytest.raises(DefinitionError, match="not negative"):
         clock.advance(-1)
-
-
-def test_nothing_is_waited_for_in_real_time(clock: JumpClock) -> None:
-    """A thousand jumps take less than the first of them would."""
-    began = time.monotonic()
-
-    @workflow
-    def many() -> Steps[None]:
-        for number in range(1000):
-            yield from step(f"nap-{number}").sleep(60)
-
-    assert Executor(clock=clock).run_sync(many).success
-    assert clock.now() == 60_000
-    assert time.monotonic() - began < 60

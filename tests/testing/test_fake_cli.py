@@ -341,12 +341,12 @@ def test_fakes_of_one_path_know_nothing_of_one_another(tmp_path: Path) -> None:
 
 
 def test_prompts_at_the_same_time_take_one_act_each() -> None:
-    """Ten launches at once say the ten texts of the script, each once."""
-    texts = [f"answer {number}" for number in range(10)]
-    with fake_cli("claude", texts) as fake, ThreadPoolExecutor(10) as pool:
+    """Five launches at once say the five texts of the script, each once."""
+    texts = [f"answer {number}" for number in range(5)]
+    with fake_cli("claude", texts) as fake, ThreadPoolExecutor(5) as pool:
         said = pool.map(lambda _: last(launch("claude", *CLAUDE))["result"], texts)
         assert sorted(said) == sorted(texts)
-        assert sorted(act for call in fake.calls for act in call.acts) == list(range(10))
+        assert sorted(act for call in fake.calls for act in call.acts) == list(range(5))
 
 
 @pytest.mark.parametrize("script", ["one text", [lambda prompt: prompt], [Says, "x"]])
@@ -604,7 +604,7 @@ def test_the_fixture_puts_programs_on_path_until_the_test_ends(request: Any) -> 
 
 def test_it_starts_in_a_few_hundredths_of_a_second() -> None:
     """From its first own line to its end a launch takes less than a quarter of a second."""
-    with fake_cli("claude", ["x"] * 5) as fake:
-        for _ in range(5):
+    with fake_cli("claude", ["x"] * 3) as fake:
+        for _ in range(3):
             launch("claude", *CLAUDE)
         assert min((call.ended or 1e9) - call.started for call in fake.calls) < 0.25

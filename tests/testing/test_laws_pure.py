@@ -19,87 +19,37 @@ from tests.testing.by_hand import Hand, drive, essence
 
 SCHEDULES = st.lists(st.integers(0, 6), max_size=40)
 MOMENTS = st.integers(0, 20)
-some = settings(max_examples=settings().max_examples * 6 // 10)  # of what the profile says
 
 
-@some
 @given(strategies.bodies(timeless=True), SCHEDULES)
 def test_any_order_of_ends_gives_the_same_result(body: Body, schedule: list[int]) -> None:
     """Statuses, values, outputs and attempts do not depend on which attempt ends first."""
     assert essence(drive(body, schedule).result) == essence(drive(body).result)
 
 
-@some
-@given(strategies.bodies(), SCHEDULES, st.booleans())
-def test_what_starts_ends_once(body: Body, schedule: list[int], time: bool) -> None:
-    """Every path has exactly one start and one end in a drive."""
-    laws.one_start_and_one_end(drive(body, schedule, time=time).events)
-
-
-@some
-@given(strategies.bodies(), SCHEDULES, st.booleans())
-def test_children_lie_inside_their_parents(body: Body, schedule: list[int], time: bool) -> None:
-    """All that is said of a path comes after the start and before the end of what it is below."""
-    laws.children_inside_their_parents(drive(body, schedule, time=time).events)
-
-
-@some
-@given(strategies.bodies(), SCHEDULES, st.none() | MOMENTS)
-def test_a_drive_has_one_end_that_is_last(
-    body: Body, schedule: list[int], cancel_at: int | None
+@settings(max_examples=2 * settings().max_examples)
+@given(strategies.bodies(), SCHEDULES, st.booleans(), st.none() | MOMENTS)
+def test_a_drive_keeps_the_laws(
+    body: Body, schedule: list[int], time: bool, cancel_at: int | None
 ) -> None:
-    """Exactly one event ends a drive, nothing follows it, and nothing is left behind."""
-    hand = drive(body, schedule, time=True, cancel_at=cancel_at)
-    laws.numbered_without_a_hole(hand.events)
-    laws.one_end_and_nothing_after_it(hand.events)
-    laws.nothing_left(hand)
-
-
-@some
-@given(strategies.bodies(), SCHEDULES, st.none() | MOMENTS)
-def test_results_are_in_tree_order(body: Body, schedule: list[int], cancel_at: int | None) -> None:
-    """The result has every step that ended, in the order of the workflow and not of time."""
-    hand = drive(body, schedule, time=True, cancel_at=cancel_at)
-    assert hand.result is not None
-    laws.results_in_tree_order(hand.events, hand.result)
-
-
-@some
-@given(strategies.bodies(), SCHEDULES, st.none() | MOMENTS)
-def test_rollbacks_run_in_reverse(body: Body, schedule: list[int], cancel_at: int | None) -> None:
-    """What succeeded is undone last first, once, whatever order it ended in."""
-    hand = drive(body, schedule, time=True, cancel_at=cancel_at)
+    """What starts ends once and inside its parent; the drive has one end, which is last, and leaves
+    nothing behind; results and commands are in the order of the tree, what is undone is in reverse;
+    groups keep to their window; and what is cancelled at any moment has ended.
+    """
+    hand = drive(body, schedule, time=time or cancel_at is not None, cancel_at=cancel_at)
     undoable = {path for path, one in hand.steps.items() if one.modifiers.rollback is not None}
     assert hand.result is not None
-    laws.rolled_back_in_reverse(hand.events, hand.result, undoable)
-
-
-@some
-@given(strategies.bodies(), SCHEDULES, MOMENTS)
-def test_cancelling_ends_everything(body: Body, schedule: list[int], cancel_at: int) -> None:
-    """A run that is cancelled at any moment ends as cancelled, and what had begun has ended."""
-    hand = drive(body, schedule, time=True, cancel_at=cancel_at)
-    laws.cancelled_to_the_end(hand)
+    laws.numbered_without_a_hole(hand.events)
     laws.one_start_and_one_end(hand.events)
     laws.children_inside_their_parents(hand.events)
-
-
-@some
-@given(strategies.bodies(), SCHEDULES, st.none() | MOMENTS)
-def test_groups_keep_to_their_window(
-    body: Body, schedule: list[int], cancel_at: int | None
-) -> None:
-    """No more members run at once than a group allows, and its end counts them all."""
-    laws.groups_count_their_members(drive(body, schedule, time=True, cancel_at=cancel_at).events)
-
-
-@some
-@given(strategies.bodies(), SCHEDULES, st.none() | MOMENTS)
-def test_commands_come_in_tree_order(
-    body: Body, schedule: list[int], cancel_at: int | None
-) -> None:
-    """Within one batch, commands come in the order of the tree."""
-    laws.commands_in_tree_order(drive(body, schedule, time=True, cancel_at=cancel_at))
+    laws.one_end_and_nothing_after_it(hand.events)
+    laws.nothing_left(hand)
+    laws.results_in_tree_order(hand.events, hand.result)
+    laws.rolled_back_in_reverse(hand.events, hand.result, undoable)
+    laws.groups_count_their_members(hand.events)
+    laws.commands_in_tree_order(hand)
+    if cancel_at is not None:
+        laws.cancelled_to_the_end(hand)
 
 
 MANY = 2_000

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -43,11 +44,11 @@ IN_A_REPOSITORY = """
     import shutil
     import subprocess
 
-    from handrail import Agent, Executor, step, workflow
-    from handrail.testing import Says
-
 
     def test_a_fake_writes_nothing_into_the_repository(fake_cli, tmp_path, monkeypatch):
+        from handrail import Agent, Executor, step, workflow
+        from handrail.testing import Says
+
         subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
         monkeypatch.chdir(tmp_path)
         claude = fake_cli("claude", [Says("ok", writes={"src/a.py": "a = 2"})])
@@ -64,6 +65,8 @@ IN_A_REPOSITORY = """
 
 
     def test_crashes_write_nothing_into_the_repository(crash_everywhere, tmp_path):
+        from handrail import step, workflow
+
         @workflow
         def one():
             yield from step("one").call(print)
@@ -126,25 +129,16 @@ def python(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_plugin_brings_its_fixtures(tmp_path: Path) -> None:
-    """A suite gets a clock, a sink and an executor on both, which are imported when first used."""
-    (tmp_path / "test_suite.py").write_text(
-        "\n".join(line.removeprefix("    ") for line in SUITE.splitlines())
-    )
+    """A suite gets a clock, a sink and an executor on both, which are imported when first used; the
+    repository in ``tmp_path`` has what the workflow writes and nothing else; a folder that is gone
+    at the end is no error.
+    """
+    for name, suite in {"test_a": SUITE, "test_b": IN_A_REPOSITORY}.items():
+        (tmp_path / f"{name}.py").write_text(textwrap.dedent(suite))
     done = python(
         "-m", "pytest", "-q", "-p", "handrail.testing.plugin", "-k", "not Broken", folder=tmp_path
     )
-    assert "2 passed" in done.stdout, done.stdout + done.stderr
-
-
-def test_fixtures_keep_out_of_the_folder_of_the_test(tmp_path: Path) -> None:
-    """The repository in ``tmp_path`` has what the workflow writes and nothing else; a folder that
-    is gone at the end is no error.
-    """
-    (tmp_path / "test_suite.py").write_text(
-        "\n".join(line.removeprefix("    ") for line in IN_A_REPOSITORY.splitlines())
-    )
-    done = python("-m", "pytest", "-q", "-p", "handrail.testing.plugin", folder=tmp_path)
-    assert "3 passed" in done.stdout, done.stdout + done.stderr
+    assert "5 passed" in done.stdout, done.stdout + done.stderr
 
 
 def test_the_plugin_costs_nothing_to_load(tmp_path: Path) -> None:

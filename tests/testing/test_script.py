@@ -168,19 +168,6 @@ def test_a_handled_failure_is_thrown_at_the_yield() -> None:
     assert script.finish().value == "builtins.OSError: disk"
 
 
-def test_retry_judges_the_exception_as_in_a_run() -> None:
-    """A failure that `on=` does not cover is not tried again."""
-
-    @workflow
-    def picky() -> Steps[None]:
-        yield from step("a").call(print).retry(3, backoff=0, on=OSError)
-
-    script = Script(picky)
-    script.expect("a").fails(OSError())
-    script.expect("a", attempt=2).fails(ValueError("no"))
-    assert script.finish().failed_step == "a"
-
-
 def test_predicates_handlers_and_builders_are_called_for_real() -> None:
     """The workflow's small functions run, sync and async ones, with their contexts."""
     seen: list[str] = []

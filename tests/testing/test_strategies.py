@@ -83,6 +83,8 @@ def test_the_laws_hold_for_an_executor(body: Body, backend: str) -> None:
     laws.one_end_and_nothing_after_it(events)
     laws.results_in_tree_order(events, result)
     laws.groups_count_their_members(events)
+    undoable = {one.path for one in events if isinstance(one, ev.StepStarted) and one.rollback}
+    laws.rolled_back_in_reverse(events, result, undoable)
 
 
 EVERYTHING = Body(
