@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from handrail.codec.codec import Codec, Unresolved
@@ -250,6 +250,7 @@ def test_a_sample_of_each_kind_comes_back_equal(event: ev.Event) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+@settings(max_examples=settings().max_examples // 4)  # of each kind
 @given(st.data())
 def test_an_event_comes_back_equal(kind: type[Any], data: st.DataObject) -> None:
     """An event whose fields hold anything of their types is equal after it was written and read."""
