@@ -17,6 +17,17 @@ from handrail.model.launch import FIRST
 from handrail.model.results import AgentResult
 from handrail.model.shapes import AgentRequest
 
+BOTH_LOOPS = pytest.mark.parametrize(
+    "anyio_backend", ["asyncio", pytest.param("trio", marks=pytest.mark.extra("trio"))]
+)
+"""For tests of processes, tasks, cancellation and time: there the loops could differ."""
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """One event loop, for most tests."""
+    return "asyncio"
+
 
 @pytest.fixture
 def emitted() -> list[Any]:

@@ -28,6 +28,7 @@ from handrail.model.events import (
 from handrail.model.shapes import AgentRequest
 from handrail.ports.agent import AgentBackend, AgentReply, AgentTurn
 from handrail.testing.contracts.backend import BackendContract
+from tests.agents.conftest import BOTH_LOOPS
 
 MakeRequest = Callable[..., AgentRequest]
 
@@ -176,6 +177,7 @@ async def test_the_exit_of_any_program_has_no_kind(turn: AgentTurn, argv: str) -
     assert caught.value.kind is None
 
 
+@BOTH_LOOPS
 async def test_a_timeout_ends_the_program(turn: AgentTurn) -> None:
     """A turn that takes longer fails with the time it had and what the program said."""
     backend = CommandBackend("echo waiting for the model >&2; exec sleep 1000", timeout=0.5)
@@ -185,6 +187,7 @@ async def test_a_timeout_ends_the_program(turn: AgentTurn) -> None:
         await backend.complete(turn)
 
 
+@BOTH_LOOPS
 @pytest.mark.parametrize(
     ("options", "script", "said"),
     [
