@@ -85,10 +85,20 @@ def open_page(browser: Any) -> Iterator[Callable[..., Opened]]:
     assert [text for one in opened for text in one.wrong] == []
 
 
+@pytest.fixture(scope="session")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a server of all places."""
+    below = Place(tmp_path_factory.getbasetemp())
+    server = below.start("serve-below")
+    assert server.stdout is not None
+    yield server.stdout.readline().strip()
+    below.close()
+
+
 @pytest.fixture
-def place(tmp_path: Path) -> Iterator[Place]:
+def place(tmp_path: Path, pages: str) -> Iterator[Place]:
     """A fresh one."""
-    found = Place(tmp_path)
+    found = Place(tmp_path, pages)
     yield found
     found.close()
 

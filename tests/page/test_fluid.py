@@ -72,8 +72,7 @@ def test_ten_thousand_members_at_work_stay_fluid(
     place: Place, open_page: Open, browser: Any
 ) -> None:
     """While 10,000 members begin and end they are unfolded, searched and drawn in each view."""
-    _, address = place.serve()
-    page = open_page(address).page
+    page = open_page(place.address).page
     page.get_by_role("heading", name="No runs yet").wait_for()
     with nothing_long(browser, page):
         driver = place.drive("many", "r1")
@@ -104,8 +103,7 @@ def test_ten_megabytes_of_words_stay_bounded(
 ) -> None:
     """The end of it is shown as it comes, and what the page holds does not grow with it."""
     flow, step, text = who
-    _, address = place.serve()
-    page = open_page(address).page
+    page = open_page(place.address).page
     place.drive(flow, "r1")
     opened_at(page, "r1")
     shows(page, step, "running")
