@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -17,6 +17,7 @@ from handrail.model.launch import FIRST
 from handrail.model.results import AgentResult
 from handrail.model.shapes import AgentRequest
 
+MakeRequest: TypeAlias = Callable[..., AgentRequest]
 BOTH_LOOPS = pytest.mark.parametrize(
     "anyio_backend", ["asyncio", pytest.param("trio", marks=pytest.mark.extra("trio"))]
 )
@@ -48,9 +49,7 @@ def run_id() -> str:
 
 
 @pytest.fixture
-def make_request(
-    run_id: str, emitted: list[Any], slept: list[float]
-) -> Callable[..., AgentRequest]:
+def make_request(run_id: str, emitted: list[Any], slept: list[float]) -> MakeRequest:
     """A function of the context: the request of a step at ``work/plan``."""
 
     async def sleep(seconds: float) -> None:

@@ -45,13 +45,11 @@ from handrail.model.events import (
     AgentUsage,
 )
 from handrail.model.results import Usage
-from handrail.model.shapes import AgentRequest
 from handrail.ports.agent import AgentBackend, AgentTurn
 from handrail.testing.contracts.backend import BackendContract
-from tests.agents.conftest import BOTH_LOOPS
+from tests.agents.conftest import BOTH_LOOPS, MakeRequest
 
 pytestmark = pytest.mark.extra("pydantic_ai")
-MakeRequest = Callable[..., AgentRequest]
 Answer = Callable[[list[ModelMessage], AgentInfo], ModelResponse]
 TURN = AgentTurn(agent="worker", prompt="Do it.", run_id="run-1", path="step")
 SCHEMA = {

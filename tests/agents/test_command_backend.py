@@ -25,12 +25,9 @@ from handrail.model.events import (
     AgentTurnStarted,
     StepOutput,
 )
-from handrail.model.shapes import AgentRequest
 from handrail.ports.agent import AgentBackend, AgentReply, AgentTurn
 from handrail.testing.contracts.backend import BackendContract
-from tests.agents.conftest import BOTH_LOOPS
-
-MakeRequest = Callable[..., AgentRequest]
+from tests.agents.conftest import BOTH_LOOPS, MakeRequest
 
 
 @pytest.fixture

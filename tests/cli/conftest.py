@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -132,6 +132,10 @@ class Outcome:
         return json.loads(self.out)
 
 
+Cli: TypeAlias = Callable[..., Outcome]
+"""What runs the command."""
+
+
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty working folder; what is imported from it is forgotten afterwards."""
@@ -167,9 +171,7 @@ def notes() -> list[str]:
 
 
 @pytest.fixture
-def cli(
-    folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., Outcome]:
+def cli(folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Cli:
     """Runs the command in this process, without a terminal; its imports are forgotten each time.
 
     What is on its stdin can be given as ``text``.
@@ -206,7 +208,7 @@ def spawned(*words: str, text: str = "", **variables: str) -> Outcome:
 
 
 @pytest.fixture
-def process(folder: Path) -> Callable[..., Outcome]:
+def process(folder: Path) -> Cli:
     """``spawned``, in an empty working folder."""
     del folder
     return spawned

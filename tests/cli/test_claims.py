@@ -5,18 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.agents.repositories import git, needs_git, repository
-from tests.cli.conftest import Outcome
+from tests.cli.conftest import Cli, Outcome
 
 pytestmark = needs_git
-
-
-Cli = Callable[..., Outcome]
 
 
 @pytest.fixture(autouse=True)

@@ -13,10 +13,9 @@ import pytest
 from handrail import SqliteJournal
 from handrail.ports.journal import RunInfo
 from handrail.record.status import shown_status
-from tests.cli.conftest import Outcome, notes
+from tests.cli.conftest import Cli, notes
 from tests.cli.machines import pause, until
 
-Cli = Callable[..., Outcome]
 JOURNAL = Path(".handrail", "runs.db")
 
 

@@ -7,14 +7,14 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from handrail.system.run import kill_marked
-from tests.cli.conftest import Outcome, wait_for
+from tests.cli.conftest import Cli, wait_for
 
 SLOW = """\
 from handrail import step, workflow
@@ -93,9 +93,7 @@ def _flow(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 )
-def test_a_signal_ends_the_run_in_order(
-    signum: signal.Signals, code: int, cli: Callable[..., Outcome]
-) -> None:
+def test_a_signal_ends_the_run_in_order(signum: signal.Signals, code: int, cli: Cli) -> None:
     """The children are gone, nothing was undone, and how to continue is told; the result is on
     stdout alone. A resume does nothing again but what was at work.
     """
@@ -120,7 +118,7 @@ def test_a_signal_ends_the_run_in_order(
     assert Path("notes").read_text() == "cleaned up\n"
 
 
-def test_a_resumed_run_is_interrupted_as_well(cli: Callable[..., Outcome]) -> None:
+def test_a_resumed_run_is_interrupted_as_well(cli: Cli) -> None:
     """A signal ends a resumed drive in order too, and the run can be resumed once more."""
     with running("slow.py:slow", "--run-id", "s") as child:
         child.kill()

@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from handrail.cli.answer import payload_of
 from handrail.cli.who import current_user
-from tests.cli.conftest import Outcome, live, notes
+from tests.cli.conftest import Cli, live, notes
 
-Cli = Callable[..., Outcome]
 pytestmark = pytest.mark.usefixtures("durable")
 
 

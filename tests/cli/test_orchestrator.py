@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,10 +18,9 @@ import pytest
 
 from handrail import DefinitionError, InsideEventLoop, RunLocked, SqliteJournal, WrongUse
 from handrail.work import Orchestrator, TaskResult, TaskSpec
-from tests.cli.conftest import Outcome
+from tests.cli.conftest import Cli
 from tests.cli.machines import until
 
-Cli = Callable[..., Outcome]
 Seen = tuple[list[str], list[str], str]
 
 TREE = {"a": ["a1", "a2"], "b": ["b1", "a1"], "a1": ["a11"]}

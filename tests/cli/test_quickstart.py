@@ -5,15 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from handrail.cli.quickstart import BUGGY, RIGHT, TOO_SIMPLE, find_example
-from tests.cli.conftest import Outcome, spawned
-
-Cli = Callable[..., Outcome]
+from tests.cli.conftest import Cli, spawned
 
 
 def git(repo: Path, *words: str) -> str:

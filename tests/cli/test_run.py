@@ -5,14 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Outcome, spawned
-
-Cli = Callable[..., Outcome]
+from tests.cli.conftest import Cli, spawned
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import signal
 import sqlite3
 import subprocess
 from collections import Counter
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -20,10 +20,9 @@ from handrail.cli.exits import Exit
 from handrail.ports.journal import RunInfo
 from handrail.record.inbox import runs_of
 from handrail.record.status import shown_status
-from tests.cli.conftest import Outcome
+from tests.cli.conftest import Cli
 from tests.cli.machines import LEASE_S, Machine, pause, until
 
-Cli = Callable[..., Outcome]
 FLOW = f"""\
 import os, signal, time
 from pathlib import Path

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
-from tests.cli.conftest import Outcome
+from tests.cli.conftest import Cli
 from tests.examples.conftest import EXAMPLES, run
 
-Cli = Callable[..., Outcome]
 EXAMPLE = str(EXAMPLES / "research.py")
 
 

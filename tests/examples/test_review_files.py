@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Outcome
+from tests.cli.conftest import Cli
 from tests.examples.conftest import EXAMPLES, run
 
-Cli = Callable[..., Outcome]
 EXAMPLE = str(EXAMPLES / "review_files.py")
 REPORT = """\
 # Review

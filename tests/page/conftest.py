@@ -3,7 +3,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -54,8 +54,12 @@ class Opened:
             self.wrong.append(message.text)
 
 
+Open: TypeAlias = Callable[..., Opened]
+"""What opens a page."""
+
+
 @pytest.fixture
-def open_page(browser: Any) -> Iterator[Callable[..., Opened]]:
+def open_page(browser: Any) -> Iterator[Open]:
     """Open an address in a window of its own, up to when it is drawn unless it is none of the
     page's; at the end nothing may have gone wrong in any.
     """

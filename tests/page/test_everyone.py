@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.page.conftest import Opened, faults
+from tests.page.conftest import Open, faults
 from tests.page.places import Place, opened_at, row, shows
 
 pytestmark = [pytest.mark.page, pytest.mark.extra("playwright", "starlette", "uvicorn")]
-
-Open = Callable[..., Opened]
 
 
 class Looker:

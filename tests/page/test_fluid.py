@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.page.conftest import Opened
+from tests.page.conftest import Open
 from tests.page.places import Place, opened_at, row, shows
 from tests.page.test_report_page import many, written
 
 pytestmark = [pytest.mark.page, pytest.mark.extra("playwright", "starlette", "uvicorn")]
 
-Open = Callable[..., Opened]
 MOST_MS = 150
 """Of the processor, for one piece of work. On a quiet machine none takes 50, so that no frame takes
 100; the same work was seen to take 71 on a shared one that was slow.

@@ -3,16 +3,13 @@ from __future__ import annotations
 import re
 import signal
 import subprocess
-from collections.abc import Callable
 
 import pytest
 
-from tests.page.conftest import Opened
+from tests.page.conftest import Open
 from tests.page.places import Place, is_live, opened_at, row, shows
 
 pytestmark = [pytest.mark.page, pytest.mark.extra("playwright", "starlette", "uvicorn")]
-
-Open = Callable[..., Opened]
 
 
 def test_a_run_from_its_start_to_its_end(place: Place, open_page: Open) -> None:
