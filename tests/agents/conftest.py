@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -16,6 +16,18 @@ from handrail.model.events import LadderStep
 from handrail.model.launch import FIRST
 from handrail.model.results import AgentResult
 from handrail.model.shapes import AgentRequest
+
+MakeRequest: TypeAlias = Callable[..., AgentRequest]
+BOTH_LOOPS = pytest.mark.parametrize(
+    "anyio_backend", ["asyncio", pytest.param("trio", marks=pytest.mark.extra("trio"))]
+)
+"""For tests of processes, tasks, cancellation and time: there the loops could differ."""
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """One event loop, for most tests."""
+    return "asyncio"
 
 
 @pytest.fixture
@@ -37,9 +49,7 @@ def run_id() -> str:
 
 
 @pytest.fixture
-def make_request(
-    run_id: str, emitted: list[Any], slept: list[float]
-) -> Callable[..., AgentRequest]:
+def make_request(run_id: str, emitted: list[Any], slept: list[float]) -> MakeRequest:
     """A function of the context: the request of a step at ``work/plan``."""
 
     async def sleep(seconds: float) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -20,8 +20,6 @@ from handrail.system.live import LineFramer
 SAMPLES = Path(__file__).parent / "samples"
 NOW = 1_795_294_000.0
 """2026-11-21, 20:46:40 UTC: about when the runs were recorded."""
-
-Make: TypeAlias = Callable[[AgentTurn], TurnParser]
 
 
 def turn_of(*, emitted: list[Notice] | None = None, **given: Any) -> AgentTurn:

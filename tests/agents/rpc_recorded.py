@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from handrail.agents.transport.parser import Ending
 from handrail.agents.transport.rpc import Dialogue
 from handrail.errors import AgentError
 from handrail.model.events import Notice
-from handrail.ports.agent import AgentReply, AgentTurn
+from handrail.ports.agent import AgentReply
 from tests.agents.recorded import NOW, SAMPLES
 
 FOLDERS = {"codex_rpc": ("codex", "codex_rpc"), "acp": ("acp", "acp_rpc")}
 EXITED = Ending(0, now=NOW, after_s=1.0)
-
-Make: TypeAlias = Callable[[AgentTurn], Dialogue]
-Message: TypeAlias = Mapping[str, Any]
 
 
 def recording(protocol: str, case: str) -> Path:

@@ -24,15 +24,14 @@ from handrail.model.events import (
     AgentUsage,
 )
 from handrail.model.results import AgentResult, Usage
-from handrail.model.shapes import AgentRequest
 from handrail.ports.agent import AgentReply
 from handrail.typed.jsonsafe import json_safe
 from handrail.typed.schema import json_schema
+from tests.agents.conftest import MakeRequest
 
 if TYPE_CHECKING:
     from decimal import Decimal
 
-MakeRequest = Callable[..., AgentRequest]
 Climb = Callable[..., Any]
 
 

@@ -45,12 +45,11 @@ from handrail.model.events import (
     AgentUsage,
 )
 from handrail.model.results import Usage
-from handrail.model.shapes import AgentRequest
 from handrail.ports.agent import AgentBackend, AgentTurn
 from handrail.testing.contracts.backend import BackendContract
+from tests.agents.conftest import BOTH_LOOPS, MakeRequest
 
 pytestmark = pytest.mark.extra("pydantic_ai")
-MakeRequest = Callable[..., AgentRequest]
 Answer = Callable[[list[ModelMessage], AgentInfo], ModelResponse]
 TURN = AgentTurn(agent="worker", prompt="Do it.", run_id="run-1", path="step")
 SCHEMA = {
@@ -321,6 +320,7 @@ async def test_turns_of_the_model_are_bounded() -> None:
     assert caught.value.usage.turns == 2
 
 
+@BOTH_LOOPS
 @pytest.mark.parametrize("option", ["idle_timeout_s", "start_timeout_s", "timeout_s"])
 async def test_a_model_that_does_not_answer_is_given_up(option: str) -> None:
     """Each watchdog ends the turn with an error that says how long it waited."""
@@ -330,6 +330,7 @@ async def test_a_model_that_does_not_answer_is_given_up(option: str) -> None:
     assert caught.value.kind == "timeout"
 
 
+@BOTH_LOOPS
 async def test_pieces_of_an_answer_are_signs_of_life() -> None:
     """A streamed answer may take longer in all than the silence that is allowed."""
 
@@ -351,6 +352,7 @@ async def test_pieces_of_an_answer_are_signs_of_life() -> None:
     ]
 
 
+@BOTH_LOOPS
 async def test_a_stream_that_stops_is_given_up() -> None:
     """Silence in the middle of an answer is a timeout, though the model had begun."""
 
@@ -446,6 +448,7 @@ async def test_an_answer_that_does_not_fit_can_be_asked_for_again(
 # -- what is told ----------------------------------------------------------------------------------
 
 
+@BOTH_LOOPS
 async def test_what_happens_is_told_in_order() -> None:
     """Session first, thoughts, text and tools as they come, usage after each response, the end."""
 
@@ -499,6 +502,7 @@ async def test_the_tool_that_hands_over_an_answer_is_not_told_of() -> None:
     assert kinds.isdisjoint({AgentToolStarted, AgentToolCompleted})
 
 
+@BOTH_LOOPS
 async def test_a_cancelled_turn_ends_with_its_last_word() -> None:
     """AgentFinished says that it was interrupted."""
     emitted: list[Any] = []

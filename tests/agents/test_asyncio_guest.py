@@ -12,6 +12,9 @@ import pytest
 
 from handrail.agents.api.asyncio_guest import Emit, run_on_asyncio
 from handrail.model.events import AgentMessage
+from tests.agents.conftest import BOTH_LOOPS
+
+pytestmark = BOTH_LOOPS
 
 
 def message(number: int) -> AgentMessage:

@@ -40,20 +40,11 @@ from handrail.model.events import (
 from handrail.model.results import Usage
 from handrail.ports.agent import AgentReply, AgentTurn
 from handrail.testing import Cassette, JumpClock, cassette
+from tests.agents.conftest import BOTH_LOOPS
 from tests.agents.repositories import contents, found, git, needs_git, repository, write
 
 pytestmark = needs_git
 
-
-@pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    """One event loop, for most tests: what they are about is git, not waiting."""
-    return "asyncio"
-
-
-BOTH_LOOPS = pytest.mark.parametrize(
-    "anyio_backend", ["asyncio", pytest.param("trio", marks=pytest.mark.extra("trio"))]
-)
 
 SECRET = "hunter2-hunter2"
 TOKEN = "ghp_" + "a1B2" * 9

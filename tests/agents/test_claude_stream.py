@@ -20,7 +20,6 @@ from handrail.ports.agent import AgentTurn
 from tests.agents.recorded import (
     NOW,
     Played,
-    ending_of,
     of_type,
     play,
     recorded,
@@ -28,13 +27,6 @@ from tests.agents.recorded import (
 )
 
 COST = 0.005220000000000001
-SCHEMA_CASES = {"schema_ok", "schema_bad_always"}
-RESUMED_CASES = {
-    "resume_2_same_cwd",
-    "resume_6_compact",
-    "context_overflow_auto_compact",
-    "bad_resume",
-}
 
 
 def calls(number: int, turns: int | None = None, cost: float | None = None) -> Usage:
@@ -49,20 +41,6 @@ def calls(number: int, turns: int | None = None, cost: float | None = None) -> U
         reasoning_tokens=0,
         cost_source="reply",
     )
-
-
-def turn_for(case: str) -> AgentTurn:
-    """The turn in which a case was recorded, nothing being known of the session it went on in."""
-    return turn_of(
-        session="the-session" if case in RESUMED_CASES else None,
-        schema={"type": "object"} if case in SCHEMA_CASES else None,
-    )
-
-
-def read(case: str, turn: AgentTurn | None = None, stopped: Any = None) -> Played:
-    """What is made of a recorded run."""
-    parser = ClaudeTurn(turn or turn_for(case))
-    return play(parser, [recorded("claude", case)], ending_of("claude", case, stopped))
 
 
 def lines_of(case: str) -> list[dict[str, Any]]:

@@ -29,6 +29,7 @@ from handrail.model.events import (
 )
 from handrail.model.results import Usage
 from handrail.ports.agent import AgentReply, AgentTurn
+from tests.agents.conftest import BOTH_LOOPS
 from tests.leftovers import nothing_left
 
 pytestmark = pytest.mark.anyio
@@ -188,6 +189,7 @@ async def test_a_program_killed_from_outside_has_no_answer(
 # Programs that do not end
 
 
+@BOTH_LOOPS
 async def test_a_result_counts_though_the_program_hangs(
     ask: Callable[..., Any], parser: Words, emitted: list[Any]
 ) -> None:
@@ -203,6 +205,7 @@ async def test_a_program_may_take_up_its_work_again(ask: Callable[..., Any], par
     assert (reply.text, stopped_for(parser)) == ("late", None)
 
 
+@BOTH_LOOPS
 @pytest.mark.parametrize(
     ("said", "options", "stopped"),
     [
@@ -223,6 +226,7 @@ async def test_silence_ends_a_program(
     assert parser.ending.after_s == 0.2  # what it had, not how long it took to end it
 
 
+@BOTH_LOOPS
 async def test_the_total_time_ends_a_program_that_is_never_silent(
     ask: Callable[..., Any], parser: Words
 ) -> None:
@@ -232,6 +236,7 @@ async def test_the_total_time_ends_a_program_that_is_never_silent(
     assert stopped_for(parser) == "timeout"
 
 
+@BOTH_LOOPS
 @pytest.mark.parametrize(
     ("said", "options"),
     [
@@ -248,6 +253,7 @@ async def test_a_program_that_showed_life_is_given_time(
     assert (await ask(f"{said}; sleep 0.4; echo; echo late; echo done", **options)).text == "\nlate"
 
 
+@BOTH_LOOPS
 async def test_what_it_says_while_it_is_ended_is_heard(ask: Callable[..., Any]) -> None:
     """A result that comes on the interruption reaches the parser, which judges it."""
     script = "trap 'echo late; echo done; exit' INT; echo a; while :; do sleep 0.05; done"
@@ -257,6 +263,7 @@ async def test_what_it_says_while_it_is_ended_is_heard(ask: Callable[..., Any]) 
 # Cancellation
 
 
+@BOTH_LOOPS
 async def test_a_cancelled_turn_ends_the_program_and_says_so(
     ask: Callable[..., Any], parser: Words, emitted: list[Any]
 ) -> None:
@@ -319,6 +326,7 @@ async def test_a_folder_that_is_not_there_is_no_missing_program(
     assert caught.value.kind == "config"
 
 
+@BOTH_LOOPS
 async def test_an_error_of_a_listener_comes_out(ask: Callable[..., Any]) -> None:
     """What ``emit`` raises reaches the caller, after the program has ended."""
 

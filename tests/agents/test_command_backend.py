@@ -25,11 +25,9 @@ from handrail.model.events import (
     AgentTurnStarted,
     StepOutput,
 )
-from handrail.model.shapes import AgentRequest
 from handrail.ports.agent import AgentBackend, AgentReply, AgentTurn
 from handrail.testing.contracts.backend import BackendContract
-
-MakeRequest = Callable[..., AgentRequest]
+from tests.agents.conftest import BOTH_LOOPS, MakeRequest
 
 
 @pytest.fixture
@@ -176,6 +174,7 @@ async def test_the_exit_of_any_program_has_no_kind(turn: AgentTurn, argv: str) -
     assert caught.value.kind is None
 
 
+@BOTH_LOOPS
 async def test_a_timeout_ends_the_program(turn: AgentTurn) -> None:
     """A turn that takes longer fails with the time it had and what the program said."""
     backend = CommandBackend("echo waiting for the model >&2; exec sleep 1000", timeout=0.5)
@@ -185,6 +184,7 @@ async def test_a_timeout_ends_the_program(turn: AgentTurn) -> None:
         await backend.complete(turn)
 
 
+@BOTH_LOOPS
 @pytest.mark.parametrize(
     ("options", "script", "said"),
     [

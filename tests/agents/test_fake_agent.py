@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
@@ -14,10 +14,8 @@ from handrail import Agent, Executor, Steps, step, workflow
 from handrail.agents.fake_agent import FakeAgent
 from handrail.errors import AgentError, PromptError, WrongUse
 from handrail.model.results import AgentResult, Usage
-from handrail.model.shapes import AgentRequest
 from handrail.typed.schema import describe_type
-
-MakeRequest = Callable[..., AgentRequest]
+from tests.agents.conftest import MakeRequest
 
 
 @dataclass

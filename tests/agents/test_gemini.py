@@ -14,22 +14,14 @@ from handrail.model.events import (
     AgentMessage,
     AgentRetry,
 )
-from handrail.ports.agent import AgentTurn
 from tests.agents.recorded import (
     NOW,
     Played,
     ending_of,
     of_type,
     play,
-    recorded,
     turn_of,
 )
-
-
-def read(case: str, turn: AgentTurn | None = None, stopped: Any = None) -> Played:
-    """What is made of a recorded run."""
-    ending = ending_of("gemini", case, stopped)
-    return play(GeminiParser(turn or turn_of()), [recorded("gemini", case)], ending)
 
 
 @pytest.mark.parametrize(

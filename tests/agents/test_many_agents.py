@@ -8,6 +8,7 @@ import anyio.lowlevel
 
 from handrail import Agent, AgentTurn, Executor, FakeBackend, MemorySink, Steps, step, workflow
 from handrail.model.events import AgentFinished, AgentMessage
+from tests.agents.conftest import BOTH_LOOPS
 
 AGENTS, MESSAGES = 200, 20
 
@@ -20,6 +21,7 @@ async def talk(turn: AgentTurn) -> str:
     return "done"
 
 
+@BOTH_LOOPS
 async def test_every_word_of_two_hundred_agents_is_heard_in_order() -> None:
     """By a sink and by who follows the run; and each says once that it is done."""
     talker = Agent("talker", "Talk.", backend=FakeBackend([talk] * AGENTS))

@@ -25,6 +25,7 @@ from handrail.ports.agent import AgentBackend, AgentReply, AgentTurn, capabiliti
 from handrail.system.marker import carries, environ_of, live_pids
 from handrail.testing import plugin
 from handrail.testing.fake_programs import Dies, Fails, Garbage, Hangs, Says, Tool
+from tests.agents.conftest import BOTH_LOOPS
 from tests.agents.parity.lacks import USAGE_AFTER, has, kind_for
 from tests.agents.parity.stages import PROGRAMS, Stage, bare
 
@@ -44,9 +45,6 @@ every_backend = pytest.mark.parametrize(
      for name in NAMES],
 )  # fmt: skip
 every_program = pytest.mark.parametrize("name", [*PROGRAMS, "command"])
-BOTH_LOOPS = pytest.mark.parametrize(
-    "anyio_backend", ["asyncio", pytest.param("trio", marks=pytest.mark.extra("trio"))]
-)
 SIGNS: dict[str, type[Any]] = {
     "command": ev.StepOutput,
     "opencode-run": ev.AgentSessionStarted,
@@ -54,12 +52,6 @@ SIGNS: dict[str, type[Any]] = {
     "fake": ev.AgentTurnStarted,
 }
 """That an agent is at work, where that is not told by a tool that begins."""
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    """One event loop, where neither waiting nor being cancelled is the matter."""
-    return "asyncio"
 
 
 @pytest.fixture
@@ -193,7 +185,9 @@ async def test_a_reply_has_the_same_fields(name: str, ask: Ask, stage: Ask) -> N
     ["rate_limit", "usage_cap", "spending_cap", "context_overflow", "auth", "bad_request"],
 )
 async def test_a_failure_has_the_same_kind(name: str, kind: Any, ask: Ask, stage: Ask) -> None:
-    """Whatever the program's own words are; and the last notice says so."""
+    """Whatever the program's own words are; and the last notice says so. A plan that is used up is
+    told as a limit before, with when it opens again as far as that is known.
+    """
     error, told = await ask(stage(name, Fails(kind)))
     assert isinstance(error, AgentError), error
     assert error.kind == kind_for(name, kind, kind)
@@ -204,20 +198,10 @@ async def test_a_failure_has_the_same_kind(name: str, kind: Any, ask: Ask, stage
     assert (told[-1].status, told[-1].kind) == ("failed", error.kind or "")
     assert told[-1].error == error.reason
     assert told[-1].session == error.session
-
-
-@every_backend
-async def test_a_plan_that_is_used_up_is_told_as_a_limit(name: str, ask: Ask, stage: Ask) -> None:
-    """Once, with when it opens again as far as that is known, and before the last word."""
-    error, told = await ask(stage(name, Fails("usage_cap")))
-    assert isinstance(error, AgentError), error
     reached = [one for one in of_type(told, ev.AgentLimit) if one.status == "reached"]
-    if error.kind != "usage_cap" or not has(name, "limits"):
-        assert reached == []
-        return
-    (limit,) = reached
-    assert limit.reset_at == error.retry_at
-    assert told[-1] is not limit
+    if kind == "usage_cap":
+        limits = [error.retry_at] * (error.kind == kind and has(name, "limits"))
+        assert [one.reset_at for one in reached] == limits
 
 
 @every_backend
@@ -257,25 +241,18 @@ async def test_an_end_without_the_programs_own_word_is_a_crash(
 
 
 @every_program
-async def test_words_on_stderr_do_not_fail_a_good_turn(name: str, ask: Ask, stage: Ask) -> None:
-    """Only what the program says of the turn counts, not what it logs beside it."""
-    says = Says("fine", stderr="quota exceeded\nnetwork error\n429\n")
+async def test_nothing_beside_a_good_turn_counts_or_is_left(
+    name: str, ask: Ask, stage: Ask, run_id: str
+) -> None:
+    """Only what the program says of the turn counts, not what it logs beside it; what it has left
+    in a session of its own is ended, though it exited by itself.
+    """
+    says = Says("fine", stderr="quota exceeded\nnetwork error\n429\n", leaves_child=True)
     reply, told = await ask(stage(name, says))
     assert isinstance(reply, AgentReply), reply
     assert (reply.text, told[-1].status) == ("fine", "completed")
     logged = [one.text for one in of_type(told, ev.StepOutput) if one.stream == "stderr"]
     assert "network error" in "".join(logged)
-
-
-@every_program
-@pytest.mark.skipif(sys.platform != "linux", reason="markers are read from /proc")
-async def test_a_good_turn_leaves_nothing_running(
-    name: str, ask: Ask, stage: Ask, run_id: str, tmp_path: Path
-) -> None:
-    """What a program has left in a session of its own is ended, though it exited by itself."""
-    reply, _ = await ask(stage(name, Says("fine", leaves_child=True)))
-    assert isinstance(reply, AgentReply), reply
-    assert reply.text == "fine"
     assert left_running(run_id) == []
 
 
@@ -465,7 +442,6 @@ async def test_a_turn_that_is_cancelled_says_so_last(
     assert left_running(run_id) == []
 
 
-@BOTH_LOOPS
 @every_backend
 async def test_what_a_person_says_goes_into_the_session(
     name: str, stage: Ask, tmp_path: Path

@@ -144,12 +144,6 @@ def test_values_are_written_in_toml(value: Any) -> None:
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    """The one event loop of these tests."""
-    return "asyncio"
-
-
-@pytest.fixture
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder on PATH."""
     monkeypatch.setenv("PATH", path_with(tmp_path))

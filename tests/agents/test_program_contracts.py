@@ -1,6 +1,7 @@
-"""The contract of backends, held by those whose programs ``fake_cli`` speaks for.
+"""The contract of backends, held by one of each way to talk with a program.
 
-On one event loop: ``test_parity.py`` asks each of them on both.
+Of a turn ``test_parity.py`` says as much of all of them, and ``test_program_calls.py`` how each is
+given its prompt.
 """
 
 from __future__ import annotations
@@ -18,16 +19,12 @@ from handrail.testing.fake_programs import Act, Fails, Hangs, Says, fake_cli
 from tests.agents.parity.stages import PROGRAMS
 
 MOST_TURNS = 5
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    """The one event loop of these tests."""
-    return "asyncio"
+BACKENDS = ["claude", "codex", "copilot", "opencode"]
+"""Lines both ways, an app-server, lines that are only read, and ACP."""
 
 
 class TestPrograms(BackendContract):
-    @pytest.fixture(params=PROGRAMS)
+    @pytest.fixture(params=BACKENDS)
     def before(
         self, request: pytest.FixtureRequest, tmp_path: Path
     ) -> Iterator[Callable[..., AgentBackend]]:

@@ -45,12 +45,6 @@ LOGINS: list[tuple[str, dict[str, str], dict[str, Any], bool | None]] = [
 ]
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    """The one event loop of these tests."""
-    return "asyncio"
-
-
 @pytest.mark.parametrize(("name", "env", "files", "known"), LOGINS)
 def test_a_login_is_known_by_files_and_variables(
     name: str, env: dict[str, str], files: dict[str, Any], known: bool | None, tmp_path: Path

@@ -13,9 +13,8 @@ from handrail.agents.agent import Agent
 from handrail.agents.fake import FakeBackend
 from handrail.agents.prompt import Prompt
 from handrail.errors import MissingExtra, PromptError
-from handrail.model.shapes import AgentRequest
+from tests.agents.conftest import MakeRequest
 
-MakeRequest = Callable[..., AgentRequest]
 Ask = Callable[..., Any]
 
 

@@ -48,7 +48,6 @@ def test_a_recording_is_read_as_it_was_when_somebody_last_looked(name: str) -> N
 # -- lines ---------------------------------------------------------------------------------------
 
 
-@settings(max_examples=200)
 @given(st.sampled_from(RUNS), st.data())
 def test_the_cuts_of_a_stream_change_nothing(run: tuple[str, str], data: st.DataObject) -> None:
     """However the bytes are cut into pieces, also within a character, and whatever is on stderr in
@@ -97,7 +96,6 @@ def with_news(line: Any, news: Any) -> Any:
     return {**line, **inner, "a_new_field": news} if isinstance(line, dict) else line
 
 
-@settings(max_examples=120)
 @given(st.sampled_from(IN_LINES), st.data())
 def test_what_is_not_known_changes_nothing(run: tuple[str, str], data: st.DataObject) -> None:
     """Fields, events and lines of later versions, and other programs' output, are passed over."""
@@ -132,7 +130,7 @@ def spoilt(event: Any, choose: Callable[[st.SearchStrategy[Any]], Any]) -> Any:
 
 
 @pytest.mark.parametrize("program", PARSERS)
-@settings(max_examples=50)
+@settings(max_examples=settings().max_examples // 2)
 @given(data=st.data(), noise=st.binary())
 def test_nothing_that_is_printed_raises(program: str, data: st.DataObject, noise: bytes) -> None:
     """Whatever type a field has, lines give notices and a run gives an answer or an AgentError."""
@@ -196,7 +194,7 @@ def test_unknown_fields_and_messages_change_nothing(protocol: str, case: str) ->
 
 
 @pytest.mark.parametrize("protocol", DIALOGUES)
-@settings(max_examples=80)
+@settings(max_examples=settings().max_examples * 3 // 4)
 @given(st.lists(json_values, max_size=6), st.data(), st.randoms())
 def test_no_message_raises(
     protocol: str, values: list[Any], data: st.DataObject, chance: random.Random

@@ -20,6 +20,7 @@ from handrail.errors import AgentError, DefinitionError
 from handrail.model.agent_options import AgentOptions
 from handrail.model.events import AgentFinished, AgentTranscript, StepOutput
 from handrail.ports.agent import AgentTurn
+from tests.agents.conftest import BOTH_LOOPS
 from tests.agents.fake_program import path_with
 from tests.agents.recorded import of_type, turn_of
 from tests.agents.rpc_recorded import received, recording
@@ -168,6 +169,7 @@ INTERRUPTED = [
 every_protocol = pytest.mark.parametrize("one", INTERRUPTED, ids=lambda one: one[1])
 
 
+@BOTH_LOOPS
 @every_protocol
 async def test_silence_is_ended_by_the_protocol(
     one: tuple[Any, ...], program: Callable[..., Path], turn: AgentTurn, folder: Path
@@ -181,6 +183,7 @@ async def test_silence_is_ended_by_the_protocol(
     assert methods(folder)[-1] == method
 
 
+@BOTH_LOOPS
 @every_protocol
 async def test_cancellation_interrupts_the_turn(
     one: tuple[Any, ...],
@@ -209,6 +212,7 @@ async def test_cancellation_interrupts_the_turn(
     assert emitted[-1].session
 
 
+@BOTH_LOOPS
 async def test_a_codex_that_does_not_listen_is_stopped(
     program: Callable[..., Path], turn: AgentTurn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -219,6 +223,7 @@ async def test_a_codex_that_does_not_listen_is_stopped(
     assert (await failed(CodexBackend(), turn, idle_timeout_s=0.3)).kind == "timeout"
 
 
+@BOTH_LOOPS
 async def test_an_agent_without_a_sign_of_life_is_ended(
     program: Callable[..., Path], turn: AgentTurn, folder: Path
 ) -> None:

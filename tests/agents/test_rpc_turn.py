@@ -17,6 +17,7 @@ from handrail.agents.transport.turn import run_turn
 from handrail.model.agent_options import AgentOptions
 from handrail.model.events import AgentTranscript, Notice
 from handrail.ports.agent import AgentReply, AgentTurn
+from tests.agents.conftest import BOTH_LOOPS
 from tests.leftovers import nothing_left
 
 pytestmark = pytest.mark.anyio
@@ -76,6 +77,7 @@ async def ask(turn: AgentTurn, script: str, dialogue: Methods) -> AgentReply:
         )
 
 
+@BOTH_LOOPS
 async def test_a_dialogue_that_was_over_is_over(turn: AgentTurn) -> None:
     """Its stdin has been closed, so a program that speaks on is not waited for as one at work."""
     dialogue = Methods()
@@ -86,6 +88,7 @@ async def test_a_dialogue_that_was_over_is_over(turn: AgentTurn) -> None:
     assert dialogue.stopped is None
 
 
+@BOTH_LOOPS
 async def test_what_is_sent_is_told_as_it_is_sent(turn: AgentTurn, emitted: list[Any]) -> None:
     """The transcript has both directions, and stdin ends with the dialogue."""
     await ask(turn, """read -r line; echo '{"method": "done"}'; cat""", Methods())

@@ -23,20 +23,11 @@ from handrail import (
 from handrail.model.agent_options import AgentOptions, AgentSettings
 from handrail.model.launch import Launch
 from handrail.ports.agent import AgentReply, AgentTurn, Capabilities
+from tests.agents.conftest import BOTH_LOOPS
 from tests.agents.repositories import contents, found, git, needs_git, repository, write
 
 pytestmark = needs_git
 
-
-@pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    """One event loop, for most tests: what they are about is git, not waiting."""
-    return "asyncio"
-
-
-BOTH_LOOPS = pytest.mark.parametrize(
-    "anyio_backend", ["asyncio", pytest.param("trio", marks=pytest.mark.extra("trio"))]
-)
 
 Work = Callable[[Path], object]
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -131,6 +132,10 @@ class Outcome:
         return json.loads(self.out)
 
 
+Cli: TypeAlias = Callable[..., Outcome]
+"""What runs the command."""
+
+
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty working folder; what is imported from it is forgotten afterwards."""
@@ -166,16 +171,18 @@ def notes() -> list[str]:
 
 
 @pytest.fixture
-def cli(
-    folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., Outcome]:
-    """Runs the command in this process, without a terminal; its imports are forgotten each time."""
+def cli(folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Cli:
+    """Runs the command in this process, without a terminal; its imports are forgotten each time.
+
+    What is on its stdin can be given as ``text``.
+    """
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     before = set(sys.modules)
 
-    def run(*words: str) -> Outcome:
+    def run(*words: str, text: str = "") -> Outcome:
         capfd.readouterr()
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode()), "utf-8"))
         code = main(words)
         for name in set(sys.modules) - before:
             if str(folder) in str(getattr(sys.modules[name], "__file__", "")):
@@ -201,13 +208,13 @@ def spawned(*words: str, text: str = "", **variables: str) -> Outcome:
 
 
 @pytest.fixture
-def process(folder: Path) -> Callable[..., Outcome]:
+def process(folder: Path) -> Cli:
     """``spawned``, in an empty working folder."""
     del folder
     return spawned
 
 
-@contextmanager
+@contextlib.contextmanager
 def live(*words: str, until: str = "leader") -> Generator[subprocess.Popen[str]]:
     """The command as a process that goes on, once it has written a line into this file."""
     with subprocess.Popen(
@@ -218,13 +225,19 @@ def live(*words: str, until: str = "leader") -> Generator[subprocess.Popen[str]]
         encoding="utf-8",
     ) as child:
         try:
-            file = Path(until)
-            while not (file.exists() and file.read_text().endswith("\n")):
-                assert child.poll() is None, child.communicate()
+            wait_for(Path(until), child)
             yield child
         finally:
             Path("go").touch()  # what it started ends too
             child.kill()
+
+
+def wait_for(file: Path, child: subprocess.Popen[str]) -> None:
+    """Return when the file has a whole line; the process must not end before."""
+    while not (file.exists() and file.read_text().endswith("\n")):
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(0.02)
+            raise AssertionError(child.communicate())
 
 
 def killed(*words: str) -> None:

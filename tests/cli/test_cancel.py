@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Outcome, killed, live, notes
+from tests.cli.conftest import Cli, live, notes
 
-Cli = Callable[..., Outcome]
 pytestmark = pytest.mark.usefixtures("durable")
 
 
@@ -27,25 +25,6 @@ def test_a_live_run_is_cancelled_by_its_own_process(cli: Cli) -> None:
     assert child.returncode == 4
     assert "cancelling: not today" in err
     assert notes() == ["before", "undone"]
-
-
-def test_a_live_run_is_not_waited_for_longer_than_said(cli: Cli) -> None:
-    """Exit code 1 says that it was asked, and is not done yet."""
-    with live("run", "durable.py:holds", "--run-id", "h"):
-        outcome = cli("cancel", "h", "--timeout", "0", "--json", "--quiet")
-
-    assert (outcome.code, outcome.data["status"], outcome.err) == (1, "running", "")
-
-
-def test_a_dead_run_is_unwound_here(cli: Cli) -> None:
-    """What it did is undone, nothing new is begun, and it is cancelled for good."""
-    killed("run", "durable.py:dies", "--run-id", "d")
-
-    outcome = cli("cancel", "d")
-
-    assert outcome.code == 0
-    assert notes() == ["a", "b", "undone"]
-    assert cli("runs", "--json").data[0]["status"] == "cancelled"
 
 
 def test_a_suspended_run_is_unwound_here(cli: Cli) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
@@ -14,9 +13,9 @@ import pytest
 from handrail import SqliteJournal
 from handrail.ports.journal import RunInfo
 from handrail.record.status import shown_status
-from tests.cli.conftest import Outcome, notes
+from tests.cli.conftest import Cli, notes
+from tests.cli.machines import pause, until
 
-Cli = Callable[..., Outcome]
 JOURNAL = Path(".handrail", "runs.db")
 
 
@@ -25,23 +24,14 @@ def info_of(run_id: str) -> RunInfo:
     return next(one for one in SqliteJournal(JOURNAL).runs() if one.run_id == run_id)
 
 
-def until(condition: Callable[[], Any]) -> Any:
-    """Wait for it; what it gives."""
-    end = time.monotonic() + 30
-    while not (found := condition()):
-        assert time.monotonic() < end
-        time.sleep(0.02)  # noqa: TID251  # another process
-    return found
-
-
 @pytest.fixture
-def begun(process: Cli, durable: Path) -> Generator[Callable[..., dict[str, Any]]]:
+def begun(cli: Cli, durable: Path) -> Generator[Callable[..., dict[str, Any]]]:
     """Begins a detached run; what is said of it. What is left of it is ended afterwards."""
     del durable
     ids: list[str] = []
 
     def begin(target: str, *words: str) -> dict[str, Any]:
-        done = process("run", f"durable.py:{target}", "--detach", "--json", *words)
+        done = cli("run", f"durable.py:{target}", "--detach", "--json", *words)
         assert done.code == 0, done
         ids.append(done.data["run_id"])
         return dict(done.data)
@@ -49,10 +39,10 @@ def begun(process: Cli, durable: Path) -> Generator[Callable[..., dict[str, Any]
     yield begin
     Path("go").touch()
     for run_id in ids:
-        process("stop", run_id)
+        cli("stop", run_id)
 
 
-def test_it_waits_at_a_question_until_somebody_answers(process: Cli, begun: Any) -> None:
+def test_it_waits_at_a_question_until_somebody_answers(cli: Cli, begun: Any) -> None:
     """The command returns when the start is recorded; the run is in a session of its own, without a
     terminal, its log beside its files; the answer comes from another process, and is followed.
     """
@@ -62,32 +52,32 @@ def test_it_waits_at_a_question_until_somebody_answers(process: Cli, begun: Any)
     assert os.getsid(run["pid"]) == run["pid"] != os.getsid(0)
     assert Path(f"/proc/{run['pid']}/fd/0").readlink() == Path(os.devnull)
     until(lambda: "Merge it?" in Path(run["log"]).read_text("utf-8"))
-    time.sleep(0.5)  # noqa: TID251  # it might be suspended
+    pause(0.5)  # it might be suspended
     info = info_of(run["run_id"])
     assert info.holder is not None
     assert (shown_status(info), info.holder.pid) == ("running", run["pid"])
     assert Path(run["log"]).parent == Path(f".handrail/runs/asks-{run['run_id']}").resolve()
-    assert process("answer", run["run_id"], "merge?", "yes").code == 0
+    assert cli("answer", run["run_id"], "merge?", "yes").code == 0
     until(lambda: shown_status(info_of(run["run_id"])) == "succeeded")
     until(lambda: "merged: yes" in Path(run["log"]).read_text("utf-8"))
     assert notes() == ["before", "merged: yes"]
 
 
-def test_a_run_that_was_stopped_goes_on_apart(process: Cli, begun: Any) -> None:
+def test_a_run_that_was_stopped_goes_on_apart(cli: Cli, begun: Any) -> None:
     """`resume --detach` prints the id, and so does `run` with that id; a run that has ended has its
     result printed.
     """
     run = begun("asks", "--run-id", "r")
     until(lambda: notes() == ["before"])
-    assert process("stop", "r").code == 0
+    assert cli("stop", "r").code == 0
     assert shown_status(info_of("r")) == "suspended"
-    again = process("resume", "r", "--detach")
+    again = cli("resume", "r", "--detach")
     assert (again.code, again.out) == (0, "r\n")
     assert f"driven by process {info_of('r').holder.pid}" in again.err  # type: ignore[union-attr]
     assert info_of("r").holder.pid != run["pid"]  # type: ignore[union-attr]
-    assert process("answer", "r", "merge?", "no").code == 0
+    assert cli("answer", "r", "merge?", "no").code == 0
     until(lambda: shown_status(info_of("r")) == "succeeded")
-    assert process("resume", "r", "--detach").out == "merged: no\n"
+    assert cli("resume", "r", "--detach").out == "merged: no\n"
     assert notes() == ["before", "merged: no"]
 
 
@@ -100,11 +90,11 @@ def test_a_run_that_was_stopped_goes_on_apart(process: Cli, begun: Any) -> None:
     ],
 )
 def test_what_is_wrong_is_told_as_without_it(
-    process: Cli, durable: Path, words: list[str], said: str
+    cli: Cli, durable: Path, words: list[str], said: str
 ) -> None:
     """At once, with the same exit code; no run was made."""
     del durable
-    done = process("run", *words, "--detach")
+    done = cli("run", *words, "--detach")
     assert (done.code, done.out) == (2, "")
     assert said in done.err
     assert "Traceback" not in done.err

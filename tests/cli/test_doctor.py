@@ -19,9 +19,8 @@ from handrail.cli.target import place_of
 from handrail.journals.sqlite.journal import SqliteJournal
 from handrail.model import events as ev
 from handrail.ports.agent import Probe
-from tests.cli.conftest import Outcome
+from tests.cli.conftest import Cli
 
-Cli = Callable[..., Outcome]
 Program = Callable[[str, str], Path]
 Look = Callable[..., dict[str, Any]]
 

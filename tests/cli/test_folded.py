@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
-from tests.cli.conftest import Outcome
-
-Cli = Callable[..., Outcome]
+from tests.cli.conftest import Cli
 
 LONG = """\
 from handrail import step, workflow

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Outcome
-
-Cli = Callable[..., Outcome]
+from tests.cli.conftest import Cli
 
 FLOW = """
 from handrail import Steps, step, workflow

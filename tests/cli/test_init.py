@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Outcome
-
-Cli = Callable[..., Outcome]
+from tests.cli.conftest import Cli
 
 
 def test_a_new_workflow_is_clean_and_runs(cli: Cli) -> None:
@@ -30,7 +28,10 @@ def test_the_test_of_a_new_workflow_passes(cli: Cli, folder: Path) -> None:
     cli("init", "flows/my_flow")
 
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "flows"]
-    done = subprocess.run(command, capture_output=True, encoding="utf-8", cwd=folder, check=False)
+    env = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    done = subprocess.run(
+        command, capture_output=True, encoding="utf-8", cwd=folder, env=env, check=False
+    )
 
     assert done.returncode == 0, done.stdout
     assert "2 passed" in done.stdout

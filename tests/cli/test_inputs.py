@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,7 @@ import pytest
 from handrail import InvalidInput, Steps, WorkflowDefinition, step, workflow
 from handrail.cli.exits import Refused
 from handrail.cli.inputs import Arguments, arguments_for, read_file
-from tests.cli.conftest import Outcome
-
-Cli = Callable[..., Outcome]
+from tests.cli.conftest import Cli
 
 
 @workflow

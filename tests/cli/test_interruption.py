@@ -7,14 +7,14 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from handrail.system.run import kill_marked
-from tests.cli.conftest import Outcome
+from tests.cli.conftest import Cli, wait_for
 
 SLOW = """\
 from handrail import step, workflow
@@ -78,12 +78,6 @@ def hear_hangups() -> None:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
-def wait_for(file: Path, child: subprocess.Popen[str]) -> None:
-    """Return when the file has a whole line; the process must not end before."""
-    while not (file.exists() and file.read_text().endswith("\n")):
-        assert child.poll() is None, child.communicate()
-
-
 def is_alive(file: str) -> bool:
     """True if the process whose id is in the file runs; one that nobody reaped does not."""
     command = ["ps", "-o", "stat=", "-p", Path(file).read_text().strip()]
@@ -99,13 +93,16 @@ def _flow(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 )
-def test_a_signal_ends_the_run_in_order(signum: signal.Signals, code: int) -> None:
-    """The children are gone, nothing was undone, and how to go on is told."""
-    with running("slow.py:slow", "--run-id", "s") as child:
+def test_a_signal_ends_the_run_in_order(signum: signal.Signals, code: int, cli: Cli) -> None:
+    """The children are gone, nothing was undone, and how to continue is told; the result is on
+    stdout alone. A resume does nothing again but what was at work.
+    """
+    with running("slow.py:slow", "--run-id", "s", "--json") as child:
         child.send_signal(signum)
-        _, err = child.communicate(timeout=30)
+        out, err = child.communicate(timeout=30)
 
     assert child.returncode == code
+    assert json.loads(out)["status"] == "suspended"
     assert not is_alive("leader")
     assert not is_alive("child")
     assert not Path("notes").exists()
@@ -114,32 +111,14 @@ def test_a_signal_ends_the_run_in_order(signum: signal.Signals, code: int) -> No
     assert "nothing was rolled back; to continue: handrail resume s\n" in err
     assert "Traceback" not in err
 
-
-def test_an_interrupted_run_still_gives_its_result_as_json() -> None:
-    """The real stdout holds the suspended run's result, and nothing else."""
-    with running("slow.py:slow", "--json") as child:
-        child.send_signal(signal.SIGINT)
-        out, _ = child.communicate(timeout=30)
-
-    assert child.returncode == 130
-    assert json.loads(out)["status"] == "suspended"
-
-
-def test_an_interrupted_run_goes_on_where_it_was(cli: Callable[..., Outcome]) -> None:
-    """What was done is not done again, and what was at work runs again."""
-    with running("slow.py:slow", "--run-id", "s") as child:
-        child.send_signal(signal.SIGINT)
-        child.communicate(timeout=30)
     Path("go").touch()
-
     outcome = cli("resume", "s")
-
     assert outcome.code == 0
     assert "1 step taken from the record" in outcome.err
     assert Path("notes").read_text() == "cleaned up\n"
 
 
-def test_a_resumed_run_is_interrupted_as_well(cli: Callable[..., Outcome]) -> None:
+def test_a_resumed_run_is_interrupted_as_well(cli: Cli) -> None:
     """A signal ends a resumed drive in order too, and the run can be resumed once more."""
     with running("slow.py:slow", "--run-id", "s") as child:
         child.kill()

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from handrail.cli.doctor import check_journal
 from handrail.cli.target import place_of
-from tests.cli.conftest import Outcome
+from tests.cli.conftest import Cli
 
-Cli = Callable[..., Outcome]
 pytestmark = pytest.mark.usefixtures("flows")
 
 

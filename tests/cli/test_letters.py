@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from handrail.cli.answer import payload_of
 from handrail.cli.who import current_user
-from tests.cli.conftest import Outcome, live, notes
+from tests.cli.conftest import Cli, live, notes
 
-Cli = Callable[..., Outcome]
 pytestmark = pytest.mark.usefixtures("durable")
 
 
@@ -74,11 +72,11 @@ def test_of_many_who_answer_at_once_one_wins(cli: Cli) -> None:
             stderr=subprocess.DEVNULL,
             encoding="utf-8",
         )
-        for number in range(6)
+        for number in range(3)
     ]
     said = [json.loads(person.communicate(timeout=60)[0]) for person in people]
 
-    assert sorted(person.returncode for person in people) == [0, 1, 1, 1, 1, 1]
+    assert sorted(person.returncode for person in people) == [0, 1, 1]
     assert len({(one["answer"], one["by"]) for one in said}) == 1
     assert cli("resume", "a", "--quiet").out == f"merged: {said[0]['answer']}\n"
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from handrail.cli import report
 from handrail.testing.fake_programs import Fails, fake_cli
-from tests.cli.conftest import Outcome
-
-Cli = Callable[..., Outcome]
+from tests.cli.conftest import Cli
 
 FLOW = """
 from handrail import Agent, Steps, step, workflow

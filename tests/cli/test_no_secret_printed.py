@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Outcome, spawned
+from tests.cli.conftest import Cli, spawned
 from tests.seeded_secrets import (
     API_KEY,
     DATABASE,
@@ -61,9 +61,7 @@ def shows(key=ALL):
 
 
 @pytest.fixture
-def handrail(
-    folder: Path, cli: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., str]:
+def handrail(folder: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
     """Runs the command with the secrets in its environment, and looks for them in what it says."""
     (folder / "flow.py").write_text(FLOW, "utf-8")
     for name, value in {**SECRETS, "A_TOKEN": TOKEN, "HANDRAIL_DEBUG": "1"}.items():

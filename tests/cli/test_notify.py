@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,8 @@ from handrail.cli import notify
 from handrail.cli.notify import Notifier
 from handrail.model import events as ev
 from handrail.model.launch import Launch
-from tests.cli.conftest import Outcome
+from tests.cli.conftest import Cli
 
-Cli = Callable[..., Outcome]
 _SAID = " ".join(f"$HANDRAIL_{name}" for name in ("RUN_ID", "WORKFLOW", "REASON", "PATH", "TEXT"))
 TELL = f'echo "{_SAID}" >> told'
 

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,9 +18,9 @@ import pytest
 
 from handrail import DefinitionError, InsideEventLoop, RunLocked, SqliteJournal, WrongUse
 from handrail.work import Orchestrator, TaskResult, TaskSpec
-from tests.cli.conftest import Outcome
+from tests.cli.conftest import Cli
+from tests.cli.machines import until
 
-Cli = Callable[..., Outcome]
 Seen = tuple[list[str], list[str], str]
 
 TREE = {"a": ["a1", "a2"], "b": ["b1", "a1"], "a1": ["a11"]}
@@ -369,8 +368,7 @@ def test_work_that_is_interrupted_and_killed_again_and_again_comes_to_its_end(
     for number in (signal.SIGINT, signal.SIGKILL, signal.SIGTERM, signal.SIGKILL):
         before = len(lines("w/begun"))
         with subprocess.Popen([sys.executable, "flow.py"], stderr=subprocess.PIPE) as child:
-            while len(lines("w/begun")) < before + 5:
-                assert child.poll() is None
+            until(lambda: len(lines("w/begun")) >= before + 5)  # noqa: B023
             child.send_signal(number)
             assert child.wait(30) == (-9 if number == signal.SIGKILL else 128 + number)
         at_work += 2

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Outcome, killed, live, notes
+from tests.cli.conftest import Cli, killed, notes
 
-Cli = Callable[..., Outcome]
 pytestmark = pytest.mark.usefixtures("durable")
 
 
@@ -32,18 +30,6 @@ def test_each_step_is_told_and_none_is_run(cli: Cli) -> None:
         ["To", "continue:", "handrail"],
     ]
     assert notes() == ["before"]
-
-
-def test_a_step_that_was_at_work_is_told(cli: Cli) -> None:
-    """After a kill the step that had begun is interrupted; as JSON it says so too."""
-    killed("run", "durable.py:dies", "--run-id", "d")
-
-    assert "interrupted  second  python  was running" in cli("plan", "d").out
-    steps = cli("plan", "d", "--json").data["steps"]
-    assert [(step["path"], step["state"], step["interrupted"]) for step in steps] == [
-        ("first", "recorded", False),
-        ("second", "will run", True),
-    ]
 
 
 def test_a_changed_step_is_told_with_both_forms(cli: Cli, durable: Path) -> None:
@@ -215,16 +201,6 @@ def test_what_is_recorded_behind_a_new_step_is_told_as_not_looked_at(
     shown = cli("show", "a").out
     assert "suspended: the code no longer matches the record of 'before'\n" in shown
     assert "changed      before  python" in cli("plan", "a").out
-
-
-def test_the_plan_of_a_live_run_does_not_take_it_for_dead(cli: Cli) -> None:
-    """What is at work is told as that, and nobody is told to resume it."""
-    with live("run", "durable.py:holds", "--run-id", "h"):
-        planned = cli("plan", "h").out
-        Path("go").touch()
-    assert "  running      hold    command  is running\n" in planned
-    assert "It is running now. To watch it: handrail tail h\n" in planned
-    assert "resume" not in planned
 
 
 def test_the_plan_of_a_run_that_succeeded_says_that_its_result_counts(

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Outcome
+from tests.cli.conftest import Cli
 
-Cli = Callable[..., Outcome]
 HARMFUL = """\
 from handrail import step, workflow
 raise SystemExit("imported")

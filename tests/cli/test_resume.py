@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Outcome, killed, live, notes
+from tests.cli.conftest import Cli, killed, notes
 
-Cli = Callable[..., Outcome]
 pytestmark = pytest.mark.usefixtures("durable")
 
 
-def test_a_killed_run_goes_on_after_what_it_recorded(cli: Cli) -> None:
-    """The step that had ended is not run again, the one that was at work is."""
+@pytest.mark.parametrize("words", [["resume", "d"], ["run", "durable.py:dies", "--run-id", "d"]])
+def test_a_killed_run_goes_on_after_what_it_recorded(cli: Cli, words: list[str]) -> None:
+    """The step that had ended is not run again, the one that was at work is; no input is needed."""
     killed("run", "durable.py:dies", "--run-id", "d", "--input", "first=x")
     Path("go").touch()
 
-    outcome = cli("resume", "d")
+    outcome = cli(*words)
 
     assert (outcome.code, outcome.out.splitlines()[-1]) == (0, "xb")
-    assert outcome.err.startswith("handrail: run d of durable.py:dies\n▸ run d  resumed\n")
+    assert "▸ run d  resumed\n" in outcome.err
+    assert outcome.err.startswith("handrail: run d of durable.py:dies\n") == (words[0] == "resume")
     assert notes() == ["x", "b", "b"]
 
 
@@ -35,16 +35,6 @@ def test_a_resumed_run_gives_its_result_as_json(cli: Cli) -> None:
 
     assert (data["run_id"], data["status"], data["value"]) == ("a", "succeeded", "merged: no")
     assert [step["replayed"] for step in data["step_results"]] == [True, False, False]
-
-
-def test_the_same_command_goes_on_with_an_unfinished_run(cli: Cli) -> None:
-    """`run --run-id` a second time needs no inputs, and runs no recorded step again."""
-    words = ["run", "durable.py:dies", "--run-id", "d"]
-    killed(*words, "--input", "first=x")
-    Path("go").touch()
-
-    assert cli(*words).out.splitlines()[-1] == "xb"
-    assert notes() == ["x", "b", "b"]
 
 
 def test_of_a_run_that_succeeded_the_recorded_result_is_printed(cli: Cli) -> None:
@@ -221,17 +211,6 @@ def test_a_failed_run_says_how_to_go_on(cli: Cli) -> None:
     Path("go").touch()
     assert cli("resume", "f").code == 0
     assert notes() == ["first"]
-
-
-def test_one_run_is_driven_by_one_process(cli: Cli) -> None:
-    """The second one is told which process has it, and does nothing."""
-    with live("run", "durable.py:holds", "--run-id", "h") as child:
-        outcome = cli("resume", "h")
-
-        assert outcome.code == 1
-        assert f"run h is being driven by process {child.pid} on " in outcome.err
-        assert cli("runs", "--json").data[0]["holder"]["pid"] == child.pid
-    assert notes() == ["before"]
 
 
 def test_a_run_goes_on_in_the_folder_it_was_started_in(

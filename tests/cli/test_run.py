@@ -5,14 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Outcome, spawned
-
-Cli = Callable[..., Outcome]
+from tests.cli.conftest import Cli, spawned
 
 
 @pytest.mark.parametrize(
@@ -169,19 +166,13 @@ def test_a_policy_answers_gates(cli: Cli, policy: str, code: int, out: str) -> N
 
 
 @pytest.mark.usefixtures("flows")
-def test_gates_are_answered_from_a_pipe(process: Cli) -> None:
-    """Lines of stdin are answers; one that does not fit is refused, and the next one is taken."""
+def test_gates_are_answered_by_lines_of_stdin(cli: Cli, process: Cli) -> None:
+    """One that does not fit is refused, and the next is taken; the gate fails where they end."""
     outcome = process("run", "flows.py:asks", "--gates", "ask", "--quiet", text="maybe\nno\n")
-
     assert (outcome.code, outcome.out) == (0, "no\n")
     assert "'maybe' is not an answer, expected one of: yes, no" in outcome.err
 
-
-@pytest.mark.usefixtures("flows")
-def test_a_gate_fails_when_stdin_ends_without_an_answer(process: Cli) -> None:
-    """The run does not wait for an answer that cannot come."""
-    outcome = process("run", "flows.py:asks", "--gates", "ask", "--quiet")
-
+    outcome = cli("run", "flows.py:asks", "--gates", "ask", "--quiet")
     assert outcome.code == 1
     assert "the input ended before it was answered" in outcome.err
 

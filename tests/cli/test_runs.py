@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Outcome, killed, live, notes
+from tests.cli.conftest import Cli, killed, live, notes
 
-Cli = Callable[..., Outcome]
 pytestmark = pytest.mark.usefixtures("durable")
 
 
@@ -127,8 +125,10 @@ def test_without_runs_there_is_an_empty_list(cli: Cli) -> None:
     assert not Path(".handrail").exists()
 
 
-def test_what_a_killed_process_left_is_told(cli: Cli) -> None:
-    """The run is dead, its last step was interrupted, and what to type is printed."""
+def test_what_a_killed_process_left_is_told_and_undone(cli: Cli) -> None:
+    """The run is dead, its last step was interrupted, and what to type is printed; nobody waits
+    for it, and to cancel it undoes what it did, here, and begins nothing.
+    """
     killed("run", "durable.py:dies", "--run-id", "d")
 
     assert cli("runs").out.splitlines()[1].split()[:3] == ["d", "dies", "dead"]
@@ -139,17 +139,46 @@ def test_what_a_killed_process_left_is_told(cli: Cli) -> None:
     assert "  ⏸ second  python  interrupted" in lines
     assert lines[-1] == "to continue:            handrail resume d"
 
+    assert "interrupted  second  python  was running" in cli("plan", "d").out
+    steps = cli("plan", "d", "--json").data["steps"]
+    assert [(step["path"], step["state"], step["interrupted"]) for step in steps] == [
+        ("first", "recorded", False),
+        ("second", "will run", True),
+    ]
 
-def test_a_live_run_is_told_with_its_process(cli: Cli) -> None:
-    """Who drives it stands in the list, and how to watch it in its own page."""
+    followed = cli("tail", "d")
+    assert (followed.code, followed.out.splitlines()[-1]) == (1, "▸ second  python")
+    assert followed.err == (
+        "handrail: its process ended without recording an end. To continue: handrail resume d\n"
+    )
+
+    assert cli("cancel", "d").code == 0
+    assert notes() == ["a", "b", "undone"]
+    assert cli("runs", "--json").data[0]["status"] == "cancelled"
+
+
+def test_a_live_run_is_known_with_its_process(cli: Cli) -> None:
+    """Who drives it stands in the list; its page and its plan say how to watch it, and nobody is
+    told to resume it: that is refused. To cancel it waits no longer than said.
+    """
     with live("run", "durable.py:holds", "--run-id", "h") as child:
         assert f"running (pid {child.pid})" in cli("runs").out
+        assert cli("runs", "--json").data[0]["holder"]["pid"] == child.pid
         lines = cli("show", "h").out.splitlines()
+        planned = cli("plan", "h").out
+        resumed = cli("resume", "h")
+        assert notes() == ["before"]
+        cancelled = cli("cancel", "h", "--timeout", "0", "--json", "--quiet")
 
     assert lines[0] == f"holds, run h: running (pid {child.pid})"
     assert "  ▸ hold  command  running" in lines
     assert lines[-1] == "watch it:               handrail tail h"
-    assert notes() == ["before"]
+    assert "  running      hold    command  is running\n" in planned
+    assert "It is running now. To watch it: handrail tail h\n" in planned
+    assert "resume" not in planned
+    assert resumed.code == 1
+    assert f"run h is being driven by process {child.pid} on " in resumed.err
+    assert (cancelled.code, cancelled.data["status"], cancelled.err) == (1, "running", "")
 
 
 def test_an_open_gate_is_shown_with_its_answer(cli: Cli) -> None:

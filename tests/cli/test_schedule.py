@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,8 @@ from handrail import DefinitionError, Executor, MemoryJournal, Steps, step, work
 from handrail.cli.schedule import SOON_S, Schedule, Timetable, schedules_of
 from handrail.ports.journal import SCHEDULE_LABEL, RunInfo
 from handrail.project import project_table
-from tests.cli.conftest import Outcome
+from tests.cli.conftest import Cli
 
-Cli = Callable[..., Outcome]
 HOUR = 3_600.0
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC).timestamp()
 HOURLY = Schedule("hourly", "0 * * * *", "flow.py:tick")

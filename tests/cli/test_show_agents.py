@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,7 @@ import pytest
 from handrail.cli.report import readable, write_value
 from handrail.model.results import AgentResult, StepResult, Usage, WorkflowResult
 from handrail.model.work import Task, TaskDone, TaskRefused, Work
-from tests.cli.conftest import Outcome
-
-Cli = Callable[..., Outcome]
+from tests.cli.conftest import Cli
 
 FLOW = """
 from handrail import (

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Outcome, spawned
+from tests.cli.conftest import Cli, spawned
 
-Cli = Callable[..., Outcome]
 FLOW = """\
 from handrail import step, workflow
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Outcome, killed, live
+from tests.cli.conftest import Cli, live
 
-Cli = Callable[..., Outcome]
 pytestmark = pytest.mark.usefixtures("durable")
 
 
@@ -57,19 +55,6 @@ def test_a_run_that_has_ended_is_told_once(cli: Cli, name: str, code: int, last:
     assert outcome.code == code
     assert [event["seq"] for event in events] == list(range(1, 7))
     assert (events[0]["type"], events[-1]["type"]) == ("WorkflowStarted", last)
-
-
-def test_a_dead_run_is_not_waited_for(cli: Cli) -> None:
-    """Exit code 1, and how to go on."""
-    killed("run", "durable.py:dies", "--run-id", "d")
-
-    outcome = cli("tail", "d")
-
-    assert outcome.code == 1
-    assert outcome.out.splitlines()[-1] == "▸ second  python"
-    assert outcome.err == (
-        "handrail: its process ended without recording an end. To continue: handrail resume d\n"
-    )
 
 
 def test_nobody_has_to_read_it_to_the_end(cli: Cli) -> None:

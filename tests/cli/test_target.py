@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Outcome
+from tests.cli.conftest import Cli
 
-Cli = Callable[..., Outcome]
 ONE = """\
 from flows import greet
 from handrail import step, workflow

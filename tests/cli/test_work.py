@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from handrail.cli.who import current_user
-from tests.cli.conftest import Outcome, killed, live, notes
-
-Cli = Callable[..., Outcome]
+from tests.cli.conftest import Cli, Outcome, killed, live, notes
 
 GROWS = """\
 import asyncio

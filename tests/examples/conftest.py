@@ -1,4 +1,4 @@
-"""Examples run as a newcomer runs them: as processes, in a real git repository."""
+"""Examples run as a newcomer runs them: as programs or by the command, in a real repository."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.conftest import cli, folder
+
+__all__ = ["cli", "folder"]
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
+from tests.cli.conftest import Cli
 from tests.examples.conftest import EXAMPLES, run
 
 EXAMPLE = str(EXAMPLES / "fastest.py")
-CLI = ("-m", "handrail.cli")
 
 
 def test_the_trials_are_ranked_and_each_was_found_beside_another(tmp_path: Path) -> None:
@@ -30,17 +29,14 @@ def test_the_trials_are_ranked_and_each_was_found_beside_another(tmp_path: Path)
     ), last
 
 
-def test_a_search_that_failed_goes_on_with_what_it_has_measured(tmp_path: Path) -> None:
+def test_a_search_that_failed_goes_on_with_what_it_has_measured(cli: Cli) -> None:
     """What was measured is not measured again: the report has the times of before."""
-    words = ("--dir", str(tmp_path / "journal"), "--run-id", "r", "--quiet")
-    first = run(
-        *CLI, "run", EXAMPLE, "--input", "rows=50", "--input", "patience=2", *words, cwd=tmp_path
-    )
-    again = run(*CLI, "run", EXAMPLE, *words, cwd=tmp_path)
+    words = ("--run-id", "r", "--quiet")
+    first = cli("run", EXAMPLE, "--input", "rows=50", "--input", "patience=2", *words)
+    again = cli("run", EXAMPLE, *words)
     assert (first.code, again.code) == (0, 0), (first.err, again.err)
     assert first.out == again.out
-    shown = run(*CLI, "work", "r", "--dir", str(tmp_path / "journal"), "--json", cwd=tmp_path)
-    [queue] = json.loads(shown.out)
+    [queue] = cli("work", "r", "--json").data
     assert (queue["path"], queue["over"], queue["failed"]) == ("search", True, 0)
     assert (
         f"{queue['done']} trials; {queue['why_stopped'] or 'nothing is left to try'}." in first.out

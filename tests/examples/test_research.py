@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
+from tests.cli.conftest import Cli
 from tests.examples.conftest import EXAMPLES, run
 
 EXAMPLE = str(EXAMPLES / "research.py")
@@ -21,11 +21,11 @@ def test_the_findings_are_joined_in_order(tmp_path: Path) -> None:
     )
 
 
-def test_the_first_success_wins_its_race(tmp_path: Path) -> None:
+def test_the_first_success_wins_its_race(cli: Cli) -> None:
     """Memory is faster where it knows something, and the library is cancelled."""
     words = ["--input", 'topics=["light", "eye"]', "--json", "--quiet"]
-    outcome = run("-m", "handrail.cli", "run", EXAMPLE, *words, cwd=tmp_path)
-    status = {step["path"]: step["status"] for step in json.loads(outcome.out)["step_results"]}
+    outcome = cli("run", EXAMPLE, *words)
+    status = {step["path"]: step["status"] for step in outcome.data["step_results"]}
 
     assert outcome.code == 0, outcome.err
     assert status["topics/light/ask/memory"] == "succeeded"
@@ -34,11 +34,9 @@ def test_the_first_success_wins_its_race(tmp_path: Path) -> None:
     assert status["topics/eye/ask/library"] == "succeeded"
 
 
-def test_a_topic_that_nobody_knows_is_left_out(tmp_path: Path) -> None:
+def test_a_topic_that_nobody_knows_is_left_out(cli: Cli) -> None:
     """The others are joined; with none left the run fails."""
-    cli = ("-m", "handrail.cli", "run", EXAMPLE, "--quiet", "--input")
+    words = ("run", EXAMPLE, "--quiet", "--input")
 
-    assert run(*cli, 'topics=["mars", "light"]', cwd=tmp_path).out == (
-        "Sunlight is a mixture of all colours.\n"
-    )
-    assert run(*cli, 'topics=["mars"]', cwd=tmp_path).code == 1
+    assert cli(*words, 'topics=["mars", "light"]').out == "Sunlight is a mixture of all colours.\n"
+    assert cli(*words, 'topics=["mars"]').code == 1

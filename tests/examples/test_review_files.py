@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
+import pytest
+
+from tests.cli.conftest import Cli
 from tests.examples.conftest import EXAMPLES, run
 
 EXAMPLE = str(EXAMPLES / "review_files.py")
@@ -37,28 +39,29 @@ def test_the_report_is_not_written_if_the_person_does_not(repository: Path) -> N
     assert not (repository / "REVIEW.md").exists()
 
 
-def test_without_a_person_the_run_waits(repository: Path) -> None:
+def test_without_a_person_the_run_waits(repository: Path, cli: Cli) -> None:
     """Through `handrail run`, with nobody to ask, it is suspended with its gate open."""
-    outcome = run("-m", "handrail.cli", "run", EXAMPLE, "--json", cwd=repository)
-    result = json.loads(outcome.out)
+    outcome = cli("run", EXAMPLE, "--json")
+    result = outcome.data
 
     assert (outcome.code, result["status"]) == (3, "suspended")
     assert [gate["path"] for gate in result["waiting"]] == ["write?"]
     assert not (repository / "REVIEW.md").exists()
 
 
-def test_a_policy_may_stand_for_the_person(repository: Path) -> None:
+def test_a_policy_may_stand_for_the_person(repository: Path, cli: Cli) -> None:
     """`--gates approve` writes the report, under the name that was given."""
     words = ["--gates", "approve", "--input", "report=notes.md", "--quiet"]
-    outcome = run("-m", "handrail.cli", "run", EXAMPLE, *words, cwd=repository)
+    outcome = cli("run", EXAMPLE, *words)
 
     assert outcome.code == 0
     assert (repository / "notes.md").read_text("utf-8") == outcome.out.removesuffix("\n")
 
 
-def test_nobody_is_asked_about_nothing(repository: Path) -> None:
+@pytest.mark.usefixtures("repository")
+def test_nobody_is_asked_about_nothing(cli: Cli) -> None:
     """Where no file changed, there is no question."""
     words = ["--input", "base=HEAD", "--quiet"]
-    outcome = run("-m", "handrail.cli", "run", EXAMPLE, *words, cwd=repository)
+    outcome = cli("run", EXAMPLE, *words)
 
     assert (outcome.code, outcome.out.strip()) == (0, "Nothing differs from HEAD.")

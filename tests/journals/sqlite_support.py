@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sqlite3
 import subprocess
 import sys
 import textwrap
@@ -49,6 +50,12 @@ def written(path: Path, count: int = 40, run_id: str = "r") -> list[ev.Event]:
     lease.release()
     journal.close()
     return events
+
+
+def change_file(path: Path, statement: str, *values: object) -> None:
+    """Change what is in the file of a journal, as no journal would."""
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(statement, values)
 
 
 def child(code: str, *arguments: object, before: Sequence[str] = ()) -> subprocess.Popen[str]:

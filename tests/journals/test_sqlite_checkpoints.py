@@ -18,10 +18,8 @@ def _often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite_checkpoints, "LONG_PAGES", 200)
 
 
-async def test_the_log_does_not_grow_for_ever(tmp_path: Path) -> None:
+async def test_the_log_does_not_grow_for_ever(path: Path, journal: SqliteJournal) -> None:
     """Of thousands of events in a row nothing is lost, and the log is begun anew on the way."""
-    path = tmp_path / "runs.db"
-    journal = SqliteJournal(path)
     lease = journal.acquire("r")
     beginnings: set[bytes] = set()
     count = 0
@@ -33,15 +31,12 @@ async def test_the_log_does_not_grow_for_ever(tmp_path: Path) -> None:
         if count % 100 == 0:
             beginnings.add(salt_of(path.with_name("runs.db-wal")))
     lease.release()
-    found = journal.events("r")
-    journal.close()
-    assert found == [started(), *(step(seq) for seq in range(2, count + 1))]
+    assert journal.events("r") == [started(), *(step(seq) for seq in range(2, count + 1))]
     assert len(beginnings) == 4
 
 
-async def test_the_log_of_many_syncs_is_as_long_as_it_will_be(tmp_path: Path) -> None:
+async def test_the_log_of_many_syncs_is_as_long_as_it_will_be(path: Path) -> None:
     """A sync of a file that grows costs more; what was written before and after is there."""
-    path = tmp_path / "runs.db"
     journal = SqliteJournal(path, durability="power")
     journal.acquire("r")
     log, sizes, count = path.with_name("runs.db-wal"), list[int](), 0
@@ -64,10 +59,10 @@ def salt_of(log: Path) -> bytes:
         return file.read(24)[16:]
 
 
-async def test_a_reader_that_stays_keeps_nobody_from_writing(tmp_path: Path) -> None:
+async def test_a_reader_that_stays_keeps_nobody_from_writing(
+    path: Path, journal: SqliteJournal
+) -> None:
     """While somebody reads an old state for long the log grows, and the events are stored."""
-    path = tmp_path / "runs.db"
-    journal = SqliteJournal(path)
     journal.acquire("r")
     journal.append(started())
     reader = sqlite3.connect(path, isolation_level=None)
@@ -80,5 +75,4 @@ async def test_a_reader_that_stays_keeps_nobody_from_writing(tmp_path: Path) -> 
     (still,) = reader.execute("SELECT count(*) FROM events").fetchone()
     reader.close()
     found = len(journal.events("r"))
-    journal.close()
     assert (before, still, found) == (1, 1, 999)

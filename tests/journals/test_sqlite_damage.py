@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import shutil
-import sqlite3
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,15 @@ from handrail.errors import JournalDamaged, JournalFailed
 from handrail.journals.sqlite import open as sqlite_open
 from handrail.journals.sqlite.journal import SqliteJournal
 from handrail.model import events as ev
-from tests.journals.sqlite_support import answer, child, output_of, started, step, written
+from tests.journals.sqlite_support import (
+    answer,
+    change_file,
+    child,
+    output_of,
+    started,
+    step,
+    written,
+)
 
 RUNS = "abc"
 
@@ -95,13 +102,10 @@ def test_flipped_bits_are_found(
         ("UPDATE runs SET workflow = 'x'", "its entry is not as"),
     ],
 )
-def test_changed_rows_are_named(tmp_path: Path, change: str, said: str) -> None:
+def test_changed_rows_are_named(path: Path, change: str, said: str) -> None:
     """The error names the run, and the first event that is not as it was written."""
-    path = tmp_path / "runs.db"
     written(path)
-    with sqlite3.connect(path) as connection:
-        connection.execute(change)
-    connection.close()
+    change_file(path, change)
     journal = SqliteJournal(path)
     with pytest.raises(JournalDamaged, match=f"reading run r failed: run r: {said}") as caught:
         journal.events("r")
@@ -133,19 +137,16 @@ def test_changed_rows_are_named(tmp_path: Path, change: str, said: str) -> None:
     ],
 )
 def test_a_list_names_a_damaged_run_and_believes_the_others(
-    tmp_path: Path, change: str, said: str
+    path: Path, change: str, said: str
 ) -> None:
     """What is wrong with the last event of a run, or with its entry, hides no other run."""
-    path = tmp_path / "runs.db"
     journal = SqliteJournal(path)
     for run in RUNS:
         with_end(journal, run)
     whole = journal.runs()
     journal.close()
     where = "run_id = 'b'" if " runs " in change else "run = 2 AND seq = 15"
-    with sqlite3.connect(path) as connection:
-        connection.execute(f"{change} WHERE {where}")
-    connection.close()
+    change_file(path, f"{change} WHERE {where}")
     journal = SqliteJournal(path)
     first, damaged, last = journal.runs()
     assert [first, last] == [whole[0], whole[2]]
@@ -171,20 +172,16 @@ def with_end(journal: SqliteJournal, run: str) -> None:
     "change",
     ["DELETE FROM runs", "UPDATE events SET run = 9 WHERE seq = 40", "DROP TABLE blobs"],
 )
-def test_a_file_that_is_not_whole_is_refused(tmp_path: Path, change: str) -> None:
+def test_a_file_that_is_not_whole_is_refused(path: Path, change: str) -> None:
     """Events without a run, and tables that are not there, are found when the file is opened."""
-    path = tmp_path / "runs.db"
     written(path)
-    with sqlite3.connect(path) as connection:
-        connection.execute(change)
-    connection.close()
+    change_file(path, change)
     with pytest.raises(JournalDamaged):
         SqliteJournal(path).events("nobody")
 
 
-def test_a_file_that_was_cut_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_was_cut_is_refused(path: Path) -> None:
     """A file of which the end is missing is an error, wherever it was cut."""
-    path = tmp_path / "runs.db"
     written(path, 200)
     image = path.read_bytes()
     for size in (1, 100, 511, 512, 4096, 5000, len(image) - 4096, len(image) - 1):
@@ -285,9 +282,8 @@ def test_an_emptied_file_beside_its_log_is_refused(
     assert (tmp_path / "x" / "runs.db-wal").read_bytes() == log
 
 
-def test_a_live_journal_gives_no_notice(tmp_path: Path) -> None:
+def test_a_live_journal_gives_no_notice(path: Path) -> None:
     """To open a file into which others write is no reason for a notice."""
-    path = tmp_path / "runs.db"
     out = output_of(
         child(
             """

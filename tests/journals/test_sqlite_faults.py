@@ -16,6 +16,7 @@ from handrail.journals.sqlite import open as sqlite_open
 from handrail.journals.sqlite.journal import SqliteJournal
 from tests.journals.sqlite_support import (
     answer,
+    change_file,
     child,
     open_files,
     output_of,
@@ -34,9 +35,8 @@ def may_mount() -> bool:
 
 
 @pytest.mark.parametrize("durability", ["process", "power"])
-def test_a_killed_process_loses_nothing_that_was_stored(tmp_path: Path, durability: str) -> None:
+def test_a_killed_process_loses_nothing_that_was_stored(path: Path, durability: str) -> None:
     """After SIGKILL every event is there whose append had returned, and the run can go on."""
-    path = tmp_path / "runs.db"
     process = child(
         """
         import asyncio
@@ -142,9 +142,8 @@ def test_a_full_disk_is_said_and_the_run_goes_on_when_there_is_room(
     assert "resume the run; what was recorded is kept" in said
 
 
-def test_a_file_that_may_not_be_written_is_said(tmp_path: Path) -> None:
+def test_a_file_that_may_not_be_written_is_said(tmp_path: Path, path: Path) -> None:
     """Without the right to write, the file is named, and what to change."""
-    path = tmp_path / "runs.db"
     events = written(path)
     path.chmod(0o444)
     tmp_path.chmod(0o555)
@@ -203,18 +202,15 @@ def test_a_text_file_is_refused_and_stays(tmp_path: Path, content: str) -> None:
 def test_a_database_of_another_program_is_refused_and_stays(tmp_path: Path) -> None:
     """Tables of somebody else get no tables of a journal beside them."""
     path = tmp_path / "other.db"
-    with sqlite3.connect(path) as connection:
-        connection.execute("CREATE TABLE runs (id)")
-    connection.close()
+    change_file(path, "CREATE TABLE runs (id)")
     before = path.read_bytes()
     with pytest.raises(JournalFailed, match="database of another program"):
         SqliteJournal(path).runs()
     assert path.read_bytes() == before
 
 
-def test_an_empty_file_becomes_a_journal(tmp_path: Path) -> None:
+def test_an_empty_file_becomes_a_journal(path: Path) -> None:
     """What mktemp made can be a journal."""
-    path = tmp_path / "runs.db"
     path.touch()
     written(path)
     journal = SqliteJournal(path)
@@ -223,13 +219,12 @@ def test_an_empty_file_becomes_a_journal(tmp_path: Path) -> None:
 
 
 async def test_a_lock_of_another_program_is_waited_for_without_stalling_the_loop(
-    tmp_path: Path,
+    path: Path,
+    journal: SqliteJournal,
 ) -> None:
     """While the file is locked an append is an awaitable, those after it queue up in order, and
     all are stored when the lock is gone.
     """
-    path = tmp_path / "runs.db"
-    journal = SqliteJournal(path)
     lease = journal.acquire("r")
     journal.append(started())
     other = sqlite3.connect(path, isolation_level=None)
@@ -241,16 +236,11 @@ async def test_a_lock_of_another_program_is_waited_for_without_stalling_the_loop
         assert stored is not None
         await stored
     lease.release()
-    found = journal.events("r")
-    journal.close()
-    assert found == [started(), step(2), step(3), step(4)]
+    assert journal.events("r") == [started(), step(2), step(3), step(4)]
 
 
-async def test_a_lock_that_stays_is_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_lock_that_stays_is_an_error(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond its patience the journal says who to look for; afterwards it can be used again."""
-    path = tmp_path / "runs.db"
     monkeypatch.setattr(sqlite_open, "PATIENCE_S", 0.1)
     journal = SqliteJournal(path)
     journal.acquire("r")
@@ -282,9 +272,8 @@ async def test_a_lock_that_stays_is_an_error(
     assert found == [started(), step(2)]
 
 
-def test_without_a_loop_append_waits_itself(tmp_path: Path) -> None:
+def test_without_a_loop_append_waits_itself(path: Path) -> None:
     """Where no event loop runs nothing is awaited: append and sync are done when they return."""
-    path = tmp_path / "runs.db"
     journal = SqliteJournal(path, durability="power")
     journal.acquire("r")
     assert journal.append(started()) is None
@@ -300,9 +289,8 @@ def test_without_a_loop_append_waits_itself(tmp_path: Path) -> None:
     assert found == [started(), step(2)]
 
 
-def test_a_child_of_a_fork_has_the_journal_but_not_the_lease(tmp_path: Path) -> None:
+def test_a_child_of_a_fork_has_the_journal_but_not_the_lease(path: Path) -> None:
     """After a fork both processes use the journal; the parent drives its run, the child cannot."""
-    path = tmp_path / "runs.db"
     out = output_of(
         child(
             """
@@ -410,9 +398,8 @@ async def test_a_value_that_cannot_be_recorded_leaves_its_number_free(tmp_path: 
     assert found == [started(), step(2, text="other")]
 
 
-def test_large_values_are_stored_once(tmp_path: Path) -> None:
+def test_large_values_are_stored_once(path: Path) -> None:
     """The same megabyte in ten events is in the file once, and in each event that comes back."""
-    path = tmp_path / "runs.db"
     journal = SqliteJournal(path)
     journal.acquire("r")
     journal.append(started())
@@ -425,23 +412,19 @@ def test_large_values_are_stored_once(tmp_path: Path) -> None:
     assert path.stat().st_size < 1_200_000
 
 
-def test_a_damaged_large_value_is_not_believed(tmp_path: Path) -> None:
+def test_a_damaged_large_value_is_not_believed(path: Path) -> None:
     """A large value must be what its name says."""
-    path = tmp_path / "runs.db"
     journal = SqliteJournal(path)
     journal.append(started())
     journal.append(step(2, text="x" * 100_000))
     journal.close()
-    with sqlite3.connect(path) as connection:
-        connection.execute("UPDATE blobs SET data = replace(data, 'xxxx', 'xxxy')")
-    connection.close()
+    change_file(path, "UPDATE blobs SET data = replace(data, 'xxxx', 'xxxy')")
     with pytest.raises(JournalDamaged, match="run r: the value of event 2 is not as it was"):
         SqliteJournal(path).events("r")
 
 
-def test_the_file_can_be_read_by_people(tmp_path: Path) -> None:
+def test_the_file_can_be_read_by_people(path: Path) -> None:
     """The view `history` shows each event with its run, a time that can be read, and its value."""
-    path = tmp_path / "runs.db"
     journal = SqliteJournal(path)
     journal.append(started())
     journal.append(step(2, text="y" * 20_000))
@@ -455,9 +438,8 @@ def test_the_file_can_be_read_by_people(tmp_path: Path) -> None:
     ]
 
 
-def test_nothing_is_left_open(tmp_path: Path) -> None:
+def test_nothing_is_left_open(tmp_path: Path, path: Path) -> None:
     """A closed journal has no file open, and leaves one file behind."""
-    path = tmp_path / "runs.db"
     written(path)
     assert open_files(tmp_path) == []
     assert [file.name for file in tmp_path.iterdir()] == ["runs.db"]

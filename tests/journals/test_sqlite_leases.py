@@ -20,7 +20,7 @@ from handrail.model import events as ev
 from handrail.system import owners
 from handrail.system.marker import stat_of
 from handrail.system.owners import Owner, boot, host, is_alive
-from tests.journals.sqlite_support import answer, child, output_of, started, step
+from tests.journals.sqlite_support import answer, change_file, child, output_of, started, step
 
 HOLDING = """
 journal = SqliteJournal(path)
@@ -32,9 +32,8 @@ journal.append(step(2))
 """
 
 
-def test_a_live_holder_in_another_process_is_named(tmp_path: Path) -> None:
+def test_a_live_holder_in_another_process_is_named(path: Path) -> None:
     """Who comes second is told the process, the host and the age of the lease."""
-    path = tmp_path / "runs.db"
     holder = child(HOLDING, path)
     assert holder.stdout is not None
     holder.stdout.readline()
@@ -51,9 +50,8 @@ def test_a_live_holder_in_another_process_is_named(tmp_path: Path) -> None:
     assert listed.holder.pid == holder.pid
 
 
-def test_a_stopped_holder_still_holds(tmp_path: Path) -> None:
+def test_a_stopped_holder_still_holds(path: Path) -> None:
     """A process that was stopped is alive, however old the last renewal of its lease is."""
-    path = tmp_path / "runs.db"
     holder = child(HOLDING, path)
     assert holder.stdout is not None
     holder.stdout.readline()
@@ -68,9 +66,8 @@ def test_a_stopped_holder_still_holds(tmp_path: Path) -> None:
     journal.close()
 
 
-def test_a_dead_holder_is_followed_at_once(tmp_path: Path) -> None:
+def test_a_dead_holder_is_followed_at_once(path: Path) -> None:
     """After SIGKILL the run can be driven without waiting for the lease to end."""
-    path = tmp_path / "runs.db"
     holder = child(HOLDING, path)
     assert holder.stdout is not None
     holder.stdout.readline()
@@ -85,18 +82,16 @@ def test_a_dead_holder_is_followed_at_once(tmp_path: Path) -> None:
 
 def taken_over(path: Path, run_id: str = "r") -> None:
     """Let a process of another machine take the lease over."""
-    with sqlite3.connect(path) as connection:
-        connection.execute(
-            "UPDATE leases SET epoch = epoch + 1, pid = 7, host = 'elsewhere', token = 't',"
-            " boot = 'b' WHERE run_id = ?",
-            (run_id,),
-        )
-    connection.close()
+    change_file(
+        path,
+        "UPDATE leases SET epoch = epoch + 1, pid = 7, host = 'elsewhere', token = 't',"
+        " boot = 'b' WHERE run_id = ?",
+        run_id,
+    )
 
 
-def test_a_driver_that_lost_its_lease_writes_nothing_more(tmp_path: Path) -> None:
+def test_a_driver_that_lost_its_lease_writes_nothing_more(path: Path) -> None:
     """Once another process has the run, every kind of event is refused, and nothing is stored."""
-    path = tmp_path / "runs.db"
     journal = SqliteJournal(path)
     lease = journal.acquire("r")
     journal.append(started())
@@ -117,22 +112,20 @@ def test_a_driver_that_lost_its_lease_writes_nothing_more(tmp_path: Path) -> Non
     assert row == (2, 7)
 
 
-def test_a_driver_that_lost_its_lease_cannot_begin_the_run(tmp_path: Path) -> None:
+def test_a_driver_that_lost_its_lease_cannot_begin_the_run(
+    path: Path, journal: SqliteJournal
+) -> None:
     """The first event of a run is fenced as well."""
-    path = tmp_path / "runs.db"
-    journal = SqliteJournal(path)
     journal.acquire("r")
     taken_over(path)
     with pytest.raises(LeaseLost):
         journal.append(started())
     found = (journal.events("r"), journal.runs())
-    journal.close()
     assert found == ([], [])
 
 
-def test_epochs_only_grow(tmp_path: Path) -> None:
+def test_epochs_only_grow(path: Path) -> None:
     """Each lease of a run has a higher epoch than all before it, also across journals."""
-    path = tmp_path / "runs.db"
     epochs = []
     for _ in range(3):
         journal = SqliteJournal(path)
@@ -144,9 +137,8 @@ def test_epochs_only_grow(tmp_path: Path) -> None:
     assert epochs == [1, 2, 3, 4, 5, 6]
 
 
-def test_a_journal_that_nobody_has_any_more_holds_nothing(tmp_path: Path) -> None:
+def test_a_journal_that_nobody_has_any_more_holds_nothing(path: Path) -> None:
     """A journal that was dropped without being closed gives its leases back."""
-    path = tmp_path / "runs.db"
     journal = SqliteJournal(path)
     journal.acquire("r")
     del journal
@@ -155,11 +147,10 @@ def test_a_journal_that_nobody_has_any_more_holds_nothing(tmp_path: Path) -> Non
     other.close()
 
 
-def test_a_writer_without_a_lease_goes_on_from_the_end(tmp_path: Path) -> None:
+def test_a_writer_without_a_lease_goes_on_from_the_end(path: Path) -> None:
     """Without a lease the run's end is looked up, so two journals can take turns; under a lease
     what somebody else wrote meanwhile is noticed.
     """
-    path = tmp_path / "runs.db"
     one, other = SqliteJournal(path), SqliteJournal(path)
     one.append(started())
     other.append(step(2))
@@ -176,9 +167,8 @@ def test_a_writer_without_a_lease_goes_on_from_the_end(tmp_path: Path) -> None:
     assert found == [1, 2, 3, 4, 5, 6]
 
 
-def test_leases_are_renewed(tmp_path: Path) -> None:
+def test_leases_are_renewed(path: Path) -> None:
     """While a lease is held, its end moves on."""
-    path = tmp_path / "runs.db"
     journal = SqliteJournal(path, lease_s=0.15)
     journal.acquire("r")
     other = sqlite3.connect(path)
@@ -231,12 +221,11 @@ def test_who_lives_where_nothing_says_when_a_process_started(
 @pytest.mark.parametrize("set_by_s", [0.0, 3_600.0, -3_600.0])
 @pytest.mark.parametrize("in_sight", [False, True])
 def test_a_clock_that_is_set_ends_no_lease_of_this_machine(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, set_by_s: float, *, in_sight: bool
+    path: Path, monkeypatch: pytest.MonkeyPatch, set_by_s: float, *, in_sight: bool
 ) -> None:
     """In another container, or where no start of a process is known, the machine's running time
     counts: a holder that renews is left alone, one that does not is followed when its time is over.
     """
-    path = tmp_path / "runs.db"
     holder = child(HOLDING, path)
     assert holder.stdout is not None
     holder.stdout.readline()
@@ -259,9 +248,8 @@ def test_a_clock_that_is_set_ends_no_lease_of_this_machine(
     journal.close()
 
 
-def test_of_fifty_processes_that_answer_at_once_one_wins(tmp_path: Path) -> None:
+def test_of_fifty_processes_that_answer_at_once_one_wins(path: Path) -> None:
     """All are told of the same answer, and there is one letter."""
-    path = tmp_path / "runs.db"
     out = output_of(
         child(
             """
@@ -297,24 +285,20 @@ def test_of_fifty_processes_that_answer_at_once_one_wins(tmp_path: Path) -> None
     ids=["letters", "post"],
 )
 def test_a_letter_that_was_changed_is_not_believed(
-    tmp_path: Path, read: Callable[[SqliteJournal], object]
+    path: Path, read: Callable[[SqliteJournal], object]
 ) -> None:
     """A letter must be as it was written, also where it only decides who came first."""
-    path = tmp_path / "runs.db"
     journal = SqliteJournal(path)
     journal.post(answer("yes", "k"))
     journal.close()
-    with sqlite3.connect(path) as connection:
-        connection.execute("UPDATE letters SET value = '\"no\"'")
-    connection.close()
+    change_file(path, "UPDATE letters SET value = '\"no\"'")
     with pytest.raises(Exception, match="message 1 to run r is not as it was written"):
         read(journal)
     journal.close()
 
 
-def test_secrets_of_the_lease_are_put_back(tmp_path: Path) -> None:
+def test_secrets_of_the_lease_are_put_back(path: Path) -> None:
     """A secret is in the file as a reference, and in the events that come back as itself."""
-    path = tmp_path / "runs.db"
     journal = SqliteJournal(path)
     journal.acquire("r", secrets={"API_KEY": "correct horse battery"})
     events = [started(), step(2, text="key: correct horse battery.")]

@@ -124,10 +124,9 @@ def test_another_may_write_while_it_is_read_as_unchanging(
 
 
 def test_a_journal_that_never_stands_still_is_said_to_be_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is no damage; what is damaged is, whoever writes beside it."""
-    path = tmp_path / "runs.db"
     journal = SqliteJournal(path)
     journal.append(started())
     journal.close()

@@ -10,25 +10,21 @@ import pytest
 from handrail.errors import JournalDamaged, JournalFailed
 from handrail.journals.sqlite.journal import SqliteJournal
 from handrail.journals.sqlite.open import MIGRATIONS, check_schema, migrate
-from tests.journals.sqlite_support import written
+from tests.journals.sqlite_support import change_file, written
 
 
-def test_a_newer_file_is_refused(tmp_path: Path) -> None:
+def test_a_newer_file_is_refused(path: Path) -> None:
     """What a later version wrote is not read, and the version is named."""
-    path = tmp_path / "runs.db"
     written(path)
-    with sqlite3.connect(path) as connection:
-        connection.execute("PRAGMA user_version = 99")
-    connection.close()
+    change_file(path, "PRAGMA user_version = 99")
     with pytest.raises(JournalFailed, match="format is version 99, this handrail knows up to 1"):
         SqliteJournal(path).events("r")
 
 
-def test_an_older_file_is_brought_up_to_date(tmp_path: Path) -> None:
+def test_an_older_file_is_brought_up_to_date(path: Path) -> None:
     """A file with fewer migrations gets those that it misses, keeps its runs, and is whole; whoever
     knows only the older ones refuses it from then on.
     """
-    path = tmp_path / "runs.db"
     written(path)
 
     def tags(connection: sqlite3.Connection) -> None:
@@ -63,18 +59,13 @@ def test_a_migration_that_fails_changes_nothing(tmp_path: Path) -> None:
     connection.close()
 
 
-def test_tables_beside_ours_are_no_damage(tmp_path: Path) -> None:
+def test_tables_beside_ours_are_no_damage(path: Path) -> None:
     """People may add views and indexes of their own; to change a table of ours is damage."""
-    path = tmp_path / "runs.db"
     written(path)
-    with sqlite3.connect(path) as connection:
-        connection.execute("CREATE VIEW mine AS SELECT * FROM history")
-    connection.close()
+    change_file(path, "CREATE VIEW mine AS SELECT * FROM history")
     journal = SqliteJournal(path)
     assert len(journal.events("r")) == 40
     journal.close()
-    with sqlite3.connect(path) as connection:
-        connection.execute("ALTER TABLE runs ADD COLUMN mine TEXT")
-    connection.close()
+    change_file(path, "ALTER TABLE runs ADD COLUMN mine TEXT")
     with pytest.raises(JournalDamaged, match="runs: not as created"):
         SqliteJournal(path).runs()

@@ -92,10 +92,9 @@ def test_what_sqlite_did_not_believe_is_told() -> None:
 
 @pytest.mark.parametrize("left", [24, 2048], ids=["the header of a frame", "up to a page"])
 def test_what_a_kill_leaves_in_the_middle_of_a_write_is_no_damage(
-    tmp_path: Path, left: int
+    tmp_path: Path, path: Path, left: int
 ) -> None:
     """A piece of a frame that nobody was told of is cut without a notice."""
-    path = tmp_path / "runs.db"
     journal = SqliteJournal(path)
     journal.append(stamp(WorkflowStarted("w"), "r", 1, 1.0))
     raw = Path(f"{path}-wal").read_bytes()

@@ -253,21 +253,13 @@ JSON_CASES: list[tuple[Any, Any, Any]] = [
 
 @pytest.mark.parametrize(("data", "type_", "expected"), JSON_CASES)
 def test_json_data_becomes_the_type(data: Any, type_: Any, expected: Any) -> None:
-    """JSON data becomes an equal value of the very class that the annotation names."""
+    """JSON data, or a document of it, becomes an equal value of the very class that the annotation
+    names; what is of it already is passed on, not copied.
+    """
     found = fit(data, type_)
     assert expected == found
     assert type(expected) is type(found)
-
-
-@pytest.mark.parametrize(("data", "type_", "expected"), JSON_CASES)
-def test_a_json_document_becomes_the_type(data: Any, type_: Any, expected: Any) -> None:
-    """A JSON document gives what its data gives."""
     assert expected == fit_json(msgspec.json.encode(data).decode(), type_)
-
-
-@pytest.mark.parametrize(("data", "type_", "expected"), JSON_CASES)
-def test_what_is_of_the_type_stays_the_same_object(data: Any, type_: Any, expected: Any) -> None:
-    """A value that is of its annotation already is passed on, not copied."""
     assert convert(expected, type_, name="p") is expected
 
 

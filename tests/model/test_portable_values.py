@@ -54,7 +54,6 @@ LOCK = Lock("module")
 AGENT = Agent("a", "Do it", backend=FakeBackend(["done"]))
 SHORT = lambda number: number + 1  # noqa: E731  # a module holds it under a name
 TRIPLE = functools.partial(double, by=3)
-HERE = sys.modules[__name__]
 
 
 def portable(codec: Codec | None = None) -> PortableCodec:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -54,8 +54,12 @@ class Opened:
             self.wrong.append(message.text)
 
 
+Open: TypeAlias = Callable[..., Opened]
+"""What opens a page."""
+
+
 @pytest.fixture
-def open_page(browser: Any) -> Iterator[Callable[..., Opened]]:
+def open_page(browser: Any) -> Iterator[Open]:
     """Open an address in a window of its own, up to when it is drawn unless it is none of the
     page's; at the end nothing may have gone wrong in any.
     """
@@ -85,10 +89,20 @@ def open_page(browser: Any) -> Iterator[Callable[..., Opened]]:
     assert [text for one in opened for text in one.wrong] == []
 
 
+@pytest.fixture(scope="session")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a server of all places."""
+    below = Place(tmp_path_factory.getbasetemp())
+    server = below.start("serve-below")
+    assert server.stdout is not None
+    yield server.stdout.readline().strip()
+    below.close()
+
+
 @pytest.fixture
-def place(tmp_path: Path) -> Iterator[Place]:
+def place(tmp_path: Path, pages: str) -> Iterator[Place]:
     """A fresh one."""
-    found = Place(tmp_path)
+    found = Place(tmp_path, pages)
     yield found
     found.close()
 

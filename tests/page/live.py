@@ -1,6 +1,8 @@
 """What the tests of the live page run in other processes: workflows, who drives them, a server.
 
-python live.py drive FOLDER NAME RUN_ID    |    python live.py serve FOLDER [read-only]
+python live.py drive FOLDER NAME RUN_ID
+python live.py serve FOLDER [read-only]
+python live.py serve-below FOLDER
 """
 
 from __future__ import annotations
@@ -261,20 +263,39 @@ def tell_of_beginnings(event: Any) -> None:
         print("begun", flush=True)  # noqa: T201
 
 
-def serve(folder: Path, *, read_only: bool) -> None:
-    """Serve the page on a free port, and print its address."""
-    import uvicorn
-
+def page_of(folder: Path, *, read_only: bool = False) -> Any:
+    """The page of a folder, as an application."""
     from handrail.web import create_app
 
     executor = executor_in(folder)
-    app = create_app(
+    return create_app(
         executor.journal,
         token=TOKEN,
         executor=executor,
         artifacts=folder / "runs",
         read_only=read_only,
     )
+
+
+class PagesBelow:
+    """The page of each folder below one, at its name, made when it is first asked for. Mutable."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._pages: dict[str, Any] = {}
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Let the page of the folder answer."""
+        name = scope["path"].split("/")[1]
+        if name not in self._pages:
+            self._pages[name] = page_of(self._folder / name)
+        await self._pages[name]({**scope, "root_path": f"/{name}"}, receive, send)
+
+
+def serve(app: Any, folder: Path) -> None:
+    """Serve on a free port, or on that which was free for this folder before; print the address."""
+    import uvicorn
+
     with socket.socket() as listening:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         port = folder / "port"
@@ -282,14 +303,16 @@ def serve(folder: Path, *, read_only: bool) -> None:
         port.write_text(str(listening.getsockname()[1]))
         listening.listen()  # who reads the address may call at once
         print(f"http://127.0.0.1:{port.read_text()}/", flush=True)  # noqa: T201
-        config = uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1)
+        config = uvicorn.Config(app, lifespan="off", log_level="error", timeout_graceful_shutdown=1)
         uvicorn.Server(config).run([listening])
 
 
 if __name__ == "__main__":
     what, where, *rest = sys.argv[1:]
     if what == "serve":
-        serve(Path(where), read_only=bool(rest))
+        serve(page_of(Path(where), read_only=bool(rest)), Path(where))
+    elif what == "serve-below":
+        serve(PagesBelow(Path(where)), Path(where))
     else:
         name, run_id = rest
         os.chdir(where)  # claims are those of a repository

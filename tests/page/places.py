@@ -15,10 +15,12 @@ LIVE = Path(__file__).with_name("live.py")
 
 
 class Place:
-    """A folder with a journal, a server of its page, and who drives its runs."""
+    """A folder with a journal, and who serves its page and drives its runs."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, pages: str = "") -> None:
         self.folder = folder
+        self.address = f"{pages}{folder.name}/?token={TOKEN}"
+        """Where a server that all tests share lets one in."""
         self._started: list[subprocess.Popen[str]] = []
 
     def start(self, *words: str) -> subprocess.Popen[str]:
@@ -30,7 +32,7 @@ class Place:
         return found
 
     def serve(self, *words: str) -> tuple[subprocess.Popen[str], str]:
-        """A server, and the address that lets one in."""
+        """A server of its own, and the address that lets one in."""
         server = self.start("serve", *words)
         assert server.stdout is not None
         address = server.stdout.readline().strip()

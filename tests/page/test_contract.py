@@ -83,7 +83,12 @@ schema.app = page
 
 
 @schema.exclude(path_regex="events$").parametrize()
-@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+@settings(
+    max_examples=settings().max_examples // 4,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    database=None,
+)
 def test_the_api_is_as_its_document_says(case: Any) -> None:
     """Status, type, headers and body of each answer are among those that the document has.
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.page.conftest import Opened, faults
+from tests.page.conftest import Open, faults
 from tests.page.places import Place, opened_at, row, shows
 
 pytestmark = [pytest.mark.page, pytest.mark.extra("playwright", "starlette", "uvicorn")]
-
-Open = Callable[..., Opened]
 
 
 class Looker:
@@ -40,9 +37,8 @@ def test_everyone_can_see_and_act(place: Place, open_page: Open, dark: bool, wid
     """Axe finds nothing in any view, form, menu, dialog, notice or comparison, and all fits."""
     place.let("go")
     place.let("slow")
-    _, address = place.serve()
-    opened = open_page(address, dark=dark, width=width)
-    page, home = opened.page, address.split("?")[0]
+    opened = open_page(place.address, dark=dark, width=width)
+    page, home = opened.page, place.address.split("?")[0]
     looker = Looker(page, width)
     page.get_by_role("heading", name="No runs yet").wait_for()
     looker.look("no runs")
@@ -152,9 +148,8 @@ def test_tab_reaches_all_that_can_be_used(place: Place, open_page: Open) -> None
     """Every button, link and field of a run with questions and an open step is come to by Tab."""
     place.let("go")
     place.let("slow")
-    _, address = place.serve()
     place.drive("ship", "r1")
-    page = open_page(address).page
+    page = open_page(place.address).page
     opened_at(page, "r1")
     shows(page, "merge?", "waiting")
     row(page, "slow").click()
@@ -175,9 +170,8 @@ def test_a_question_is_answered_with_keys_alone(place: Place, open_page: Open) -
     """`a` leads to the first question, arrows choose, Enter answers."""
     place.let("go")
     place.let("slow")
-    _, address = place.serve()
     place.drive("ship", "r1")
-    page = open_page(address).page
+    page = open_page(place.address).page
     opened_at(page, "r1")
     page.get_by_role("region", name="Question of merge?").wait_for()
     page.keyboard.press("a")

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.page.conftest import Opened
+from tests.page.conftest import Open
 from tests.page.places import Place, opened_at, row, shows
 from tests.page.test_report_page import many, written
 
 pytestmark = [pytest.mark.page, pytest.mark.extra("playwright", "starlette", "uvicorn")]
 
-Open = Callable[..., Opened]
 MOST_MS = 150
 """Of the processor, for one piece of work. On a quiet machine none takes 50, so that no frame takes
 100; the same work was seen to take 71 on a shared one that was slow.
@@ -72,8 +71,7 @@ def test_ten_thousand_members_at_work_stay_fluid(
     place: Place, open_page: Open, browser: Any
 ) -> None:
     """While 10,000 members begin and end they are unfolded, searched and drawn in each view."""
-    _, address = place.serve()
-    page = open_page(address).page
+    page = open_page(place.address).page
     page.get_by_role("heading", name="No runs yet").wait_for()
     with nothing_long(browser, page):
         driver = place.drive("many", "r1")
@@ -104,8 +102,7 @@ def test_ten_megabytes_of_words_stay_bounded(
 ) -> None:
     """The end of it is shown as it comes, and what the page holds does not grow with it."""
     flow, step, text = who
-    _, address = place.serve()
-    page = open_page(address).page
+    page = open_page(place.address).page
     place.drive(flow, "r1")
     opened_at(page, "r1")
     shows(page, step, "running")

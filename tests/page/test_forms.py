@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.page.conftest import Opened
+from tests.page.conftest import Open
 from tests.page.places import Place, opened_at, shows
 
 pytestmark = [pytest.mark.page, pytest.mark.extra("playwright", "starlette", "uvicorn")]
-
-Open = Callable[..., Opened]
 
 
 def line_of(page: Any, path: str) -> Any:
@@ -28,9 +25,8 @@ def form_of(page: Any, path: str) -> Any:
 
 def test_each_type_has_its_form(place: Place, open_page: Open) -> None:
     """What is entered comes to the workflow as a value of the question's type."""
-    _, address = place.serve()
     place.drive("asks", "r1")
-    opened = open_page(address)
+    opened = open_page(place.address)
     page = opened.page
     opened_at(page, "r1")
     page.get_by_role("button", name="show 1 more question").click()

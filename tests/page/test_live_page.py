@@ -3,22 +3,18 @@ from __future__ import annotations
 import re
 import signal
 import subprocess
-from collections.abc import Callable
 
 import pytest
 
-from tests.page.conftest import Opened
+from tests.page.conftest import Open
 from tests.page.places import Place, is_live, opened_at, row, shows
 
 pytestmark = [pytest.mark.page, pytest.mark.extra("playwright", "starlette", "uvicorn")]
 
-Open = Callable[..., Opened]
-
 
 def test_a_run_from_its_start_to_its_end(place: Place, open_page: Open) -> None:
     """It is watched, its driver is killed, it is resumed, answered, sent a signal, and succeeds."""
-    _, address = place.serve()
-    page = open_page(address).page
+    page = open_page(place.address).page
     page.get_by_role("heading", name="No runs yet").wait_for()
     driver = place.drive("ship", "r1")
     opened_at(page, "r1")
@@ -53,14 +49,13 @@ def test_who_was_first_is_told(place: Place, open_page: Open) -> None:
     """Of two who answer the second is told what the first said; a cut line is told as well."""
     place.let("go")
     place.let("slow")
-    _, address = place.serve()
     place.drive("ship", "r1")
     late = open_page("about:blank", drawn=False)
     late.page.route("**/events?*", lambda route: route.abort())
-    late.page.goto(address)
-    late.page.goto(address.split("?")[0] + "#/runs/r1")
-    first = open_page(address).page
-    first.goto(address.split("?")[0] + "#/runs/r1")
+    late.page.goto(place.address)
+    late.page.goto(place.address.split("?")[0] + "#/runs/r1")
+    first = open_page(place.address).page
+    first.goto(place.address.split("?")[0] + "#/runs/r1")
     for page in (first, late.page):
         page.get_by_role("region", name="Question of merge?").get_by_text(
             "no", exact=True
@@ -131,9 +126,8 @@ def test_what_is_said_while_the_line_is_lost_is_shown(place: Place, open_page: O
 
 def test_a_run_is_steered(place: Place, open_page: Open) -> None:
     """It is paused and goes on, a step is begun again and then given its output, it is stopped."""
-    _, address = place.serve()
     driver = place.drive("ship", "r1")
-    opened = open_page(address)
+    opened = open_page(place.address)
     page = opened.page
     opened_at(page, "r1")
     shows(page, "prepare", "running")
@@ -169,9 +163,8 @@ def test_a_run_is_forked_from_a_step_and_compared(place: Place, open_page: Open)
     """The fork keeps what had ended before the step; the comparison shows what is otherwise."""
     place.let("go")
     place.let("slow")
-    _, address = place.serve()
     place.drive("ship", "r1")
-    page = open_page(address).page
+    page = open_page(place.address).page
     opened_at(page, "r1")
     row(page, "slow").click()
     page.get_by_role("button", name="Fork from here…").click()
@@ -190,9 +183,8 @@ def test_the_graph_shows_what_is_to_come(place: Place, open_page: Open) -> None:
     """A workflow's steps stand in its graph by how they are, and those that have not begun, too."""
     place.let("go")
     place.let("slow")
-    _, address = place.serve()
     place.drive("ship", "r1")
-    page = open_page(address).page
+    page = open_page(place.address).page
     opened_at(page, "r1")
     shows(page, "merge?", "waiting")
     page.keyboard.press("3")
@@ -223,8 +215,7 @@ def test_who_may_only_look_can_do_nothing(place: Place, open_page: Open) -> None
 
 def test_no_key_no_page(place: Place, open_page: Open) -> None:
     """Without its key the page shows nothing but where the key is."""
-    _, address = place.serve()
-    opened = open_page(address.split("?")[0], drawn=False)
+    opened = open_page(place.address.split("?")[0], drawn=False)
     body = opened.page.locator("body")
     body.get_by_text("handrail ui").wait_for()
     opened.wrong.clear()
@@ -232,9 +223,8 @@ def test_no_key_no_page(place: Place, open_page: Open) -> None:
 
 def test_an_agent_at_work_is_guided(place: Place, open_page: Open) -> None:
     """What a person writes goes into its session; the page shows what was said, and by whom."""
-    _, address = place.serve()
     place.drive("heed", "r1")
-    page = open_page(address).page
+    page = open_page(place.address).page
     opened_at(page, "r1")
     shows(page, "write", "running")
     row(page, "write").click()
@@ -255,9 +245,8 @@ def test_an_agent_at_work_is_guided(place: Place, open_page: Open) -> None:
 
 def test_a_queue_is_changed_while_its_run_is_alive(place: Place, open_page: Open) -> None:
     """A task that is added is done, one that is dropped is not; then no button is left."""
-    _, address = place.serve()
     place.drive("backlog", "r1")
-    page = open_page(address).page
+    page = open_page(place.address).page
     opened_at(page, "r1")
     row(page, "queue").click()
     queue = page.get_by_role("region", name="Queue of queue")
@@ -292,9 +281,8 @@ def test_a_queue_is_changed_while_its_run_is_alive(place: Place, open_page: Open
 def test_a_step_that_waits_for_a_claim_says_who_has_it(place: Place, open_page: Open) -> None:
     """Its row shows that it waits, for what and for whom, until it has it."""
     subprocess.run(["git", "init", "--quiet", str(place.folder)], check=True)
-    _, address = place.serve()
     place.drive("claims", "r1")
-    page = open_page(address).page
+    page = open_page(place.address).page
     opened_at(page, "r1")
     shows(page, "tag", "running")
     page.keyboard.press("g")

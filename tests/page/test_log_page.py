@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.page.conftest import Opened
+from tests.page.conftest import Open
 from tests.page.places import Place, opened_at, row, shows
 from tests.page.test_fluid import MOST_HEAP, heap, nothing_long
 from tests.page.test_report_page import many, release, written
 
 pytestmark = [pytest.mark.page, pytest.mark.extra("playwright", "starlette", "uvicorn")]
-
-Open = Callable[..., Opened]
 
 
 def lines(page: Any) -> Any:
@@ -31,25 +29,32 @@ def has_lines(page: Any, count: int) -> None:
     lines(page).nth(count).wait_for(state="detached")
 
 
-def waiting(place: Place, open_page: Open) -> tuple[Any, str]:
-    """The page of a run that waits for answers, at its log; and its address."""
+@pytest.fixture(scope="module")
+def waiting(tmp_path_factory: pytest.TempPathFactory, pages: str) -> Iterator[str]:
+    """The address of a run that waits for answers, and is only looked at."""
+    place = Place(tmp_path_factory.mktemp("waiting"), pages)
     place.let("go")
     place.let("slow")
-    _, address = place.serve()
     place.drive("ship", "r1")
-    page = open_page(address).page
+    yield place.address
+    place.close()
+
+
+@pytest.fixture
+def log(waiting: str, open_page: Open) -> Any:
+    """Its page, at its log."""
+    page = open_page(waiting).page
     opened_at(page, "r1")
     shows(page, "merge?", "waiting")
     page.keyboard.press("4")
     lines(page).first.wait_for()
-    return page, address
+    return page
 
 
 def test_the_log_grows_while_the_run_goes_on(place: Place, open_page: Open) -> None:
     """What happens is there as it happens, also in what was looked for."""
-    _, address = place.serve()
     place.drive("ship", "r1")
-    page = open_page(address).page
+    page = open_page(place.address).page
     opened_at(page, "r1")
     page.get_by_role("tab", name="Log").click()
     lines(page).filter(has_text="ship began").wait_for()
@@ -62,25 +67,23 @@ def test_the_log_grows_while_the_run_goes_on(place: Place, open_page: Open) -> N
     assert lines(page).filter(has_text="prepare").count() == 0
 
 
-def test_only_what_went_wrong_is_shown(place: Place, open_page: Open) -> None:
+def test_only_what_went_wrong_is_shown(log: Any) -> None:
     """A chip says how many lines it leaves, and leaves these."""
-    page, _ = waiting(place, open_page)
-    page.get_by_role("button", name="2 errors").click()
-    has_lines(page, 2)
-    assert all("number 1 is odd" in text for text in lines(page).all_inner_texts())
-    page.get_by_role("button", name="errors").click()
-    lines(page).filter(has_text="prepare").first.wait_for()
+    log.get_by_role("button", name="2 errors").click()
+    has_lines(log, 2)
+    assert all("number 1 is odd" in text for text in lines(log).all_inner_texts())
+    log.get_by_role("button", name="errors").click()
+    lines(log).filter(has_text="prepare").first.wait_for()
 
 
-def test_a_line_has_an_address(place: Place, open_page: Open) -> None:
+def test_a_line_has_an_address(log: Any, waiting: str, open_page: Open) -> None:
     """Who is sent it sees that line, the event as it is recorded, and the step that it is of."""
-    page, address = waiting(place, open_page)
-    lines(page).filter(has_text="number 1 is odd").first.click()
-    record = page.get_by_role("region", name="As it is recorded", exact=True)
+    lines(log).filter(has_text="number 1 is odd").first.click()
+    record = log.get_by_role("region", name="As it is recorded", exact=True)
     record.get_by_text('"error_type": "builtins.ValueError"').wait_for()
-    found = page.url
+    found = log.url
     assert re.search(r"view=log&line=\d+$", found)
-    other = open_page(address).page
+    other = open_page(waiting).page
     other.goto(found)
     other.get_by_role("region", name="As it is recorded", exact=True).wait_for()
     other.get_by_role("option", selected=True).filter(has_text="number 1 is odd").wait_for()
@@ -93,52 +96,48 @@ def test_a_line_has_an_address(place: Place, open_page: Open) -> None:
     assert other.url.endswith("view=log")
 
 
-def test_a_line_that_was_found_is_seen_among_the_others(place: Place, open_page: Open) -> None:
+def test_a_line_that_was_found_is_seen_among_the_others(log: Any) -> None:
     """When the words are taken away the line that was chosen stays chosen, and is in sight."""
-    page, _ = waiting(place, open_page)
-    page.get_by_role("searchbox").fill("GateOpened")
-    has_lines(page, 1)
-    lines(page).click()
-    page.get_by_role("region", name="As it is recorded", exact=True).wait_for()
-    page.get_by_role("searchbox").fill("")
-    lines(page).filter(has_text="prepare").first.wait_for()
-    chosen = page.get_by_role("option", selected=True).filter(has_text="asks: Merge")
+    log.get_by_role("searchbox").fill("GateOpened")
+    has_lines(log, 1)
+    lines(log).click()
+    log.get_by_role("region", name="As it is recorded", exact=True).wait_for()
+    log.get_by_role("searchbox").fill("")
+    lines(log).filter(has_text="prepare").first.wait_for()
+    chosen = log.get_by_role("option", selected=True).filter(has_text="asks: Merge")
     chosen.wait_for()
     assert chosen.evaluate("one => one.getBoundingClientRect().bottom <= innerHeight")
 
 
-def test_the_log_is_read_with_keys_alone(place: Place, open_page: Open) -> None:
+def test_the_log_is_read_with_keys_alone(log: Any) -> None:
     """From the search to the first line, down, into the event, and out again."""
-    page, _ = waiting(place, open_page)
-    page.keyboard.press("/")
-    page.keyboard.type("check")
-    lines(page).filter(has_text="prepare").first.wait_for(state="detached")  # it is found
-    page.keyboard.press("Enter")
-    page.locator("[role=listbox]:focus").wait_for()
-    page.keyboard.press("j")
-    page.get_by_role("complementary", name="Event").wait_for()
-    page.keyboard.press("j")
-    page.keyboard.press("Enter")
-    assert page.evaluate("document.activeElement.className") == "pane-body"
-    page.keyboard.press("Escape")
-    page.get_by_role("complementary").wait_for(state="detached")
+    log.keyboard.press("/")
+    log.keyboard.type("check")
+    lines(log).filter(has_text="prepare").first.wait_for(state="detached")  # it is found
+    log.keyboard.press("Enter")
+    log.locator("[role=listbox]:focus").wait_for()
+    log.keyboard.press("j")
+    log.get_by_role("complementary", name="Event").wait_for()
+    log.keyboard.press("j")
+    log.keyboard.press("Enter")
+    assert log.evaluate("document.activeElement.className") == "pane-body"
+    log.keyboard.press("Escape")
+    log.get_by_role("complementary").wait_for(state="detached")
 
 
-def test_a_step_leads_to_its_lines(place: Place, open_page: Open) -> None:
+def test_a_step_leads_to_its_lines(log: Any) -> None:
     """The log that is opened from a step has the lines of that step alone."""
-    page, _ = waiting(place, open_page)
-    page.keyboard.press("1")
-    row(page, "prepare").click()
-    page.get_by_role("link", name="in the log").click()
-    has_lines(page, 2)
-    assert all("prepare" in text for text in lines(page).all_inner_texts())
+    log.keyboard.press("1")
+    row(log, "prepare").click()
+    log.get_by_role("link", name="in the log").click()
+    has_lines(log, 2)
+    assert all("prepare" in text for text in lines(log).all_inner_texts())
 
 
-def test_the_record_is_downloaded(place: Place, open_page: Open) -> None:
+def test_the_record_is_downloaded(log: Any) -> None:
     """The file has a JSON object a line, an event each."""
-    page, _ = waiting(place, open_page)
-    with page.expect_download() as found:
-        page.get_by_role("link", name="Download the record").click()
+    with log.expect_download() as found:
+        log.get_by_role("link", name="Download the record").click()
     assert found.value.suggested_filename == "r1.jsonl"
     text = Path(found.value.path()).read_text("utf-8")
     events = [json.loads(line) for line in text.splitlines()]
@@ -160,8 +159,7 @@ def test_the_log_of_ten_thousand_members_is_fluid(
 ) -> None:
     """Who scrolls through 40,000 lines sees each part of it, and the page holds few of them."""
     place.drive("many", "r1").wait()
-    _, address = place.serve()
-    page = open_page(address).page
+    page = open_page(place.address).page
     opened_at(page, "r1")
     with nothing_long(browser, page):
         page.get_by_role("tab", name="Log").click()

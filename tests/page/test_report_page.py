@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,11 +13,10 @@ from handrail.record.state import read_run
 from handrail.web.graph_json import graph_of
 from handrail.web.report import html_of
 from handrail.web.texts import Texts
-from tests.page.conftest import Opened, faults
+from tests.page.conftest import Open, faults
 
 pytestmark = [pytest.mark.page, pytest.mark.extra("playwright")]
 
-Open = Callable[..., Opened]
 EVIL = '</script><script>alert("x")</script><img src=x onerror=alert(1)>\x1b[31m\u202e'
 
 

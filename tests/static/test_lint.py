@@ -294,7 +294,6 @@ def test_a_name_is_checked_in_each_body() -> None:
     assert (found.code, found.line) == ("HR104", 3)
 
 
-@settings(max_examples=settings().max_examples * 2)
 @given(programs, st.lists(st.booleans(), max_size=60))
 def test_a_name_that_a_run_uses_twice_was_found(program: str, draws: list[bool]) -> None:
     """The literal path at which a run would end, because it was taken, had been reported."""

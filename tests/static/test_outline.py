@@ -415,7 +415,7 @@ def test_a_possible_step_knows_its_paths(path: str, expected: bool) -> None:
     assert may_run(source(body))[1].matches(path) is expected
 
 
-@settings(max_examples=settings().max_examples * 3 // 2)
+@settings(max_examples=settings().max_examples * 3 // 4)
 @given(programs, st.lists(st.booleans(), max_size=60))
 def test_whatever_runs_was_listed(program: str, draws: list[bool]) -> None:
     """Each path that a run comes by matches a step that ``may_run`` gave before."""

@@ -27,7 +27,7 @@ from handrail import (
 from handrail.steps.verbs import Steps
 from handrail.temporal import TemporalExecutor, TemporalWorker
 from handrail.temporal.cluster import is_outage
-from handrail.temporal.wire import BOUNDS, MOST_BYTES
+from handrail.temporal.wire import BOUNDS, MOST_BYTES, Bounds
 from tests.temporal.flows import (
     FLOWS,
     add,
@@ -275,20 +275,21 @@ async def test_with_a_store_large_values_lie_there(
         assert await here.import_run(tmp_path / "run.jsonl") == result.run_id
 
 
-async def test_a_wide_group_has_so_many_in_flight_and_no_more(engine: Make, client: Client) -> None:
-    """A server takes 2,000 pending steps of one run; here it is given 500."""
+async def test_a_wide_group_has_so_many_in_flight_and_no_more(
+    engine: Make, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server takes 2,000 pending steps of one run: it is given 500, here 100."""
+    assert BOUNDS.window == 500
+    monkeypatch.setattr("handrail.temporal.caller.BOUNDS", Bounds(window=100))
     there = engine(workflows=FLOWS)
-    handle = await there.start(fans, BOUNDS.window + 200, 0.0, run_id="wide")
-    most = 0
-    described = client.get_workflow_handle("wide")
-    result = await handle.result()
-    assert result.value == BOUNDS.window + 200
-    history = await described.fetch_history()
-    pending = 0
+    handle = await there.start(fans, 140, 0.0, run_id="wide")
+    assert (await handle.result()).value == 140
+    history = await client.get_workflow_handle("wide").fetch_history()
+    most = pending = 0
     for event in history.events:
         if event.HasField("activity_task_scheduled_event_attributes"):
             pending += 1
         elif event.HasField("activity_task_completed_event_attributes"):
             pending -= 1
         most = max(most, pending)
-    assert BOUNDS.window // 2 < most <= BOUNDS.window
+    assert 50 < most <= 100

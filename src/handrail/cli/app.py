@@ -55,7 +55,8 @@ def app_of(words: Sequence[str]) -> App:
         default_parameter=Parameter(negative=()),
     )
     typed = next((word for word in words if word in COMMANDS), None)
-    for name in COMMANDS:
+    # where the command comes first, as it should, nothing is asked of the others
+    for name in words[:1] if typed in words[:1] else COMMANDS:
         if name == typed == "run":
             app.command(import_command(name), name=name, help=f"{summary_of(name)}\n\n{EXIT_CODES}")
         elif name == typed:
