@@ -11,9 +11,8 @@ from typing import Any
 import anyio
 import pytest
 
-from handrail.agents.doctoring import Named
 from handrail.agents.routes import backend_names
-from handrail.cli.doctor import examine
+from handrail.cli.doctor import Named, examine
 from handrail.cli.exits import Exit
 from handrail.cli.target import place_of
 from handrail.journals.sqlite.journal import SqliteJournal

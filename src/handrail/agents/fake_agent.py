@@ -6,7 +6,6 @@ import inspect
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from types import TracebackType
 from typing import Any, Self, TypeAlias, TypeGuard
 
 from handrail.agents.fake import call_reply, is_like, replies_of, resolve_reply
@@ -117,12 +116,7 @@ class FakeAgent:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if error is None:  # otherwise that error is the cause, and unused replies follow from it
             self.assert_exhausted()
 

@@ -17,16 +17,8 @@ from handrail.agents.prompt import (
     with_schema,
 )
 from handrail.agents.routes import Route
-from handrail.model.events import (
-    AgentFinished,
-    AgentMessage,
-    AgentSessionStarted,
-    AgentToolStarted,
-    AgentTurnCompleted,
-    AgentTurnStarted,
-    Notice,
-    StepOutput,
-)
+from handrail.model import events as ev
+from handrail.model.events import Notice
 from handrail.model.launch import AgentError, AnswerRejected, Fault, fault_of
 from handrail.model.policy import Ladder
 from handrail.model.results import UNREPORTED, AgentResult, Usage, add_launch
@@ -58,13 +50,13 @@ class Digest:
 
     def __call__(self, notice: Notice) -> None:
         """Keep a message or tool, add launch or price where missing, and forward the notice."""
-        if isinstance(notice, AgentMessage):
+        if isinstance(notice, ev.AgentMessage):
             self._keep(notice.text)
-        elif isinstance(notice, AgentToolStarted):
+        elif isinstance(notice, ev.AgentToolStarted):
             self._keep(f"\n[used {notice.name}: {short_repr(notice.input, _SHOWN_CHARS)}]\n")
-        elif isinstance(notice, AgentSessionStarted):
+        elif isinstance(notice, ev.AgentSessionStarted):
             notice = replace(notice, launch=self._launch)
-        elif isinstance(notice, AgentFinished):
+        elif isinstance(notice, ev.AgentFinished):
             notice = replace(notice, usage=_with_price(notice.usage, notice.model or self._model))
         self._emit(notice)
 
@@ -140,10 +132,10 @@ class AgentLaunch:
         task = prompt if schema is None else with_schema(prompt, schema)
         said = launch_prompt(task, launch, remembered=self._session(route) is not None)
         digest = Digest(request.emit, launch.number, route.options.model)
-        request.emit(AgentTurnStarted(request.path, launch.turn, said))
+        request.emit(ev.AgentTurnStarted(request.path, launch.turn, said))
         if request.settings.lent and launch.session is None and not self._can_copy(route):
             text = f"{route.name} copies no sessions, and this one is another run's: begun anew\n"
-            request.emit(StepOutput(request.path, "stderr", text))
+            request.emit(ev.StepOutput(request.path, "stderr", text))
         async with bounds_of(request, self.agent, route.backend, route.options) as bounds:
             turn = self._turn(route, said, schema, digest)
             bounds.reply = await self._ask(replace(turn, options=bounds.options), route, digest)
@@ -207,7 +199,7 @@ class AgentLaunch:
         request, launch = self.request, self.request.launch
         answer = read_answer(reply, self.output)
         problem = answer.reason if isinstance(answer, NoAnswer) else None
-        request.emit(AgentTurnCompleted(request.path, launch.turn, problem, reply.usage))
+        request.emit(ev.AgentTurnCompleted(request.path, launch.turn, problem, reply.usage))
         if isinstance(answer, ParsedAnswer):
             return AgentResult(
                 answer.value,
@@ -241,7 +233,7 @@ class AgentLaunch:
         error.text = error.text or digest.text()
         error.fault = self._fault(error, route, error.reason, None)
         problem = f"{error.kind or 'failed'}: {error.reason}"
-        request.emit(AgentTurnCompleted(request.path, launch.turn, problem, error.usage))
+        request.emit(ev.AgentTurnCompleted(request.path, launch.turn, problem, error.usage))
 
     def _fault(
         self, error: AgentError, route: Route, reason: str, session_usage: Usage | None

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import cache
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any, Literal, Self, TextIO, TypeAlias, cast
 
 import anyio
@@ -96,12 +96,7 @@ class Interruption:
             self._before[signum] = signal.signal(signum, self._on_signal)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for signum, before in self._before.items():
             signal.signal(signum, before)
 

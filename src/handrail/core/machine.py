@@ -127,50 +127,29 @@ from handrail.model.definition import WorkflowDefinition
 from handrail.model.results import Skipped, StepResult, StepStatus, add_usage
 from handrail.model.work import is_found
 from handrail.record.outputs import CHILD
-from handrail.steps.verbs import (
-    PLAIN,
-    AgentCall,
-    Branching,
-    ChildWorkflow,
-    ForEachGroup,
-    Generation,
-    HeldBody,
-    ParallelGroup,
-    Pause,
-    PythonCall,
-    Question,
-    RaceGroup,
-    ScopedBody,
-    ShellCommand,
-    SignalWait,
-    StageCheck,
-    TreeBody,
-    TreeWork,
-    Validation,
-    WorkGroup,
-    is_simple,
-)
+from handrail.steps import verbs
+from handrail.steps.verbs import PLAIN
 
 NODE_TYPES: Mapping[type, type[StepNode]] = {
-    PythonCall: LeafNode,
-    ShellCommand: LeafNode,
-    StageCheck: LeafNode,
-    TreeWork: LeafNode,
-    AgentCall: AgentNode,
-    Generation: AgentNode,
-    Branching: BranchNode,
-    ChildWorkflow: WorkflowNode,
-    ScopedBody: ScopeNode,
-    HeldBody: HeldBodyNode,
-    TreeBody: WorktreeNode,
-    Validation: ValidationNode,
-    ParallelGroup: GroupNode,
-    ForEachGroup: GroupNode,
-    RaceGroup: GroupNode,
-    WorkGroup: WorkNode,
-    Pause: TimerNode,
-    Question: GateNode,
-    SignalWait: SignalNode,
+    verbs.PythonCall: LeafNode,
+    verbs.ShellCommand: LeafNode,
+    verbs.StageCheck: LeafNode,
+    verbs.TreeWork: LeafNode,
+    verbs.AgentCall: AgentNode,
+    verbs.Generation: AgentNode,
+    verbs.Branching: BranchNode,
+    verbs.ChildWorkflow: WorkflowNode,
+    verbs.ScopedBody: ScopeNode,
+    verbs.HeldBody: HeldBodyNode,
+    verbs.TreeBody: WorktreeNode,
+    verbs.Validation: ValidationNode,
+    verbs.ParallelGroup: GroupNode,
+    verbs.ForEachGroup: GroupNode,
+    verbs.RaceGroup: GroupNode,
+    verbs.WorkGroup: WorkNode,
+    verbs.Pause: TimerNode,
+    verbs.Question: GateNode,
+    verbs.SignalWait: SignalNode,
 }
 """The node class of each verb class."""
 
@@ -342,7 +321,7 @@ def _step_completed(run: RunState, event: ev.StepCompleted) -> None:
     step, parent = node.step, node.parent
     if (  # the path of most steps: a simple leaf below a body that is not being stopped
         result.status == "succeeded"
-        and (step.modifiers is PLAIN or is_simple(step.modifiers))
+        and (step.modifiers is PLAIN or verbs.is_simple(step.modifiers))
         and node.is_leaf
         and parent is not None
         and parent.generator is not None

@@ -27,24 +27,8 @@ from handrail.model.results import StepFailed, StepResult, qualified
 from handrail.record.outputs import derive, resolve
 from handrail.record.run_record import PathRecord
 from handrail.record.work import RecordedTasks
-from handrail.steps.verbs import (
-    MAKE,
-    MERGE,
-    TREE_STEPS,
-    Branching,
-    ChildWorkflow,
-    ForEachGroup,
-    HeldBody,
-    ParallelGroup,
-    RaceGroup,
-    ScopedBody,
-    Step,
-    TreeBody,
-    Validation,
-    WorkGroup,
-    alone,
-    take,
-)
+from handrail.steps import verbs
+from handrail.steps.verbs import Step
 
 Inputs: TypeAlias = Mapping[str, Any]
 Traversal: TypeAlias = Generator[Any, Any, None]
@@ -135,7 +119,7 @@ class Retracing:
     def group_ended(self, place: Place) -> None:
         """Called when all members that the code has for an attempt are retraced."""
 
-    def stages(self, place: Place, verb: Validation) -> Traversal:
+    def stages(self, place: Place, verb: verbs.Validation) -> Traversal:
         """Looks at the stages of a validation."""
         del place, verb
         yield from ()
@@ -179,7 +163,7 @@ class Retracing:
         ``kept``: the items of a group that has not ended.
         """
         record, made = self.recorded.at(path), self._attempts_made(path)
-        if kept is None and isinstance(step.verb, ForEachGroup):
+        if kept is None and isinstance(step.verb, verbs.ForEachGroup):
             kept = Items(step.verb.items, again=made > 1)
         for attempt in range(1, made + 1):
             base = attempt_base(path, attempt)
@@ -200,7 +184,7 @@ class Retracing:
     """1 if an attempt without an end is retraced, too."""
 
     def member(
-        self, path: str, verb: ForEachGroup | WorkGroup, value: Any, inputs: Inputs
+        self, path: str, verb: verbs.ForEachGroup | verbs.WorkGroup, value: Any, inputs: Inputs
     ) -> Traversal:
         """Retraces a member of a group."""
         try:
@@ -211,7 +195,7 @@ class Retracing:
         outcome: Outcome = "open" if end is None else _outcome_of_end(end)
         place = Place(path, path, 1, outcome, None if end is None else end.output)
         if _is_step(made):
-            take(made)
+            verbs.take(made)
             yield self._only_step(place, made, inputs)
         elif is_body(made):
             yield self.body(place, made, inputs)
@@ -238,26 +222,26 @@ class Retracing:
     ) -> Traversal:
         verb, base = step.verb, place.base
         inner: Iterable[Step[Any]] = ()
-        if isinstance(verb, (ParallelGroup, RaceGroup)):
+        if isinstance(verb, (verbs.ParallelGroup, verbs.RaceGroup)):
             inner = verb.steps
-        elif isinstance(verb, Branching):
+        elif isinstance(verb, verbs.Branching):
             inner = [arm for _, arm in verb.arms]
-        elif isinstance(verb, Validation):
+        elif isinstance(verb, verbs.Validation):
             yield self.stages(place, verb)
             if verb.on_failure is not None:
                 yield self._fixes(place, verb.on_failure, inputs)
-        elif isinstance(verb, ForEachGroup):
+        elif isinstance(verb, verbs.ForEachGroup):
             assert items is not None
             yield self._members(place, verb, inputs, items)
-        elif isinstance(verb, WorkGroup):
+        elif isinstance(verb, verbs.WorkGroup):
             yield self._tasks(place, verb, inputs)
-        elif isinstance(verb, ChildWorkflow):
+        elif isinstance(verb, verbs.ChildWorkflow):
             yield self._child(place, verb)
-        elif isinstance(verb, ScopedBody) and _is_new(verb.body):
+        elif isinstance(verb, verbs.ScopedBody) and _is_new(verb.body):
             end = self.recorded.at(place.path).end
             place.value = None if end is None else end.output
             yield self.body(place, verb.body, inputs)
-        elif isinstance(verb, (HeldBody, TreeBody)):
+        elif isinstance(verb, (verbs.HeldBody, verbs.TreeBody)):
             yield self._called_body(place, verb, inputs)
         self._concurrent.add(base)
         for one in inner:
@@ -274,7 +258,9 @@ class Retracing:
                 self.on_recorded(known, fix, yielded=False)
                 yield self.step(known, fix, inputs)
 
-    def _members(self, place: Place, verb: ForEachGroup, inputs: Inputs, items: Items) -> Traversal:
+    def _members(
+        self, place: Place, verb: verbs.ForEachGroup, inputs: Inputs, items: Items
+    ) -> Traversal:
         begun = self.in_place(place)
         left = {one for one in begun if self.enters(one)}
         last = max((self.recorded.at(one).index for one in begun), default=-1)
@@ -294,7 +280,7 @@ class Retracing:
         self._concurrent.discard(place.base)
         self.group_ended(place)
 
-    def _tasks(self, place: Place, verb: WorkGroup, inputs: Inputs) -> Traversal:
+    def _tasks(self, place: Place, verb: verbs.WorkGroup, inputs: Inputs) -> Traversal:
         """Retraces the tasks that began, in the tree order that the record has."""
         recorded = self.recorded
         derive(recorded, place.path, self.run.setting.run_id)
@@ -315,7 +301,7 @@ class Retracing:
         self._concurrent.discard(place.base)
         self.group_ended(place)
 
-    def _child(self, place: Place, verb: ChildWorkflow) -> Traversal:
+    def _child(self, place: Place, verb: verbs.ChildWorkflow) -> Traversal:
         definition = verb.workflow.definition
         try:
             inputs = bind_inputs(definition, verb.args, verb.kwargs)
@@ -327,7 +313,9 @@ class Retracing:
         place.value = self.recorded.at(place.path).value
         yield self.body(place, generator, inputs)
 
-    def _called_body(self, place: Place, verb: HeldBody | TreeBody, inputs: Inputs) -> Traversal:
+    def _called_body(
+        self, place: Place, verb: verbs.HeldBody | verbs.TreeBody, inputs: Inputs
+    ) -> Traversal:
         """Retraces the steps of a function, which is called with its arguments."""
         try:
             made = verb.body(*verb.args)
@@ -335,22 +323,22 @@ class Retracing:
             return
         end = self.recorded.at(place.path).end
         place.value = None if end is None else end.output
-        if isinstance(verb, TreeBody):
+        if isinstance(verb, verbs.TreeBody):
             yield self._steps_around_body(place, verb, inputs)
         if place.outcome == "failed" and not self._body_began(place, verb):
             return
         if _is_step(made):
-            take(made)
-            yield self.body(place, alone(made), inputs)
+            verbs.take(made)
+            yield self.body(place, verbs.alone(made), inputs)
         elif is_body(made):
             yield self.body(place, made, inputs)
 
-    def _steps_around_body(self, place: Place, verb: TreeBody, inputs: Inputs) -> Traversal:
+    def _steps_around_body(self, place: Place, verb: verbs.TreeBody, inputs: Inputs) -> Traversal:
         """Retraces the steps around the body of a worktree: git operations, and the set-up."""
         setup = verb.setup
         for path in self.in_place(place):
             name = path.rpartition("/")[2]
-            if name in TREE_STEPS:
+            if name in verbs.TREE_STEPS:
                 place.seen.add(path)
             elif setup is not None and name == setup.name:
                 place.seen.add(path)
@@ -358,14 +346,14 @@ class Retracing:
                 if self.enters(path):
                     yield self.step(path, setup, inputs)
 
-    def _body_began(self, place: Place, verb: HeldBody | TreeBody) -> bool:
+    def _body_began(self, place: Place, verb: verbs.HeldBody | verbs.TreeBody) -> bool:
         """False for a body that never began, because a step before it had failed."""
-        if isinstance(verb, HeldBody):
+        if isinstance(verb, verbs.HeldBody):
             return True
         ends = {one.rpartition("/")[2]: self.recorded.at(one).end for one in self.in_place(place)}
-        if MERGE in ends:
+        if verbs.MERGE in ends:
             place.outcome = "open"  # it succeeded, and its value is recorded nowhere
-        before = [MAKE] if verb.setup is None else [MAKE, verb.setup.name]
+        before = [verbs.MAKE] if verb.setup is None else [verbs.MAKE, verb.setup.name]
         return all((end := ends.get(name)) is not None and end.success for name in before)
 
     def in_place(self, place: Place) -> list[str]:
@@ -388,7 +376,7 @@ class Retracing:
         try:
             while what == YIELDED and _is_step(given):
                 step = given
-                take(step)
+                verbs.take(step)
                 self.line = line_of(generator)
                 path = join(place.base, step.name)
                 if path in place.seen:
@@ -445,7 +433,7 @@ class Retracing:
         report: cmd.Evaluated = yield cmd.AskFallback(path, handler, failed, view)
         chosen: Any = report.value
         if _is_step(chosen):
-            take(chosen)
+            verbs.take(chosen)
             below = join(path, chosen.name)
             if self.enters(below):
                 place.seen.add(below)
@@ -464,7 +452,7 @@ def _is_step(given: object) -> TypeGuard[Step[Any]]:
     return type(given) is Step
 
 
-def _keyed(verb: ForEachGroup, items: Items) -> Iterator[tuple[Any, Any, str]]:
+def _keyed(verb: verbs.ForEachGroup, items: Items) -> Iterator[tuple[Any, Any, str]]:
     """Each item, with its value for the body and its key, until the user's code raises."""
     try:
         for index, item in enumerate(items.from_first()):

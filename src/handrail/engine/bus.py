@@ -12,41 +12,28 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any, TypeAlias, TypeVar, cast
 
+from handrail.model import events as ev
 from handrail.model.dataclass import dataclass
 from handrail.model.described import text_of
-from handrail.model.events import (
-    AgentFinished,
-    AgentMessage,
-    AgentReasoning,
-    AgentToolStarted,
-    AgentTurnCompleted,
-    AttemptFailed,
-    Event,
-    Progress,
-    RunSuspended,
-    SinkDropped,
-    StepCompleted,
-    StepInterrupted,
-    StepOutput,
-    StepReplayed,
-    StepStarted,
-    WorkflowCompleted,
-    stamp,
-)
+from handrail.model.events import Event, Progress
 from handrail.ports.sink import Sink
 from handrail.secrets.masking import NAME_LEAST, PLAIN, Mask
 from handrail.secrets.values import SecretValues
 
 T = TypeVar("T")
 
-Piece: TypeAlias = StepOutput | AgentMessage | AgentReasoning
+Piece: TypeAlias = ev.StepOutput | ev.AgentMessage | ev.AgentReasoning
 Stream: TypeAlias = tuple[str, str]
 """A step's path, and which of its texts: stdout, stderr, messages or reasoning."""
 
-_PIECES: Mapping[type, str] = {AgentMessage: "message", AgentReasoning: "reasoning", StepOutput: ""}
+_PIECES: Mapping[type, str] = {
+    ev.AgentMessage: "message",
+    ev.AgentReasoning: "reasoning",
+    ev.StepOutput: "",
+}
 _ENDS = frozenset({
-    AttemptFailed, StepCompleted, StepInterrupted, AgentFinished, AgentToolStarted,
-    AgentTurnCompleted,
+    ev.AttemptFailed, ev.StepCompleted, ev.StepInterrupted, ev.AgentFinished, ev.AgentToolStarted,
+    ev.AgentTurnCompleted,
 })  # fmt: skip
 """Events of a step after which its next piece of text does not continue the last one."""
 
@@ -74,9 +61,9 @@ class Bus:
         if not sinks:
             return
         # Inline on purpose: every step has these events, and a call would be half of the cost.
-        if type(event) is StepStarted and not event.signal:
+        if type(event) is ev.StepStarted and not event.signal:
             quick = len(event.path) < NAME_LEAST or event.path == self.mask.last_clean_path
-        elif (type(event) is StepCompleted or type(event) is StepReplayed) and not self.kept:
+        elif (type(event) is ev.StepCompleted or type(event) is ev.StepReplayed) and not self.kept:
             result = event.result
             quick = result is not None and type(result.output) in PLAIN and result.error is None
             quick = quick and (
@@ -104,11 +91,11 @@ class Bus:
 
     def _in_order(self, event: Event | Progress) -> list[Event | Progress]:
         """What to show now: kept text of streams that ended, and the event, or its safe part."""
-        if isinstance(event, (StepOutput, AgentMessage, AgentReasoning)):
+        if isinstance(event, (ev.StepOutput, ev.AgentMessage, ev.AgentReasoning)):
             piece = self._piece(event)
             return [] if piece is None else [piece]
         over: list[Stream] = []
-        if isinstance(event, (WorkflowCompleted, RunSuspended)):
+        if isinstance(event, (ev.WorkflowCompleted, ev.RunSuspended)):
             over = list(self.kept)
         elif type(event) in _ENDS:
             path: str = getattr(event, "path", "")
@@ -123,7 +110,7 @@ class Bus:
 
     def _piece(self, piece: Piece) -> Piece | None:
         """The kept text and this piece, up to where a secret may begin; None if nothing is safe."""
-        which = piece.stream if isinstance(piece, StepOutput) else _PIECES[type(piece)]
+        which = piece.stream if isinstance(piece, ev.StepOutput) else _PIECES[type(piece)]
         stream = (piece.path, which)
         kept = self.kept.pop(stream, None)
         text = piece.text if kept is None else kept.piece.text + piece.text
@@ -143,8 +130,8 @@ class Bus:
             gone, why = broken.pop(0)
             self.sinks = [kept for kept in self.sinks if kept is not gone]
             text = self.mask.text(f"{type(why).__name__}: {text_of(why)}")
-            notice = SinkDropped(type(gone).__name__, text)
-            stamp(notice, self.run_id, event.seq, event.at)
+            notice = ev.SinkDropped(type(gone).__name__, text)
+            ev.stamp(notice, self.run_id, event.seq, event.at)
             warn("sink dropped", run_id=self.run_id, sink=notice.sink, error=notice.error)
             for kept in self.sinks:
                 try:
@@ -177,12 +164,12 @@ def bus_for(run_id: str, sinks: Iterable[Sink], secrets: SecretValues) -> Bus:
 def masked_event(mask: Mask, event: T) -> T:
     """An event, or another record of handrail, with its secrets masked."""
     kind = type(event)
-    if kind is StepStarted:
-        started = cast("StepStarted", event)
+    if kind is ev.StepStarted:
+        started = cast("ev.StepStarted", event)
         if not started.signal and mask.has_clean(started.path):
             return event
-    elif kind is StepCompleted or kind is StepReplayed:
-        ended = cast("StepCompleted | StepReplayed", event)
+    elif kind is ev.StepCompleted or kind is ev.StepReplayed:
+        ended = cast("ev.StepCompleted | ev.StepReplayed", event)
         result = ended.result
         if result is not None and result.error is None and mask.has_clean(ended.path):
             output = result.output

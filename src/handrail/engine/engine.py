@@ -7,7 +7,6 @@ import os
 from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 from handrail.core.machine import Machine
@@ -111,12 +110,7 @@ class Engine(TakesOptions):
         self._users.register()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._users.release()
 
     # -- running --------------------------------------------------------------------------------

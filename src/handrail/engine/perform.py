@@ -25,21 +25,11 @@ from handrail.errors import (
     CommandFailed,
     WrongUse,
 )
+from handrail.model import events as ev
 from handrail.model.agent_options import NO_SETTINGS, AgentSettings
 from handrail.model.dataclass import dataclass
 from handrail.model.described import text_of, traceback_of
-from handrail.model.events import (
-    AgentFinished,
-    AgentMessage,
-    AgentReasoning,
-    AgentSessionStarted,
-    AgentToolStarted,
-    AgentUsage,
-    AttemptFailed,
-    Notice,
-    StepCompleted,
-    StepOutput,
-)
+from handrail.model.events import Notice
 from handrail.model.launch import AgentError, Launch, fault_of
 from handrail.model.results import (
     UNREPORTED,
@@ -82,10 +72,10 @@ ClaimsOf: TypeAlias = "Callable[[str], LaunchClaims]"
 FolderOf: TypeAlias = Callable[[Any, AgentSettings, AgentSettings, Launch], Path | None]
 """The folder that a launch of an agent works in; None for an agent that heeds no ``writes=``."""
 _SIGNS_OF_LIFE = (
-    AgentMessage,
-    AgentReasoning,
-    AgentToolStarted,
-    AgentUsage,
+    ev.AgentMessage,
+    ev.AgentReasoning,
+    ev.AgentToolStarted,
+    ev.AgentUsage,
 )
 """Notices that show that an agent has read its prompt."""
 
@@ -113,7 +103,7 @@ class Performer:
 
     async def perform(
         self, command: Perform, current: Current, claims_of: ClaimsOf | None = None
-    ) -> StepCompleted | AttemptFailed | LaunchFailed:
+    ) -> ev.StepCompleted | ev.AttemptFailed | LaunchFailed:
         """Perform an attempt, or one launch of its agent, which may claim more; how it ended.
 
         Raises:
@@ -160,7 +150,7 @@ class Performer:
 
     def _failed(
         self, command: Perform, error: BaseException, took_s: float
-    ) -> AttemptFailed | LaunchFailed:
+    ) -> ev.AttemptFailed | LaunchFailed:
         """The end of a failed attempt; the core decides first about a known failure of a launch."""
         ended = raised_event(command, error)
         if not isinstance(error, AgentError):
@@ -291,7 +281,7 @@ class Performer:
         emit_notice, path = self.emit_notice, command.path
 
         def on_output(stream: Any, text: str) -> None:
-            emit_notice(StepOutput(path, stream, text))
+            emit_notice(ev.StepOutput(path, stream, text))
 
         return on_output
 
@@ -438,15 +428,15 @@ class _LaunchReport:
         self._launch = launch
         self._since = since
         self._used: Usage | None = None
-        self._session: AgentSessionStarted | None = None
+        self._session: ev.AgentSessionStarted | None = None
         self._answered = False
 
     def take(self, notice: Notice) -> None:
         """Take the usage, the session or a sign of life from a notice."""
         match notice:
-            case AgentFinished():
+            case ev.AgentFinished():
                 self._used = notice.usage or self._used
-            case AgentSessionStarted():
+            case ev.AgentSessionStarted():
                 self._session = notice
             case _:
                 self._answered = self._answered or isinstance(notice, _SIGNS_OF_LIFE)
@@ -507,7 +497,7 @@ class _NotParsed(Exception):
 
 def raised_event(
     command: Perform, error: BaseException, spent: Usage | None = None
-) -> AttemptFailed:
+) -> ev.AttemptFailed:
     """The event of an attempt that raised, while the exception is alive; see ``failure_event``."""
     if isinstance(error, ActionRaised):
         return failure_event(command, error.error, spent)

@@ -8,7 +8,6 @@ import contextlib
 import functools
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Mapping
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeAlias, TypeVar
 
 import anyio
@@ -131,18 +130,13 @@ class ServingEngine(SteeredEngine):
         await self._open_block()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         task = anyio.get_current_task().id
         mine = [block for block in self._blocks if block[0] == task] or self._blocks
         try:
             await self._close_block(mine[-1])
         finally:
-            await super().__aexit__(kind, error, trace)
+            await super().__aexit__(*error)
 
     async def _open_block(self) -> tuple[int, Background]:
         block = anyio.get_current_task().id, background()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 import anyio
@@ -230,12 +229,7 @@ class Run(Generic[R_co]):
         finally:
             self.queue.close()
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         assert self._group is not None
         if not self.queue.closed:
             stopped = (KeyboardInterrupt, SystemExit, anyio.get_cancelled_exc_class())

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextvars import Context
-from types import TracebackType
 from typing import Any, Protocol, Self
 
 from handrail.core.timers import InFlight
@@ -58,18 +57,17 @@ class Tasks(Protocol):
 
     async def __aenter__(self) -> Self: ...
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
+    async def __aexit__(self, *_: object) -> None: ...
 
     def start(self, flight: Flight, work: Work, context: Context) -> None:
         """Run the work in a task of its own, in this context."""
 
     def stop(self, flight: Flight) -> None:
         """Cancel the flight, once."""
+        if not flight.stopping:
+            flight.stopping = True
+            if flight.handle is not None:
+                flight.handle.cancel()
 
     def stop_inline(self, flight: Flight, leave_after_s: float) -> None:
         """Cancel a flight that ``inline`` awaits; abandon it if it has not ended in that time.
@@ -85,7 +83,7 @@ class Tasks(Protocol):
         """
 
 
-class AsyncioTasks:
+class AsyncioTasks(Tasks):
     """Plain tasks."""
 
     by_hand = True
@@ -101,12 +99,7 @@ class AsyncioTasks:
         self._loop = self._asyncio.get_running_loop()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         left = [task for task in self._tasks if not task.done()]
         for task in left:
             task.cancel()
@@ -135,13 +128,6 @@ class AsyncioTasks:
         except BaseException as error:  # noqa: BLE001  # the driver decides
             outcome = error
         self._deliver(flight, outcome)
-
-    def stop(self, flight: Flight) -> None:
-        """Cancel the flight's task, once."""
-        if not flight.stopping:
-            flight.stopping = True
-            if flight.handle is not None:
-                flight.handle.cancel()
 
     def stop_inline(self, flight: Flight, leave_after_s: float) -> None:
         """Cancel what the caller's task awaits, and abandon it after ``leave_after_s``."""
@@ -191,7 +177,7 @@ def _others_cancelled(task: Any, flight: Flight) -> bool:
     return bool(left)
 
 
-class TrioTasks:
+class TrioTasks(Tasks):
     """A nursery, and a cancel scope for each flight. The scope must be open before the flight's
     code opens one, so no coroutine is started by hand.
     """
@@ -211,12 +197,7 @@ class TrioTasks:
         self._nursery = await self._manager.__aenter__()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         for scope in self._scopes:
             scope.cancel()
         self._nursery.cancel_scope.cancel()
@@ -243,13 +224,6 @@ class TrioTasks:
                 outcome = error
         self._scopes.discard(flight.handle)
         self._deliver(flight, outcome)
-
-    def stop(self, flight: Flight) -> None:
-        """Cancel the flight's scope, once."""
-        if not flight.stopping:
-            flight.stopping = True
-            if flight.handle is not None:
-                flight.handle.cancel()
 
     def stop_inline(self, flight: Flight, leave_after_s: float) -> None:
         """Cancel the scope; ``inline`` waits for its end, however long that takes."""

@@ -8,10 +8,10 @@ a file, or a folder with everything below it; with ``/`` at its end it covers on
 folder. The last pattern of a list that covers a path decides; with ``!`` it excludes the path.
 
 *Do two lists overlap?* Each pattern is a small automaton over characters. Two patterns share a path
-if the same characters lead both automata to an end. The search goes over pairs of their states, and
-tries one character of each class that the patterns tell apart. It moves later patterns with ``!``
-along as sets of states, because a shared path must lead none of these to an end. The answer is
-exact, unless the search takes too long: then the search stops, and the answer is yes.
+if the same characters lead both automata to an end, and none of the later patterns with ``!``. The
+search moves all of them at once, each as a set of states, and tries one character of each class
+that they tell apart. The answer is exact, unless the search takes too long: then the search stops,
+and the answer is yes.
 """
 
 from __future__ import annotations
@@ -21,10 +21,12 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import takewhile
 
 from handrail.errors import DefinitionError
 
 _SIGNS = re.compile(r"[*?\[]")
+_NO_PLAIN_SIGN = re.compile(r"[*?\[\\]")
 _MOST_STATES = 5_000
 """How many pairs of states the search for a shared path visits before it gives up."""
 
@@ -104,12 +106,7 @@ def fixed_part(pattern: str) -> str:
     Empty if there are none, or if the pattern applies in every folder.
     """
     parts, _, _ = _split(pattern)
-    fixed: list[str] = []
-    for part in parts:
-        if _SIGNS.search(part) or "\\" in part:
-            break
-        fixed.append(part)
-    return "/".join(fixed)
+    return "/".join(takewhile(lambda part: not _NO_PLAIN_SIGN.search(part), parts))
 
 
 # -- a pattern's parts -----------------------------------------------------------------------------
@@ -232,77 +229,48 @@ def _prefixes_differ(one: str, other: str, *, folds: bool) -> bool:
 @lru_cache(maxsize=4096)
 def _common_prefix(pattern: str) -> str:
     """The text with which every path begins that the pattern covers."""
-    parts, _, _ = _split(pattern)
-    text = ""
-    for at, part in enumerate(parts):
-        sign = re.search(r"[*?\[\\]", part)
-        if sign is not None:
-            return text + part[: sign.start()]
-        text += part + ("/" if at + 1 < len(parts) else "")
-    return text
+    return _NO_PLAIN_SIGN.split("/".join(_split(pattern)[0]), maxsplit=1)[0]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Automaton:
-    """The moves of each state, as (expression for one character, next state); a path may end in
-    one of ``ends``.
+    """State ``n`` reads a character that fits ``expressions[n]``, and leads to the states
+    ``after[n]``; the state behind the last is the end of a path.
     """
 
-    moves: tuple[tuple[tuple[str, int], ...], ...]
-    ends: frozenset[int]
+    expressions: tuple[str, ...]
+    after: tuple[frozenset[int], ...]
     start: frozenset[int]
 
 
 @lru_cache(maxsize=4096)
 def _automaton(pattern: str) -> _Automaton:
     parts, below, itself = _split(pattern)
-    moves: list[list[tuple[str, int]]] = [[]]
-    here = [0]  # the states in which the parts read so far may end
-
-    def state() -> int:
-        moves.append([])
-        return len(moves) - 1
-
-    def step_to(expression: str, target: int) -> None:
-        for one in here:
-            moves[one].append((expression, target))
-
+    # An expression, whether it repeats, and how many tokens from it on may be left out. The search
+    # tries no path with an empty part, so ".+/" is any number of folders.
+    tokens: list[tuple[str, bool, int]] = []
     for at, part in enumerate(parts):
         last = at + 1 == len(parts)
         if part == "**":
-            inner = state()
-            step_to("." if last else _ANY, inner)
-            moves[inner].append(("." if last else _ANY, inner))
-            if last:
-                here = [inner]
-            else:
-                again = state()
-                moves[inner].append(("/", again))
-                moves[again].append((_ANY, inner))
-                here = [*here, again]
-            continue
-        for token in _tokens(part):
-            if token == _STAR:
-                loop = state()
-                step_to(_ANY, loop)
-                moves[loop].append((_ANY, loop))
-                here = [*here, loop]
-            else:
-                following = state()
-                step_to(token, following)
-                here = [following]
-        if not last:
-            following = state()
-            step_to("/", following)
-            here = [following]
-    ends = set(here) if itself else set[int]()
+            tokens += [(".", False, 0 if last else 3), (".", True, 0)]
+        else:
+            tokens += [
+                (_ANY, True, 0) if one == _STAR else (one, False, 0) for one in _tokens(part)
+            ]
+        tokens += [] if last else [("/", False, 0)]
     if below:
-        slash, rest = state(), state()
-        step_to("/", slash)
-        moves[slash].append((".", rest))
-        moves[rest].append((".", rest))
-        ends.add(rest)
-    return _Automaton(tuple(map(tuple, moves)), frozenset(ends), frozenset({0}))
+        tokens += [("/", False, 3 if itself else 0), (".", False, 0), (".", True, 0)]
+    reached = [
+        frozenset({len(tokens)})
+    ]  # by no character: from the end, and from each state before
+    after: list[frozenset[int]] = []
+    for state in reversed(range(len(tokens))):
+        _, repeats, left_out = tokens[state]
+        further = {1} if repeats else {left_out} - {0}
+        here = frozenset({state}).union(*(reached[-one] for one in further))
+        after.append(here if repeats else reached[-1])
+        reached.append(here)
+    return _Automaton(tuple(one for one, _, _ in tokens), tuple(reversed(after)), reached[-1])
 
 
 _Place = tuple[frozenset[int], ...]
@@ -311,71 +279,52 @@ _Place = tuple[frozenset[int], ...]
 def _paths_overlap(both: tuple[str, str], against: tuple[str, ...], *, folds: bool) -> bool:
     """True if a path fits ``both`` and none of ``against``, or if the search takes too long."""
     machines = [_automaton(pattern) for pattern in (*both, *against)]
-    signs = _signs(machines, folds=folds)
-    begin: _Place = tuple(machine.start for machine in machines)
+    begin: tuple[str, _Place] = ("/", tuple(machine.start for machine in machines))
     seen, waiting = {begin}, deque([begin])
     while waiting:
-        place = waiting.popleft()
-        for sign in _possible(machines, place) or signs:
+        before, place = waiting.popleft()
+        for sign in _signs(machines, place, folds=folds):
             following = tuple(
                 _moved(machine, states, sign, folds)
                 for machine, states in zip(machines, place, strict=True)
             )
-            if not (following[0] and following[1]) or following in seen:
+            reached = ("/" if sign == "/" else "", following)
+            if not (following[0] and following[1]) or before == sign or reached in seen:
                 continue
-            if _is_end(machines, following):
+            if sign != "/" and _is_end(machines, following):
                 return True
             if len(seen) >= _MOST_STATES:
                 return True
-            seen.add(following)
-            waiting.append(following)
+            seen.add(reached)
+            waiting.append(reached)
     return False
-
-
-def _possible(machines: Sequence[_Automaton], place: _Place) -> frozenset[str]:
-    """The characters that can lead on, if one of the two patterns allows only a few; else none."""
-    named = [_named(machines[at], place[at]) for at in (0, 1)]
-    return min(filter(None, named), key=len, default=frozenset[str]())
-
-
-@lru_cache(maxsize=1 << 14)
-def _named(machine: _Automaton, states: frozenset[int]) -> frozenset[str]:
-    expressions = {expression for one in states for expression, _ in machine.moves[one]}
-    plain = all(len(one.removeprefix("\\")) == 1 and one != "." for one in expressions)
-    return frozenset(one[-1] for one in expressions) if plain else frozenset()
 
 
 def _is_end(machines: Sequence[_Automaton], place: _Place) -> bool:
     at_end = [
-        not machine.ends.isdisjoint(states) for machine, states in zip(machines, place, strict=True)
+        len(machine.expressions) in states for machine, states in zip(machines, place, strict=True)
     ]
     return at_end[0] and at_end[1] and not any(at_end[2:])
 
 
 @lru_cache(maxsize=1 << 16)
 def _moved(machine: _Automaton, states: frozenset[int], sign: str, folds: bool) -> frozenset[int]:  # noqa: FBT001  # a part of the key
-    return frozenset(
-        target
-        for one in states
-        for expression, target in machine.moves[one]
-        if _matches_sign(expression, sign, folds)
-    )
-
-
-@lru_cache(maxsize=1 << 16)
-def _matches_sign(expression: str, sign: str, folds: bool) -> bool:  # noqa: FBT001  # a part of the key
     flags = re.DOTALL | (re.IGNORECASE if folds else 0)
-    return re.fullmatch(expression, sign, flags) is not None
+    moved = (
+        machine.after[one]
+        for one in states
+        if one < len(machine.after) and re.fullmatch(machine.expressions[one], sign, flags)
+    )
+    return frozenset[int]().union(*moved)
 
 
-def _signs(machines: Iterable[_Automaton], *, folds: bool) -> tuple[str, ...]:
-    """One character of each class that the expressions tell apart."""
+def _signs(machines: Sequence[_Automaton], place: _Place, *, folds: bool) -> tuple[str, ...]:
+    """One character of each class that the expressions at this place tell apart."""
     named = {
         sign
-        for machine in machines
-        for moves in machine.moves
-        for expression, _ in moves
-        for sign in expression
+        for machine, states in zip(machines, place, strict=True)
+        for one in states
+        for sign in "".join(machine.expressions[one : one + 1])
     }
     if folds:
         named |= {sign for one in named for sign in (*one.lower(), *one.upper())}

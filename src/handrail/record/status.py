@@ -5,25 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
-from handrail.model.events import (
-    AgentGuided,
-    AgentSessionStarted,
-    AttemptFailed,
-    ClaimGranted,
-    ClaimLost,
-    ClaimWaiting,
-    Event,
-    GateAnswered,
-    GateOpened,
-    LadderStep,
-    RunResumed,
-    RunSuspended,
-    StepCompleted,
-    StepStarted,
-    TimerSet,
-    WorkflowCompleted,
-    WorkflowStarted,
-)
+from handrail.model import events as ev
+from handrail.model.events import Event
 from handrail.model.results import A_PERSON, A_SENDER, RunStatus, WaitsFor
 from handrail.ports.journal import Holder, RunInfo
 
@@ -36,7 +19,7 @@ ShownStatus: TypeAlias = Literal[RunStatus, "running", "paused", "dead", "damage
 def run_info(run_id: str, events: Sequence[Event], holder: Holder | None, now: float) -> RunInfo:
     """A run as a journal lists it, from all of its events."""
     first, last = events[0], events[-1]
-    started = first if isinstance(first, WorkflowStarted) else WorkflowStarted("")
+    started = first if isinstance(first, ev.WorkflowStarted) else ev.WorkflowStarted("")
     return RunInfo(
         run_id,
         started.workflow_name,
@@ -51,13 +34,13 @@ def run_info(run_id: str, events: Sequence[Event], holder: Holder | None, now: f
     )
 
 
-def drive_end(events: Sequence[Event]) -> WorkflowCompleted | RunSuspended | None:
+def drive_end(events: Sequence[Event]) -> ev.WorkflowCompleted | ev.RunSuspended | None:
     """The event that ended the last drive; None while that has no end."""
     for event in reversed(events):
         match event:
-            case WorkflowCompleted() | RunSuspended():
+            case ev.WorkflowCompleted() | ev.RunSuspended():
                 return event
-            case WorkflowStarted() | RunResumed():
+            case ev.WorkflowStarted() | ev.RunResumed():
                 return None
             case _:
                 pass  # an answer or a signal that arrived after the drive's last event
@@ -67,9 +50,9 @@ def drive_end(events: Sequence[Event]) -> WorkflowCompleted | RunSuspended | Non
 def run_status(events: Sequence[Event]) -> RunStatus | None:
     """A run's status as its record says; None while a drive has no end."""
     match drive_end(events):
-        case RunSuspended():
+        case ev.RunSuspended():
             return "suspended"
-        case WorkflowCompleted() as end:
+        case ev.WorkflowCompleted() as end:
             return end.status
         case None:
             return None
@@ -89,9 +72,9 @@ def shown_status(info: RunInfo) -> ShownStatus:
 def run_waits(events: Sequence[Event], now: float) -> tuple[WaitsFor, ...]:
     """What a run waits for: as its suspension says, or by its last event while it has no end."""
     match drive_end(events):
-        case RunSuspended() as end:
+        case ev.RunSuspended() as end:
             return end.waits_for
-        case WorkflowCompleted():
+        case ev.WorkflowCompleted():
             return ()
         case None:
             return waits_by_last_event(events[-1], now) if events else ()
@@ -113,25 +96,25 @@ _WHAT_OF_REASON = {"sleep": "sleep", "retry": "retry", "backoff": "retry", "cap"
 def wait_begun_by(event: Event) -> WaitsFor | None:
     """The wait that this event begins, or None."""
     match event:
-        case GateOpened(path, gate):
+        case ev.GateOpened(path, gate):
             return WaitsFor("answer", path, gate.question, A_PERSON, gate.deadline)
-        case StepStarted() if event.signal and event.verdict is not False:
+        case ev.StepStarted() if event.signal and event.verdict is not False:
             return WaitsFor("signal", event.path, event.signal, A_SENDER)
-        case LadderStep(path) if event.parked:
+        case ev.LadderStep(path) if event.parked:
             return WaitsFor("person", path, event.error, A_PERSON)
-        case LadderStep(path) if event.due > event.at:
+        case ev.LadderStep(path) if event.due > event.at:
             return WaitsFor("time", path, event.kind, "", event.due)
-        case TimerSet(path) if event.reason in _WHAT_OF_REASON:
+        case ev.TimerSet(path) if event.reason in _WHAT_OF_REASON:
             return WaitsFor("time", path, _WHAT_OF_REASON[event.reason], "", event.due)
-        case ClaimWaiting(path):
+        case ev.ClaimWaiting(path):
             return WaitsFor("claim", path, event.what, event.holder)
         case _:
             return None
 
 
 _ENDS_A_WAIT = (
-    AgentGuided, AgentSessionStarted, AttemptFailed, ClaimGranted, ClaimLost, GateAnswered,
-    LadderStep, StepCompleted,
+    ev.AgentGuided, ev.AgentSessionStarted, ev.AttemptFailed, ev.ClaimGranted, ev.ClaimLost,
+    ev.GateAnswered, ev.LadderStep, ev.StepCompleted,
 )  # fmt: skip
 
 
@@ -141,4 +124,4 @@ def step_wait_after(event: Event, wait: WaitsFor | None) -> WaitsFor | None:
     if begun is None:
         return None if isinstance(event, _ENDS_A_WAIT) else wait
     is_known = wait is not None and (wait.kind, wait.until) == ("time", begun.until)
-    return wait if is_known and isinstance(event, TimerSet) else begun  # `wait` says why
+    return wait if is_known and isinstance(event, ev.TimerSet) else begun  # `wait` says why

@@ -19,15 +19,8 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from handrail.errors import MissingExtra, WrongUse
-from handrail.model.events import (
-    Event,
-    Progress,
-    RunResumed,
-    RunSuspended,
-    SinkDropped,
-    WorkflowCompleted,
-    WorkflowStarted,
-)
+from handrail.model import events as ev
+from handrail.model.events import Event, Progress
 from handrail.record.live_view import LiveRun
 from handrail.sinks.console_lines import tree_lines
 from handrail.sinks.console_plain import PlainLog, ending, error_below
@@ -111,10 +104,10 @@ class ConsoleSink:
 
     def emit(self, event: Event | Progress, /) -> None:
         """Take the event in; the display shows it at its next refresh."""
-        is_start = isinstance(event, (WorkflowStarted, RunResumed))
+        is_start = isinstance(event, (ev.WorkflowStarted, ev.RunResumed))
         with self._state:
             drive = self._open(event.run_id) if is_start else self._runs.get(event.run_id)
-            in_tree = self._is_live and drive is not None and not isinstance(event, SinkDropped)
+            in_tree = self._is_live and drive is not None and not isinstance(event, ev.SinkDropped)
             drive = drive or self._new(event.run_id)  # the event is outside of any drive
             step = drive.view.apply(event)
             self._event_at = (event.at, time.monotonic())
@@ -124,7 +117,7 @@ class ConsoleSink:
         if is_start:
             self._start_display()
             self._start_pulse()
-        elif isinstance(event, (WorkflowCompleted, RunSuspended)):
+        elif isinstance(event, (ev.WorkflowCompleted, ev.RunSuspended)):
             self._finish(drive, event)
 
     def close(self) -> None:
@@ -180,7 +173,7 @@ class ConsoleSink:
     def _new(self, run_id: str) -> _Drive:
         return _Drive(run_id, self._names.get(run_id, ""), self._glyphs)
 
-    def _finish(self, drive: _Drive, event: WorkflowCompleted | RunSuspended) -> None:
+    def _finish(self, drive: _Drive, event: ev.WorkflowCompleted | ev.RunSuspended) -> None:
         """Print the drive's last tree and its closing line above the runs still under way."""
         with self._screen:
             with self._state:

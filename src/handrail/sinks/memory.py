@@ -5,19 +5,11 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any, TypeVar
 
-from handrail.model.events import (
-    Event,
-    Progress,
-    RunSuspended,
-    Stamped,
-    StepCompleted,
-    StepReplayed,
-    StepStarted,
-    WorkflowCompleted,
-)
+from handrail.model import events as ev
+from handrail.model.events import Event, Progress
 from handrail.model.results import RunStatus, StepResult, StepStatus
 
-E = TypeVar("E", bound=Stamped)
+E = TypeVar("E", bound=ev.Stamped)
 
 
 class MemorySink:
@@ -45,11 +37,13 @@ class MemorySink:
 
     def paths(self) -> list[str]:
         """The path of every step that started, in order of start."""
-        return [event.path for event in self.of(StepStarted)]
+        return [event.path for event in self.of(ev.StepStarted)]
 
     def results(self) -> dict[str, StepResult[Any]]:
         """The result of every step that ended, by path, in order of end; of replayed steps too."""
-        ended = [event for event in self.events if isinstance(event, (StepCompleted, StepReplayed))]
+        ended = [
+            event for event in self.events if isinstance(event, (ev.StepCompleted, ev.StepReplayed))
+        ]
         return {event.path: event.result for event in ended if event.result is not None}
 
     def result(self, path: str) -> StepResult[Any]:
@@ -80,11 +74,11 @@ class MemorySink:
 
     def assert_run_ended(self, status: RunStatus = "succeeded") -> None:
         """Assert that the last drive ended with this status."""
-        ends = [e for e in self.events if isinstance(e, (WorkflowCompleted, RunSuspended))]
+        ends = [e for e in self.events if isinstance(e, (ev.WorkflowCompleted, ev.RunSuspended))]
         if not ends:
             raise self._wrong(f"expected the run to end {status}, but it has no end")
         last = ends[-1]
-        found = last.status if isinstance(last, WorkflowCompleted) else "suspended"
+        found = last.status if isinstance(last, ev.WorkflowCompleted) else "suspended"
         if found != status:
             error = getattr(last, "error", None)
             why = f" ({error})" if error else ""
@@ -115,11 +109,11 @@ class MemorySink:
         started, ended = -1.0, float("inf")
         for position, event in enumerate(self.events):
             match event:
-                case StepStarted(path=here) if here == path:
+                case ev.StepStarted(path=here) if here == path:
                     started, ended = position, float("inf")
-                case StepCompleted(path=here) if here == path:
+                case ev.StepCompleted(path=here) if here == path:
                     ended = position
-                case StepReplayed(path=here) if here == path:
+                case ev.StepReplayed(path=here) if here == path:
                     started = ended = position
                 case _:
                     pass

@@ -7,26 +7,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from handrail.errors import MissingExtra
-from handrail.model.events import (
-    AgentFinished,
-    AgentSessionStarted,
-    AgentTurnStarted,
-    AttemptFailed,
-    Event,
-    GateAnswered,
-    GateOpened,
-    LadderStep,
-    MemberCompleted,
-    MemberStarted,
-    Progress,
-    RunResumed,
-    RunSuspended,
-    StepCompleted,
-    StepReplayed,
-    StepStarted,
-    WorkflowCompleted,
-    WorkflowStarted,
-)
+from handrail.model import events as ev
+from handrail.model.events import Event, Progress
 from handrail.model.paths import ancestors_of
 from handrail.model.results import StepResult, Usage
 
@@ -77,24 +59,25 @@ class OtelSink:
         run.note(event)
         match event:
             case (
-                StepCompleted(path=path, result=result) | MemberCompleted(path=path, result=result)
+                ev.StepCompleted(path=path, result=result)
+                | ev.MemberCompleted(path=path, result=result)
             ):
                 if result.attempts > 1 and result.status == "succeeded" and not result.handled:
                     self._attempt(run, path, result.attempts, event.at)
                 self._ended(run, path, result, event.at)
-            case AttemptFailed(path=path, attempt=attempt):
+            case ev.AttemptFailed(path=path, attempt=attempt):
                 self._attempt(run, path, attempt, event.at, event.error_type, event.error)
-            case AgentFinished():
+            case ev.AgentFinished():
                 self._launch(run, event)
-            case LadderStep(due=due) if due > event.at:
+            case ev.LadderStep(due=due) if due > event.at:
                 self._waits.record(due - event.at, {"reason": event.kind, "kind": "time"})
-            case GateAnswered(path=path) if path in run.opened:
+            case ev.GateAnswered(path=path) if path in run.opened:
                 self._waits.record(event.at - run.opened.pop(path), {"kind": "answer"})
-            case WorkflowCompleted():
+            case ev.WorkflowCompleted():
                 self._run_ended(run, event)
             case _:
                 pass
-        if isinstance(event, (WorkflowCompleted, RunSuspended)):
+        if isinstance(event, (ev.WorkflowCompleted, ev.RunSuspended)):
             self._runs.pop(event.run_id, None)
 
     def _ended(self, run: _Run, path: str, result: StepResult[Any], at: float) -> None:
@@ -123,7 +106,7 @@ class OtelSink:
         self._span(run, key, name, began, at, facts, error, above=path)
         run.began[path] = at
 
-    def _launch(self, run: _Run, event: AgentFinished) -> None:
+    def _launch(self, run: _Run, event: ev.AgentFinished) -> None:
         began, turn = run.turns.pop(event.path, (event.at, 0))
         backend = run.backends.get(event.path, "")
         facts: dict[str, Any] = {
@@ -148,7 +131,7 @@ class OtelSink:
             self._tokens.add(usage.output_tokens or 0, {**labels, "type": "output"})
             self._cost.add(usage.cost_usd or 0.0, labels)
 
-    def _run_ended(self, run: _Run, event: WorkflowCompleted) -> None:
+    def _run_ended(self, run: _Run, event: ev.WorkflowCompleted) -> None:
         facts = {"handrail.run.id": event.run_id, "handrail.run.status": event.status}
         began = min(run.started, event.at - event.duration_ms / 1000)
         name = run.workflow or event.run_id
@@ -204,20 +187,20 @@ class _Run:
         """Remember what the spans of later events need."""
         self.started = min(self.started, event.at)
         match event:
-            case WorkflowStarted() | RunResumed():
+            case ev.WorkflowStarted() | ev.RunResumed():
                 self.workflow = event.workflow_name or self.workflow
-            case StepStarted(path=path) | MemberStarted(path=path):
+            case ev.StepStarted(path=path) | ev.MemberStarted(path=path):
                 self.known.add(path)
                 self.began[path] = event.at
-            case StepReplayed(path=path, result=result):
+            case ev.StepReplayed(path=path, result=result):
                 self.known.add(path)
                 if result is not None:
                     self.started = min(self.started, result.at - result.duration_ms / 1000)
-            case AgentTurnStarted(path=path):
+            case ev.AgentTurnStarted(path=path):
                 self.turns[path] = (event.at, event.turn)
-            case AgentSessionStarted(path=path):
+            case ev.AgentSessionStarted(path=path):
                 self.backends[path] = event.backend
-            case GateOpened(path=path, gate=gate):
+            case ev.GateOpened(path=path, gate=gate):
                 self.opened[path] = gate.since
             case _:
                 pass

@@ -17,30 +17,8 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from handrail.secrets.values import mask_text, without_tokens
-from handrail.steps.verbs import (
-    AgentCall,
-    Branching,
-    ChildWorkflow,
-    ForEachGroup,
-    Generation,
-    HeldBody,
-    ParallelGroup,
-    Pause,
-    PythonCall,
-    Question,
-    RaceGroup,
-    ScopedBody,
-    ShellCommand,
-    SignalWait,
-    Stage,
-    StageCheck,
-    Step,
-    TreeBody,
-    TreeWork,
-    Validation,
-    Verb,
-    WorkGroup,
-)
+from handrail.steps import verbs
+from handrail.steps.verbs import Step
 from handrail.typed.reference import reference
 
 if TYPE_CHECKING:
@@ -64,7 +42,7 @@ def fingerprint(step: Step[Any], codec: Codec, secrets: Mapping[str, str] | None
 
 def _of_step(step: Step[Any], identity: Identity, secrets: Mapping[str, str] | None) -> str:
     verb = step.verb
-    if type(verb) is PythonCall and not verb.kwargs:  # most steps; the same text, but faster
+    if type(verb) is verbs.PythonCall and not verb.kwargs:  # most steps; the same text, but faster
         action, args = verb.action, verb.args
         named = reference(action) if type(action) is FunctionType else _callable(action, identity)
         return short(f"python {named} {identity(list(args)) if args else '[]'}", secrets)
@@ -79,7 +57,7 @@ def matches(
     The fast path masks no secrets: a text that equals the recorded one has none to mask.
     """
     verb = step.verb
-    if type(verb) is PythonCall and not verb.kwargs and type(verb.action) is FunctionType:
+    if type(verb) is verbs.PythonCall and not verb.kwargs and type(verb.action) is FunctionType:
         said = codec.identity(list(verb.args)) if verb.args else "[]"
         if recorded == f"python {reference(verb.action)} {said}":
             return True
@@ -88,7 +66,7 @@ def matches(
     in_order = functools.partial(codec.identity, in_order=True)  # as version 0.1 wrote it
     if recorded == _of_step(step, in_order, secrets):
         return True
-    if not isinstance(verb, ChildWorkflow):
+    if not isinstance(verb, verbs.ChildWorkflow):
         return False
     older = (_child(verb, identity, as_given=True) for identity in (codec.identity, in_order))
     return recorded in {short(one, secrets) for one in older}
@@ -119,61 +97,61 @@ def short(text: str, secrets: Mapping[str, str] | None = None) -> str:
     return f"{text[:_KEPT]}... #{digest}"
 
 
-def _described(verb: Verb, identity: Identity) -> str:  # noqa: C901, PLR0911, PLR0912  # one case a verb
+def _described(verb: verbs.Verb, identity: Identity) -> str:  # noqa: C901, PLR0911, PLR0912  # one case a verb
     """The fingerprint before it is masked or cut."""
     match verb:
-        case PythonCall():
+        case verbs.PythonCall():
             said = f"python {_callable(verb.action, identity)} {identity(list(verb.args))}"
             return f"{said} {identity(dict(verb.kwargs))}" if verb.kwargs else said
-        case ShellCommand():
+        case verbs.ShellCommand():
             place = "" if verb.cwd is None else f" in {verb.cwd}"
             parsed = "" if verb.parse is None else f" as {_type(verb.parse)}"
             argv = verb.argv if isinstance(verb.argv, str) else list(verb.argv)
             return f"command {identity(argv)}{place}{parsed}"
-        case AgentCall():
+        case verbs.AgentCall():
             what = "answer" if verb.answers else "agent"
             return f"{what} {_agent(verb.agent, identity)} {_context(verb.context, identity)}"
-        case Generation():
+        case verbs.Generation():
             return f"generate {_generator(verb, identity)} {_context(verb.context, identity)}"
-        case StageCheck():
+        case verbs.StageCheck():
             return f"stage {_stage(verb.stage, identity)}"
-        case Validation():
+        case verbs.Validation():
             stages = None if verb.stages is None else [_stage(s, identity) for s in verb.stages]
             return f"validate {identity(stages)}"
-        case ChildWorkflow():
+        case verbs.ChildWorkflow():
             return _child(verb, identity)
-        case ScopedBody():
+        case verbs.ScopedBody():
             return f"scope {verb.function}"
-        case HeldBody():
+        case verbs.HeldBody():
             wanted = [*verb.wanted.names, *(verb.wanted.patterns or ())]
             called = f"{_callable(verb.body, identity)} {identity(list(verb.args))}"
             return f"holding {identity(wanted)} {called}"
-        case TreeBody():
+        case verbs.TreeBody():
             called = f"{_callable(verb.body, identity)} {identity(list(verb.args))}"
             return f"worktree {called} {verb.base or 'HEAD'} {_merge(verb, identity)}"
-        case TreeWork():
+        case verbs.TreeWork():
             return f"git {verb.action} {verb.base or 'HEAD'} {_merge(verb, identity)}"
-        case Branching():
+        case verbs.Branching():
             return f"branch {identity([arm.name for _, arm in verb.arms])}"
-        case ParallelGroup():
+        case verbs.ParallelGroup():
             return f"parallel {verb.on_error} {identity([step.name for step in verb.steps])}"
-        case ForEachGroup():
+        case verbs.ForEachGroup():
             return f"for_each {verb.on_error} {_callable(verb.body, identity)}"
-        case WorkGroup():
+        case verbs.WorkGroup():
             return f"work {verb.on_error} {_callable(verb.body, identity)}"
-        case RaceGroup():
+        case verbs.RaceGroup():
             return f"race {identity([step.name for step in verb.steps])}"
-        case Question():
+        case verbs.Question():
             return (
                 f"ask {identity(verb.question)} {identity(list(verb.choices))} {_type(verb.type)}"
             )
-        case SignalWait():
+        case verbs.SignalWait():
             return f"wait_for {verb.signal} {_type(verb.type)}"
-        case Pause():
+        case verbs.Pause():
             return "sleep"
 
 
-def _child(verb: ChildWorkflow, identity: Identity, *, as_given: bool = False) -> str:
+def _child(verb: verbs.ChildWorkflow, identity: Identity, *, as_given: bool = False) -> str:
     """A child with its inputs by name; ``as_given``: some by position, as older records have it."""
     definition, args, named = verb.workflow.definition, verb.args, dict(verb.kwargs)
     if not as_given:
@@ -195,7 +173,7 @@ def _callable(target: Any, identity: Identity) -> str:
     return f"{named} {identity(args)} {identity(keywords)}"
 
 
-def _merge(verb: TreeBody | TreeWork, identity: Identity) -> str:
+def _merge(verb: verbs.TreeBody | verbs.TreeWork, identity: Identity) -> str:
     return verb.merge if isinstance(verb.merge, str) else _callable(verb.merge, identity)
 
 
@@ -211,7 +189,7 @@ def _agent(agent: Any, identity: Identity) -> str:
     return agent.name if described is None else f"{agent.name} {identity(described)}"
 
 
-def _generator(verb: Generation, identity: Identity) -> str:
+def _generator(verb: verbs.Generation, identity: Identity) -> str:
     generator: Any = verb.generator
     if callable(getattr(generator, "run", None)):
         return _agent(generator, identity)
@@ -222,7 +200,7 @@ def _context(context: Any, identity: Identity) -> str:
     return _callable(context, identity) if callable(context) else identity(dict(context))
 
 
-def _stage(stage: str | Stage, identity: Identity) -> str:
+def _stage(stage: str | verbs.Stage, identity: Identity) -> str:
     if isinstance(stage, str):
         return stage
     check = stage.check

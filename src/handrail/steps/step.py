@@ -13,6 +13,7 @@ from typing import (
     Any,
     Literal,
     ParamSpec,
+    TypeAlias,
     TypeVar,
     TypeVarTuple,
     Unpack,
@@ -105,6 +106,11 @@ T5 = TypeVar("T5")
 T6 = TypeVar("T6")
 T7 = TypeVar("T7")
 T8 = TypeVar("T8")
+
+EightSteps: TypeAlias = tuple[
+    Step[T], Step[T], Step[T], Step[T], Step[T], Step[T], Step[T], Step[T]
+]
+NineOrMore: TypeAlias = tuple[*EightSteps[T], Step[T], *tuple[Step[T], ...]]
 
 
 _STEP_AS_VALUE = (
@@ -434,110 +440,67 @@ class StepName:
     # -- groups ---------------------------------------------------------------------------------
 
     @overload
-    def parallel(self, a: Step[T1], /, **group: Unpack[Raising]) -> Step[tuple[T1]]: ...
+    def parallel(self, *steps: *tuple[Step[T1]], **group: Unpack[Raising]) -> Step[tuple[T1]]: ...
     @overload
     def parallel(
-        self, a: Step[T1], b: Step[T2], /, **group: Unpack[Raising]
+        self, *steps: *tuple[Step[T1], Step[T2]], **group: Unpack[Raising]
     ) -> Step[tuple[T1, T2]]: ...
     @overload
     def parallel(
-        self, a: Step[T1], b: Step[T2], c: Step[T3], /, **group: Unpack[Raising]
+        self, *steps: *tuple[Step[T1], Step[T2], Step[T3]], **group: Unpack[Raising]
     ) -> Step[tuple[T1, T2, T3]]: ...
     @overload
     def parallel(
-        self, a: Step[T1], b: Step[T2], c: Step[T3], d: Step[T4], /, **group: Unpack[Raising]
+        self, *steps: *tuple[Step[T1], Step[T2], Step[T3], Step[T4]], **group: Unpack[Raising]
     ) -> Step[tuple[T1, T2, T3, T4]]: ...
     @overload
     def parallel(
         self,
-        a: Step[T1],
-        b: Step[T2],
-        c: Step[T3],
-        d: Step[T4],
-        e: Step[T5],
-        /,
+        *steps: *tuple[Step[T1], Step[T2], Step[T3], Step[T4], Step[T5]],
         **group: Unpack[Raising],
     ) -> Step[tuple[T1, T2, T3, T4, T5]]: ...
     @overload
     def parallel(
         self,
-        a: Step[T1],
-        b: Step[T2],
-        c: Step[T3],
-        d: Step[T4],
-        e: Step[T5],
-        f: Step[T6],
-        /,
+        *steps: *tuple[Step[T1], Step[T2], Step[T3], Step[T4], Step[T5], Step[T6]],
         **group: Unpack[Raising],
     ) -> Step[tuple[T1, T2, T3, T4, T5, T6]]: ...
     @overload
     def parallel(
         self,
-        a: Step[T1],
-        b: Step[T2],
-        c: Step[T3],
-        d: Step[T4],
-        e: Step[T5],
-        f: Step[T6],
-        g: Step[T7],
-        /,
+        *steps: *tuple[Step[T1], Step[T2], Step[T3], Step[T4], Step[T5], Step[T6], Step[T7]],
         **group: Unpack[Raising],
     ) -> Step[tuple[T1, T2, T3, T4, T5, T6, T7]]: ...
     @overload
     def parallel(
         self,
-        a: Step[T1],
-        b: Step[T2],
-        c: Step[T3],
-        d: Step[T4],
-        e: Step[T5],
-        f: Step[T6],
-        g: Step[T7],
-        h: Step[T8],
-        /,
+        *steps: *tuple[
+            Step[T1], Step[T2], Step[T3], Step[T4], Step[T5], Step[T6], Step[T7], Step[T8]
+        ],
         **group: Unpack[Raising],
     ) -> Step[tuple[T1, T2, T3, T4, T5, T6, T7, T8]]: ...
     @overload
-    def parallel(
-        self,
-        a: Step[T],
-        b: Step[T],
-        c: Step[T],
-        d: Step[T],
-        e: Step[T],
-        f: Step[T],
-        g: Step[T],
-        h: Step[T],
-        i: Step[T],
-        /,
-        *steps: Step[T],
-        **group: Unpack[Raising],
-    ) -> Step[tuple[T, ...]]: ...
+    def parallel(self, *steps: *NineOrMore[T], **group: Unpack[Raising]) -> Step[tuple[T, ...]]: ...
     @overload
     def parallel(
-        self, a: Step[T1], /, **group: Unpack[Continuing]
+        self, *steps: *tuple[Step[T1]], **group: Unpack[Continuing]
     ) -> Step[tuple[StepResult[T1]]]: ...
     @overload
     def parallel(
-        self, a: Step[T1], b: Step[T2], /, **group: Unpack[Continuing]
+        self, *steps: *tuple[Step[T1], Step[T2]], **group: Unpack[Continuing]
     ) -> Step[tuple[StepResult[T1], StepResult[T2]]]: ...
     @overload
     def parallel(
-        self, a: Step[T1], b: Step[T2], c: Step[T3], /, **group: Unpack[Continuing]
+        self, *steps: *tuple[Step[T1], Step[T2], Step[T3]], **group: Unpack[Continuing]
     ) -> Step[tuple[StepResult[T1], StepResult[T2], StepResult[T3]]]: ...
     @overload
     def parallel(
-        self, a: Step[T1], b: Step[T2], c: Step[T3], d: Step[T4], /, **group: Unpack[Continuing]
+        self, *steps: *tuple[Step[T1], Step[T2], Step[T3], Step[T4]], **group: Unpack[Continuing]
     ) -> Step[tuple[StepResult[T1], StepResult[T2], StepResult[T3], StepResult[T4]]]: ...
     @overload
     def parallel(
         self,
-        a: Step[T1],
-        b: Step[T2],
-        c: Step[T3],
-        d: Step[T4],
-        e: Step[T5],
-        /,
+        *steps: *tuple[Step[T1], Step[T2], Step[T3], Step[T4], Step[T5]],
         **group: Unpack[Continuing],
     ) -> Step[
         tuple[StepResult[T1], StepResult[T2], StepResult[T3], StepResult[T4], StepResult[T5]]
@@ -545,13 +508,7 @@ class StepName:
     @overload
     def parallel(
         self,
-        a: Step[T1],
-        b: Step[T2],
-        c: Step[T3],
-        d: Step[T4],
-        e: Step[T5],
-        f: Step[T6],
-        /,
+        *steps: *tuple[Step[T1], Step[T2], Step[T3], Step[T4], Step[T5], Step[T6]],
         **group: Unpack[Continuing],
     ) -> Step[
         tuple[
@@ -566,14 +523,7 @@ class StepName:
     @overload
     def parallel(
         self,
-        a: Step[T1],
-        b: Step[T2],
-        c: Step[T3],
-        d: Step[T4],
-        e: Step[T5],
-        f: Step[T6],
-        g: Step[T7],
-        /,
+        *steps: *tuple[Step[T1], Step[T2], Step[T3], Step[T4], Step[T5], Step[T6], Step[T7]],
         **group: Unpack[Continuing],
     ) -> Step[
         tuple[
@@ -589,15 +539,9 @@ class StepName:
     @overload
     def parallel(
         self,
-        a: Step[T1],
-        b: Step[T2],
-        c: Step[T3],
-        d: Step[T4],
-        e: Step[T5],
-        f: Step[T6],
-        g: Step[T7],
-        h: Step[T8],
-        /,
+        *steps: *tuple[
+            Step[T1], Step[T2], Step[T3], Step[T4], Step[T5], Step[T6], Step[T7], Step[T8]
+        ],
         **group: Unpack[Continuing],
     ) -> Step[
         tuple[
@@ -613,19 +557,7 @@ class StepName:
     ]: ...
     @overload
     def parallel(
-        self,
-        a: Step[T],
-        b: Step[T],
-        c: Step[T],
-        d: Step[T],
-        e: Step[T],
-        f: Step[T],
-        g: Step[T],
-        h: Step[T],
-        i: Step[T],
-        /,
-        *steps: Step[T],
-        **group: Unpack[Continuing],
+        self, *steps: *NineOrMore[T], **group: Unpack[Continuing]
     ) -> Step[tuple[StepResult[T], ...]]: ...
     def parallel(
         self,

@@ -23,23 +23,10 @@ from handrail.ports.sink import Sink
 from handrail.record.reading import by_name, workflow_for
 from handrail.record.status import run_status, run_waits
 from handrail.secrets.values import Secrets, SecretValues, secret_values
+from handrail.temporal import wire
 from handrail.temporal.cluster import Cluster, ExecutionInfo, with_blobs
 from handrail.temporal.connecting import connect
 from handrail.temporal.record import labels_of
-from handrail.temporal.wire import (
-    BOUNDS,
-    DEAD,
-    HELD,
-    LISTED,
-    MOST_BYTES,
-    SINCE,
-    WAITS,
-    Row,
-    Start,
-    event_of,
-    pack_rows,
-    row_of,
-)
 from handrail.typed.reference import reference
 
 
@@ -86,22 +73,22 @@ class Caller:
         """The secrets of this process."""
         return secret_values(self.secrets, os.environ)
 
-    def row(self, run_id: str, event: ev.Event) -> Row:
+    def row(self, run_id: str, event: ev.Event) -> wire.Row:
         """A message to a run, as a row stamped with this moment and no number."""
         stamped = ev.stamp(event, run_id, 0, time.time())
-        return row_of(stamped, self.codec, self.values())
+        return wire.row_of(stamped, self.codec, self.values())
 
-    def rows(self, history: Iterable[ev.Event]) -> list[Row]:
+    def rows(self, history: Iterable[ev.Event]) -> list[wire.Row]:
         """The rows of a history."""
         secrets = self.values()
-        return [row_of(one, self.codec, secrets) for one in history]
+        return [wire.row_of(one, self.codec, secrets) for one in history]
 
     def events(
-        self, run_id: str, rows: Iterable[Row], secrets: Mapping[str, str] | None = None
+        self, run_id: str, rows: Iterable[wire.Row], secrets: Mapping[str, str] | None = None
     ) -> list[ev.Event]:
         """The events of rows, with ``secrets`` put back (default: this process's)."""
         secrets = self.values() if secrets is None else secrets
-        return [event_of(row, run_id, self.codec, secrets) for row in rows]
+        return [wire.event_of(row, run_id, self.codec, secrets) for row in rows]
 
     async def history(
         self, run_id: str, after: int = 0, secrets: Mapping[str, str] | None = None
@@ -131,12 +118,16 @@ class Caller:
         start = self.start(where, labels=labels_of(history))
         start.resumed = start.held = True
         values = self.values() if secrets is None else secrets
-        record = pack_rows([row_of(one, self.codec, values) for one in history])
+        record = wire.pack_rows([wire.row_of(one, self.codec, values) for one in history])
         size = sum(map(len, record))
-        if size > MOST_BYTES and self.blobs is None:
-            raise TooLarge(f"the record of run {run_id}", size, MOST_BYTES)
-        waits = [msgspec.to_builtins(one) for one in run_waits(history, time.time())[:LISTED]]
-        memo = {SINCE: history[0].at, HELD: run_status(history) or DEAD, WAITS: waits}
+        if size > wire.MOST_BYTES and self.blobs is None:
+            raise TooLarge(f"the record of run {run_id}", size, wire.MOST_BYTES)
+        waits = [msgspec.to_builtins(one) for one in run_waits(history, time.time())[: wire.LISTED]]
+        memo = {
+            wire.SINCE: history[0].at,
+            wire.HELD: run_status(history) or wire.DEAD,
+            wire.WAITS: waits,
+        }
         await (await self.cluster()).begin(run_id, name, start, record, memo=memo)
 
     def definition(
@@ -176,11 +167,11 @@ class Caller:
         where: str,
         inputs: dict[str, msgspec.Raw] | None = None,
         labels: Mapping[str, str] | None = None,
-    ) -> Start:
+    ) -> wire.Start:
         """The start message for a run whose workflow's code is at ``where``."""
         limits, gates = self.limits, self.gates
         text = None if limits is None else self.codec.dump(limits, where="limits")
-        return Start(
+        return wire.Start(
             where,
             inputs or {},
             dict(labels or {}),
@@ -191,7 +182,7 @@ class Caller:
             self.heartbeat_s,
             self.local,
             self.blobs is not None,
-            bounds=BOUNDS,
+            bounds=wire.BOUNDS,
         )
 
     @property

@@ -41,36 +41,10 @@ from handrail.model.events import RunSteered
 from handrail.model.results import RunStatus, WaitsFor
 from handrail.ports.journal import Holder, RunInfo
 from handrail.record.inbox import unpause_of
+from handrail.temporal import wire
 from handrail.temporal.blobs import LARGE_BYTES
 from handrail.temporal.connecting import connection_error_text
 from handrail.temporal.errors_as_data import error_as_data, error_of_data
-from handrail.temporal.wire import (
-    CANCELLED,
-    DEAD,
-    DRIVE,
-    FAILED,
-    HELD,
-    LABELS,
-    MESSAGE,
-    RECORD,
-    REFUSE,
-    SINCE,
-    STATE,
-    STATUS,
-    TOO_LARGE,
-    WAITS,
-    Drive,
-    Ended,
-    Refusal,
-    Row,
-    Start,
-    State,
-    decode_chunk,
-    raw,
-    raw_bytes,
-    read,
-    unpack_rows,
-)
 
 T = TypeVar("T")
 
@@ -135,7 +109,7 @@ class Cluster:
         self,
         run_id: str,
         name: str,
-        start: Start,
+        start: wire.Start,
         chunks: Sequence[bytes] = (),
         *,
         again: bool = False,
@@ -153,11 +127,11 @@ class Cluster:
             await self._call_cluster(
                 self.client.start_workflow(
                     name,
-                    args=[raw(start), *map(raw_bytes, chunks)],
+                    args=[wire.raw(start), *map(wire.raw_bytes, chunks)],
                     id=run_id,
                     task_queue=self.task_queue,
                     id_reuse_policy=policy.ALLOW_DUPLICATE if again else policy.REJECT_DUPLICATE,
-                    memo={LABELS: dict(start.labels), **(memo or {})},
+                    memo={wire.LABELS: dict(start.labels), **(memo or {})},
                 )
             )
         except WorkflowAlreadyStartedError:
@@ -211,13 +185,13 @@ class Cluster:
         state = await self._state_soon(run_id) if is_served else None
         return info_of(execution, self.address, state)
 
-    async def _state_soon(self, run_id: str) -> State | None:
+    async def _state_soon(self, run_id: str) -> wire.State | None:
         try:
             return await asyncio.wait_for(self.state(run_id), SOON_S)
         except (TimeoutError, HandrailError):
             return None
 
-    async def rows(self, run_id: str, after: int = 0) -> list[Row]:
+    async def rows(self, run_id: str, after: int = 0) -> list[wire.Row]:
         """The rows of a run after number ``after``.
 
         Raises:
@@ -230,32 +204,32 @@ class Cluster:
                 return found[after:]
         return await self._query_rows(run_id, after)
 
-    async def _ended_rows(self, run_id: str, execution: ExecutionInfo) -> list[Row] | None:
+    async def _ended_rows(self, run_id: str, execution: ExecutionInfo) -> list[wire.Row] | None:
         try:
             ended = await self.ended(run_id, execution.execution_id)
         except RunTerminated:
             return None
         if ended is None or not ended.record:
             return None
-        return list(unpack_rows(map(decode_chunk, ended.record)))
+        return list(wire.unpack_rows(map(wire.decode_chunk, ended.record)))
 
-    async def _query_rows(self, run_id: str, after: int) -> list[Row]:
-        rows: list[Row] = []
+    async def _query_rows(self, run_id: str, after: int) -> list[wire.Row]:
+        rows: list[wire.Row] = []
         while True:
-            chunk = bytes((await self._query(run_id, RECORD, after)).payload.data)
-            found = list(unpack_rows([chunk])) if chunk else []
+            chunk = bytes((await self._query(run_id, wire.RECORD, after)).payload.data)
+            found = list(wire.unpack_rows([chunk])) if chunk else []
             rows += found
             if not found:
                 return rows
             after = found[-1].seq
 
-    async def state(self, run_id: str) -> State:
+    async def state(self, run_id: str) -> wire.State:
         """The state of an open run, from its worker.
 
         Raises:
             NoWorker: no worker answers for the run.
         """
-        found: State = read(await self._query(run_id, STATE), State)
+        found: wire.State = wire.read(await self._query(run_id, wire.STATE), wire.State)
         return found
 
     async def _query(self, run_id: str, name: str, *args: Any) -> RawValue:
@@ -292,7 +266,7 @@ class Cluster:
             return "no worker serves it"
         return f"its workers do not answer ({error})"
 
-    async def ended(self, run_id: str, execution: str | None = None) -> Ended | None:
+    async def ended(self, run_id: str, execution: str | None = None) -> wire.Ended | None:
         """Wait for the run's end, over all executions that continue this one.
 
         None if the run has no end of its own: the cluster terminated it, or it timed out.
@@ -305,12 +279,12 @@ class Cluster:
             result = await self._call_cluster(handle.result())
         except WorkflowFailureError as error:
             cause = error.cause
-            if isinstance(cause, ApplicationError) and cause.type in {FAILED, CANCELLED}:
-                return msgspec.convert(cause.details[0], Ended)
-            if isinstance(cause, ApplicationError) and cause.type == TOO_LARGE:
+            if isinstance(cause, ApplicationError) and cause.type in {wire.FAILED, wire.CANCELLED}:
+                return msgspec.convert(cause.details[0], wire.Ended)
+            if isinstance(cause, ApplicationError) and cause.type == wire.TOO_LARGE:
                 raise RunTerminated(run_id, f"ended ({cause.message})") from None
             return None
-        found: Ended = read(result, Ended)
+        found: wire.Ended = wire.read(result, wire.Ended)
         return found
 
     async def workers(self) -> list[str]:
@@ -369,21 +343,21 @@ class Cluster:
 
     # -- sending --------------------------------------------------------------------------------
 
-    async def tell(self, run_id: str, row: Row) -> None:
+    async def tell(self, run_id: str, row: wire.Row) -> None:
         """Send an open run a message that needs no reply.
 
         Raises:
             RunNotFound: there is no such run, or it has ended.
         """
-        await self._signal(run_id, MESSAGE, raw(row))
+        await self._signal(run_id, wire.MESSAGE, wire.raw(row))
 
-    async def drive(self, run_id: str, how: Drive) -> None:
+    async def drive(self, run_id: str, how: wire.Drive) -> None:
         """Have a held run driven, or a live one driven afresh.
 
         Raises:
             RunNotFound: there is no such run, or it has ended.
         """
-        await self._signal(run_id, DRIVE, raw(how))
+        await self._signal(run_id, wire.DRIVE, wire.raw(how))
 
     async def _signal(self, run_id: str, name: str, value: RawValue) -> None:
         with _translate_not_found(run_id):
@@ -395,9 +369,9 @@ class Cluster:
         Raises:
             RunNotFound: there is no such run, or it has ended.
         """
-        await self._signal(run_id, REFUSE, raw(Refusal(path, error_as_data(error))))
+        await self._signal(run_id, wire.REFUSE, wire.raw(wire.Refusal(path, error_as_data(error))))
 
-    async def ask(self, run_id: str, row: Row) -> Row:
+    async def ask(self, run_id: str, row: wire.Row) -> wire.Row:
         """Send an open run a message that it may refuse; returns it as the run accepted it.
 
         Raises:
@@ -405,7 +379,9 @@ class Cluster:
             NoWorker: no worker answers for the run; the message was not delivered.
         """
         handle = self._handle(run_id)
-        asked = cast("Any", handle).execute_update(MESSAGE, raw(row), result_type=RawValue)
+        asked = cast("Any", handle).execute_update(
+            wire.MESSAGE, wire.raw(row), result_type=RawValue
+        )
         try:
             with _translate_not_found(run_id):
                 answer: RawValue = await asyncio.wait_for(self._ask_worker(asked), PATIENCE_S)
@@ -417,7 +393,7 @@ class Cluster:
         except (TimeoutError, WorkflowUpdateRPCTimeoutOrCancelledError) as error:
             why = await self._no_answer_reason(error)
             raise NoWorker(run_id, self.task_queue, why) from None
-        found: Row = read(answer, Row)
+        found: wire.Row = wire.read(answer, wire.Row)
         return found
 
     # -- inside ---------------------------------------------------------------------------------
@@ -481,15 +457,15 @@ async def _read_execution(
     )
 
 
-def info_of(execution: ExecutionInfo, address: str, state: State | None = None) -> RunInfo:
+def info_of(execution: ExecutionInfo, address: str, state: wire.State | None = None) -> RunInfo:
     """A run as a journal lists it, from the cluster's list and, if given, its worker's state."""
     memo = execution.memo
-    since = memo.get(SINCE) or execution.started_at.timestamp()
+    since = memo.get(wire.SINCE) or execution.started_at.timestamp()
     updated_at = (execution.ended_at or execution.started_at).timestamp()
-    is_driven = execution.is_open and HELD not in memo
+    is_driven = execution.is_open and wire.HELD not in memo
     status = _status_of(execution)
     is_over = status in {"succeeded", "failed", "cancelled"}
-    waits = msgspec.convert(() if is_over else memo.get(WAITS, ()), tuple[WaitsFor, ...])
+    waits = msgspec.convert(() if is_over else memo.get(wire.WAITS, ()), tuple[WaitsFor, ...])
     if state is not None and state.paused and all(one.kind != "unpause" for one in waits):
         waits = (unpause_of(RunSteered("pause")), *waits)  # who paused it is in its record
     return RunInfo(
@@ -499,7 +475,7 @@ def info_of(execution: ExecutionInfo, address: str, state: State | None = None) 
         since,
         execution.events if state is None else state.events,
         updated_at if state is None else state.updated_at,
-        memo.get(LABELS, {}),
+        memo.get(wire.LABELS, {}),
         Holder(0, address, since) if is_driven else None,
         waits_for=waits,
     )
@@ -508,8 +484,8 @@ def info_of(execution: ExecutionInfo, address: str, state: State | None = None) 
 def _status_of(execution: ExecutionInfo) -> RunStatus | None:
     memo = execution.memo
     if execution.is_open:
-        held = memo.get(HELD)
-        return None if held == DEAD else held
+        held = memo.get(wire.HELD)
+        return None if held == wire.DEAD else held
     if execution.status is WorkflowExecutionStatus.COMPLETED:
         return "succeeded"
-    return "cancelled" if memo.get(STATUS) == "cancelled" else "failed"
+    return "cancelled" if memo.get(wire.STATUS) == "cancelled" else "failed"

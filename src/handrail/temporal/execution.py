@@ -24,42 +24,11 @@ from handrail.record.answers import accept_answer, check_payload
 from handrail.record.inbox import gate_in, waited_for
 from handrail.record.run_record import Recorded
 from handrail.steps.verbs import SignalWait
+from handrail.temporal import wire
 from handrail.temporal.blobs import LARGE_BYTES
 from handrail.temporal.errors_as_data import error_as_data, error_of_data
 from handrail.temporal.host import CONTINUED, RunHost
 from handrail.temporal.serving import Serving
-from handrail.temporal.wire import (
-    CANCELLED,
-    DRIVE,
-    FAILED,
-    HELD,
-    LABELS,
-    LISTED,
-    MESSAGE,
-    MOST_BYTES,
-    RECORD,
-    REFUSE,
-    SINCE,
-    STATE,
-    STATUS,
-    TOO_LARGE,
-    WAITS,
-    Drive,
-    Ended,
-    Refusal,
-    Row,
-    Start,
-    State,
-    encode_chunk,
-    event_of,
-    merge_chunks,
-    pack_rows,
-    raw,
-    raw_bytes,
-    read,
-    row_of,
-    unpack_rows,
-)
 
 PAGE_BYTES = 1 << 20
 SLICE = 5_000
@@ -97,45 +66,45 @@ class HandrailRun:
         """Drive the run to its end, or continue it in another execution."""
         return await self._execution.run(args)
 
-    @workflow.signal(name=MESSAGE)
+    @workflow.signal(name=wire.MESSAGE)
     def message(self, row: RawValue) -> None:
         """Take a message that needs no reply: a cancellation, a pause."""
-        self._execution.message(read(row, Row))
+        self._execution.message(wire.read(row, wire.Row))
 
-    @workflow.signal(name=DRIVE)
+    @workflow.signal(name=wire.DRIVE)
     def drive(self, how: RawValue) -> None:
         """Drive a held run, or start a new drive of a live one."""
-        self._execution.go_on(read(how, Drive))
+        self._execution.go_on(wire.read(how, wire.Drive))
 
-    @workflow.signal(name=REFUSE)
+    @workflow.signal(name=wire.REFUSE)
     def refuse(self, refusal: RawValue) -> None:
         """Fail a gate that could not be answered."""
-        self._execution.refused(read(refusal, Refusal))
+        self._execution.refused(wire.read(refusal, wire.Refusal))
 
     @workflow.signal(dynamic=True)
     def signalled(self, name: str, args: Sequence[RawValue]) -> None:
         """Take a signal that was sent with Temporal's own tools."""
         self._execution.signalled(name, args)
 
-    @workflow.update(name=MESSAGE)
+    @workflow.update(name=wire.MESSAGE)
     async def asked(self, row: RawValue) -> RawValue:
         """Take a message that the run may refuse."""
-        return await self._execution.asked(read(row, Row))
+        return await self._execution.asked(wire.read(row, wire.Row))
 
     @asked.validator
     def check(self, row: RawValue) -> None:
         """Refuse a message that the run cannot take, before it is in the history."""
-        self._execution.check(read(row, Row))
+        self._execution.check(wire.read(row, wire.Row))
 
-    @workflow.query(name=RECORD)
+    @workflow.query(name=wire.RECORD)
     def record(self, after: int) -> RawValue:
         """The rows after a number as one chunk, or the first of them."""
-        return raw_bytes(self._execution.record_after(after))
+        return wire.raw_bytes(self._execution.record_after(after))
 
-    @workflow.query(name=STATE)
+    @workflow.query(name=wire.STATE)
     def state(self) -> RawValue:
         """The run's state."""
-        return raw(self._execution.state())
+        return wire.raw(self._execution.state())
 
 
 class Execution:
@@ -147,9 +116,9 @@ class Execution:
         self._early: list[ev.Event] = []
         self._chunks: list[bytes] = []
         """The record of earlier executions."""
-        self._before: list[Row] | None = None
+        self._before: list[wire.Row] | None = None
         self._held = False
-        self._go: Drive | None = None
+        self._go: wire.Drive | None = None
         self._is_cancelled = False
         self._began_at = 0.0
         self._is_ending = False
@@ -162,7 +131,7 @@ class Execution:
 
     async def run(self, args: Sequence[RawValue]) -> RawValue:
         """Drive the run to its end, or continue it in another execution."""
-        start: Start = read(args[0], Start)
+        start: wire.Start = wire.read(args[0], wire.Start)
         self._chunks = [bytes(one.payload.data) for one in args[1:]]
         try:
             if start.held:
@@ -184,19 +153,19 @@ class Execution:
                 self._keep_bodies()
             raise
 
-    async def _hold(self, start: Start) -> Start:
+    async def _hold(self, start: wire.Start) -> wire.Start:
         """Wait for a ``Drive`` message, or a cancellation."""
         self._held = True
         await self._until(lambda: self._go is not None or self._is_cancelled)
         self._held = False
-        workflow.upsert_memo({HELD: None, WAITS: None})
-        go = self._go or Drive(cancel=workflow.cancellation_reason() or "cancelled")
+        workflow.upsert_memo({wire.HELD: None, wire.WAITS: None})
+        go = self._go or wire.Drive(cancel=workflow.cancellation_reason() or "cancelled")
         return _with_drive(start, go, held=False)
 
     async def _read(self, recorded: Recorded) -> list[ev.Event]:
         """Read the record, a slice in each task: a task must be answered within two seconds."""
         found: list[ev.Event] = []
-        rows = unpack_rows(self._chunks)
+        rows = wire.unpack_rows(self._chunks)
         while events := [self._event(row) for row in islice(rows, SLICE)]:
             recorded.take(events)
             found += events
@@ -213,7 +182,9 @@ class Execution:
                 raise  # this execution is being evicted from memory
             self._is_cancelled = True
 
-    def _begin(self, start: Start, history: list[ev.Event], recorded: Recorded | None) -> RunHost:
+    def _begin(
+        self, start: wire.Start, history: list[ev.Event], recorded: Recorded | None
+    ) -> RunHost:
         info = workflow.info()
         run_id, name = info.workflow_id, info.workflow_type
         self._began_at = history[0].at if history else workflow.time()
@@ -265,11 +236,11 @@ class Execution:
     def _publish_waits(self, host: RunHost) -> None:
         """Write into the memo what the run waits for, at most ``LISTED`` entries."""
         suspended = host.suspension()
-        waits = () if suspended is None else suspended.waits_for[:LISTED]
+        waits = () if suspended is None else suspended.waits_for[: wire.LISTED]
         if waits != self._waits:
             self._waits = waits
             listed = [msgspec.to_builtins(one) for one in waits]
-            workflow.upsert_memo({WAITS: listed or None})
+            workflow.upsert_memo({wire.WAITS: listed or None})
 
     def _look_at_history(self, host: RunHost) -> None:
         """End the drive before this history is too long; the run continues in a new execution."""
@@ -286,28 +257,29 @@ class Execution:
             return
         self._is_ending = host.changed = True
 
-    def _continue(self, start: Start, host: RunHost) -> NoReturn:
+    def _continue(self, start: wire.Start, host: RunHost) -> NoReturn:
         """Continue in another execution; a held one if the run itself was suspended."""
-        go = self._go or Drive()
+        go = self._go or wire.Drive()
         held = self._go is None and CONTINUED not in host.rows[-1].body
         following = _with_drive(start, go, inputs={}, resumed=True, held=held, homes=host.homes)
-        chunks = [*self._chunks, *pack_rows(host.rows)]
+        chunks = [*self._chunks, *wire.pack_rows(host.rows)]
         if host.blobs:
-            chunks = merge_chunks(chunks, LARGE_BYTES)
-        elif (size := sum(map(len, chunks))) > MOST_BYTES:
-            error = TooLarge("the record of the run", size, MOST_BYTES)
-            raise ApplicationError(str(error), type=TOO_LARGE, non_retryable=True)
+            chunks = wire.merge_chunks(chunks, LARGE_BYTES)
+        elif (size := sum(map(len, chunks))) > wire.MOST_BYTES:
+            error = TooLarge("the record of the run", size, wire.MOST_BYTES)
+            raise ApplicationError(str(error), type=wire.TOO_LARGE, non_retryable=True)
         workflow.continue_as_new(
-            args=[raw(following), *map(raw_bytes, chunks)], memo=self._memo(following, host)
+            args=[wire.raw(following), *map(wire.raw_bytes, chunks)],
+            memo=self._memo(following, host),
         )
 
-    def _memo(self, following: Start, host: RunHost) -> dict[str, Any]:
+    def _memo(self, following: wire.Start, host: RunHost) -> dict[str, Any]:
         """The memo of the execution that follows."""
-        memo: dict[str, Any] = {LABELS: following.labels, SINCE: self._began_at}
+        memo: dict[str, Any] = {wire.LABELS: following.labels, wire.SINCE: self._began_at}
         last = self._event(host.rows[-1])
         if following.held and isinstance(last, ev.RunSuspended):
-            memo[HELD] = "suspended"
-            memo[WAITS] = [msgspec.to_builtins(one) for one in last.waits_for[:LISTED]]
+            memo[wire.HELD] = "suspended"
+            memo[wire.WAITS] = [msgspec.to_builtins(one) for one in last.waits_for[: wire.LISTED]]
         return memo
 
     def _ended(self, host: RunHost, result: WorkflowResult[Any]) -> RawValue:
@@ -316,22 +288,22 @@ class Execution:
         Raises:
             ApplicationError: the run failed or was cancelled; with the same data.
         """
-        chunks = [*self._chunks, *pack_rows(host.rows)]
+        chunks = [*self._chunks, *wire.pack_rows(host.rows)]
         last = host.rows[-1]
         value = None if last.value is None else msgspec.Raw(last.value.encode())
-        record = [encode_chunk(one) for one in chunks]
-        ended = Ended(result.status, value, result.error, last.seq, record)
-        if sum(map(len, record)) > MOST_BYTES and not host.blobs:
+        record = [wire.encode_chunk(one) for one in chunks]
+        ended = wire.Ended(result.status, value, result.error, last.seq, record)
+        if sum(map(len, record)) > wire.MOST_BYTES and not host.blobs:
             ended.record = []  # clients ask for it by a query
         if result.status in {"failed", "cancelled"}:
-            workflow.upsert_memo({STATUS: result.status})
+            workflow.upsert_memo({wire.STATUS: result.status})
             raise ApplicationError(
                 str(result.error)[:1_000],
-                raw(ended),
-                type=FAILED if result.status == "failed" else CANCELLED,
+                wire.raw(ended),
+                type=wire.FAILED if result.status == "failed" else wire.CANCELLED,
                 non_retryable=True,
             )
-        return raw(ended)
+        return wire.raw(ended)
 
     def _keep_bodies(self) -> None:
         """Pin the run's bodies: this execution is being evicted from memory."""
@@ -341,7 +313,7 @@ class Execution:
 
     # -- messages -------------------------------------------------------------------------------
 
-    def message(self, row: Row) -> None:
+    def message(self, row: wire.Row) -> None:
         """Take a message that the run cannot refuse."""
         self._take(self._event(row))
 
@@ -350,13 +322,13 @@ class Execution:
         payload = msgspec.json.decode(args[0].payload.data) if args else None
         self._take(ev.SignalReceived(name, payload, "the cluster"))
 
-    def refused(self, refusal: Refusal) -> None:
+    def refused(self, refusal: wire.Refusal) -> None:
         """Fail a gate that could not be answered."""
         if self._host is not None:
             self._host.conductor.refused(refusal.path, error_of_data(refusal.error))
             self._host.changed = True
 
-    def go_on(self, how: Drive) -> None:
+    def go_on(self, how: wire.Drive) -> None:
         """Drive a held run, or end this drive so that a new one follows."""
         self._go = how
         if self._host is not None:
@@ -370,7 +342,7 @@ class Execution:
             self._host.conductor.happened(event)
             self._host.changed = True
 
-    def check(self, row: Row) -> None:
+    def check(self, row: wire.Row) -> None:
         """Refuse a message that the run cannot take, or do nothing.
 
         Raises:
@@ -379,12 +351,12 @@ class Execution:
         if self._host is not None or self._held:
             self._checked(self._event(row))
 
-    async def asked(self, row: Row) -> RawValue:
+    async def asked(self, row: wire.Row) -> RawValue:
         """Check a message and take it; returns the row of the message as accepted."""
         await workflow.wait_condition(lambda: self._host is not None or self._held)
         event = self._checked(self._event(row))
         self._take(event)
-        return raw(row_of(event, self._serving.codec, self._serving.secrets))
+        return wire.raw(wire.row_of(event, self._serving.codec, self._serving.secrets))
 
     def _checked(self, event: ev.Event) -> ev.Event:
         """The message as the run accepts it, for example with its answer converted.
@@ -429,7 +401,7 @@ class Execution:
     def _checked_held(self, event: ev.Event) -> ev.Event:
         """Check by the record alone; steering of a step is checked once the run is driven."""
         run_id = workflow.info().workflow_id
-        history = [self._event(row) for row in unpack_rows(self._chunks)] + self._early
+        history = [self._event(row) for row in wire.unpack_rows(self._chunks)] + self._early
         match event:
             case ev.GateAnswered(path=path):
                 gate = gate_in(run_id, history, path, workflow.time())
@@ -442,46 +414,48 @@ class Execution:
             case _:
                 return event
 
-    def _event(self, row: Row) -> ev.Event:
+    def _event(self, row: wire.Row) -> ev.Event:
         run_id = workflow.info().workflow_id
-        return event_of(row, run_id, self._serving.codec, self._serving.secrets)
+        return wire.event_of(row, run_id, self._serving.codec, self._serving.secrets)
 
     # -- reading --------------------------------------------------------------------------------
 
     def record_after(self, after: int) -> bytes:
         """The rows after a number as one chunk; the first ``PAGE_BYTES`` or so of many."""
-        found: list[Row] = []
+        found: list[wire.Row] = []
         size = 0
         for row in self._rows_after(after):
             size += len(row.body) + len(row.value or "")
             found.append(row)
             if size > PAGE_BYTES:
                 break
-        chunks = pack_rows(found)
+        chunks = wire.pack_rows(found)
         return chunks[0] if chunks else b""
 
-    def _rows_after(self, after: int) -> list[Row]:
+    def _rows_after(self, after: int) -> list[wire.Row]:
         if self._before is None:
-            self._before = list(unpack_rows(self._chunks))
+            self._before = list(wire.unpack_rows(self._chunks))
         before = len(self._before)
         rows = [] if self._host is None else self._host.rows
         if after >= before:
             return rows[after - before :]
         return [*self._before[after:], *rows]
 
-    def state(self) -> State:
+    def state(self) -> wire.State:
         """The run's state."""
         host = self._host
         if host is None:
             rows = self._rows_after(0)
             at = rows[-1].at if rows else 0.0
-            return State(held=self._held, events=len(rows), updated_at=at)
+            return wire.State(held=self._held, events=len(rows), updated_at=at)
         suspended = host.suspended()
         paused = host.machine.run.paused
-        return State(suspended, paused is not None, events=host.events, updated_at=host.updated_at)
+        return wire.State(
+            suspended, paused is not None, events=host.events, updated_at=host.updated_at
+        )
 
 
-def _with_drive(start: Start, go: Drive, **more: Any) -> Start:
+def _with_drive(start: wire.Start, go: wire.Drive, **more: Any) -> wire.Start:
     """``start`` with what a ``Drive`` message asks for."""
     return msgspec.structs.replace(
         start,

@@ -8,7 +8,6 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 
 import attrs
@@ -139,12 +138,7 @@ class TemporalExecutor(TakesOptions, ReadsRuns):
         await self._caller.cluster()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Do nothing: no connection needs closing, and runs belong to the cluster."""
 
     @property

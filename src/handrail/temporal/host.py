@@ -61,24 +61,10 @@ from handrail.steps.verbs import (
     StageCheck,
     take,
 )
+from handrail.temporal import wire
 from handrail.temporal.ends import EndCodec
 from handrail.temporal.errors_as_data import error_as_data, error_of_data
 from handrail.temporal.serving import Serving
-from handrail.temporal.wire import (
-    ATTEMPT_FAILED,
-    BOUNDS,
-    LOCAL,
-    MOST_BYTES,
-    End,
-    Row,
-    Settings,
-    Start,
-    raw,
-    raw_json,
-    read,
-    row_of,
-    text_of,
-)
 from handrail.typed.jsonsafe import short_repr
 from handrail.typed.reference import reference
 from handrail.typed.schema import hints_of
@@ -102,18 +88,18 @@ class RunHost:
         serving: Serving,
         run_id: str,
         name: str,
-        start: Start,
+        start: wire.Start,
         *,
         history: Sequence[ev.Event] = (),
         recorded: Recorded | None = None,
         letters: Sequence[ev.Event] = (),
     ) -> None:
-        self.rows: list[Row] = []
+        self.rows: list[wire.Row] = []
         """The rows recorded in this execution."""
         self.changed = True
         """True if something has happened since the last ``pump``."""
         self.homes = dict(start.homes)
-        self.bounds = start.bounds or BOUNDS
+        self.bounds = start.bounds or wire.BOUNDS
         self._serving = serving
         self._start = start
         definition = serving.definition(name, start.workflow)
@@ -133,7 +119,7 @@ class RunHost:
         """The last reported total usage of each agent session."""
         self._alarm: asyncio.Task[None] | None = None
         self._alarm_due = 0.0
-        self._rows_by_event: dict[int, tuple[ev.Event, Row]] = {}
+        self._rows_by_event: dict[int, tuple[ev.Event, wire.Row]] = {}
         """Events that arrived as rows, with these rows, by identity, until they are recorded."""
         self._unsent: deque[Callable[[], None]] = deque()
         """Starts of activities put off to the next task: one task's answer has a size limit."""
@@ -199,13 +185,13 @@ class RunHost:
             return None
         return suspension(self.machine.run, "waiting")
 
-    def suspended(self) -> Row | None:
+    def suspended(self) -> wire.Row | None:
         """``suspension`` as a row."""
         event = self.suspension()
         if event is None:
             return None
         ev.stamp(event, self._end_codec.run_id, 0, self.now())
-        return row_of(event, self._serving.codec, self._serving.secrets)
+        return wire.row_of(event, self._serving.codec, self._serving.secrets)
 
     # -- the record -----------------------------------------------------------------------------
 
@@ -215,7 +201,7 @@ class RunHost:
             row = known[1]
             row.seq, row.at = event.seq, event.at
         else:
-            row = row_of(event, self._serving.codec, self._serving.secrets)
+            row = wire.row_of(event, self._serving.codec, self._serving.secrets)
         self.rows.append(row)
 
     # -- as a host ------------------------------------------------------------------------------
@@ -368,8 +354,8 @@ class RunHost:
             NotPortable: the text has another token, which would enter the cluster's history.
             TooLarge: the text needs a store of large values.
         """
-        if len(text) > MOST_BYTES and not self._start.blobs:
-            raise TooLarge(f"the arguments of step {path!r}", len(text), MOST_BYTES)
+        if len(text) > wire.MOST_BYTES and not self._start.blobs:
+            raise TooLarge(f"the arguments of step {path!r}", len(text), wire.MOST_BYTES)
         text, cut = seal_text(text, self._serving.secrets)
         if cut:
             why = (
@@ -403,11 +389,11 @@ class RunHost:
                 partial(later, start_to_close=start_to_close, queue=queue, once=once)
             )
             return
-        settings = Settings(self._start.max_crashes, once, self._start.blobs)
+        settings = wire.Settings(self._start.max_crashes, once, self._start.blobs)
         gone = timedelta(seconds=self.bounds.gone_s)
         handle = workflow.start_activity(
             name,
-            args=[raw_json(text), raw(settings)],
+            args=[wire.raw_json(text), wire.raw(settings)],
             result_type=RawValue,
             activity_id=_id_of(path, kind),
             task_queue=queue,
@@ -448,11 +434,11 @@ class RunHost:
         """Report an activity's end to the conductor."""
         if self._handles.get((path, kind)) is not handle:
             return
-        end: End | None = End(stopped=True)
+        end: wire.End | None = wire.End(stopped=True)
         if not handle.cancelled():
             error = handle.exception()
             if error is None:
-                end = read(handle.result(), End)
+                end = wire.read(handle.result(), wire.End)
             elif isinstance(error, ActivityError):
                 end = _end_of(error)
             else:
@@ -467,7 +453,7 @@ class RunHost:
         else:
             self._rollback_over(path, end, handle)
 
-    def _attempt_over(self, path: str, end: End, handle: asyncio.Task[RawValue]) -> None:
+    def _attempt_over(self, path: str, end: wire.End, handle: asyncio.Task[RawValue]) -> None:
         conductor = self.conductor
         node = self.machine.run.nodes.get(path)
         step = node.step if isinstance(node, StepNode) else None
@@ -501,7 +487,7 @@ class RunHost:
             error = ClusterRefused(path, _words_of(handle.exception()))
             self.conductor.finished(path, failure_event(flight.command, error))
 
-    def _note_session(self, event: ev.StepCompleted, end: End) -> None:
+    def _note_session(self, event: ev.StepCompleted, end: wire.End) -> None:
         result = event.result.output
         if isinstance(result, AgentResult) and result.session:
             if end.queue:
@@ -509,7 +495,7 @@ class RunHost:
             if result.session_usage is not None:
                 self._totals[result.session] = result.session_usage
 
-    def _rollback_over(self, path: str, end: End, handle: asyncio.Task[RawValue]) -> None:
+    def _rollback_over(self, path: str, end: wire.End, handle: asyncio.Task[RawValue]) -> None:
         if end.event is not None:
             event = self._end_codec.event(end.event)
             assert isinstance(event, ev.RollbackCompleted)
@@ -593,7 +579,7 @@ class RunHost:
                     return  # this execution is being evicted from memory
                 self._evaluated(question, error=error or RuntimeError("cancelled"))
                 return
-            answer: dict[str, Any] = read(handle.result(), dict[str, Any])
+            answer: dict[str, Any] = wire.read(handle.result(), dict[str, Any])
             if "error" in answer:
                 self._evaluated(question, error=error_of_data(answer["error"]))
             else:
@@ -612,8 +598,8 @@ class RunHost:
         """Have this worker do ``work`` as a local activity, so that the cluster records its end."""
         name = self._serving.local.add(work)
         handle = workflow.start_local_activity(
-            LOCAL,
-            raw(name),
+            wire.LOCAL,
+            wire.raw(name),
             result_type=RawValue,
             activity_id=_id_of(path, kind),
             start_to_close_timeout=limit,
@@ -665,7 +651,7 @@ def _beginning(
     serving: Serving,
     definition: WorkflowDefinition,
     run_id: str,
-    start: Start,
+    start: wire.Start,
     before: tuple[Sequence[ev.Event], Recorded | None, Sequence[ev.Event]],
 ) -> DriveStart:
     """Where the drive begins; ``before``: the history, its record by path, the messages since."""
@@ -690,10 +676,10 @@ def _beginning(
     return DriveStart(definition, run_id, inputs, first)
 
 
-def _limits(start: Start, codec: Any) -> Limits:
+def _limits(start: wire.Start, codec: Any) -> Limits:
     if start.limits is None:
         return Limits()
-    found: Limits = codec.load(text_of(start.limits), Limits)
+    found: Limits = codec.load(wire.text_of(start.limits), Limits)
     return found
 
 
@@ -728,16 +714,16 @@ def _id_of(path: str, kind: Kind) -> str:
     return f"{name.encode()[:_LONGEST_ID].decode(errors='ignore')}…{digest}"
 
 
-def _end_of(error: ActivityError) -> End | None:
+def _end_of(error: ActivityError) -> wire.End | None:
     """The end in an activity's failure; None if no worker of the activity's queue took it."""
     cause = error.cause
     if isinstance(cause, CancelledError):
-        return End(stopped=True)
-    if isinstance(cause, ApplicationError) and cause.type == ATTEMPT_FAILED:
-        return msgspec.convert(cause.details[0], End)
+        return wire.End(stopped=True)
+    if isinstance(cause, ApplicationError) and cause.type == wire.ATTEMPT_FAILED:
+        return msgspec.convert(cause.details[0], wire.End)
     if isinstance(cause, ClusterTimeout) and cause.type is TimeoutType.SCHEDULE_TO_START:
         return None
-    return End()
+    return wire.End()
 
 
 def _words_of(error: BaseException | None) -> str:

@@ -42,18 +42,9 @@ from handrail.model.launch import Launch
 from handrail.secrets.masking import Mask
 from handrail.secrets.sealing import unseal_text
 from handrail.system.marker import kill_marked
+from handrail.temporal import wire
 from handrail.temporal.ends import EndCodec
 from handrail.temporal.serving import Serving
-from handrail.temporal.wire import (
-    ATTEMPT_FAILED,
-    LOCAL,
-    MOST_BYTES,
-    Beat,
-    End,
-    Settings,
-    raw_json,
-    read,
-)
 
 MISSING = "CodeNotFound"
 STOPPED = "WorkerStopped"
@@ -68,7 +59,7 @@ _MESSAGE_CHARS = 1_000
 _KEPT_BYTES = 32 << 20
 
 Outcome: TypeAlias = (
-    ev.StepCompleted | ev.AttemptFailed | ev.RollbackCompleted | cmd.LaunchFailed | End
+    ev.StepCompleted | ev.AttemptFailed | ev.RollbackCompleted | cmd.LaunchFailed | wire.End
 )
 
 
@@ -116,13 +107,13 @@ class StepActivities:
             self._kept.keep(name, *kept)
         return _to_payload(*kept)
 
-    @activity.defn(name=LOCAL)
+    @activity.defn(name=wire.LOCAL)
     async def local(self, name: str) -> RawValue:
         """Do the work that the workflow code in this process registered under ``name``."""
         work = self._serving.local.take(name)
         if work is None:  # another process registered it: the workflow task runs again
             raise ApplicationError("it is not in this process", non_retryable=True)
-        return raw_json(await work())
+        return wire.raw_json(await work())
 
 
 class Attempt:
@@ -132,12 +123,12 @@ class Attempt:
         self._serving = serving
         self._info = info = activity.info()
         self._text = unseal_text(bytes(args[0].payload.data).decode(), serving.secrets)
-        self._settings: Settings = read(args[1], Settings)
+        self._settings: wire.Settings = wire.read(args[1], wire.Settings)
         assert info.workflow_id is not None
         self._end_codec = EndCodec(info.workflow_id, serving.codec, serving.secrets)
         before: Any = info.heartbeat_details[0] if info.heartbeat_details else {}
-        self._before = msgspec.convert(before, Beat)
-        self._beat = Beat(self._before.missing, self._before.stopped, queue=serving.home)
+        self._before = msgspec.convert(before, wire.Beat)
+        self._beat = wire.Beat(self._before.missing, self._before.stopped, queue=serving.home)
         self._parts: Any = msgspec.json.decode(self._text)
 
     async def perform(self) -> tuple[bytes, str]:
@@ -213,7 +204,7 @@ class Attempt:
             if not done:
                 abandoned = await self._cancel_work(task, current)
                 known = self._broken_off(command.path)
-                return End(overdue=True, abandoned=abandoned, launch=known)
+                return wire.End(overdue=True, abandoned=abandoned, launch=known)
         except asyncio.CancelledError:
             abandoned = await self._cancel_work(task, current)
             return self._cancelled(command.path, abandoned=abandoned)
@@ -230,7 +221,7 @@ class Attempt:
             return True
         return bool(pending)
 
-    def _cancelled(self, path: str, *, abandoned: bool) -> End:
+    def _cancelled(self, path: str, *, abandoned: bool) -> wire.End:
         """The end of a cancelled activity, if there is more to report than the cancellation.
 
         Raises:
@@ -246,7 +237,7 @@ class Attempt:
             ) from None
         known = self._broken_off(path)
         if details is not None and details.cancel_requested and (abandoned or known is not None):
-            return End(stopped=True, abandoned=abandoned, launch=known)
+            return wire.End(stopped=True, abandoned=abandoned, launch=known)
         raise asyncio.CancelledError
 
     async def _beating(self) -> None:
@@ -287,10 +278,14 @@ class Attempt:
         encoded.notices = self._beat.notices
         encoded.queue = self._serving.home
         data = msgspec.json.encode(encoded)
-        if len(data) > MOST_BYTES and not self._settings.blobs and isinstance(command, Perform):
-            error = TooLarge(f"the output of step {command.path!r}", len(data), MOST_BYTES)
+        if (
+            len(data) > wire.MOST_BYTES
+            and not self._settings.blobs
+            and isinstance(command, Perform)
+        ):
+            error = TooLarge(f"the output of step {command.path!r}", len(data), wire.MOST_BYTES)
             end = replace(failure_event(command, error), retryable=False)
-            encoded = End(self._end_codec.row(end))
+            encoded = wire.End(self._end_codec.row(end))
             data = msgspec.json.encode(encoded)
         if isinstance(end, ev.AttemptFailed):
             return data, f"{end.error_type.rpartition('.')[2]}: {end.error}"[:_MESSAGE_CHARS]
@@ -306,12 +301,12 @@ def _to_payload(data: bytes, failure: str) -> RawValue:
     if failure:
         raise ApplicationError(
             failure,
-            raw_json(data),
-            type=ATTEMPT_FAILED,
+            wire.raw_json(data),
+            type=wire.ATTEMPT_FAILED,
             non_retryable=True,
             category=ApplicationErrorCategory.BENIGN,
         )
-    return raw_json(data)
+    return wire.raw_json(data)
 
 
 def _contexts(serving: Serving, run_id: str, mark: str) -> Contexts:
@@ -374,13 +369,13 @@ def _outcome(command: Perform | cmd.Undo, task: asyncio.Task[Outcome]) -> Outcom
     return failure_event(command, error)
 
 
-def _encode_outcome(codec: EndCodec, command: Perform | cmd.Undo, end: Outcome) -> End:
+def _encode_outcome(codec: EndCodec, command: Perform | cmd.Undo, end: Outcome) -> wire.End:
     """An end as data."""
-    if isinstance(end, End):
+    if isinstance(end, wire.End):
         return end
     if isinstance(end, ev.RollbackCompleted) or isinstance(command, cmd.Undo):
         assert isinstance(end, ev.RollbackCompleted)
-        return End(codec.row(end))
+        return wire.End(codec.row(end))
     return codec.encode(end, command.step)
 
 
@@ -452,7 +447,7 @@ async def perform_here(serving: Serving, codec: EndCodec, command: Perform | cmd
         current.cancelled = True
         task.cancel()
         await asyncio.wait({task}, timeout=ABANDON_AFTER_S)
-        return msgspec.json.encode(End(overdue=True, notices=notices))
+        return msgspec.json.encode(wire.End(overdue=True, notices=notices))
     end = _encode_outcome(codec, command, _outcome(command, task))
     end.notices = notices
     return msgspec.json.encode(end)

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Awaitable, Callable
-from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from handrail.engine.stream import NO_RESULT, not_entered
@@ -78,12 +77,7 @@ class ClusterRun(Generic[R_co]):
         self._task = asyncio.ensure_future(self._drive(self._take))
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         assert self._task is not None
         if isinstance(error, (asyncio.CancelledError, KeyboardInterrupt, SystemExit)):
             self._task.cancel()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from difflib import get_close_matches
-from types import TracebackType
 from typing import Any, ClassVar, Generic, ParamSpec, Self, TypeVar, cast
 
 import attrs
@@ -316,12 +315,7 @@ class Script(Generic[R_co]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if error is None:  # else the run has no end because of that error, which is reported
             self.finish()
 

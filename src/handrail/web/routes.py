@@ -44,8 +44,7 @@ from handrail.web.acting import (
 )
 from handrail.web.graph_json import graph_of
 from handrail.web.log import MOST_LINES, ONLY, LogFilter, LogQuery
-from handrail.web.openapi import document
-from handrail.web.openapi_page import openapi_page
+from handrail.web.openapi import document, openapi_page
 from handrail.web.reading import Reader
 from handrail.web.stream import StreamRequest, list_events, run_events
 

@@ -27,16 +27,8 @@ from handrail.agents.transport.loose_json import (
 from handrail.agents.transport.parser import Ending, describe_end
 from handrail.agents.transport.programs import COPILOT
 from handrail.agents.transport.turn_state import EventReader, TurnState, added_since, usage_in
-from handrail.model.events import (
-    AgentCompaction,
-    AgentLimit,
-    AgentMessage,
-    AgentPermission,
-    AgentReasoning,
-    AgentRetry,
-    AgentUsage,
-    Notice,
-)
+from handrail.model import events as ev
+from handrail.model.events import Notice
 from handrail.model.launch import AgentError
 from handrail.model.results import Usage
 from handrail.ports.agent import AgentReply, AgentTurn
@@ -70,7 +62,7 @@ class Permissions:
             return
         tool, ref = self._asked.pop(text_in(data, "requestId"), ("tool", ""))
         if verdict.startswith("approved"):
-            yield AgentPermission(self._state.path, tool, "allowed", verdict)
+            yield ev.AgentPermission(self._state.path, tool, "allowed", verdict)
             return
         reason = text_in(result, "feedback", "message", "reason") or verdict
         yield from self.denied(text_in(data, "toolCallId") or ref, tool, reason)
@@ -123,7 +115,7 @@ class MessageStream:
         state = self._state
         state.text = state.text + content if goes_on else content
         self._call = call
-        yield AgentMessage(state.path, content)
+        yield ev.AgentMessage(state.path, content)
 
     def piece(self, data: Object) -> None:
         """A piece of a message."""
@@ -150,13 +142,13 @@ class MessageStream:
             text = "".join(pieces)
             if text and text.strip() not in self._whole:
                 self._state.text = text
-                yield AgentMessage(self._state.path, text)
+                yield ev.AgentMessage(self._state.path, text)
 
     def _thought(self, text: str) -> Iterator[Notice]:
         # The same reasoning comes with its message and by itself, under different ids.
         if text and text.strip() not in self._reported:
             self._reported.add(text.strip())
-            yield AgentReasoning(self._state.path, text)
+            yield ev.AgentReasoning(self._state.path, text)
 
 
 def reported_usage(report: Object, *, resumed: bool, before: Usage | None) -> Usage | None:
@@ -191,7 +183,7 @@ def _usage(data: Object) -> Usage | None:
 _LOW_PERCENT = 10.0
 
 
-def limits(path: str, snapshots: Object) -> Iterator[AgentLimit]:
+def limits(path: str, snapshots: Object) -> Iterator[ev.AgentLimit]:
     """The quotas that a model call reported, except unlimited ones."""
     for window, data in snapshots.items():
         snapshot = as_object(data)
@@ -202,10 +194,10 @@ def limits(path: str, snapshots: Object) -> Iterator[AgentLimit]:
         used = min(1.0, max(0.0, 1 - left / 100))
         goes_on = snapshot.get("overageAllowedWithExhaustedQuota") is True  # at a price
         if left <= 0 and not goes_on:
-            yield AgentLimit(path, "reached", window, used, reset_at)
+            yield ev.AgentLimit(path, "reached", window, used, reset_at)
         else:
             low = left < _LOW_PERCENT
-            yield AgentLimit(path, "warning" if low else "allowed", window, used, reset_at)
+            yield ev.AgentLimit(path, "warning" if low else "allowed", window, used, reset_at)
 
 
 def _unix(date: str) -> float | None:
@@ -306,7 +298,7 @@ class CopilotParser(EventReader):
                 self._report(), resumed=turn.session is not None, before=turn.session_usage
             )
             if self.usage is not None:
-                turn.emit(AgentUsage(turn.path, self.usage))
+                turn.emit(ev.AgentUsage(turn.path, self.usage))
 
     # -- events ----------------------------------------------------------------------------------
 
@@ -392,9 +384,9 @@ class CopilotParser(EventReader):
             case "permission.completed":
                 yield from self._permissions.on_permission_completed(data)
             case "session.compaction_start":
-                yield AgentCompaction(self.path, "started", whole_in(data, "currentTokens"))
+                yield ev.AgentCompaction(self.path, "started", whole_in(data, "currentTokens"))
             case "session.compaction_complete":
-                yield AgentCompaction(
+                yield ev.AgentCompaction(
                     self.path,
                     "failed" if data.get("success") is False else "completed",
                     whole_in(data, "preCompactionTokens"),
@@ -427,7 +419,7 @@ class CopilotParser(EventReader):
         """A model was called: add its usage, and report quotas."""
         if call := _usage(data):
             self.usage = call if self.usage is None else self.usage + call
-            yield AgentUsage(self.path, self.usage)
+            yield ev.AgentUsage(self.path, self.usage)
         for limit in limits(self.path, object_in(data, "quotaSnapshots")):
             if limit.status == "reached":
                 self._used_up[limit.window] = limit.reset_at
@@ -463,7 +455,7 @@ class CopilotParser(EventReader):
         self._retries += 1
         attempt = whole_in(self._request, "retryAttempt")
         said = (text_in(data, "reason"), text_in(self._request, "errorMessage"))
-        return AgentRetry(
+        return ev.AgentRetry(
             self.path,
             self._retries if attempt is None else attempt + 1,
             self.extra_silence_s or None,

@@ -10,19 +10,8 @@ from typing import TypeAlias
 import pytest
 
 from handrail.errors import RunIdTaken, RunLocked
-from handrail.model.events import (
-    CancelRequested,
-    Event,
-    GateAnswered,
-    RunResumed,
-    RunSuspended,
-    SignalReceived,
-    StepStarted,
-    TimerSet,
-    WorkflowCompleted,
-    WorkflowStarted,
-    stamp,
-)
+from handrail.model import events as ev
+from handrail.model.events import Event
 from handrail.model.results import WaitsFor
 from handrail.ports.journal import (
     Journal,
@@ -82,7 +71,7 @@ class JournalContract:
     async def test_the_first_number_is_one(self, journal: Journal) -> None:
         """A run that does not begin with 1 is refused, and stays unknown."""
         with pytest.raises(Exception, match="2"):
-            await store(journal, stamp(WorkflowStarted("w"), "r", 2, 1.0))
+            await store(journal, ev.stamp(ev.WorkflowStarted("w"), "r", 2, 1.0))
         assert (list(journal.events("r")), list(journal.runs())) == ([], [])
 
     @pytest.mark.anyio
@@ -91,12 +80,12 @@ class JournalContract:
         self, journal: Journal, wrong: int
     ) -> None:
         """A gap or a repetition raises, stores nothing, and the run can continue."""
-        first = stamp(WorkflowStarted("w"), "r", 1, 1.0)
-        second = stamp(StepStarted("a", "python"), "r", 2, 2.0)
-        third = stamp(StepStarted("b", "python"), "r", 3, 3.0)
+        first = ev.stamp(ev.WorkflowStarted("w"), "r", 1, 1.0)
+        second = ev.stamp(ev.StepStarted("a", "python"), "r", 2, 2.0)
+        third = ev.stamp(ev.StepStarted("b", "python"), "r", 3, 3.0)
         await store(journal, first, second)
         with pytest.raises(Exception, match=str(wrong)):
-            await store(journal, stamp(StepStarted("x", "python"), "r", wrong, 3.0))
+            await store(journal, ev.stamp(ev.StepStarted("x", "python"), "r", wrong, 3.0))
         await store(journal, third)
         assert list(journal.events("r")) == [first, second, third]
 
@@ -112,8 +101,10 @@ class JournalContract:
         if together is None:
             return
         events = sample_events()
-        large = stamp(StepStarted("a" * 100, "python", "x" * 100_000), RUN, len(events) + 1, 9.0)
-        hole = stamp(StepStarted("b", "python"), RUN, len(events) + 3, 9.0)
+        large = ev.stamp(
+            ev.StepStarted("a" * 100, "python", "x" * 100_000), RUN, len(events) + 1, 9.0
+        )
+        hole = ev.stamp(ev.StepStarted("b", "python"), RUN, len(events) + 3, 9.0)
         for some, sync in ((events[:1], False), (events[1:5], True), (events[5:], False)):
             stored = together(some, sync=sync)
             if stored is not None:
@@ -149,11 +140,13 @@ class JournalContract:
     async def test_a_whole_run_is_stored_at_once(self, journal: Journal) -> None:
         """It equals a run stored event by event, large values too, and can be continued."""
         events = sample_events("whole")
-        large = stamp(WorkflowStarted("w", {"text": "x" * 50_000}, {}, ("whole", "a")), "r", 1, 1.0)
+        large = ev.stamp(
+            ev.WorkflowStarted("w", {"text": "x" * 50_000}, {}, ("whole", "a")), "r", 1, 1.0
+        )
         journal.append_run(events)
-        sent = Letter(stamp(SignalReceived("go", 1), "r", 0, 3.0))
+        sent = Letter(ev.stamp(ev.SignalReceived("go", 1), "r", 0, 3.0))
         journal.append_run([large], letters=[sent])
-        await store(journal, stamp(StepStarted("a", "python"), "r", 2, 2.0))
+        await store(journal, ev.stamp(ev.StepStarted("a", "python"), "r", 2, 2.0))
         found = (list(journal.events("whole")), journal.events("r")[0], len(journal.events("r")))
         listed = [(one.run_id, one.events, one.forked_from) for one in journal.runs()]
         letters = list(journal.letters("r", 0))
@@ -163,14 +156,14 @@ class JournalContract:
 
     def test_a_run_may_be_made_of_events_of_another(self, journal: Journal) -> None:
         """The events are numbered by their places, and the other run does not change."""
-        first = stamp(WorkflowStarted("w"), "b", 1, 5.0)
+        first = ev.stamp(ev.WorkflowStarted("w"), "b", 1, 5.0)
         others = sample_events("a")
         journal.append_run(others)
         journal.append_run([first, others[-1], others[1]], secrets={})
         made = [(one.run_id, one.seq, one.at, type(one)) for one in journal.events("b")]
         found = list(journal.events("a"))
         assert made == [
-            ("b", 1, 5.0, WorkflowStarted),
+            ("b", 1, 5.0, ev.WorkflowStarted),
             ("b", 2, others[-1].at, type(others[-1])),
             ("b", 3, others[1].at, type(others[1])),
         ]
@@ -179,7 +172,7 @@ class JournalContract:
     @pytest.mark.anyio
     async def test_a_run_that_is_there_is_not_stored_again(self, journal: Journal) -> None:
         """The existing run does not change."""
-        first = stamp(WorkflowStarted("w"), "r", 1, 1.0)
+        first = ev.stamp(ev.WorkflowStarted("w"), "r", 1, 1.0)
         await store(journal, first)
         with pytest.raises(RunIdTaken):
             journal.append_run(sample_events("r"))
@@ -203,14 +196,14 @@ class JournalContract:
         """The list has each run's workflow, start, number of events and status."""
         drives: dict[str, list[Event]] = {
             "open": [],
-            "done": [WorkflowCompleted("succeeded")],
-            "suspended": [RunSuspended()],
-            "answered": [RunSuspended(), SignalReceived("go")],
-            "resumed": [RunSuspended(), RunResumed()],
+            "done": [ev.WorkflowCompleted("succeeded")],
+            "suspended": [ev.RunSuspended()],
+            "answered": [ev.RunSuspended(), ev.SignalReceived("go")],
+            "resumed": [ev.RunSuspended(), ev.RunResumed()],
         }
         for at, (name, events) in enumerate(drives.items()):
-            await store(journal, stamp(WorkflowStarted(f"w-{name}"), name, 1, float(at)))
-            numbered = [stamp(event, name, seq, 9.0) for seq, event in enumerate(events, 2)]
+            await store(journal, ev.stamp(ev.WorkflowStarted(f"w-{name}"), name, 1, float(at)))
+            numbered = [ev.stamp(event, name, seq, 9.0) for seq, event in enumerate(events, 2)]
             await store(journal, *numbered)
         found = [
             (run.run_id, run.workflow_name, run.status, run.started_at, run.events)
@@ -231,11 +224,11 @@ class JournalContract:
         """
         version = version_of(journal) or object
         seen = [version()]
-        await store(journal, stamp(WorkflowStarted("w"), RUN, 1, 0.0))
+        await store(journal, ev.stamp(ev.WorkflowStarted("w"), RUN, 1, 0.0))
         seen.append(version())
         last = 0
         for _ in range(2):
-            last = journal.post(Letter(stamp(SignalReceived("go"), RUN, 0, 1.0))).number
+            last = journal.post(Letter(ev.stamp(ev.SignalReceived("go"), RUN, 0, 1.0))).number
             seen.append(version())
         for number, one in enumerate(seen):
             assert one not in seen[:number]
@@ -274,8 +267,8 @@ class JournalContract:
         self, journal: Journal
     ) -> None:
         """The list has the labels a run began with, and when its last event happened."""
-        first = stamp(WorkflowStarted("w", {}, {"team": "a"}), "r", 1, 1.0)
-        await store(journal, first, stamp(StepStarted("a", "python"), "r", 2, 7.5))
+        first = ev.stamp(ev.WorkflowStarted("w", {}, {"team": "a"}), "r", 1, 1.0)
+        await store(journal, first, ev.stamp(ev.StepStarted("a", "python"), "r", 2, 7.5))
         (found,) = journal.runs()
         assert (dict(found.labels), found.updated_at, found.holder) == ({"team": "a"}, 7.5, None)
 
@@ -287,13 +280,13 @@ class JournalContract:
         far = time.time() + 9_000
         listed: list[tuple[WaitsFor, ...]] = []
         timers: list[Event] = [
-            TimerSet("nap", far, "cap"),
-            TimerSet("a", 2.0, "retry"),
-            StepStarted("a", ""),
+            ev.TimerSet("nap", far, "cap"),
+            ev.TimerSet("a", 2.0, "retry"),
+            ev.StepStarted("a", ""),
         ]
-        await store(journal, stamp(WorkflowStarted("w"), "r", 1, 1.0))
+        await store(journal, ev.stamp(ev.WorkflowStarted("w"), "r", 1, 1.0))
         for seq, event in enumerate(timers, 2):
-            await store(journal, stamp(event, "r", seq, 1.0))
+            await store(journal, ev.stamp(event, "r", seq, 1.0))
             listed.append(journal.runs()[0].waits_for)
         assert listed == [(WaitsFor("time", "nap", "usage_cap", "", far),), (), ()]
 
@@ -305,8 +298,10 @@ class JournalContract:
         """Whatever it holds; where a secret was, there is its name."""
         journal.append_run(
             [
-                stamp(WorkflowStarted("w"), "r", 1, 1.0),
-                stamp(RunSuspended(waits_for=(WaitsFor("answer", "q", question),)), "r", 2, 2.0),
+                ev.stamp(ev.WorkflowStarted("w"), "r", 1, 1.0),
+                ev.stamp(
+                    ev.RunSuspended(waits_for=(WaitsFor("answer", "q", question),)), "r", 2, 2.0
+                ),
             ],
             secrets={"TOKEN": "s3cret-value"},
         )
@@ -317,7 +312,7 @@ class JournalContract:
     @pytest.mark.anyio
     async def test_a_run_has_one_driver_at_a_time(self, journal: Journal) -> None:
         """A second driver is refused, with the first one's process and host, as in the list."""
-        await store(journal, stamp(WorkflowStarted("w"), "r", 1, 1.0))
+        await store(journal, ev.stamp(ev.WorkflowStarted("w"), "r", 1, 1.0))
         lease = journal.acquire("r")
         with pytest.raises(RunLocked) as caught:
             journal.acquire("r")
@@ -331,11 +326,11 @@ class JournalContract:
     async def test_a_lease_can_be_given_back(self, journal: Journal) -> None:
         """After a release the run has no driver, and the next one can take the lease."""
         first = journal.acquire("r")
-        await store(journal, stamp(WorkflowStarted("w"), "r", 1, 1.0))
+        await store(journal, ev.stamp(ev.WorkflowStarted("w"), "r", 1, 1.0))
         first.release()
         (idle,) = journal.runs()
         second = journal.acquire("r")
-        await store(journal, stamp(StepStarted("a", "python"), "r", 2, 2.0))
+        await store(journal, ev.stamp(ev.StepStarted("a", "python"), "r", 2, 2.0))
         second.release()
         numbers = [event.seq for event in journal.events("r")]
         assert (idle.holder, numbers) == (None, [1, 2])
@@ -367,12 +362,12 @@ class JournalContract:
     async def test_events_are_numbered_on_under_a_lease(self, journal: Journal) -> None:
         """Under a lease, too, only the next number is stored, and a refusal can be tried again."""
         lease = journal.acquire("r")
-        started = stamp(WorkflowStarted("w"), "r", 1, 1.0)
-        step = stamp(StepStarted("a", "python"), "r", 2, 2.0)
+        started = ev.stamp(ev.WorkflowStarted("w"), "r", 1, 1.0)
+        step = ev.stamp(ev.StepStarted("a", "python"), "r", 2, 2.0)
         await store(journal, started)
         for wrong in (1, 3):
             with pytest.raises(Exception, match=str(wrong)):
-                await store(journal, stamp(StepStarted("x", "python"), "r", wrong, 2.0))
+                await store(journal, ev.stamp(ev.StepStarted("x", "python"), "r", wrong, 2.0))
         await store(journal, step)
         lease.release()
         assert list(journal.events("r")) == [started, step]
@@ -380,9 +375,9 @@ class JournalContract:
     def test_letters_are_numbered_in_the_order_they_came(self, journal: Journal) -> None:
         """Messages of one run are numbered from 1, whatever they say, and are read back equal."""
         events: list[Message] = [
-            stamp(SignalReceived("go", {"n": 1}, "ann"), "r", 0, 1.0),
-            stamp(GateAnswered("merge?", "yes", "bob"), "r", 0, 2.0),
-            stamp(CancelRequested("enough"), "r", 0, 3.0),
+            ev.stamp(ev.SignalReceived("go", {"n": 1}, "ann"), "r", 0, 1.0),
+            ev.stamp(ev.GateAnswered("merge?", "yes", "bob"), "r", 0, 2.0),
+            ev.stamp(ev.CancelRequested("enough"), "r", 0, 3.0),
         ]
         posted = [journal.post(Letter(event)) for event in events]
         found = list(journal.letters("r", 0))
@@ -393,15 +388,15 @@ class JournalContract:
     def test_letters_are_read_from_any_number_on(self, journal: Journal) -> None:
         """A reader gets only the messages after the number that it has read."""
         for at in (1.0, 2.0, 3.0):
-            journal.post(Letter(stamp(SignalReceived("go"), "r", 0, at)))
+            journal.post(Letter(ev.stamp(ev.SignalReceived("go"), "r", 0, at)))
         found = [[letter.number for letter in journal.letters("r", after)] for after in range(5)]
         assert found == [[1, 2, 3], [2, 3], [3], [], []]
 
     def test_of_one_key_only_the_first_letter_counts(self, journal: Journal) -> None:
         """Posting a second message with a key stores nothing, and returns the first message."""
-        first = journal.post(Letter(stamp(GateAnswered("g", "yes"), "r", 0, 1.0), "g"))
-        second = journal.post(Letter(stamp(GateAnswered("g", "no"), "r", 0, 2.0), "g"))
-        third = journal.post(Letter(stamp(GateAnswered("g", "no"), "r", 0, 3.0), "g 2"))
+        first = journal.post(Letter(ev.stamp(ev.GateAnswered("g", "yes"), "r", 0, 1.0), "g"))
+        second = journal.post(Letter(ev.stamp(ev.GateAnswered("g", "no"), "r", 0, 2.0), "g"))
+        third = journal.post(Letter(ev.stamp(ev.GateAnswered("g", "no"), "r", 0, 3.0), "g 2"))
         found = list(journal.letters("r", 0))
         assert second == first
         assert found == [first, third]
@@ -409,10 +404,10 @@ class JournalContract:
     def test_of_one_key_a_whole_run_has_only_the_first_letter(self, journal: Journal) -> None:
         """Messages that come with a run are kept as if they were posted, behind earlier ones."""
         letters = [
-            Letter(stamp(GateAnswered("g", choice), "r", 0, at), key)
+            Letter(ev.stamp(ev.GateAnswered("g", choice), "r", 0, at), key)
             for at, (choice, key) in enumerate([("yes", "g"), ("no", "g"), ("no", "g 2")], 1)
         ]
-        earlier = journal.post(Letter(stamp(SignalReceived("go"), "r", 0, 0.0)))
+        earlier = journal.post(Letter(ev.stamp(ev.SignalReceived("go"), "r", 0, 0.0)))
         journal.append_run(sample_events("r"), letters=letters)
         first, _, third = letters
         kept = [earlier, replace(first, number=2), replace(third, number=3)]
@@ -421,13 +416,14 @@ class JournalContract:
     def test_an_empty_key_is_no_key(self, journal: Journal) -> None:
         """Messages without a key do not exclude one another."""
         for at in (1.0, 2.0):
-            journal.post(Letter(stamp(SignalReceived("go"), "r", 0, at)))
+            journal.post(Letter(ev.stamp(ev.SignalReceived("go"), "r", 0, at)))
         assert len(journal.letters("r", 0)) == 2
 
     def test_letters_of_runs_are_kept_apart(self, journal: Journal) -> None:
         """A key, and a number, count within one run."""
         posted = [
-            journal.post(Letter(stamp(GateAnswered("g", run), run, 0, 1.0), "g")) for run in "ab"
+            journal.post(Letter(ev.stamp(ev.GateAnswered("g", run), run, 0, 1.0), "g"))
+            for run in "ab"
         ]
         found = [list(journal.letters(run, 0)) for run in "abc"]
         assert [letter.number for letter in posted] == [1, 1]
@@ -436,11 +432,11 @@ class JournalContract:
     @pytest.mark.anyio
     async def test_a_letter_is_no_event(self, journal: Journal) -> None:
         """Messages take no event's number, may come before or during a run, and list no run."""
-        letter = journal.post(Letter(stamp(SignalReceived("go"), "r", 0, 1.0)))
+        letter = journal.post(Letter(ev.stamp(ev.SignalReceived("go"), "r", 0, 1.0)))
         before = list(journal.runs())
         lease = journal.acquire("r")
-        journal.post(Letter(stamp(SignalReceived("go"), "r", 0, 2.0)))
-        await store(journal, stamp(WorkflowStarted("w"), "r", 1, 1.0))
+        journal.post(Letter(ev.stamp(ev.SignalReceived("go"), "r", 0, 2.0)))
+        await store(journal, ev.stamp(ev.WorkflowStarted("w"), "r", 1, 1.0))
         found = (len(journal.events("r")), len(journal.letters("r", letter.number)))
         lease.release()
         assert (before, found) == ([], (1, 1))
@@ -448,7 +444,9 @@ class JournalContract:
     def test_a_durable_one_keeps_its_letters(self, make_journal: MakeJournal) -> None:
         """Another journal of the same store has the messages, if the journal says it is durable."""
         journal = make_journal()
-        posted = journal.post(Letter(stamp(GateAnswered("g", "yes", "ann"), "r", 0, 1.0), "g"))
+        posted = journal.post(
+            Letter(ev.stamp(ev.GateAnswered("g", "yes", "ann"), "r", 0, 1.0), "g")
+        )
         journal.close()
         again = make_journal()
         found = list(again.letters("r", 0))
