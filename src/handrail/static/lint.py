@@ -55,7 +55,7 @@ CODES: dict[str, Rule] = {
         "a step that is never yielded",
         "A step does nothing until it is yielded. One that is built and dropped, compared, "
         "returned, or kept in a variable that nobody reads never runs; so do the steps of a "
-        "helper that is called without `yield from`.",
+        "helper that is called without `yield from`, whatever is done with its generator.",
     ),
     "HR102": Rule(
         "a step without a verb",

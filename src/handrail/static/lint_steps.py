@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from handrail.static.chain import BODIES, argument, name_of, read_chain, source_text
+from handrail.static.chain import BODIES, CHILDREN, argument, name_of, read_chain, source_text
 from handrail.static.source import FunctionNode
 from handrail.static.symbols import Region, Symbols, is_generator, own_nodes
 
@@ -184,7 +184,7 @@ def _is_read_later(place: Place, whole: ast.expr) -> bool:
     return assigned and not why_lost(place, whole)
 
 
-def why_lost(place: Place, node: ast.expr) -> str:
+def why_lost(place: Place, node: ast.expr | ast.keyword) -> str:
     """Why the step that this expression builds cannot be yielded; "" if it may be."""
     parent = place.symbols.parents.get(node)
     match parent:
@@ -204,17 +204,54 @@ def why_lost(place: Place, node: ast.expr) -> str:
             return "it is used as if it were its own result"
         case ast.FormattedValue() | ast.Assert() | ast.Await():
             return "it is used as if it were its own result"
+        case ast.Call() if verb := _verb_of_values(place, parent):
+            return f"it is an argument of .{verb}()"
+        case ast.keyword():
+            return why_lost(place, parent)
         case ast.expr() if isinstance(parent, _CONTAINERS):
             return why_lost(place, parent)
         case _:
             return ""
 
 
+def _verb_of_values(place: Place, call: ast.Call) -> str:
+    """The verb, if this is the call of one that takes values and no steps; else ""."""
+    chain = read_chain(call, place.symbols)
+    if chain is None or chain.call is not call or chain.verb not in _OF_VALUES:
+        return ""
+    return chain.verb
+
+
+_OF_VALUES = CHILDREN | {"call", "python", "command", "agent", "generate", "ask", "sleep"}
+
+
+def _why_misused(place: Place, node: ast.expr) -> str:
+    """Why a generator that is assigned to a name is never driven; "" if a use of it may drive it,
+    by ``yield from``, ``send`` or in another function.
+    """
+    match place.symbols.parents.get(node):
+        case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
+            is_lost = all(_is_lost(place, use) for use in _reads(place, name))
+            return f"it is assigned to {name}, which is used as a result" if is_lost else ""
+        case _:
+            return ""
+
+
+def _is_lost(place: Place, use: ast.Name) -> bool:
+    parent = place.symbols.parents.get(use)
+    drives = isinstance(parent, ast.Attribute) and parent.attr in {"send", "throw", "close"}
+    is_assigned = isinstance(parent, ast.Assign | ast.AnnAssign | ast.NamedExpr)
+    return not drives and not is_assigned and bool(why_lost(place, use))
+
+
 def _is_read(place: Place, name: str) -> bool:
-    return any(
-        isinstance(one, ast.Name) and one.id == name and isinstance(one.ctx, ast.Load)
-        for one in ast.walk(place.region)
-    )
+    return any(_reads(place, name))
+
+
+def _reads(place: Place, name: str) -> Iterator[ast.Name]:
+    for one in ast.walk(place.region):
+        if isinstance(one, ast.Name) and one.id == name and isinstance(one.ctx, ast.Load):
+            yield one
 
 
 def _action_mistakes(place: Place, whole: ast.expr) -> Iterator[Mistake]:
@@ -283,7 +320,9 @@ def _call_mistakes(place: Place, node: ast.Call) -> Iterator[Mistake]:
         message = f"{function.name}() is async, and a workflow's body cannot await it"
         hint = f"Write `yield from step(...).call({function.name}, ...)`."
         yield mistake("HR108", node, message, hint)
-    elif _is_helper(place, function) and (lost := why_lost(place, node)):
+    elif _is_helper(place, function) and (
+        lost := why_lost(place, node) or _why_misused(place, node)
+    ):
         message = f"the steps of {function.name}() are never yielded: {lost}"
         yield mistake("HR101", node, message, f"Write `yield from {source_text(node)}`.")
 
