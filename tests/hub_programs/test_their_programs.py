@@ -1,7 +1,8 @@
 """The real client library and command of synapse-channel, on its hub and on ours.
 
-Run by ``nox -s programs``, which installs them; ``HANDRAIL_SYNAPSE`` is the Python that has them. Both
-hubs are driven at once by the same script: what is printed and heard, and exit codes, are the same.
+Run by ``nox -s programs``, which installs them; ``HANDRAIL_SYNAPSE`` is the Python that has them.
+Both hubs are driven at once by the same script: what is printed and heard, and exit codes, are the
+same.
 """
 
 from __future__ import annotations
