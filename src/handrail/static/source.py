@@ -74,6 +74,7 @@ def _plain(function: Callable[..., object]) -> Callable[..., object]:
     return target
 
 
+@functools.lru_cache(maxsize=4)  # each plan, and each edit of work, reads the same files again
 def parse(text: str, filename: str) -> ast.Module:
     """The module's syntax tree; an indented fragment is accepted too.
 

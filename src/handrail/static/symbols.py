@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TypeAlias, TypeVar, cast
 
 from handrail.static.source import (
@@ -196,6 +197,7 @@ def read_from(source: Source, read: Callable[[FunctionNode, Symbols], T]) -> T:
         raise SourceUnavailable(source.name or source.filename, f"it is {TOO_DEEP}") from None
 
 
+@lru_cache(maxsize=4)
 def symbols_of(tree: ast.Module) -> Symbols:
     """Read a module's imports, definitions and nesting."""
     parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
