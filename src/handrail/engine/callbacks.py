@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -20,7 +20,6 @@ from handrail.engine.tasks import ABANDONED, STOPPED, Flight
 from handrail.errors import (
     CancelledFromWithin,
     GateRefusal,
-    HandrailError,
     InvalidAnswer,
     JournalFailed,
     LeaseLost,
@@ -142,7 +141,7 @@ class Callbacks:
         loop: Loop,
         evaluator: Evaluator,
         *,
-        answer: Callable[[str, Any, str | None], Any],
+        answer: Callable[[str, Any, str | None], Awaitable[Any]],
         interrupted: Callable[[BaseException], None],
     ) -> None:
         self._loop = loop
@@ -197,9 +196,12 @@ class Callbacks:
     def ask(self, command: cmd.Ask) -> None:
         """Start the gate handler for a gate."""
         flight = Flight(command.path, GATE, command, None)
-        evaluator = self._evaluator
         self._asked[command.path] = flight
-        self._loop.start(flight, lambda: evaluator.answer(command.gate), self._loop.context())
+        self._loop.start(flight, lambda: self._answer_gate(command), self._loop.context())
+
+    async def _answer_gate(self, command: cmd.Ask) -> None:
+        answer, by = await self._evaluator.answer(command.gate)
+        await self._answer(command.path, answer, by)
 
     def dismiss(self) -> None:
         """Stop the handlers of closed gates: their answers no longer count."""
@@ -217,18 +219,10 @@ class Callbacks:
             return
         if isinstance(outcome, (KeyboardInterrupt, SystemExit)):
             self._interrupted(outcome)
-        elif outcome is STOPPED or outcome is ABANDONED:
-            return
+        elif isinstance(outcome, (JournalFailed, LeaseLost)):  # not the answer's fault
+            raise outcome
         elif isinstance(outcome, BaseException):
             loop.receive(cmd.GateRefused(path, outcome, at=loop.now()))
-        else:
-            answer, by = outcome
-            try:
-                self._answer(path, answer, by)
-            except (JournalFailed, LeaseLost):  # not the answer's fault
-                raise
-            except HandrailError as error:
-                loop.receive(cmd.GateRefused(path, error, at=loop.now()))
 
     # -- rollbacks ------------------------------------------------------------------------------
 

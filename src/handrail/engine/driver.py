@@ -90,7 +90,7 @@ from handrail.errors import (
 )
 from handrail.model import events as ev
 from handrail.model.results import OpenGate, WorkflowResult
-from handrail.ports.journal import GroupAppend, Journal, group_append
+from handrail.ports.journal import GroupAppend, Journal, group_append, when_free
 from handrail.record.answers import accept_answer
 from handrail.steps.verbs import PLAIN
 from handrail.system.running_loop import running_loop
@@ -175,7 +175,7 @@ class Driver:
         self._syncing = False
         self.mask = bus.mask
         self.mark = performer.contexts.mark
-        self._inbox = Inbox(journal, machine)
+        self._inbox, self._when_free = Inbox(journal, machine), when_free(journal)
         self.attempts = self.make_attempts(
             self,
             performer,
@@ -200,7 +200,7 @@ class Driver:
             stopped=self.attempts.stopped_before,
         )
         self._callbacks = Callbacks(
-            self, evaluator, answer=self.answer, interrupted=self._handler_interrupted
+            self, evaluator, answer=self._answer_when_free, interrupted=self._handler_interrupted
         )
 
     # -- from outside, in any thread ------------------------------------------------------------
@@ -235,6 +235,9 @@ class Driver:
         self._inbox.answer(gate, value, by, self.now())
         self._look_for_messages()
         return value
+
+    async def _answer_when_free(self, path: str, answer: Any, by: str | None) -> Any:
+        return await self._when_free(partial(self.answer, path, answer, by))
 
     def signal(self, name: str, payload: Any, by: str | None = None) -> None:
         """Deliver a signal; returns at once.
@@ -378,7 +381,7 @@ class Driver:
                     if not self._jobs or type(self._jobs[0]) is not FlightFinished:
                         break
                     self._jobs.popleft()()
-            elif not self._fire_timers():
+            elif not await self._fire_timers():
                 await self._wait()
                 self.look_at_clock()
 
@@ -689,20 +692,20 @@ class Driver:
         if self._linger_until is not None:
             self._linger_until += jump_s
 
-    def _fire_timers(self) -> bool:
+    async def _fire_timers(self) -> bool:
         """Fire the timers that are due; True if any was."""
         self.look_at_clock()
         fired = False
         while (what := self.timers.pop(self.now())) is not None:
-            self._fire(what)
+            await self._fire(what)
             fired = True
         return fired
 
-    def _fire(self, what: int | Flight | Job) -> None:
+    async def _fire(self, what: int | Flight | Job) -> None:
         match what:
             case int():
                 node, _ = self.machine.run.timers[what]
-                if what != node.timer or not self._answered_in_time(node.path):
+                if what != node.timer or not await self._answered_in_time(node.path):
                     self.receive(cmd.TimerFired(node.path, what, at=self.now()))
             case Flight():
                 what.timed_out = True
@@ -710,10 +713,12 @@ class Driver:
             case _:
                 what()
 
-    def _answered_in_time(self, path: str) -> bool:
+    async def _answered_in_time(self, path: str) -> bool:
         """True if an answer came before the gate's timeout could close it; reads that answer."""
         gate = self.machine.run.gates.get(path)
-        if gate is None or self._inbox.close(gate, self.now()):
+        if gate is None:
+            return False
+        if await self._when_free(partial(self._inbox.close, gate, self.now())):
             return False
         self.read_messages()
         return True

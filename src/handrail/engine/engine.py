@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
+
+import anyio
 
 from handrail.core.machine import Machine
 from handrail.core.run_state import RunState, Setting, StepNode
@@ -41,13 +44,13 @@ from handrail.engine.requests import (
 )
 from handrail.engine.step_names import StepNames, unchanged_since
 from handrail.engine.stream import Run
-from handrail.errors import JournalDamaged, ReplayMismatch, RunIdTaken, RunLocked
+from handrail.errors import JournalDamaged, JournalFailed, ReplayMismatch, RunIdTaken, RunLocked
 from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition
 from handrail.model.policy import Limits
 from handrail.model.results import StepResult, WorkflowResult
 from handrail.model.shapes import WorkflowLike
-from handrail.ports.journal import Journal, Letter, Message
+from handrail.ports.journal import Journal, Lease, Letter, Message, when_free
 from handrail.record.answers import accept_answer
 from handrail.record.inbox import check_signal, gate_in, sort_messages, unread
 from handrail.record.reading import (
@@ -90,6 +93,7 @@ class Engine(TakesOptions):
         """The workflows of runs, by name: those listed, and those that were given since to begin or
         resume a run, for calls that take no workflow. Copies share it."""
         self._users = users_of(parts.journal)
+        self._when_free = when_free(self._journal)
 
     @property
     def parts(self) -> Parts:
@@ -173,7 +177,7 @@ class Engine(TakesOptions):
 
     async def _begin(self, request: RunRequest, run: Run[Any] | None) -> WorkflowResult[Any]:
         definition, run_id, options = request.definition, request.run_id, request.options
-        with self._leased(run_id) as leased:
+        async with self._leased(run_id) as leased:
             if options.run_id is not None and self._journal.events(run_id):
                 if options.existing == "refuse":
                     raise RunIdTaken(run_id)  # taken since the call, by another process
@@ -194,8 +198,8 @@ class Engine(TakesOptions):
             return recorded_result(run_id, definition, history, codec)
         return await self._resume_from(history, definition, (), (), leased, run)
 
-    @contextlib.contextmanager
-    def _leased(self, run_id: str) -> Generator[Leased]:
+    @contextlib.asynccontextmanager
+    async def _leased(self, run_id: str) -> AsyncGenerator[Leased]:
         """Hold the run's lease: while it lasts, only this engine drives the run.
 
         Raises:
@@ -203,11 +207,18 @@ class Engine(TakesOptions):
         """
         leased = Leased(self._secrets(), self._parts.clock.now())
         with self._users.using():
-            lease = self._journal.acquire(run_id, secrets=leased.secrets)
+            held: list[Lease] = []
+
+            def acquire() -> None:
+                held.append(self._journal.acquire(run_id, secrets=leased.secrets))
+
             try:
+                await self._when_free(acquire)
                 yield leased
             finally:
-                lease.release()
+                for lease in held:
+                    with anyio.CancelScope(shield=True), contextlib.suppress(JournalFailed):
+                        await self._when_free(lease.release)  # or the journal does it later
 
     def _secrets(self) -> SecretValues:
         return secret_values(self._parts.secrets, os.environ)
@@ -361,7 +372,7 @@ class Engine(TakesOptions):
         run: Run[Any] | None,
     ) -> WorkflowResult[Any]:
         check_paths(reuse=reuse, rerun=rerun)
-        with self._leased(run_id) as leased:
+        async with self._leased(run_id) as leased:
             history = history_of(self._journal, run_id, leased.secrets)
             definition = self._workflow_to_drive(history, given)
             last = ended(history)
@@ -504,7 +515,7 @@ class Engine(TakesOptions):
                     given[path] = result_given(path, steps.get(path), value)
             gone = gone_in_fork(history, kept, at, given, rerun)
             made = fork_events(kept, name, at, given, changed, rerun, now, gone)
-            journal.append_run(made, secrets=secrets)
+            await self._when_free(partial(journal.append_run, made, secrets=secrets))
         return name
 
     fork_sync = sync_twin(fork)
@@ -586,7 +597,8 @@ class Engine(TakesOptions):
         from handrail.engine.exporting import import_from
 
         with self._users.using():
-            return import_from(Path(file), self._journal, run_id, self._secrets())
+            read = partial(import_from, Path(file), self._journal, run_id, self._secrets())
+            return await self._when_free(read)
 
     diff_sync = sync_twin(diff)
     export_sync = sync_twin(export)
@@ -678,7 +690,7 @@ class Engine(TakesOptions):
         """
         driver = self._users.drivers.get(run_id)
         if driver is not None:
-            return driver.answer(gate, answer, by)
+            return await self._when_free(partial(driver.answer, gate, answer, by))
         journal, now = self._journal, self._parts.clock.now()
         with self._users.using():
             history = history_of(journal, run_id, self._secrets())
@@ -686,7 +698,7 @@ class Engine(TakesOptions):
             opened = gate_in(run_id, [*history, *sent], gate, now)
             value = accept_answer(opened, answer)
             event = ev.stamp(ev.GateAnswered(gate, value, by), run_id, 0, now)
-            post_answer(journal, opened, event, self._secrets())
+            await self._when_free(partial(post_answer, journal, opened, event, self._secrets()))
         return value
 
     async def signal(
@@ -701,12 +713,12 @@ class Engine(TakesOptions):
         """
         driver = self._users.drivers.get(run_id)
         if driver is not None:
-            driver.signal(name, payload, by)
+            await self._when_free(partial(driver.signal, name, payload, by))
             return
         with self._users.using():
             history = history_of(self._journal, run_id, self._secrets())
             check_signal(self._journal, history, name, payload)
-            self._post(run_id, ev.SignalReceived(name, payload, by))
+            await self._post(run_id, ev.SignalReceived(name, payload, by))
 
     async def cancel(
         self,
@@ -727,7 +739,7 @@ class Engine(TakesOptions):
             return None
         given = self._resolve_workflow(workflow)
         try:
-            with self._leased(run_id) as leased:
+            async with self._leased(run_id) as leased:
                 history = history_of(self._journal, run_id, leased.secrets)
                 definition = self._workflow_to_drive(history, given)
                 if ended(history) is not None:
@@ -739,12 +751,12 @@ class Engine(TakesOptions):
         except RunLocked:
             with self._users.using():
                 history_of(self._journal, run_id, self._secrets())
-                self._post(run_id, ev.CancelRequested(reason))
+                await self._post(run_id, ev.CancelRequested(reason))
             return None
 
-    def _post(self, run_id: str, event: Message) -> None:
-        stamped = ev.stamp(event, run_id, 0, self._parts.clock.now())
-        self._journal.post(Letter(stamped), secrets=self._secrets())
+    async def _post(self, run_id: str, event: Message) -> None:
+        letter = Letter(ev.stamp(event, run_id, 0, self._parts.clock.now()))
+        await self._when_free(partial(self._journal.post, letter, secrets=self._secrets()))
 
     answer_sync = sync_twin(answer)
     signal_sync = sync_twin(signal)

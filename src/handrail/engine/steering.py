@@ -8,6 +8,7 @@ that no process drives now. It counts once, also across a crash, and the record 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from handrail.core.steering import check_path, check_steering, guidance_event
@@ -159,7 +160,7 @@ class SteeredEngine(Steering, Engine):
     async def _edit_work(self, run_id: str, event: ev.WorkEdited) -> None:
         driver = self._users.drivers.get(run_id)
         if driver is not None:
-            driver.steer(event)
+            await self._when_free(partial(driver.steer, event))
             return
         with self._users.using():
             history = history_of(self._journal, run_id, self._secrets())
@@ -168,18 +169,18 @@ class SteeredEngine(Steering, Engine):
                 raise CannotSteer(run_id, *ended_run_hint(last))
             definition = workflow_for(history, None, self._known)
             run = await self._retrace(history, definition, self._parts.clock.now())
-            self._post(run_id, check_edit(run, event, driven=False))
+            await self._post(run_id, check_edit(run, event, driven=False))
 
     async def _steer(self, run_id: str, event: ev.RunSteered) -> None:
         driver = self._users.drivers.get(run_id)
         if driver is not None:
-            driver.steer(event)
+            await self._when_free(partial(driver.steer, event))
             return
         with self._users.using():
             last = ended(history_of(self._journal, run_id, self._secrets()))
             if last is not None:
                 raise CannotSteer(run_id, *ended_run_hint(last))
-            self._post(run_id, event)
+            await self._post(run_id, event)
 
     async def _steer_step(self, run_id: str, event: ev.RunSteered) -> None:
         check_path(event.path)
@@ -188,7 +189,7 @@ class SteeredEngine(Steering, Engine):
             run = driver.machine.run
             if event.path not in run.nodes and event.path not in run.results:
                 refuse_unknown(run_id, run.definition, event.path)
-            driver.steer(event)
+            await self._when_free(partial(driver.steer, event))
             return
         with self._users.using():
             history = history_of(self._journal, run_id, self._secrets())
@@ -200,7 +201,7 @@ class SteeredEngine(Steering, Engine):
             run = await self._retrace(history, definition, self._parts.clock.now())
             if event.path not in run.nodes and event.path not in run.results:
                 refuse_unknown(run_id, definition, event.path)
-            self._post(run_id, check_steering(run, event))
+            await self._post(run_id, check_steering(run, event))
 
 
 def ended_run_hint(last: ev.WorkflowCompleted) -> tuple[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -12,6 +13,11 @@ from handrail.model.patterns import covers, display_pattern, overlap
 
 ClaimantKind: TypeAlias = Literal["step", "person", "command", "session"]
 _ATTEMPT = re.compile(r"~\d+(?=/|\Z)")
+
+
+@functools.lru_cache(maxsize=4096)
+def _without_attempts(path: str) -> str:
+    return _ATTEMPT.sub("", path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +43,7 @@ class Claimant:
         """True for the other claimant itself and for steps below it; attempts do not matter."""
         if (self.run, self.journal) != (other.run, other.journal):
             return False
-        mine, theirs = _ATTEMPT.sub("", self.path), _ATTEMPT.sub("", other.path)
+        mine, theirs = _without_attempts(self.path), _without_attempts(other.path)
         return not theirs or mine == theirs or mine.startswith(f"{theirs}/")
 
     def __str__(self) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar, cast
 
 from handrail.model.dataclass import dataclass
 from handrail.model.events import (
@@ -22,6 +22,7 @@ from handrail.typed.reference import NEWER
 if TYPE_CHECKING:
     from handrail.codec.codec import Codec
 
+T = TypeVar("T")
 Message: TypeAlias = GateAnswered | SignalReceived | CancelRequested | RunSteered | WorkEdited
 SCHEDULE_LABEL = "schedule"
 """The label of a run that a schedule began: the schedule's name. A fork of it has none."""
@@ -161,6 +162,28 @@ def last_letters(journal: Journal) -> LastLetters:
     return own or (lambda run_ids, /: dict.fromkeys(run_ids, math.inf))
 
 
+class WhenFree(Protocol):
+    """``when_free`` of a journal: the result of a function that calls the journal.
+
+    Optional. It is awaited on event loops for ``acquire``, ``post``, ``append_run`` and the release
+    of a lease, where these may have to wait for another process. Then another thread calls the
+    function again, until it need not wait. Once ``when_free`` has returned or raised, nothing calls
+    it any more, also if the task was cancelled.
+    """
+
+    async def __call__(self, action: Callable[[], T], /) -> T: ...
+
+
+def when_free(journal: Journal) -> WhenFree:
+    """The journal's ``when_free``, or a fallback that calls the function at once."""
+    own: WhenFree | None = getattr(journal, "when_free", None)
+    return own or _at_once
+
+
+async def _at_once(action: Callable[[], T], /) -> T:
+    return action()
+
+
 def _besides(journal: Journal, name: str, plain: str) -> object:
     """An optional method; None if a subclass overrides only the plain one."""
     for kind in type(journal).__mro__:
@@ -178,8 +201,8 @@ class Journal(Protocol):
     number. Once ``append`` has returned (or its awaitable completed), the event survives whatever
     the journal promises to survive. ``events`` returns them in order, equal to those appended; a
     value whose class cannot be found comes back as ``Unresolved``. It may also have ``append_all``,
-    ``events_after``, ``version`` and ``last_letters``: see ``GroupAppend``, ``ReadAfter``,
-    ``Version`` and ``LastLetters``.
+    ``events_after``, ``version``, ``last_letters`` and ``when_free``: see ``GroupAppend``,
+    ``ReadAfter``, ``Version``, ``LastLetters`` and ``WhenFree``.
 
     Contract suite: ``handrail.testing.contracts.JournalContract``.
     """

@@ -31,7 +31,7 @@ from handrail.errors import (
 from handrail.executor import Executor
 from handrail.model import events as ev
 from handrail.model.work import Task
-from handrail.ports.journal import Journal, Letter, RunInfo
+from handrail.ports.journal import Journal, Letter, RunInfo, when_free
 from handrail.typed.jsonsafe import Json, json_safe
 
 
@@ -248,7 +248,7 @@ class Acting:
         if info.holder is None and info.status == "failed":
             raise RunIsOver(info.run_id, info.status)
         event = ev.stamp(ev.CancelRequested(reason), info.run_id, 0, self._now())
-        self.journal.post(Letter(event))
+        await when_free(self.journal)(lambda: self.journal.post(Letter(event)))
         if info.holder is None and self.resume_elsewhere is not None:
             self.resume_elsewhere(info)
         return {}

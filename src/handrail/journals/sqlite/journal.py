@@ -10,6 +10,7 @@ it, once for all callers that wait (``threads.WriterThread``), unless the disk i
 quicker than a thread. Another thread moves the log into the database
 (``threads.CheckpointThread``). So the loop waits for no slow disk. If another process has the file
 locked, the loop waits 5 ms; then a thread retries, and the awaitable is done once the row is there.
+The same thread retries what else must wait for a lock: leases and messages (``when_free``).
 
 *A read returns what was written, or raises.* Each row has a checksum over itself and the row before
 it; so no row can have changed, moved, or be missing from the middle unnoticed. The run's own row
@@ -41,16 +42,17 @@ import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import Awaitable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from handrail.codec.codec import Codec
-from handrail.errors import DefinitionError, RunNotFound, WrongUse
+from handrail.errors import DefinitionError, JournalFailed, RunNotFound, WrongUse
 from handrail.journals.sqlite.care import PruneStatus, faults, prunable_runs, remove, size_of
 from handrail.journals.sqlite.inbox import MessageTable
 from handrail.journals.sqlite.leases import holders
+from handrail.journals.sqlite.open import is_locked, try_once
 from handrail.journals.sqlite.rows import (
     Numbered,
     RunHead,
@@ -60,7 +62,7 @@ from handrail.journals.sqlite.rows import (
     read_events,
 )
 from handrail.journals.sqlite.store import THREAD_NAME, Store
-from handrail.journals.sqlite.threads import pending_here
+from handrail.journals.sqlite.threads import Retried, pending_here
 from handrail.model.events import Event
 from handrail.model.history import JournalFault, Pruned
 from handrail.model.policy import count_of, positive_seconds, seconds_of
@@ -68,6 +70,7 @@ from handrail.ports.journal import Letter, RunInfo
 from handrail.record.rows import Read, Record, reader, to_record
 from handrail.system.sqlite import is_busy, transaction
 
+T = TypeVar("T")
 PAGE_BYTES = 4096
 _BEGINNINGS = frozenset({
     "StepStarted", "MemberStarted", "GroupStarted", "SubworkflowStarted", "TimerSet",
@@ -183,11 +186,13 @@ class SqliteJournal:
         def encode(event: Event) -> Record:
             return to_record(event, self.codec, secrets)
 
-        task = f"storing run {events[0].run_id}"
-        with self._store.connection(task, to_write=True) as connection, transaction(connection):
-            insert_run(connection, events, encode)
-            for letter in letters:
-                self._inbox.keep(connection, letter, secrets)
+        def insert(connection: sqlite3.Connection) -> None:
+            with transaction(connection):
+                insert_run(connection, events, encode)
+                for letter in letters:
+                    self._inbox.keep(connection, letter, secrets)
+
+        self._store.change(f"storing run {events[0].run_id}", insert)
         if self._power:
             self._store.wal.sync()
 
@@ -234,10 +239,11 @@ class SqliteJournal:
     def post(self, letter: Letter, /, *, secrets: Mapping[str, str] | None = None) -> Letter:
         """Keep a message for its run; returns the one that counts, the first of its key."""
         run_id = letter.event.run_id
-        with self._store.connection(
-            f"storing a message to run {run_id}", to_write=True
-        ) as connection:
-            kept = self._inbox.keep(connection, letter, secrets or self._secrets(run_id))
+        secrets = secrets or self._secrets(run_id)
+        kept = self._store.change(
+            f"storing a message to run {run_id}",
+            lambda connection: self._inbox.keep(connection, letter, secrets),
+        )
         if self._power:
             self._store.wal.sync()
         return kept
@@ -301,20 +307,43 @@ class SqliteJournal:
         if keep_last is not None:
             count_of(keep_last, "keep_last of prune", least=0)
         now = time.time()
-        with self._store.connection("removing runs", to_write=not dry_run) as connection:
-            runs = prunable_runs(connection, now, age, keep_last, statuses)
-            if dry_run:
-                size = sum(size_of(connection, one.run_id) for one in runs)
-                return Pruned(
-                    tuple(one.run_id for one in runs), sum(one.events for one in runs), size
-                )
-            pruned = remove(connection, runs, now)
+
+        def due(connection: sqlite3.Connection) -> Sequence[RunInfo]:
+            return prunable_runs(connection, now, age, keep_last, statuses)
+
+        def would_remove(connection: sqlite3.Connection) -> Pruned:
+            runs = due(connection)
+            size = sum(size_of(connection, one.run_id) for one in runs)
+            return Pruned(tuple(one.run_id for one in runs), sum(one.events for one in runs), size)
+
+        def prune(connection: sqlite3.Connection) -> Pruned:
+            pruned = remove(connection, due(connection), now)
             if pruned.runs and not holders(connection, now):
                 with contextlib.suppress(sqlite3.OperationalError):  # others read or write
                     connection.execute("VACUUM")
+            return pruned
+
+        if dry_run:
+            return self._store.read("removing runs", would_remove)
+        pruned = self._store.change("removing runs", prune)
         for gone in pruned.runs:
             self._store.heads.pop(gone, None)
         return pruned
+
+    async def when_free(self, action: Callable[[], T], /) -> T:
+        """The result of ``action``, which calls methods of this journal; see the port."""
+        try:
+            return try_once(action)
+        except JournalFailed as error:
+            pending = pending_here()
+            if pending is None or not is_locked(error):
+                raise
+        retried = Retried(action)
+        try:
+            await self._store.writer_thread.submit(retried, pending, sync=False)
+        finally:
+            retried.give_up()
+        return retried.result
 
     def close(self) -> None:
         """Release all leases and close the file; the next call opens it again."""

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 from urllib.parse import quote
 
 from handrail.errors import JournalDamaged, JournalFailed
@@ -101,6 +101,7 @@ def journal_damaged(journal: str, doing: str, why: str) -> JournalDamaged:
 # ``user_version`` is the number of migrations that a file has had. They only go forward; a released
 # one is never changed. A file with more migrations than are known here is refused.
 
+T = TypeVar("T")
 Migration: TypeAlias = Callable[[sqlite3.Connection], object]
 
 APPLICATION_ID = 0x68726A6C
@@ -521,16 +522,45 @@ def sync_folder(folder: Path) -> None:
         os.close(fd)
 
 
-def retry_busy(action: Callable[[], None], patience_s: float | None = None) -> None:
-    """Run ``action``; repeat it while another connection has the lock, up to ``PATIENCE_S``."""
-    until = time.monotonic() + (PATIENCE_S if patience_s is None else patience_s)
+class _Caller(threading.local):
+    tries_again = False
+
+
+_caller = _Caller()
+
+
+def try_once(action: Callable[[], T]) -> T:
+    """The result of ``action``; ``retry_busy`` within it raises where it would wait."""
+    _caller.tries_again = True
+    try:
+        return action()
+    finally:
+        _caller.tries_again = False
+
+
+def retry_busy(action: Callable[[], T], patience_s: float | None = None) -> T:
+    """The result of ``action``, repeated while another connection has the lock, up to
+    ``PATIENCE_S``.
+    """
+    longest = PATIENCE_S if patience_s is None else patience_s
+    until = time.monotonic() + longest
     while True:
         try:
             return action()
-        except sqlite3.Error as error:
-            if not is_busy(error) or time.monotonic() > until:
+        except (sqlite3.Error, JournalFailed) as error:
+            if not is_locked(error) or _caller.tries_again or time.monotonic() > until:
                 raise
         pause(0.005)
+
+
+def is_tried_again(error: BaseException) -> bool:
+    """True for the error of a lock, below ``try_once``: its caller tries again."""
+    return _caller.tries_again and is_locked(error)
+
+
+def is_locked(error: BaseException) -> bool:
+    """True if another connection had the lock, also if ``failure`` made the error of that."""
+    return is_busy(error.__cause__ or error)
 
 
 def pause(seconds: float) -> None:

@@ -1,8 +1,8 @@
 """The connections of one journal to its file; it closes them before the process forks.
 
-Callers use two connections, each with a lock. The first writes events, on the event loop, so it
-waits for other processes 5 ms at most. The second does the rest, and waits longer. The threads have
-their own.
+Callers use two connections, each with a lock. The first writes events, the second does the rest.
+Both may be used on an event loop, so each wait for another process is 5 ms at most, and
+``retry_busy`` repeats it, without the lock. The threads have their own connections.
 
 SQLite must not be carried across a fork: the child's copy believes in locks that it does not have.
 So the parent closes all connections before a fork, and opens them again when they are needed. The
@@ -29,6 +29,7 @@ from handrail.journals.sqlite.open import (
     connect,
     failure,
     is_read_only,
+    is_tried_again,
     may_not_write,
     open_journal,
     open_to_read,
@@ -42,8 +43,7 @@ from handrail.journals.sqlite.watch import LOOK_S, Watch, journal_removed
 from handrail.system.owners import forget
 from handrail.system.sqlite import is_busy, transaction
 
-WRITER_WAIT_S = 0.005
-CLOSING_WAIT_MS = 5
+SHORT_WAIT_MS = 5
 READ_TIMES = 50
 READ_AGAIN_S = 0.02
 THREAD_NAME = "handrail journal"
@@ -118,6 +118,23 @@ class Store:
         Raises:
             JournalFailed: as ``connection``; or other processes wrote the file each time.
         """
+        return retry_busy(lambda: self._read(doing, reading))
+
+    def change(self, doing: str, changing: Callable[[sqlite3.Connection], T]) -> T:
+        """The result of ``changing``, which writes with that connection, or raises and wrote
+        nothing.
+
+        Raises:
+            JournalFailed: as ``connection``.
+        """
+
+        def once() -> T:
+            with self.connection(doing, to_write=True) as connection:
+                return changing(connection)
+
+        return retry_busy(once)
+
+    def _read(self, doing: str, reading: Callable[[sqlite3.Connection], T]) -> T:
         last: HandrailError | None = None
         with self._connection_lock:
             for _ in range(READ_TIMES):
@@ -185,7 +202,8 @@ class Store:
 
     def acquire(self, run_id: str, secrets: Mapping[str, str] | None) -> tuple[int, str]:
         """Take the lease of a run, and load the run's head; returns the lease's epoch and token."""
-        with self.connection(f"taking the lease of run {run_id}", to_write=True) as connection:
+
+        def take(connection: sqlite3.Connection) -> tuple[int, str]:
             head = RunHead(run_id, secrets=secrets)
             with transaction(connection):
                 now = time.time()
@@ -197,23 +215,38 @@ class Store:
             self.checkpoint_thread.wake()
             return epoch, token
 
+        return self.change(f"taking the lease of run {run_id}", take)
+
     def release(self, run_id: str, epoch: int, token: str) -> None:
-        """Release a lease, if this store still has it; a release that fails is retried later."""
-        with self._connection_lock:
-            if self._held.get(run_id) != (epoch, token):
-                return
-            del self._held[run_id]
-            forget(token)
-            head = self.head(run_id)
-            head.epoch = None
-            if self._watch.why_gone():
-                self._forget_file()
-                return
-            try:
-                self._give_back(self._open(f"releasing run {run_id}"), run_id, epoch, head)
-            except (sqlite3.Error, OSError, HandrailError) as error:
-                self._unreleased[run_id] = epoch
-                self._drop_connection(error)
+        """Release a lease, if this store still has it; a release that fails is retried later.
+
+        Raises:
+            JournalFailed: the file is locked, and ``try_once`` has called this; call it again.
+        """
+        doing = f"releasing run {run_id}"
+
+        def once() -> None:
+            with self._connection_lock:
+                if self._held.get(run_id) == (epoch, token):
+                    del self._held[run_id]
+                    forget(token)
+                    self.head(run_id).epoch = None
+                    self._unreleased[run_id] = epoch
+                if self._unreleased.get(run_id) != epoch:
+                    return
+                if self._watch.why_gone():
+                    self._forget_file()
+                    self._unreleased.pop(run_id, None)
+                    return
+                with self.connection(doing) as connection:
+                    self._give_back(connection, run_id, epoch, self.head(run_id))
+                    self._unreleased.pop(run_id, None)
+
+        try:
+            retry_busy(once)
+        except (sqlite3.Error, OSError, HandrailError) as error:
+            if is_tried_again(error):
+                raise
 
     def close(self) -> None:
         """Finish all queued writes, release all leases, and close the file."""
@@ -245,6 +278,7 @@ class Store:
                 raise failure(self.name, "opening it", error) from error
             if not self._held:
                 self._watch.forget()
+            self._connection.execute(f"PRAGMA busy_timeout = {SHORT_WAIT_MS}")
             self._watch.begin()
             for run_id, epoch in list(self._unreleased.items()):
                 leases.give_back(self._connection, run_id, epoch)
@@ -278,7 +312,7 @@ class Store:
 
     def _open_writer(self) -> tuple[sqlite3.Connection, sqlite3.Cursor]:
         if self.writer is None or self.cursor is None:
-            self.writer = connect(self.name, WRITER_WAIT_S)
+            self.writer = connect(self.name, SHORT_WAIT_MS / 1000)
             self.cursor = self.writer.cursor()
         return self.writer, self.cursor
 
@@ -318,7 +352,6 @@ class Store:
     def _truncate_wal(self) -> None:
         if self._connection is not None:
             with contextlib.suppress(sqlite3.Error):  # others may use the log: then it stays
-                self._connection.execute(f"PRAGMA busy_timeout = {CLOSING_WAIT_MS}")
                 self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
 
     def _disconnect(self) -> None:

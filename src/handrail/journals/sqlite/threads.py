@@ -23,9 +23,9 @@ import time
 from collections.abc import Callable, Generator
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any, TypeAlias
+from typing import Any, Generic, TypeAlias, TypeVar
 
-from handrail.journals.sqlite.open import connect, failure, retry_busy, sync_folder
+from handrail.journals.sqlite.open import connect, failure, retry_busy, sync_folder, try_once
 from handrail.journals.sqlite.watch import LOOK_EVERY_S
 
 QUICK_S = 0.001
@@ -352,6 +352,34 @@ def pending_here() -> Pending | None:
         return AsyncioPending(running_loop())
     except RuntimeError:
         return None
+
+
+T = TypeVar("T")
+
+
+class Retried(Generic[T]):
+    """An action that a thread repeats while the file is locked, until its caller gives it up."""
+
+    result: T
+
+    def __init__(self, action: Callable[[], T]) -> None:
+        self._action = action
+        self._acting = threading.Lock()
+        self._is_wanted = True
+
+    def __call__(self) -> None:
+        """Get the result, as ``retry_busy`` does."""
+        retry_busy(self._once)
+
+    def give_up(self) -> None:
+        """Have the action not begin any more; one that is at work ends first."""
+        with self._acting:
+            self._is_wanted = False
+
+    def _once(self) -> None:
+        with self._acting:
+            if self._is_wanted:
+                self.result = try_once(self._action)
 
 
 # A thread for work that would stall an event loop: writes that must wait, and syncs to disk.

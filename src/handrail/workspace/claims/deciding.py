@@ -74,12 +74,10 @@ class ClaimSnapshot:
 
     def ahead(self, one: QueuedRequest) -> list[QueuedRequest]:
         """The overlapping requests that came earlier and do not wait for this one."""
-        for number, each in self.line.items():
-            if number > one.number:
-                break
-            if number not in self._ahead:
-                self._ahead[number] = self._find_ahead(each)
-        return self._ahead[one.number]
+        found = self._ahead.get(one.number)
+        if found is None:
+            found = self._ahead[one.number] = self._find_ahead(one)
+        return found
 
     def circle(self, one: QueuedRequest) -> tuple[str, ...]:
         """The circle of waits that the request would close, a sentence each; empty if none."""
@@ -117,11 +115,14 @@ class ClaimSnapshot:
             for other in self._queued.get(place, ())
             if other.number < one.number
         }
-        return [
-            near[number]
-            for number in sorted(near)
-            if _conflict(near[number], one) and not self._waits_for(near[number], one)
-        ]
+        found = [near[number] for number in sorted(near) if _conflict(near[number], one)]
+        if any(one.claimant.is_within(claim.claimant) for claim in self.held.values()):
+            for number, each in self.line.items():
+                if number >= one.number:
+                    break
+                self.ahead(each)
+            found = [other for other in found if not self._waits_for(other, one)]
+        return found
 
     def _waits_for(self, first: QueuedRequest, one: QueuedRequest) -> bool:
         """True if ``first`` waits, directly or not, for a claimant that ``one`` is within."""
@@ -129,7 +130,7 @@ class ClaimSnapshot:
         looked_at: set[int] = set()
         while waiting:
             here = waiting.pop()
-            following = list(self._ahead.get(here.number, ()))
+            following = self._ahead[here.number][:] if here.number < one.number else []
             for claim in self.holders(here):
                 if claim.epoch in looked_at:
                     continue

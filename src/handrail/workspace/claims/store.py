@@ -328,19 +328,22 @@ class Store:
     ) -> dict[int, Claim | QueuePosition]:
         self._drop_dead(connection)
         found: dict[int, Claim | QueuePosition] = {}
+        claims = self._snapshot(connection)
         for number in sorted(numbers):
             if number not in self._queued:
                 continue
             request, owner = self._queued[number]
-            claims = self._snapshot(connection)
             if number not in claims.line:  # the file was replaced by another one
                 values = (number, _encode(request), *_columns(owner))
                 connection.execute(_ADD_TO_LINE, values).fetchone()
                 claims = self._snapshot(connection)
             claim = self._grant(connection, claims, claims.line[number], request, owner)
-            if claim is not None:
+            if claim is None:
+                found[number] = QueuePosition(number, claims.in_the_way(claims.line[number]))
+            else:
                 del self._queued[number]
-            found[number] = claim or QueuePosition(number, claims.in_the_way(claims.line[number]))
+                found[number] = claim
+                claims = self._snapshot(connection)
         return found
 
     def _refuse(
