@@ -116,6 +116,7 @@ from handrail.core.waits import (
     TimerNode,
     gate_answered,
     gate_refused,
+    recall_signals,
     signal_received,
     timer_fired,
 )
@@ -326,6 +327,7 @@ def _begin(run: RunState) -> None:
 
 def _rehearsed(run: RunState, report: cmd.Rehearsed) -> None:
     del report
+    recall_signals(run)
     end_rehearsal(run)
 
 
