@@ -300,6 +300,7 @@ def _workflow_started(run: RunState, event: ev.WorkflowStarted) -> None:
 
 def _run_resumed(run: RunState, event: ev.RunResumed) -> None:
     recorded = run.recorded
+    recorded.begin_time(event.at)
     run.started_at = event.at if recorded.is_empty else recorded.started_at
     run.mailboxes.update(recorded.signals_left())
     run.answered.update(recorded.answers)
