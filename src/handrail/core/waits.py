@@ -50,7 +50,8 @@ class TimerNode(CompositeNode):
         if due <= run.now and not run.rehearses:
             run.succeed(self, None)
             return
-        run.record(ev.TimerSet(self.path, due, "sleep", self.attempt))
+        if due > run.now:
+            run.record(ev.TimerSet(self.path, due, "sleep", self.attempt))
         self.timer = run.wait(self, due)
 
     def _due(self, run: RunState) -> float:
