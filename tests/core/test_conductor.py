@@ -483,3 +483,22 @@ def test_a_host_says_of_an_attempt_over_its_time_that_its_thread_was_left(by_hos
     assert host.conductor.result is not None
     ended = host.conductor.result.step("a")
     assert (ended.status, ended.abandoned) == ("failed", True)
+
+
+@workflow
+def whichever() -> Steps[Any]:
+    """A question, until a time."""
+    return (yield from step("both").race(step("ask").ask("?"), step("short").sleep(60)))
+
+
+@pytest.mark.parametrize(("sent_at", "value"), [(159.0, "yes"), (161.0, None)])
+def test_a_message_comes_behind_what_was_due_before_it_was_sent(sent_at: float, value: Any) -> None:
+    """So it is if the host notices both late, and the message first."""
+    host = Told(whichever)
+    host.time = 500.0
+    answer = ev.stamp(ev.GateAnswered("both/ask", "yes", "a person"), "run", 0, sent_at)
+    host.conductor.happened(answer)
+    host.conductor.tick()
+    host.conductor.pump()
+    assert host.conductor.result is not None
+    assert host.conductor.result.value == value

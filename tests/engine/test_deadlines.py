@@ -26,6 +26,7 @@ from handrail import (
     step,
     workflow,
 )
+from handrail.model.events import TimerSet
 from handrail.testing import FakeBackend, JumpClock, TextJournal
 from handrail.testing.clock import START
 from handrail.testing.text_journal import ProcessGone
@@ -302,3 +303,14 @@ async def test_a_step_without_a_default_fails_by_its_deadline() -> None:
     clock.advance(60)
     result = await executor.resume("r", flow)
     assert result.step("p").is_a(StepTimeout)
+
+
+async def test_timers_that_are_noticed_late_count_in_their_order() -> None:
+    """A sleep that was over before the deadline of its group ends the group well."""
+    clock = JumpClock(jumps=False)
+    flow = just(step("p").parallel(step("z").sleep(10)).timeout(50))
+    async with Executor(clock=clock).stream(flow) as run:
+        async for event in run:
+            if isinstance(event, TimerSet) and event.reason == "sleep":
+                clock.advance(70)
+    assert run.result.status == "succeeded"

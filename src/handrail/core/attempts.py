@@ -60,9 +60,10 @@ def open_step(run: RunState, node: StepNode) -> None:
         return
     if run.recorded.knows(node.path) and replay(run, node):
         return
-    over = run.rehearses and (run.ending is not None or is_late(parent, run.timers, run.now))
-    if over and not cleans_up(parent):
+    if run.rehearses and run.ending is not None and not cleans_up(parent):
         return  # the stop after the rehearsal ends it before it begins
+    if run.timers and is_late(parent, run.timers, run.now):
+        return  # so does the deadline, which is due
     predicate = step.modifiers.when
     if predicate is not None:
         run.ask(node, cmd.AskPredicate(node.path, predicate, run.view(node)))

@@ -325,8 +325,9 @@ class Conductor:
         while self._rehearsal is not None:
             if not self._rehearsal.run(most):
                 return False
-            if self.machine.run.changes:
-                raise mismatch_of(self.machine.run)
+            run = self.machine.run
+            if run.changes and run.rehearses:
+                raise mismatch_of(run)
             rehearsal, self._rehearsal = self._rehearsal, None
             for number, (event, sync) in enumerate(rehearsal.happened):
                 if sync is not None:
@@ -355,7 +356,6 @@ class Conductor:
         self._loop.add(*carried_out)
         for one in stopped:
             self._jobs.append(partial(self._stopped, one.path, one.attempt))
-        self.receive(cmd.Rehearsed(at=self.now()))
 
     # -- what the loop and the line ask for -----------------------------------------------------
 
@@ -546,6 +546,10 @@ class Conductor:
             self.receive(cmd.GateRefused(path, error, at=self.now()))
 
     def _happened(self, event: ev.Event) -> None:
+        """Record a message, behind what was due before it was sent."""
+        if self._fire_timers(event.at):
+            self._jobs.appendleft(partial(self._happened, event))
+            return
         run = self.machine.run
         if run.root.phase is Phase.ENDING or self.result is not None:
             return
@@ -622,9 +626,16 @@ class Conductor:
     # -- time -----------------------------------------------------------------------------------
 
     def _fire_due(self) -> None:
-        now = self.now()
-        while (what := self.timers.pop(now)) is not None:
+        if self._fire_timers(self.now()):
+            self._jobs.appendleft(self._fire_due)
+
+    def _fire_timers(self, by: float) -> bool:
+        """Fire the timers of the next moment that is due by this time; True if any was."""
+        fired = False
+        for what in self.timers.moment(min(by, self.now())):
             self._fire(what)
+            fired = True
+        return fired
 
     def _fire(self, what: int | InFlight | Job) -> None:
         match what:

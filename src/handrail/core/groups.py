@@ -19,7 +19,7 @@ from handrail.core.failing import fail
 from handrail.core.failures import AttemptFailure, failure_from, failure_of
 from handrail.core.items import Items, compared_item, function_of, is_body, keyed
 from handrail.core.mistakes import no_body
-from handrail.core.nodes import MemberNode, Node, Phase, RollbackEntry, is_late
+from handrail.core.nodes import MemberNode, Node, Phase, RollbackEntry
 from handrail.core.replaying import replay_member
 from handrail.core.run_state import (
     CompositeNode,
@@ -314,16 +314,8 @@ class GroupNode(CompositeNode):
         _begin_body(run, member, verb, value)
 
     def _may_begin(self, run: RunState, path: str) -> bool:
-        """True if the member at this path may begin, or be taken from the record.
-
-        A group past its deadline begins none: all members may have ended before it, and then the
-        group ends well.
-        """
-        members = self.members
-        must_begin = run.rehearses and not members.decided and not run.recorded.knows(path)
-        if must_begin and is_late(self, run.timers, run.now):
-            self._begin_no_more(run)
-        return not members.decided or self._is_left(run, path)
+        """True if the member at this path may begin, or be taken from the record."""
+        return not self.members.decided or self._is_left(run, path)
 
     def _is_left(self, run: RunState, path: str) -> bool:
         """True for a member that an earlier drive began before the group was decided.

@@ -116,6 +116,7 @@ from handrail.core.waits import (
     TimerNode,
     gate_answered,
     gate_refused,
+    recall_signals,
     signal_received,
     timer_fired,
 )
@@ -278,6 +279,7 @@ def _workflow_started(run: RunState, event: ev.WorkflowStarted) -> None:
 
 def _run_resumed(run: RunState, event: ev.RunResumed) -> None:
     recorded = run.recorded
+    recorded.begin_time(event.at)
     run.started_at = event.at if recorded.is_empty else recorded.started_at
     run.mailboxes.update(recorded.signals_left())
     run.answered.update(recorded.answers)
@@ -305,6 +307,7 @@ def _begin(run: RunState) -> None:
 
 def _rehearsed(run: RunState, report: cmd.Rehearsed) -> None:
     del report
+    recall_signals(run)
     end_rehearsal(run)
 
 

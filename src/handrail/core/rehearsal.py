@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
-from typing import TypeAlias, TypeGuard
+from collections.abc import Callable, Generator, Iterable, Sequence
+from typing import Any, TypeAlias, TypeGuard
 
 from handrail.core import commands as cmd
 from handrail.core.command_loop import CommandLoop
 from handrail.core.machine import Machine
 from handrail.core.nodes import cleans_up
 from handrail.core.run_state import RunState
+from handrail.core.timers import InFlight, Timers
 from handrail.core.value_texts import WITH_VALUE, Types, declared_in
 from handrail.model import events as ev
 from handrail.record.run_record import Recorded
@@ -53,9 +54,8 @@ class Rehearsal:
         self._at = at
         self._seq = seq
         self._shows = shows
-        beyond = self.beyond.append
         self._loop = CommandLoop(
-            machine, at, record=self._record, tell=self._tell, carry_out=beyond
+            machine, at, record=self._record, tell=self._tell, carry_out=self._hold
         )
         self.receive = self._loop.begin
 
@@ -65,6 +65,9 @@ class Rehearsal:
             return False
         self._write_known()
         return True
+
+    def _hold(self, command: cmd.Command) -> None:
+        self.beyond.append(command)
 
     def _write_known(self) -> None:
         while self.known:
@@ -92,6 +95,62 @@ class Rehearsal:
         self.happened.append((progress, None))
 
 
+class CatchingUp(Rehearsal):
+    """The last part: lets all happen that fell due since the last drive, the earliest first.
+
+    ``held`` are the commands beyond the record so far. An attempt that is stopped never begins.
+    """
+
+    def __init__(self, *of_rehearsal: Any, held: Iterable[cmd.Command], shows: bool) -> None:
+        super().__init__(*of_rehearsal, shows=shows)
+        self._now = self._at
+        self._timers = Timers[InFlight](self._machine.run.timers)
+        self._attempts: dict[str, cmd.Perform | cmd.Queue] = {}
+        for command in held:
+            self._hold(command)
+        self.receive(cmd.Rehearsed(at=self._now))
+
+    def run(self, most: float = math.inf) -> bool:
+        """Go on until nothing is due any more; False if ``most`` commands came first."""
+        while super().run(most):
+            if not self._fire_next():
+                return True
+            most -= 1
+        return False
+
+    def _fire_next(self) -> bool:
+        run = self._machine.run
+        token = None if run.timers_frozen else self._timers.pop(self._now)
+        if not isinstance(token, int):
+            return False
+        node, _ = run.timers[token]
+        self.receive(cmd.TimerFired(node.path, token, at=self._now))
+        return True
+
+    def _hold(self, command: cmd.Command) -> None:
+        match command:
+            case cmd.Wait():
+                self._timers.wait(command.due, command.token)
+            case cmd.Perform() | cmd.Queue():
+                self._attempts[command.path] = command
+            case cmd.Cancel() if command.path in self._attempts:
+                stopped = self._attempts.pop(command.path)
+                self._loop.receive(cmd.Stopped(stopped.path, stopped.attempt, at=self._now))
+                return
+            case _:
+                pass
+        super()._hold(command)
+
+    def left(self) -> list[cmd.Command]:
+        """The commands that are still to be carried out."""
+        return [one for one in self.beyond if self._is_left(one)]
+
+    def _is_left(self, command: cmd.Command) -> bool:
+        if isinstance(command, (cmd.Perform, cmd.Queue)):
+            return self._attempts.get(command.path) is command
+        return not isinstance(command, cmd.Ask) or command.path in self._machine.run.gates
+
+
 Rehearsing: TypeAlias = Generator[
     Rehearsal | RecordedQuestion, cmd.Evaluated | None, list[cmd.Command]
 ]
@@ -114,7 +173,8 @@ def rehearse(
     ``known`` events are in the machine's record already, and are written before the first new one.
     ``seq`` returns the number of the last event.
     """
-    rehearsal = Rehearsal(machine, stamp, stamp(first), first.seq, shows=shows)
+    at = stamp(first)
+    rehearsal = Rehearsal(machine, stamp, at, first.seq, shows=shows)
     rehearsal.happened.append((first, False))
     rehearsal.known.extend(known)
     rehearsal.receive(first)
@@ -127,11 +187,14 @@ def rehearse(
             continue
         answer = yield command
         assert answer is not None
-        rehearsal = Rehearsal(machine, stamp, answer.at, seq(), shows=shows)
+        at = answer.at
+        rehearsal = Rehearsal(machine, stamp, at, seq(), shows=shows)
         rehearsal.receive(answer)
         yield rehearsal
         left.extendleft(reversed(rehearsal.beyond))
-    return beyond
+    last = CatchingUp(machine, stamp, at, seq(), held=beyond, shows=shows)
+    yield last
+    return last.left()
 
 
 # -- what lies beyond the record -------------------------------------------------------------------

@@ -200,9 +200,8 @@ def _continue_step(run: RunState, node: StepNode, record: PathRecord) -> None:
         run.push(Attempt(node))
         return
     due = record.retry_due
-    waits = due is not None and (run.timers_frozen or due > run.now)
-    if due is not None and waits and not _next_attempt_began(run, node, record):
-        if isinstance(node, LeafNode):
+    if due is not None and not _next_attempt_began(run, node, record):
+        if isinstance(node, LeafNode) and due > run.now:
             node.interrupted = False
         node.phase = Phase.PAUSED
         node.timer = run.wait(node, due)

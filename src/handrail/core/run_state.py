@@ -462,6 +462,8 @@ class RunState:
         """How often each question was asked so far, by path."""
         self.listeners: dict[str, dict[str, StepNode]] = {}
         self.mailboxes: dict[str, list[ev.SignalReceived]] = {}
+        self.arriving: dict[int, ev.SignalReceived] = {}
+        """The signals on record that come once more in a resume, by the token of their time."""
         self.last_message = 0
         """The message number of the last signal that arrived."""
         # agents

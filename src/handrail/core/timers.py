@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Callable, Container, Iterator
 from typing import Any, Generic, TypeAlias, TypeVar
 
@@ -22,6 +23,9 @@ class InFlight:
         self.command = command
         self.stopping = self.timed_out = self.finished = False
 
+
+MOMENT_S = 0.05
+"""What falls due within this time counts as one moment, and nothing that follows comes between."""
 
 Job: TypeAlias = Callable[[], None]
 """A function that the driver calls in its turn."""
@@ -49,6 +53,16 @@ class Timers(Generic[F]):
         """Add a timer of the driver's own."""
         self._order -= 1
         heapq.heappush(self._heap, (due, self._order, what))
+
+    def moment(self, by: float) -> Iterator[int | F | Job]:
+        """Remove and return the timers of the next moment, as far as they are due by this time.
+
+        What follows from them comes before the next moment, however late both are noticed.
+        """
+        due = self.next_due()
+        by = -math.inf if due is None else min(by, due + MOMENT_S)
+        while (what := self.pop(by)) is not None:
+            yield what
 
     def pop(self, now: float) -> int | F | Job | None:
         """Remove and return the next timer that is due by ``now``; None if none is."""

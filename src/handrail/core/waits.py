@@ -16,7 +16,7 @@ from handrail.core.failing import fail, fail_with
 from handrail.core.failures import failure_of
 from handrail.core.launches import launch_unless_paused
 from handrail.core.limits import limit_answered, limit_refused
-from handrail.core.nodes import Node, Phase, is_late, nearest_deadline
+from handrail.core.nodes import Node, Phase, nearest_deadline
 from handrail.core.run_state import AgentNode, Attempt, CompositeNode, RunState, StepNode
 from handrail.core.stopping import cleanup_overdue, deadline_passed
 from handrail.errors import StepTimeout
@@ -47,10 +47,11 @@ class TimerNode(CompositeNode):
             due = self._due(run)
         elif self.verb.until is not None:
             due = min(due, self._due(run))
-        if _has_come(run, self, due):
+        if due <= run.now and not run.rehearses:
             run.succeed(self, None)
             return
-        run.record(ev.TimerSet(self.path, due, "sleep", self.attempt))
+        if due > run.now:
+            run.record(ev.TimerSet(self.path, due, "sleep", self.attempt))
         self.timer = run.wait(self, due)
 
     def _due(self, run: RunState) -> float:
@@ -77,8 +78,11 @@ class GateNode(CompositeNode):
         return cast("Question", self.step.verb)
 
     def begin(self, run: RunState) -> None:
-        """Open the gate, or end with the answer that an earlier drive recorded."""
+        """Open the gate, or end with the answer on record; in a resume, when its time has come."""
         answered = run.answered.get(self.path)
+        if answered is not None and run.rehearses and not run.timers_frozen:
+            self.timer = run.wait(self, min(answered.at, run.now))
+            return
         if answered is not None:
             run.succeed(self, answered.answer)
             return
@@ -88,9 +92,6 @@ class GateNode(CompositeNode):
         run.gates[self.path] = gate
         run.record(ev.GateOpened(self.path, gate))
         own = self._own_deadline(gate.since)
-        if own is not None and _has_come(run, self, own):
-            self.timer_fired(run)  # it passed while the run was suspended
-            return
         if own is not None:
             self.timer = run.wait(self, own)
         run.emit(cmd.Ask(self.path, gate))
@@ -127,8 +128,12 @@ class GateNode(CompositeNode):
         return bool(was) and not run.matches(was, self.step)
 
     def timer_fired(self, run: RunState) -> None:
-        """Answer with the default, or close the gate and fail."""
-        gate = run.gates.get(self.path)
+        """End with the answer, if there is one; else answer with the default, or fail."""
+        gate, answered = run.gates.get(self.path), run.answered.get(self.path)
+        if answered is not None:
+            run.gates.pop(self.path, None)
+            run.succeed(self, answered.answer)
+            return
         if gate is None:
             return
         if gate.has_default:
@@ -164,13 +169,16 @@ class SignalNode(CompositeNode):
         return self._consumed
 
     def begin(self, run: RunState) -> None:
-        """Consume the oldest signal in the mailbox if it came in time, or listen for the next."""
+        """Consume the oldest signal in the mailbox, or listen for the next.
+
+        In a resume, those on record come once more (``recall_signals``).
+        """
         self._consumed = 0
         if run.timers_frozen:
             return
         signal = self.verb.signal
         kept = run.mailboxes.get(signal)
-        if kept and not (run.rehearses and is_late(self, run.timers, kept[0].at)):
+        if kept and not run.rehearses:
             self.consume(run, kept.pop(0))
         else:
             run.listeners.setdefault(signal, {})[self.path] = self
@@ -202,7 +210,10 @@ def timer_fired(run: RunState, report: cmd.TimerFired) -> None:
     node, _ = run.timers.pop(report.token, (None, 0.0))
     if node is None:
         return
-    if report.token == run.run_deadline:
+    signal = run.arriving.pop(report.token, None)
+    if signal is not None:
+        signal_received(run, signal)
+    elif report.token == run.run_deadline:
         hit_limit(run, "timeout_s", run.limits.timeout_s or 0.0, "")
     elif isinstance(node, CompositeNode) and report.token == node.deadline:
         node.deadline = 0
@@ -210,11 +221,6 @@ def timer_fired(run: RunState, report: cmd.TimerFired) -> None:
     else:
         node.timer = 0
         _wait_ended(run, node)
-
-
-def _has_come(run: RunState, node: Node, due: float) -> bool:
-    """True if a wait was over at this time, and no deadline came before."""
-    return due <= run.now and not is_late(node, run.timers, due)
 
 
 def _wait_ended(run: RunState, node: Node) -> None:
@@ -307,3 +313,10 @@ def signal_received(run: RunState, event: ev.SignalReceived) -> None:
     if not waiting:
         del run.listeners[event.name]
     node.consume(run, event)
+
+
+def recall_signals(run: RunState) -> None:
+    """Have the signals on record that a step listens for come once more, each at its time."""
+    for name in run.listeners:
+        for signal in run.mailboxes.pop(name, ()):
+            run.arriving[run.wait(run.root, min(signal.at, run.now))] = signal

@@ -23,7 +23,7 @@ from handrail.core.failing import fail_with
 from handrail.core.failures import AttemptFailure
 from handrail.core.groups import GroupNode, GroupVerb, Members
 from handrail.core.items import function_of
-from handrail.core.nodes import Node, Phase, RollbackEntry, is_late
+from handrail.core.nodes import Node, Phase, RollbackEntry
 from handrail.core.run_state import Pull, RunState
 from handrail.core.steering import postpone_blocked
 from handrail.errors import WrongUse
@@ -386,9 +386,6 @@ class WorkNode(GroupNode):
             return
         if self._has_room and self.live and not self.queue.urgency:
             return  # nothing has changed
-        must_begin = run.rehearses and not self.queue.takes_up and self.queue.may_begin
-        if must_begin and is_late(self, run.timers, run.now):
-            self._begin_no_more(run)
         super().pull(run)
 
     def _may_take_task(self, run: RunState) -> bool:

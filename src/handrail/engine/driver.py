@@ -349,12 +349,12 @@ class Driver:
         self._todo.extend(carried_out)
         for one in stopped:
             self.attempts.stopped_before(one)
-        self.receive(cmd.Rehearsed(at=self.now()))
 
     async def _rehearse(self, rehearsal: Rehearsal) -> None:
         rehearsal.run()
-        if self.machine.run.changes:
-            raise mismatch_of(self.machine.run)
+        run = self.machine.run
+        if run.changes and run.rehearses:
+            raise mismatch_of(run)
         with anyio.CancelScope(shield=True):
             await write_out(rehearsal, self.machine, self._journal, self._bus)
         warn_of_masked(self.run_id, rehearsal)
@@ -693,10 +693,10 @@ class Driver:
             self._linger_until += jump_s
 
     async def _fire_timers(self) -> bool:
-        """Fire the timers that are due; True if any was."""
+        """Fire the timers of the next moment that has come; True if any was."""
         self.look_at_clock()
         fired = False
-        while (what := self.timers.pop(self.now())) is not None:
+        for what in self.timers.moment(self.now()):
             await self._fire(what)
             fired = True
         return fired

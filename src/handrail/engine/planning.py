@@ -52,10 +52,6 @@ async def plan_of(
 
     try:
         held = await rehearsed(rehearse(machine, first, stamp), perform, evaluated)
-        last = Rehearsal(machine, stamp, now, 0)
-        last.receive(cmd.Rehearsed(at=now))
-        last.run()
-        held += last.beyond
     finally:
         close_bodies(machine.run)
     failing = machine.run.root.phase is Phase.UNDOING or "" in recorded.undoing

@@ -16,13 +16,13 @@ from typing import Any, cast
 from handrail.errors import NotRecorded, WrongUse
 from handrail.model import events as ev
 from handrail.model.paths import is_budget_gate
-from handrail.model.results import OpenGate, StepResult
+from handrail.model.results import StepResult
 from handrail.ports.journal import SCHEDULE_LABEL
 from handrail.record.assemble import copier
 from handrail.record.dropped import begun, run_again, superseded
 from handrail.record.inbox import WITH_MESSAGE_NUMBER, without_message_number
-from handrail.record.reading import closest_paths, dropped, ended
-from handrail.record.run_record import FORKED, Recorded
+from handrail.record.reading import awaits_its_first_drive, closest_paths, dropped, ended
+from handrail.record.run_record import FORKED, Recorded, moved_gate
 from handrail.steps.verbs import LEAF_KINDS
 
 _GIVEN_KINDS = LEAF_KINDS | {"ask", "wait_for", "sleep"}
@@ -248,7 +248,8 @@ def fork_events(  # noqa: PLR0917  # the arguments of one fork
     The records of ``gone`` paths do not count, and the steps in ``rerun`` may run again.
 
     The run, and all that has no end yet, is as old as it was behind the last of what is kept. So
-    the fork has used as much of its time, and of each deadline, as the other run had by then.
+    the fork has used as much of its time, and of each deadline, as the other run had by then. Its
+    first drive moves them once more (``Recorded.begin_time``).
     """
     first = kept[0]
     assert isinstance(first, ev.WorkflowStarted)
@@ -257,6 +258,8 @@ def fork_events(  # noqa: PLR0917  # the arguments of one fork
     if inputs is not None:
         start = replace(start, inputs=inputs)
     later_s = now - max(event.at for event in kept)
+    if awaits_its_first_drive(kept):
+        kept = kept[:-1]  # the fork of a fork
     made: list[ev.Event] = [ev.stamp(start, fork_id, 1, first.at + later_s)]
     signals: dict[int, int] = {}
     open_ = _without_end(kept)
@@ -302,7 +305,5 @@ def _copied(
     elif kind is ev.TimerSet:
         made = replace(made, due=made.due + later_s)
     elif kind is ev.GateOpened:
-        gate: OpenGate = made.gate
-        deadline = None if gate.deadline is None else gate.deadline + later_s
-        made = replace(made, gate=replace(gate, since=gate.since + later_s, deadline=deadline))
+        made = replace(made, gate=moved_gate(made.gate, later_s))
     return cast("ev.Event", ev.stamp(made, fork_id, seq, event.at + later_s))

@@ -19,7 +19,7 @@ from handrail.model.results import A_PERSON, OpenGate, WaitsFor
 from handrail.ports.journal import Journal, Letter, Message, RunInfo
 from handrail.record.answers import check_payload
 from handrail.record.dropped import begun
-from handrail.record.reading import ended
+from handrail.record.reading import awaits_its_first_drive, ended
 from handrail.record.run_record import Recorded
 
 TIMEOUT = "timeout"
@@ -233,12 +233,13 @@ def gate_in(run_id: str, history: Sequence[ev.Event], path: str, now: float) -> 
     if path not in opened:
         waiting = tuple(one for one in opened if one not in answered)
         raise GateNotFound(run_id, path, waiting)
-    return _before_its_deadline(opened[path], now)
+    return _before_its_deadline(opened[path], history, now)
 
 
-def _before_its_deadline(gate: OpenGate, now: float) -> OpenGate:
-    if gate.deadline is not None and gate.deadline <= now:  # the next drive will close it
-        raise GateClosed(gate.path, gate.default, TIMEOUT, gate.deadline)
+def _before_its_deadline(gate: OpenGate, history: Sequence[ev.Event], now: float) -> OpenGate:
+    deadline = None if awaits_its_first_drive(history) else gate.deadline
+    if deadline is not None and deadline <= now:  # the next drive will close it
+        raise GateClosed(gate.path, gate.default, TIMEOUT, deadline)
     return gate
 
 

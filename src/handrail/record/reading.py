@@ -69,6 +69,12 @@ def began_since(history: Sequence[ev.Event], path: str, passed: Collection[str] 
     return found
 
 
+def awaits_its_first_drive(history: Sequence[ev.Event]) -> bool:
+    """True for a fork that was not resumed yet: its time stands still."""
+    end = drive_end(history)
+    return isinstance(end, ev.RunSuspended) and end.reason == FORKED
+
+
 def ended(history: Sequence[ev.Event]) -> ev.WorkflowCompleted | None:
     """The end of the run; None if it has none, or a later drive followed it."""
     end = drive_end(history)

@@ -7,6 +7,7 @@ steps that were added elsewhere, or that end in another order, change nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -98,6 +99,16 @@ class PathRecord(msgspec.Struct, eq=False, gc=False):  # it is in no cycle
             due = due or last.due
         return due > moment
 
+    def begin_later(self, later_s: float) -> None:
+        """Move its start, and the ends of its waits, to a later time."""
+        if self.started_at is not None:
+            self.started_at += later_s
+        if self.retry_due is not None:
+            self.retry_due += later_s
+        self.due = {why: due + later_s for why, due in (self.due or {}).items()}
+        gates = (self.gates or {}).items()
+        self.gates = {attempt: moved_gate(gate, later_s) for attempt, gate in gates}
+
     def ended(self) -> bool:
         """True if the step's end, or the member's, is recorded."""
         return self.end is not None or self.member_end is not None
@@ -161,6 +172,8 @@ class Recorded:
         self.lent_sessions: set[str] = set()
         """Sessions of agents that were opened in the run that this one was forked from."""
         self._is_lent = False
+        self._forked_at: float | None = None
+        """When the fork was made; None once it is driven, or for a run that is no fork."""
         self.ends_since = 0
         """The number of the event by which the run began to fail or to be cancelled; 0 for none."""
         self.questions: dict[str, OpenGate] = {}
@@ -252,6 +265,7 @@ class Recorded:
         self._is_lent = event.forked_from is not None
 
     def _run_resumed(self, event: ev.RunResumed) -> None:
+        self.begin_time(event.at)
         self._drive_broke_off()
         self._rehearses = self._unwinding
         self.completed = None
@@ -259,6 +273,18 @@ class Recorded:
         self.run_again(event.rerun)
         self._forget_all(event.superseded)
         self.read_messages(event.letter)
+
+    def begin_time(self, at: float) -> None:
+        """Begin a fork's first drive: the run, and all that has no end yet, are as old as they were
+        when the fork was made.
+        """
+        if self._forked_at is None:
+            return
+        later_s, self._forked_at = at - self._forked_at, None
+        self.started_at += later_s
+        for record in self._paths.values():
+            if not record.ended():
+                record.begin_later(later_s)
 
     def read_messages(self, number: int) -> None:
         """Count the messages up to this number as read."""
@@ -282,6 +308,8 @@ class Recorded:
 
     def _run_suspended(self, event: ev.RunSuspended) -> None:
         self._is_lent = self._is_lent and event.reason != FORKED
+        if event.reason == FORKED:
+            self._forked_at = event.at
         self._at_work.clear()
 
     def _cancel_requested(self, event: ev.CancelRequested) -> None:
@@ -811,3 +839,9 @@ def attempt_in(above: str, path: str) -> int:
 
 replayed: Callable[[StepResult[Any]], StepResult[Any]] = copier(StepResult, replayed=True)
 """A recorded result, marked as replayed; a fast copy, as each recorded step needs one."""
+
+
+def moved_gate(gate: OpenGate, later_s: float) -> OpenGate:
+    """The gate, opened later by some seconds."""
+    deadline = None if gate.deadline is None else gate.deadline + later_s
+    return replace(gate, since=gate.since + later_s, deadline=deadline)

@@ -384,7 +384,8 @@ class Execution:
                 gate = run.gates.get(path)
                 if gate is None:
                     raise GateNotFound(run_id, path, tuple(run.gates))
-                return ev.GateAnswered(path, accept_answer(gate, event.answer), event.by)
+                accepted = ev.GateAnswered(path, accept_answer(gate, event.answer), event.by)
+                return ev.stamp(accepted, run_id, 0, event.at)
             case ev.SignalReceived(name=name):
                 verbs = [node.step.verb for node in run.listeners.get(name, {}).values()]
                 types = [verb.type for verb in verbs if isinstance(verb, SignalWait)]
