@@ -119,10 +119,10 @@ def test_a_signal_that_no_step_waits_for_is_kept_and_said(cli: Cli) -> None:
         ("w", " Did you mean 'approved'? It waits for: 'approved'."),
         ("a", ""),
     ):
-        outcome = cli("signal", run_id, "aproved", "--by", "eve")
-        assert (outcome.code, outcome.out) == (0, "sent the signal 'aproved', by eve\n")
+        outcome = cli("signal", run_id, "approve", "--by", "eve")
+        assert (outcome.code, outcome.out) == (0, "sent the signal 'approve', by eve\n")
         first = outcome.err.splitlines()[0]
-        assert first == f"handrail: no step waits for 'aproved' now; it is kept for one.{said}"
+        assert first == f"handrail: no step waits for 'approve' now; it is kept for one.{said}"
     assert "no step waits" not in cli("signal", "w", "approved").err
 
 

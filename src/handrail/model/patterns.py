@@ -279,8 +279,8 @@ _Place = tuple[frozenset[int], ...]
 def _paths_overlap(both: tuple[str, str], against: tuple[str, ...], *, folds: bool) -> bool:
     """True if a path fits ``both`` and none of ``against``, or if the search takes too long."""
     machines = [_automaton(pattern) for pattern in (*both, *against)]
-    begin: tuple[str, _Place] = ("/", tuple(machine.start for machine in machines))
-    seen, waiting = {begin}, deque([begin])
+    waiting = deque[tuple[str, _Place]]([("/", tuple(machine.start for machine in machines))])
+    seen = set(waiting)
     while waiting:
         before, place = waiting.popleft()
         for sign in _signs(machines, place, folds=folds):
