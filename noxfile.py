@@ -53,7 +53,7 @@ WITHOUT_EXTRAS = (
 )
 """What a run needs, and what a Python can do otherwise: loop, parser, types, processes."""
 
-WITH_PROGRAMS = ("tests/page", "tests/live", "tests/hub_programs", "tests/temporal")
+WITH_PROGRAMS = ("tests/live", "tests/hub_programs", "tests/temporal")
 PROGRAMS = {"claude": "@anthropic-ai/claude-code", "codex": "@openai/codex",
             "copilot": "@github/copilot", "gemini": "@google/gemini-cli",
             "opencode": "opencode-ai"}  # fmt: skip
@@ -102,11 +102,11 @@ def run_pytest(session: nox.Session, *arguments: str) -> None:
 
 
 def run_at_once(session: nox.Session, *commands: tuple[str, ...], **options: Any) -> None:
-    """Run commands beside one another; what those say that fail is shown."""
+    """Run commands beside one another; all that those say that fail is shown, else the end."""
     with ThreadPoolExecutor() as pool:
         runs = [pool.submit(session.run, *each, silent=True, **options) for each in commands]
         for run in runs:
-            run.result()
+            session.log(str(run.result()).strip().rpartition("\n")[2])
 
 
 @nox.session(venv_backend="none")
@@ -320,21 +320,23 @@ def programs(session: nox.Session) -> None:
         session.error(f"there are no tests of {', '.join(sorted(strange))}")
     agents = {name: installed(session, name) if name in chosen else None for name in PROGRAMS}
     env = {f"HANDRAIL_LIVE_{name.upper()}": path or "" for name, path in agents.items()}
-    marks, options = ["live_cli"] if any(agents.values()) else [], []
+    marks = ["live_cli"] if any(agents.values()) else []
     if "temporal" in chosen:
         marks.append("(temporal and not soak)")
     if "hub" in chosen and may_use_hub(session):
         marks.append("hub")
         env["HANDRAIL_SYNAPSE"] = THEIRS
-    if "browser" in chosen:
-        marks.append("page")
-        options += ["--browser-path", browser(session)]
-    if not marks:
+    pytest = ("python", "-m", "pytest", *BRIEF)
+    runs: list[tuple[str, ...]] = []
+    if "browser" in chosen:  # apart: the library that drives it keeps an event loop running
+        page = ("-m", "page", "tests/page", "--browser-path", browser(session))
+        runs.append((*pytest, f"--numprocesses={WORKERS // 2}", *page))
+    if marks:
+        brief = ("-k", "not trio") if os.environ.get("CI") else ()
+        runs.append((*pytest, *IN_PARALLEL, "-m", " or ".join(marks), *brief, *WITH_PROGRAMS))
+    if not runs:
         session.skip(f"none of {', '.join(sorted(chosen))} could be installed")
-    session.run(
-        "python", "-m", "pytest", *IN_PARALLEL, *BRIEF, "-m", " or ".join(marks), *options,
-        *(("-k", "not trio") if os.environ.get("CI") else ()), *WITH_PROGRAMS, env=env,
-    )  # fmt: skip
+    run_at_once(session, *runs, env=env)
 
 
 def may_use_hub(session: nox.Session) -> bool:

@@ -94,7 +94,7 @@ async def test_when_its_machine_is_gone_a_session_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The step waits for the machine a while, and is then begun on another."""
-    monkeypatch.setattr("handrail.temporal.caller.BOUNDS", Bounds(gone_s=2))
+    monkeypatch.setattr("handrail.temporal.wire.BOUNDS", Bounds(gone_s=2))
     (tmp_path / "plant").mkdir()
     homes = [tmp_path / "one", tmp_path / "other"]
     for home in homes:

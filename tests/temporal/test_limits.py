@@ -280,7 +280,7 @@ async def test_a_wide_group_has_so_many_in_flight_and_no_more(
 ) -> None:
     """A server takes 2,000 pending steps of one run: it is given 500, here 100."""
     assert BOUNDS.window == 500
-    monkeypatch.setattr("handrail.temporal.caller.BOUNDS", Bounds(window=100))
+    monkeypatch.setattr("handrail.temporal.wire.BOUNDS", Bounds(window=100))
     there = engine(workflows=FLOWS)
     handle = await there.start(fans, 140, 0.0, run_id="wide")
     assert (await handle.result()).value == 140

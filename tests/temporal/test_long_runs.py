@@ -28,7 +28,7 @@ Make = Callable[..., TemporalExecutor]
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Executions are long from 40 events on, and too long from 200; 60 steps are in flight."""
     bounds = Bounds(window=60, soft_events=40, hard_events=200)
-    monkeypatch.setattr("handrail.temporal.caller.BOUNDS", bounds)
+    monkeypatch.setattr("handrail.temporal.wire.BOUNDS", bounds)
 
 
 @pytest.mark.parametrize(("flow", "inputs"), [(counts, (40,)), (fans, (200, 0.02))])
@@ -56,7 +56,7 @@ async def test_the_contract_holds_over_executions(
     case: Case, engine: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same when nearly each step has an execution of its own."""
-    monkeypatch.setattr("handrail.temporal.caller.BOUNDS", Bounds(soft_events=8))
+    monkeypatch.setattr("handrail.temporal.wire.BOUNDS", Bounds(soft_events=8))
     here = Executor(workflows=ALL, portable=True)
     await compared(case, here, engine(workflows=ALL), tmp_path)
 
@@ -87,7 +87,7 @@ async def test_a_record_that_is_too_large_to_go_along_says_so_and_fits_a_store(
     engine: Make, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is not the server that ends the run, by a word of its own; with a store it goes on."""
-    monkeypatch.setattr("handrail.temporal.execution.MOST_BYTES", 2_000)
+    monkeypatch.setattr("handrail.temporal.wire.MOST_BYTES", 2_000)
     monkeypatch.setattr("handrail.temporal.execution.LARGE_BYTES", 1_000)
     monkeypatch.setattr("handrail.temporal.execution.SLICE", 60)
     there = engine(workflows=ALL)

@@ -35,7 +35,7 @@ async def histories(client: Client, worker: Any, tmp_path_factory: pytest.TempPa
     del worker
     folder = tmp_path_factory.mktemp("histories")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("handrail.temporal.caller.BOUNDS", Bounds(soft_events=60))
+        patch.setattr("handrail.temporal.wire.BOUNDS", Bounds(soft_events=60))
         for case in CASES:
             if case.name in NAMES:
                 options = {**(case.options or {}), "workflows": CONFORMANCE}
