@@ -11,7 +11,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import anyio
 import pytest
@@ -28,6 +28,7 @@ from handrail import (
     step,
     workflow,
 )
+from handrail.engine.inbox import Inbox
 from handrail.journals.sqlite import open as sqlite_open
 from handrail.model import events as ev
 from handrail.testing import JumpClock
@@ -161,6 +162,41 @@ async def test_a_live_run_is_reached_beside_the_loop(
         await beside_the_loop(lock, lambda: CALLS[name](executor))
         kinds = {"answer": ev.GateAnswered, "signal": ev.SignalReceived}
         await seen.wait(kinds.get(name, ev.RunSteered))
+
+
+async def test_a_message_is_kept_once_if_the_look_for_it_fails(
+    journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another program may take the file between the write and the look."""
+    seen, look = Seen(), Inbox.new
+
+    def locked(_: Inbox) -> NoReturn:
+        monkeypatch.setattr(Inbox, "new", look)
+        busy = sqlite3.OperationalError("database is locked")
+        busy.sqlite_errorcode = sqlite3.SQLITE_BUSY
+        raise JournalFailed("runs.db", "reading", str(busy)) from busy
+
+    executor = Executor(journal=journal, sinks=[CallbackSink(seen.note)], linger_s=60)
+    async with executor:
+        executor.start(asks, run_id="run")
+        await seen.wait(ev.GateOpened)
+        monkeypatch.setattr(Inbox, "new", locked)
+        await executor.signal("run", "go", 1)
+        await executor.answer("run", "q", "yes")
+        await seen.wait(ev.WorkflowCompleted)
+    sent = [one for one in journal.events("run") if isinstance(one, ev.SignalReceived)]
+    assert [one.payload for one in sent] == [1]
+
+
+async def test_the_failure_of_another_journal_is_the_handlers(journal: SqliteJournal) -> None:
+    """The run ends with it, as with any error of a gate's handler."""
+
+    async def handler(_: OpenGate) -> str:
+        raise JournalFailed("other.db", "reading", "it is gone")
+
+    result = await Executor(journal=journal, gates=handler).run(asks)
+    assert (result.status, result.failed_step) == ("failed", "q")
+    assert "other.db" in (result.error or "")
 
 
 async def test_a_gate_times_out_beside_the_loop(lock: Lock, journal: SqliteJournal) -> None:

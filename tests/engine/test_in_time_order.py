@@ -7,10 +7,21 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import anyio
+from anyio.lowlevel import checkpoint
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handrail import Executor, GateClosed, GateNotFound, Step, WorkflowResult, step
+from handrail import (
+    Executor,
+    GateClosed,
+    GateNotFound,
+    OpenGate,
+    Step,
+    Steps,
+    WorkflowResult,
+    step,
+    workflow,
+)
 from handrail.testing import JumpClock, TextJournal
 from handrail.testing.clock import START
 from handrail.testing.text_journal import ProcessGone
@@ -167,3 +178,39 @@ async def test_a_run_that_was_left_ends_as_one_that_was_driven(
     """
     whole = await driven(made, messages)
     assert outcome(await left(made, messages, resumed_at, dies)) == outcome(whole)
+
+
+async def test_a_question_that_closed_meanwhile_is_not_asked() -> None:
+    """Its next attempt asks anew, at the same path; a handler is called for that one alone."""
+    clock, journal = JumpClock(), TextJournal()
+    flow = just(step("x").ask("?", timeout=10).retry(3, backoff=0))
+    executor = Executor(journal=journal, clock=clock, suspend_timers_after_s=0)
+    assert (await executor.options(run_id=RUN).run(flow)).status == "suspended"
+    clock.set(START + 20)
+    asked: list[OpenGate] = []
+
+    async def slow(gate: OpenGate) -> str:
+        asked.append(gate)
+        await checkpoint()
+        return "yes"
+
+    result = await Executor(journal=journal, clock=clock, gates=slow).resume(RUN, flow)
+    assert (result.value, len(asked)) == ("yes", 1)
+
+
+async def test_signals_of_one_name_keep_their_order_whatever_the_senders_clocks_say() -> None:
+    """The later of two is the second, also if it says that it came before the first."""
+    clock, journal = JumpClock(), TextJournal()
+    executor = Executor(journal=journal, clock=clock, suspend_timers_after_s=0)
+
+    @workflow
+    def flow() -> Steps[str]:
+        first = yield from step("first").wait_for("go", str)
+        return first + (yield from step("second").wait_for("go", str))
+
+    assert (await executor.options(run_id=RUN).run(flow)).status == "suspended"
+    for at, payload in ((20, "1"), (18, "2")):
+        clock.set(START + at)
+        await executor.signal(RUN, "go", payload)
+    clock.set(START + 30)
+    assert (await executor.resume(RUN, flow)).value == "12"

@@ -148,7 +148,9 @@ class CatchingUp(Rehearsal):
     def _is_left(self, command: cmd.Command) -> bool:
         if isinstance(command, (cmd.Perform, cmd.Queue)):
             return self._attempts.get(command.path) is command
-        return not isinstance(command, cmd.Ask) or command.path in self._machine.run.gates
+        if isinstance(command, cmd.Ask):  # another attempt may have opened the gate again
+            return self._machine.run.gates.get(command.path) is command.gate
+        return True
 
 
 Rehearsing: TypeAlias = Generator[

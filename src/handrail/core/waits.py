@@ -6,6 +6,7 @@ because there may be many; the state of the node says what the timer is for.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -316,7 +317,12 @@ def signal_received(run: RunState, event: ev.SignalReceived) -> None:
 
 
 def recall_signals(run: RunState) -> None:
-    """Have the signals on record that a step listens for come once more, each at its time."""
+    """Have the signals on record that a step listens for come once more, each at its time.
+
+    Those of one name keep their order, also if the clock of a sender was behind.
+    """
     for name in run.listeners:
+        at = -math.inf
         for signal in run.mailboxes.pop(name, ()):
-            run.arriving[run.wait(run.root, min(signal.at, run.now))] = signal
+            at = max(at, min(signal.at, run.now))
+            run.arriving[run.wait(run.root, at)] = signal

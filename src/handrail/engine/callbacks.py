@@ -20,6 +20,7 @@ from handrail.engine.tasks import ABANDONED, STOPPED, Flight
 from handrail.errors import (
     CancelledFromWithin,
     GateRefusal,
+    HandrailError,
     InvalidAnswer,
     JournalFailed,
     LeaseLost,
@@ -199,9 +200,14 @@ class Callbacks:
         self._asked[command.path] = flight
         self._loop.start(flight, lambda: self._answer_gate(command), self._loop.context())
 
-    async def _answer_gate(self, command: cmd.Ask) -> None:
+    async def _answer_gate(self, command: cmd.Ask) -> tuple[HandrailError, ...]:
+        """Have the gate's handler answer it; returns the failure of the run's journal, if any."""
         answer, by = await self._evaluator.answer(command.gate)
-        await self._answer(command.path, answer, by)
+        try:
+            await self._answer(command.path, answer, by)
+        except (JournalFailed, LeaseLost) as error:  # not the answer's fault
+            return (error,)
+        return ()
 
     def dismiss(self) -> None:
         """Stop the handlers of closed gates: their answers no longer count."""
@@ -219,10 +225,11 @@ class Callbacks:
             return
         if isinstance(outcome, (KeyboardInterrupt, SystemExit)):
             self._interrupted(outcome)
-        elif isinstance(outcome, (JournalFailed, LeaseLost)):  # not the answer's fault
-            raise outcome
         elif isinstance(outcome, BaseException):
             loop.receive(cmd.GateRefused(path, outcome, at=loop.now()))
+        elif isinstance(outcome, tuple):
+            for failure in outcome:
+                raise failure
 
     # -- rollbacks ------------------------------------------------------------------------------
 

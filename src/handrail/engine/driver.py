@@ -86,6 +86,7 @@ from handrail.errors import (
     GateClosed,
     GateNotFound,
     HandrailError,
+    JournalFailed,
     OutputNotSerializable,
 )
 from handrail.model import events as ev
@@ -256,7 +257,8 @@ class Driver:
     def _look_for_messages(self) -> None:
         """Read new messages now, or have the driver's own thread read them."""
         if threading.get_ident() == self._thread:
-            self.read_messages()
+            with contextlib.suppress(JournalFailed):  # the message is kept, and another look comes
+                self.read_messages()
         else:
             self.post(self._read_messages_if_it_can)
 

@@ -2,6 +2,7 @@
 
 All of them go through the journal, also those of this process. So exactly one of many answers to a
 gate counts, whichever process it comes from, and a crash loses no accepted signal.
+``Engine.answer`` and its neighbours post them; ``Driver.read_messages`` reads them.
 """
 
 from __future__ import annotations

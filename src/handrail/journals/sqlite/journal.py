@@ -332,15 +332,19 @@ class SqliteJournal:
 
     async def when_free(self, action: Callable[[], T], /) -> T:
         """The result of ``action``, which calls methods of this journal; see the port."""
-        try:
-            return try_once(action)
-        except JournalFailed as error:
-            pending = pending_here()
-            if pending is None or not is_locked(error):
-                raise
+        writer = self._store.writer_thread
+        if not writer.waiting:  # else it would overtake what waits
+            try:
+                return try_once(action)
+            except JournalFailed as error:
+                if not is_locked(error):
+                    raise
+        pending = pending_here()
+        if pending is None:
+            return action()
         retried = Retried(action)
         try:
-            await self._store.writer_thread.submit(retried, pending, sync=False)
+            await writer.submit(retried, pending, sync=False)
         finally:
             retried.give_up()
         return retried.result
