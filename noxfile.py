@@ -102,11 +102,11 @@ def run_pytest(session: nox.Session, *arguments: str) -> None:
 
 
 def run_at_once(session: nox.Session, *commands: tuple[str, ...], **options: Any) -> None:
-    """Run commands beside one another; all that those say that fail is shown, else the end."""
+    """Run commands beside one another; what those say that fail is shown."""
     with ThreadPoolExecutor() as pool:
         runs = [pool.submit(session.run, *each, silent=True, **options) for each in commands]
         for run in runs:
-            session.log(str(run.result()).strip().rpartition("\n")[2])
+            run.result()
 
 
 @nox.session(venv_backend="none")
@@ -326,17 +326,14 @@ def programs(session: nox.Session) -> None:
     if "hub" in chosen and may_use_hub(session):
         marks.append("hub")
         env["HANDRAIL_SYNAPSE"] = THEIRS
-    pytest = ("python", "-m", "pytest", *BRIEF)
-    runs: list[tuple[str, ...]] = []
+    pytest = ("python", "-m", "pytest", *IN_PARALLEL, *BRIEF)
     if "browser" in chosen:  # apart: the library that drives it keeps an event loop running
-        page = ("-m", "page", "tests/page", "--browser-path", browser(session))
-        runs.append((*pytest, f"--numprocesses={WORKERS // 2}", *page))
+        session.run(*pytest, "-m", "page", "tests/page", "--browser-path", browser(session))
     if marks:
         brief = ("-k", "not trio") if os.environ.get("CI") else ()
-        runs.append((*pytest, *IN_PARALLEL, "-m", " or ".join(marks), *brief, *WITH_PROGRAMS))
-    if not runs:
+        session.run(*pytest, "-m", " or ".join(marks), *brief, *WITH_PROGRAMS, env=env)
+    elif "browser" not in chosen:
         session.skip(f"none of {', '.join(sorted(chosen))} could be installed")
-    run_at_once(session, *runs, env=env)
 
 
 def may_use_hub(session: nox.Session) -> bool:

@@ -223,13 +223,15 @@ class Callbacks:
         loop, path = self._loop, flight.path
         if path not in loop.machine.run.gates or path in loop.machine.run.answered:
             return
-        if isinstance(outcome, (KeyboardInterrupt, SystemExit)):
-            self._interrupted(outcome)
-        elif isinstance(outcome, BaseException):
-            loop.receive(cmd.GateRefused(path, outcome, at=loop.now()))
-        elif isinstance(outcome, tuple):
-            for failure in outcome:
+        match outcome:
+            case KeyboardInterrupt() | SystemExit():
+                self._interrupted(outcome)
+            case BaseException():
+                loop.receive(cmd.GateRefused(path, outcome, at=loop.now()))
+            case (HandrailError() as failure,):
                 raise failure
+            case _:
+                pass
 
     # -- rollbacks ------------------------------------------------------------------------------
 
