@@ -311,7 +311,8 @@ def programs(session: nox.Session) -> None:
     models, synapse-channel's command on its hub and ours, and a Temporal cluster that is killed.
 
     All is on the loopback: no key is needed, and nothing is sent to anyone. `nox -s programs --
-    copilot temporal` takes these alone: of `browser`, `hub`, `temporal` and the agents.
+    copilot temporal` takes these alone: of `browser`, `hub`, `temporal` and the agents. An agent
+    that cannot be installed within a few minutes is left out, with a warning.
     """
     session.install(wheel("all"), *group("programs"))
     session.install(*CLUSTER)

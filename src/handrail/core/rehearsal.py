@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
-from typing import Any, TypeAlias, TypeGuard
+from typing import TypeAlias, TypeGuard
 
 from handrail.core import commands as cmd
 from handrail.core.command_loop import CommandLoop
@@ -101,14 +101,23 @@ class CatchingUp(Rehearsal):
     ``held`` are the commands beyond the record so far. An attempt that is stopped never begins.
     """
 
-    def __init__(self, *of_rehearsal: Any, held: Iterable[cmd.Command], shows: bool) -> None:
-        super().__init__(*of_rehearsal, shows=shows)
-        self._now = self._at
-        self._timers = Timers[InFlight](self._machine.run.timers)
+    def __init__(
+        self,
+        machine: Machine,
+        stamp: Callable[[ev.Event], float],
+        at: float,
+        seq: int,
+        *,
+        held: Iterable[cmd.Command],
+        shows: bool,
+    ) -> None:
+        super().__init__(machine, stamp, at, seq, shows=shows)
+        self._now = at
+        self._timers = Timers[InFlight](machine.run.timers)
         self._attempts: dict[str, cmd.Perform | cmd.Queue] = {}
         for command in held:
             self._hold(command)
-        self.receive(cmd.Rehearsed(at=self._now))
+        self.receive(cmd.Rehearsed(at=at))
 
     def run(self, most: float = math.inf) -> bool:
         """Go on until nothing is due any more; False if ``most`` commands came first."""

@@ -86,7 +86,6 @@ from handrail.errors import (
     GateClosed,
     GateNotFound,
     HandrailError,
-    JournalFailed,
     OutputNotSerializable,
 )
 from handrail.model import events as ev
@@ -257,8 +256,7 @@ class Driver:
     def _look_for_messages(self) -> None:
         """Read new messages now, or have the driver's own thread read them."""
         if threading.get_ident() == self._thread:
-            with contextlib.suppress(JournalFailed):  # the message is kept, and another look comes
-                self.read_messages()
+            self._read_messages_if_it_can()
         else:
             self.post(self._read_messages_if_it_can)
 

@@ -542,8 +542,7 @@ def retry_busy(action: Callable[[], T], patience_s: float | None = None) -> T:
     """The result of ``action``, repeated while another connection has the lock, up to
     ``PATIENCE_S``.
     """
-    longest = PATIENCE_S if patience_s is None else patience_s
-    until = time.monotonic() + longest
+    until = time.monotonic() + (PATIENCE_S if patience_s is None else patience_s)
     while True:
         try:
             return action()
