@@ -5,13 +5,15 @@ from __future__ import annotations
 import gc
 from collections.abc import AsyncIterator, Generator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowHandle
+from temporalio.service import RPCError, RPCStatusCode
 
 from handrail import Executor
 from handrail.temporal import TemporalExecutor, TemporalWorker
+from handrail.temporal.cluster import PATIENCE_S
 from handrail.temporal.pinned_generators import PinnedGenerators, closing_runs_code
 from handrail.testing.conformance import CASES, Case
 from handrail.testing.conformance import FLOWS as CONFORMANCE
@@ -41,6 +43,26 @@ async def test_without_a_cache_runs_come_to_the_same_end(
     here = Executor(workflows=CONFORMANCE, portable=True)
     there = TemporalExecutor(client, task_queue="forgetful", workflows=CONFORMANCE)
     await compared(case, here, there, tmp_path)
+
+
+async def test_a_question_that_a_worker_lost_is_asked_again(
+    client: Client, forgetful: TemporalWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one may that puts the run out of its memory: no error reaches who asked."""
+    del forgetful
+    query = WorkflowHandle.query
+
+    async def lost(*_: Any, **options: Any) -> NoReturn:
+        monkeypatch.setattr(WorkflowHandle, "query", query)
+        assert options["rpc_timeout"].total_seconds() == PATIENCE_S / 2
+        raise RPCError("Timeout expired", RPCStatusCode.CANCELLED, b"")
+
+    there = TemporalExecutor(client, task_queue="forgetful", workflows=FLOWS)
+    await there.options(run_id="asked-again").run(tidies_up, "asked-again")
+    monkeypatch.setattr(WorkflowHandle, "query", lost)
+    assert [one.path for one in (await there.get("asked-again")).waits_for] == ["go?"]
+    assert WorkflowHandle.query is query
+    await there.answer("asked-again", "go?", "yes")
 
 
 async def test_no_finally_runs_because_a_worker_needed_room(client: Client) -> None:

@@ -52,6 +52,7 @@ PATIENCE_S = 10.0
 """How long a client waits for a worker's answer about a run."""
 SOON_S = 2.0
 """The same for a list of runs; also how soon a call checks whether any worker is there."""
+_TIMED_OUT = (RPCStatusCode.CANCELLED, RPCStatusCode.DEADLINE_EXCEEDED)
 _BROKEN_CONNECTION = ("transport error", "connection", "h2 protocol error")
 _POLL_S = 65
 """A worker that did not poll the queue for so long counts as gone."""
@@ -233,12 +234,24 @@ class Cluster:
         return found
 
     async def _query(self, run_id: str, name: str, *args: Any) -> RawValue:
-        try:
-            answer: RawValue = await self._ask_worker(
-                self._handle(run_id).query(
-                    name, args=args, result_type=RawValue, rpc_timeout=timedelta(seconds=PATIENCE_S)
-                )
+        """The reply to a query. It is asked again within ``PATIENCE_S``: a worker that puts the run
+        out of its memory may drop the first.
+        """
+        soon = timedelta(seconds=PATIENCE_S / 2)
+
+        def ask() -> Awaitable[RawValue]:
+            handle = self._handle(run_id)
+            return self._ask_worker(
+                handle.query(name, args=args, result_type=RawValue, rpc_timeout=soon)
             )
+
+        try:
+            try:
+                answer = await ask()
+            except RPCError as error:
+                if error.status not in _TIMED_OUT:
+                    raise
+                answer = await ask()
         except (TimeoutError, WorkflowQueryFailedError) as error:
             raise NoWorker(run_id, self.task_queue, await self._no_answer_reason(error)) from None
         except RPCError as error:
