@@ -53,7 +53,6 @@ WITHOUT_EXTRAS = (
 )
 """What a run needs, and what a Python can do otherwise: loop, parser, types, processes."""
 
-WITH_PROGRAMS = ("tests/live", "tests/hub_programs", "tests/temporal")
 PROGRAMS = {"claude": "@anthropic-ai/claude-code", "codex": "@openai/codex",
             "copilot": "@github/copilot", "gemini": "@google/gemini-cli",
             "opencode": "opencode-ai"}  # fmt: skip
@@ -321,20 +320,22 @@ def programs(session: nox.Session) -> None:
         session.error(f"there are no tests of {', '.join(sorted(strange))}")
     agents = {name: installed(session, name) if name in chosen else None for name in PROGRAMS}
     env = {f"HANDRAIL_LIVE_{name.upper()}": path or "" for name, path in agents.items()}
-    marks = ["live_cli"] if any(agents.values()) else []
-    if "temporal" in chosen:
-        marks.append("(temporal and not soak)")
-    if "hub" in chosen and may_use_hub(session):
-        marks.append("hub")
-        env["HANDRAIL_SYNAPSE"] = THEIRS
-    pytest = ("python", "-m", "pytest", *IN_PARALLEL, *BRIEF)
+    runs: list[tuple[str, ...]] = []
     if "browser" in chosen:  # apart: the library that drives it keeps an event loop running
-        session.run(*pytest, "-m", "page", "tests/page", "--browser-path", browser(session))
-    if marks:
+        runs.append(("-m", "page", "tests/page", "--browser-path", browser(session)))
+    if any(agents.values()):  # apart: a person's word is to reach an agent within two seconds
         brief = ("-k", "not trio") if os.environ.get("CI") else ()
-        session.run(*pytest, "-m", " or ".join(marks), *brief, *WITH_PROGRAMS, env=env)
-    elif "browser" not in chosen:
+        runs.append(("-m", "live_cli", *brief, "tests/live"))
+    folders = ["tests/temporal"] if "temporal" in chosen else []
+    if "hub" in chosen and may_use_hub(session):
+        folders.append("tests/hub_programs")
+        env["HANDRAIL_SYNAPSE"] = THEIRS
+    if folders:
+        runs.append(("-m", "(temporal or hub) and not soak", *folders))
+    if not runs:
         session.skip(f"none of {', '.join(sorted(chosen))} could be installed")
+    for run in runs:
+        session.run("python", "-m", "pytest", *IN_PARALLEL, *BRIEF, *run, env=env)
 
 
 def may_use_hub(session: nox.Session) -> bool:
