@@ -17,7 +17,9 @@ from handrail import (
     AgentError,
     Executor,
     FakeBackend,
+    InputsDiffer,
     InvalidInput,
+    JournalFailed,
     MemoryJournal,
     RunIdTaken,
     RunNotFound,
@@ -252,6 +254,46 @@ async def test_a_run_that_cannot_be_driven_is_not_tried_again_and_again() -> Non
     async with executor.serve():
         await anyio.sleep(0.5)
     assert len(journal.events("o-1")) <= before + 2
+
+
+@pytest.mark.parametrize("existing", ["refuse", "go_on"])
+async def test_a_request_for_another_run_of_the_id_is_refused_while_the_run_is_driven(
+    existing: Any,
+) -> None:
+    """Of two orders of one id at the same moment one is told, and so is whoever comes later."""
+    refused = RunIdTaken if existing == "refuse" else InputsDiffer
+    async with Executor(journal=TextJournal()) as executor:
+        handles = {
+            item: executor.start(order, item, run_id="o-1", existing=existing)
+            for item in ("tea", "coffee")
+        }
+        begun = []
+        for item, handle in handles.items():
+            with contextlib.suppress(refused):
+                begun.append((item, (await handle.state()).status))
+        ((item, status),) = begun
+        assert status == "running"
+        if existing == "go_on":
+            await executor.start(order, item, run_id="o-1", existing=existing)
+            with pytest.raises(refused):
+                await executor.start(order, "milk", run_id="o-1", existing=existing)
+        await until(executor, "o-1", "answer")
+    assert done == [item]
+
+
+async def test_an_error_that_serving_got_over_is_no_longer_raised() -> None:
+    """The disk was full for a moment: the result is waited for once the run is driven again."""
+    journal = TextJournal(fail_at=3)
+    async with Executor(journal=journal) as executor:
+        handle = executor.start(order, "tea", run_id="o-1")
+        with pytest.raises(JournalFailed):
+            await handle.result()
+        async with executor.serve():
+            await until(executor, "o-1", "answer")
+            await executor.answer("o-1", "approve", "yes")
+            await executor.signal("o-1", "go", "now")
+            with anyio.fail_after(10):
+                assert (await handle.result()).value == "tea: yes now"
 
 
 def suspended(*waits: WaitsFor, reason: str = "waiting") -> list[ev.Event]:

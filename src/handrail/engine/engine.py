@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -175,25 +175,37 @@ class Engine(TakesOptions):
         self._known[definition.name] = definition
         return replace(request, run_id=run_id)
 
-    async def _begin(self, request: RunRequest, run: Run[Any] | None) -> WorkflowResult[Any]:
+    async def _begin(
+        self,
+        request: RunRequest,
+        run: Run[Any] | None,
+        on_accepted: Callable[[], None] = lambda: None,
+    ) -> WorkflowResult[Any]:
+        """Drive the run of a request; ``on_accepted`` is called when nothing refuses it."""
         definition, run_id, options = request.definition, request.run_id, request.options
         async with self._leased(run_id) as leased:
             if options.run_id is not None and self._journal.events(run_id):
                 if options.existing == "refuse":
                     raise RunIdTaken(run_id)  # taken since the call, by another process
-                return await self._go_on(request, leased, run)
+                return await self._go_on(request, leased, run, on_accepted)
+            on_accepted()
             first = ev.WorkflowStarted(definition.name, request.inputs, options.labels)
             return await self._drive_from(
                 DriveStart(definition, run_id, request.inputs, first), run
             )
 
     async def _go_on(
-        self, request: RunRequest, leased: Leased, run: Run[Any] | None
+        self,
+        request: RunRequest,
+        leased: Leased,
+        run: Run[Any] | None,
+        on_accepted: Callable[[], None],
     ) -> WorkflowResult[Any]:
         """The recorded result of a run that has ended; else the result of resuming it."""
         definition, run_id, codec = request.definition, request.run_id, self._journal.codec
         history = history_of(self._journal, run_id, leased.secrets)
         request.refuse_other(history, codec)
+        on_accepted()
         if ended(history) is not None:
             return recorded_result(run_id, definition, history, codec)
         return await self._resume_from(history, definition, (), (), leased, run)

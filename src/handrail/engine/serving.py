@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeAlias, TypeV
 import anyio
 
 from handrail.engine.parts import Parts
-from handrail.engine.requests import Existing
+from handrail.engine.requests import Existing, RunRequest
 from handrail.engine.steering import SteeredEngine
 from handrail.engine.sweeps import Sweeps
-from handrail.errors import HandrailError, RunLocked, WrongUse
+from handrail.errors import HandrailError, RunIdTaken, RunLocked, WrongUse
 from handrail.model.events import Event
 from handrail.model.results import WorkflowResult
 from handrail.model.shapes import WorkflowLike
@@ -97,14 +97,14 @@ class _BackgroundDrive:
     def __init__(self) -> None:
         self.error: BaseException | None = None
         """What it raised."""
+        self.is_accepted = False
+        """The run is the one that was asked for."""
         self.is_over = False
 
     async def drive(self, work: Awaitable[object]) -> None:
         """Drive the run; keep its exception for whoever asks for the run."""
         try:
             await work
-        except RunLocked:
-            pass  # another process drives it
         except Exception as error:  # noqa: BLE001  # raised where somebody asks for the run
             self.error = error
         finally:
@@ -173,21 +173,45 @@ class ServingEngine(SteeredEngine):
                 "write async with executor: around it"
             )
         request = self._prepare(workflow, args, kwargs, self._options_for(run_id, existing))
-        drive = _BackgroundDrive()
-        self._drives[request.run_id] = drive
+        drive, run_id = _BackgroundDrive(), request.run_id
+
+        def accept() -> None:
+            drive.is_accepted = True
+            self._drives[run_id] = drive
 
         async def work() -> None:
-            await drive.drive(self._begin(request, None))
-            if drive.error is None:
-                self._drives.pop(request.run_id, None)
+            await drive.drive(self._begin_or_join(request, accept))
+            if drive.error is None and self._drives.get(run_id) is drive:
+                del self._drives[run_id]
 
         async def recorded() -> None:
-            while not drive.is_over and not self.journal.events(request.run_id):  # noqa: ASYNC110  # another process may write it
+            while not drive.is_over and not (drive.is_accepted and self.journal.events(run_id)):  # noqa: ASYNC110  # another process may write it
                 await anyio.sleep(0.002)
-            drive.raise_error()
+            if not drive.is_accepted or self._drives.get(run_id) is drive:
+                drive.raise_error()
 
         self._blocks[-1][1].start(work)
-        return RunHandle(request.run_id, self, recorded)
+        return RunHandle(run_id, self, recorded)
+
+    async def _begin_or_join(self, request: RunRequest, accept: Callable[[], None]) -> None:
+        """Drive the run of a request, unless it is being driven already.
+
+        Raises:
+            RunIdTaken: it is, and the request is for a new run. InputsDiffer, WrongUse: it is
+                another run than the one that is asked for.
+        """
+        while True:
+            try:
+                await self._begin(request, None, accept)
+            except RunLocked:
+                if request.options.existing == "refuse":
+                    raise RunIdTaken(request.run_id) from None
+                if not self._journal.events(request.run_id):  # its driver has written nothing yet
+                    await anyio.sleep(0.002)
+                    continue
+                history = history_of(self._journal, request.run_id, self._secrets())
+                request.refuse_other(history, self._journal.codec)
+            return
 
     async def get(self, run_id: str) -> RunState:
         """The state of a run, whichever process drives it; read-only.
@@ -295,11 +319,15 @@ class ServingEngine(SteeredEngine):
 
     async def _drive_due(self, info: RunInfo, at_work: set[str]) -> None:
         run_id = info.run_id
+        earlier = self._drives.pop(run_id, None)  # what it raised is over now
         try:
             await self._resume(run_id, self._known[info.workflow_name], (), (), None)
         except RunLocked:
             pass  # another worker was first
         except HandrailError as error:
+            if earlier is not None:
+                earlier.error = error
+                self._drives[run_id] = earlier
             import structlog
 
             structlog.get_logger("handrail").warning(
