@@ -314,6 +314,19 @@ async def test_an_odd_exception_of_an_action_fails_its_step(error: type[BaseExce
     assert result.value == ["a", "b", "c", "g"]
 
 
+async def test_the_next_of_nothing_in_a_body_is_reported_at_its_line() -> None:
+    """Python turns the StopIteration into an exception whose traceback has no line of the body."""
+
+    @workflow
+    def flow() -> Steps[int]:
+        yield from step("a").call(give)
+        return next(number for number in (1, 2) if number > 2)
+
+    result, _ = await run_seen(flow)
+    line = flow.definition.function.__code__.co_firstlineno + 3
+    assert result.error == f"{__file__}:{line}: RuntimeError: generator raised StopIteration"
+
+
 async def test_an_exception_that_cannot_be_pickled_fails_its_step() -> None:
     """An exception with an unpicklable part is recorded like any other."""
     import threading

@@ -93,7 +93,8 @@ def raised_at(error: BaseException) -> str | None:
     """``file:line`` of the author's innermost frame in an exception's traceback, or None.
 
     Generated code (attrs writes some for a class) and installed code are not the author's. If the
-    traceback has no other, its outermost frame outside of handrail counts.
+    traceback has no other, its outermost frame outside of handrail counts. A generator that lets
+    a StopIteration out (``next()`` of an iterator that is empty) has its frames in the cause.
     """
     first: str | None = None
     last: str | None = None
@@ -105,6 +106,8 @@ def raised_at(error: BaseException) -> str | None:
             first = first or place
             last = last if _foreign(code.co_filename) else place
         trace = trace.tb_next
+    if first is None and isinstance(error.__cause__, StopIteration):
+        return raised_at(error.__cause__)
     return last or first
 
 
