@@ -161,7 +161,7 @@ HOSTILE = """
 from handrail import StepFailed, Steps, step, workflow
 
 def bad() -> None:
-    raise ValueError("a | pipe, ```a fence``` and <b>markup</b>\\nsecond line")
+    raise ValueError("a | pipe, ```a fence``` and <b>markup</b>\\nsecond line \\ud800")
 
 @workflow
 def odd(text: str = "<script>`x`</script>") -> Steps[str]:
@@ -186,7 +186,7 @@ def test_a_report_is_markdown_in_which_nothing_is_markup(
     assert "| input `text` | ``<script>`x`</script>`` |" in text
     assert "- `an answer to 'sure?'`" in text
     assert "| `lost` | \u274c failed |" in text
-    assert "````text\na | pipe, ```a fence``` and <b>markup</b>\nsecond line\n````" in text
+    assert "````text\na | pipe, ```a fence``` and <b>markup</b>\nsecond line \\ud800\n````" in text
     code = re.compile(r"(`+)(?!`).*?(?<!`)\1(?!`)", re.DOTALL)
     assert not re.search("<(?!/?details>|/?summary>)", code.sub("", text))
     cli("answer", "o", "sure?", "yes")

@@ -79,7 +79,7 @@ def report(
         _write(output, text if is_markdown else _html_page(recorded, place))
         tell(f"the report is in {output}")
     elif summary is None:
-        print(text, end="")
+        print(text.encode(errors="backslashreplace").decode(), end="")
     return Exit.SUCCEEDED
 
 
