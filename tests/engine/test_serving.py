@@ -348,9 +348,7 @@ async def test_which_runs_are_due(case: str) -> None:
 
 
 async def test_a_drive_in_vain_is_tried_less_and_less_often() -> None:
-    """One that writes nothing: up to an hour later, but at once if somebody sends something; one
-    whose process is gone each time: at once, then after seconds, then minutes.
-    """
+    """One that writes nothing: up to an hour later, but at once if somebody sends something."""
     journal = journal_of(suspended(WANTS), [ev.GateAnswered("q", "yes")])
     due, now = Due(journal), 1.0
     for wait_s in (60, 120, 240, 480, 960, 1920, *[3600] * 1_100):  # for more than a month
@@ -363,12 +361,22 @@ async def test_a_drive_in_vain_is_tried_less_and_less_often() -> None:
     journal.post(Letter(ev.stamp(ev.SignalReceived("go"), "r", 0, now)))
     assert due.select_due(journal.runs(), now + 1)
 
+
+@pytest.mark.parametrize("reason", [None, "exit 3"])
+async def test_a_run_that_ends_its_process_each_time_is_tried_less_and_less_often(
+    reason: str | None,
+) -> None:
+    """At once, then after seconds, then minutes: whether the process was killed, or an action
+    raises SystemExit, which suspends the run.
+    """
     journal = journal_of([ev.WorkflowStarted("w", {})], [])
-    due = Due(journal)
-    for number, wait_s in enumerate((1, 2, 4, 8, 16, 32, 64, 128), 2):
+    due, now, number = Due(journal), 1.0, 1
+    for wait_s in (1, 2, 4, 8, 16, 32, 64, 128):
         (info,) = due.select_due(journal.runs(), now)
         due.note_begun(info, now)
-        journal.append(ev.stamp(ev.RunResumed(), "r", number, now))
+        for event in (ev.RunResumed(), *([ev.RunSuspended((), (), reason)] if reason else [])):
+            number += 1
+            journal.append(ev.stamp(event, "r", number, now))
         assert due.select_due(journal.runs(), now + wait_s - 0.5) == []
         now += wait_s
 

@@ -15,7 +15,8 @@ from handrail.record.run_record import FORKED
 AGAIN_S, AT_MOST_S = 60.0, 3_600.0
 """After a drive that recorded nothing, because of an error before it began, the next one comes
 ``AGAIN_S`` later; then the wait doubles, up to ``AT_MOST_S``. A run whose process dies again and
-again waits, too."""
+again waits, too, and so does one whose drive breaks off each time: an action of it ends the
+process, say."""
 PERSON_S = 600.0
 """How often to try a run that waits for a person to do something elsewhere: to sign in, say."""
 _DOUBLINGS = 12
@@ -49,13 +50,13 @@ class _BegunDrive:
     in_vain: int = 0
     """How many drives in a row before it recorded nothing."""
     died: int = 0
-    """How many drives in a row before it lost their process soon."""
+    """How many drives in a row before it lost their process soon, or broke off."""
 
-    def may_go_on(self, info: RunInfo, now: float) -> bool:
+    def may_go_on(self, info: RunInfo, now: float, *, broke_off: bool) -> bool:
         """True if another drive may follow by now, without a new message to the run."""
         if info.events == self.events:
             return now >= self.at + _wait_s(AGAIN_S, self.in_vain)
-        return info.status is not None or now >= self.at + _wait_s(1.0, self.died)
+        return not broke_off or now >= self.at + _wait_s(1.0, self.died)
 
 
 class Due:
@@ -83,7 +84,7 @@ class Due:
         in_vain = died = 0
         if last is not None and (last.events, last.letter) == (info.events, number):
             in_vain = last.in_vain + 1
-        elif last is not None and info.status is None and now < last.at + AT_MOST_S:
+        elif last is not None and self._broke_off(info) and now < last.at + AT_MOST_S:
             died = last.died + 1
         self._begun[info.run_id] = _BegunDrive(now, info.events, number, in_vain, died)
 
@@ -95,7 +96,7 @@ class Due:
         if paused_by(one.event for one in letters) is not None:
             return False
         begun = self._begun.get(info.run_id)
-        if begun is not None and not begun.may_go_on(info, now):
+        if begun is not None and not begun.may_go_on(info, now, broke_off=self._broke_off(info)):
             return any(
                 _is_reason_to_drive(letter) for letter in letters if letter.number > begun.letter
             )
@@ -112,6 +113,10 @@ class Due:
         if any(one.kind == "person" for one in info.waits_for):
             return now >= info.updated_at + PERSON_S
         return seen.broke_off
+
+    def _broke_off(self, info: RunInfo) -> bool:
+        """The last drive ended with work left to do, by no wish of a person."""
+        return info.status is None or self._look(info).broke_off
 
     def _look(self, info: RunInfo) -> _SuspendedRecord:
         seen = self._seen.get(info.run_id)
