@@ -754,6 +754,13 @@ class Driver:
             return False
         return not self.flights
 
+    def is_asleep(self, for_s: float) -> bool:
+        """True if the run does nothing, and no time that it waits for comes within ``for_s``."""
+        now = self.now()
+        return self._nothing_is_at_work() and all(
+            due - now > for_s for due, _ in self.timers.waits()
+        )
+
     def _waits_for_timer(self) -> bool:
         """True if a timer is set that the drive waits for, rather than suspend."""
         longest = self._parts.suspend_timers_after_s

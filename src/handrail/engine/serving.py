@@ -7,7 +7,15 @@ from __future__ import annotations
 import contextlib
 import functools
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Mapping
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+)
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeAlias, TypeVar
 
 import anyio
@@ -33,6 +41,8 @@ R_co = TypeVar("R_co", covariant=True)
 
 EVERY_S = 0.1
 """How often to look at a run, less often where that takes long; and whether to look at them all."""
+ASLEEP_S = 60.0
+"""A run that waits for a time farther away than this takes no room from others that are due."""
 _NO_SECRETS: Mapping[str, str] = {}
 """No secrets: events that are shown keep the placeholders that the journal has for secrets."""
 
@@ -278,7 +288,8 @@ class ServingEngine(SteeredEngine):
         a message. Only workflows that this executor knows are driven.
         Leaving the block suspends the runs. Several processes may serve one journal.
 
-        ``max_runs``: how many at once, at most; runs begun by ``start`` do not count.
+        ``max_runs``: how many at once, at most; runs begun by ``start`` do not count, nor do those
+        that do nothing but wait for a time that is more than a minute away.
 
         Raises:
             WrongUse: ``max_runs`` is no positive number.
@@ -303,7 +314,7 @@ class ServingEngine(SteeredEngine):
                 if sweeps.is_due(by_timer=now >= due.next_at):
                     with sweeps.measured():
                         for info in due.select_due(self._left_by_others(at_work), now):
-                            if max_runs is not None and len(at_work) >= max_runs:
+                            if max_runs is not None and self._awake(at_work) >= max_runs:
                                 break
                             due.note_begun(info, now)
                             at_work.add(info.run_id)
@@ -316,6 +327,11 @@ class ServingEngine(SteeredEngine):
             driven = info.run_id in at_work or info.run_id in self._users.drivers
             if info.workflow_name in self._known and not driven:
                 yield with_messages(self._journal, info)
+
+    def _awake(self, run_ids: Iterable[str]) -> int:
+        """How many of these runs need room: all but those that sleep for long."""
+        drivers = self._users.drivers
+        return sum(one not in drivers or not drivers[one].is_asleep(ASLEEP_S) for one in run_ids)
 
     async def _drive_due(self, info: RunInfo, at_work: set[str]) -> None:
         run_id = info.run_id
