@@ -174,6 +174,14 @@ async def test_what_cannot_begin_says_so_at_once() -> None:
             await anext(executor.follow("nobody"))
 
 
+async def test_a_sync_handler_that_begins_a_run_is_told_what_to_do() -> None:
+    """A web framework calls it in a thread, where nothing can run in the background."""
+    async with Executor(workflows=[order], journal=TextJournal()) as executor:
+        with pytest.raises(WrongUse, match="an async function"):
+            await anyio.to_thread.run_sync(executor.start, order, "tea")
+        assert executor.journal.runs() == []
+
+
 async def test_leaving_the_block_suspends_and_the_next_one_goes_on() -> None:
     """As a service that is restarted does, whether it ended in order or was killed."""
     journal = TextJournal()

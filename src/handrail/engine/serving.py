@@ -174,14 +174,21 @@ class ServingEngine(SteeredEngine):
         that comes twice begins one run.
 
         Raises:
-            WrongUse: the executor has no open block. TypeError, InvalidInput, RunIdTaken: as
-                ``run``.
+            WrongUse: the executor has no open block, or no event loop runs here. TypeError,
+                InvalidInput, RunIdTaken: as ``run``.
         """
         if not self._blocks:
             raise WrongUse(
                 "start() begins a run in the background of the executor's block: "
                 "write async with executor: around it"
             )
+        try:
+            running_loop()
+        except RuntimeError:
+            raise WrongUse(
+                "start() was called in a thread that runs no event loop, as that of a sync handler "
+                "of a web framework: call it in an async function, in the executor's block"
+            ) from None
         request = self._prepare(workflow, args, kwargs, self._options_for(run_id, existing))
         drive, run_id = _BackgroundDrive(), request.run_id
 
