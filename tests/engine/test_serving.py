@@ -304,6 +304,15 @@ async def test_an_error_that_serving_got_over_is_no_longer_raised() -> None:
                 assert (await handle.result()).value == "tea: yes now"
 
 
+async def seen(executor: Executor, run_id: str, kind: type[ev.Event]) -> None:
+    """Wait for an event of this kind."""
+    with anyio.fail_after(10):
+        async with contextlib.aclosing(executor.follow(run_id)) as events:
+            async for event in events:
+                if isinstance(event, kind):
+                    return
+
+
 @workflow
 def naps() -> Steps[None]:
     """Sleep for a day."""
@@ -312,22 +321,19 @@ def naps() -> Steps[None]:
 
 async def test_a_run_that_sleeps_for_long_takes_no_room_from_one_that_was_answered() -> None:
     """Both are due after a restart, and there is room for one: the answer is not kept for a day."""
-    async with Executor(journal=TextJournal(), workflows=[naps, asks]) as executor:
-        async with executor.serve():
-            await executor.start(asks, run_id="asks")
-            await until(executor, "asks", "answer")
-    journal = executor.journal
-    async with Executor(journal=journal, workflows=[naps]) as earlier:
-        await earlier.start(naps, run_id="naps")
-        while not any(isinstance(one, ev.TimerSet) for one in journal.events("naps")):
-            await anyio.sleep(0.01)
-    async with Executor(journal=journal, workflows=[naps, asks]) as executor:
-        async with executor.serve(max_runs=1):
-            while (await executor.get("naps")).status != "running":
-                await anyio.sleep(0.01)
-            await executor.answer("asks", "how many", "1")
-            with anyio.fail_after(10):
-                assert (await executor.result("asks")).status == "succeeded"
+    journal = TextJournal()
+    async with Executor(journal=journal, workflows=[asks]) as executor, executor.serve():
+        await executor.start(asks, run_id="asks")
+        await until(executor, "asks", "answer")
+    async with Executor(journal=journal) as executor:
+        await executor.start(naps, run_id="naps")
+        await seen(executor, "naps", ev.TimerSet)
+    executor = Executor(journal=journal, workflows=[naps, asks])
+    async with executor, executor.serve(max_runs=1):
+        await seen(executor, "naps", ev.RunResumed)
+        await executor.answer("asks", "how many", "1")
+        with anyio.fail_after(10):
+            assert (await executor.result("asks")).status == "succeeded"
 
 
 def suspended(*waits: WaitsFor, reason: str = "waiting") -> list[ev.Event]:
