@@ -16,6 +16,7 @@ import re
 from collections.abc import Container, Iterator
 
 from handrail.errors import DefinitionError
+from handrail.shortening import shortened
 
 MAX_NAME = 120
 _ATTEMPT_SUFFIX = re.compile(r"~\d+\Z")
@@ -53,7 +54,8 @@ def _check_slowly(name: object, what: str) -> str:
     problem = _problem_with(name)
     if problem is None:
         return str(name)
-    raise DefinitionError(f"{name!r} is no name for a {what}: {problem}")
+    shown = shortened(repr(name), 2 * MAX_NAME)
+    raise DefinitionError(f"{shown} is no name for a {what}: {problem}")
 
 
 def _problem_with(name: object) -> str | None:
