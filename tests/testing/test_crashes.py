@@ -187,6 +187,20 @@ def test_a_misspelt_step_in_executions_is_told(crash_everywhere: CrashEverywhere
     assert crash_everywhere(pay, executions={"refund": 1, "charg": 0}, limit=1).crashes == 1
 
 
+@workflow
+def asks() -> Steps[str]:
+    """Ask."""
+    return (yield from step("go?").ask("Go?", choices=["yes", "no"]))
+
+
+def test_an_answer_to_nothing_is_told(crash_everywhere: CrashEverywhere) -> None:
+    """Else the run would wait at its question each time, and all behind it would go untested."""
+    with pytest.raises(WrongUse, match=r"names 'og\?'.* had asked at 'go\?'"):
+        crash_everywhere(asks, answers={"og?": "yes"}, limit=1)
+    assert crash_everywhere(asks, answers={"go?": "yes"}, limit=1).status == "succeeded"
+    assert crash_everywhere(asks, limit=1).status == "suspended"
+
+
 def test_a_limit_spreads_the_crashes(crash_everywhere: CrashEverywhere) -> None:
     """At most so many are made, and the report says how many were left out."""
     told = crash_everywhere(pay, limit=3)

@@ -102,7 +102,8 @@ def crash_everywhere(
     Raises:
         AssertionError: the text names each crash after which something was wrong, says what, and
             how to repeat the crash.
-        WrongUse: ``executions`` names a step that was not performed, but resembles one that was.
+        WrongUse: ``executions`` names a step that was not performed, but resembles one that was;
+            or ``answers`` a gate that did not open, and the run ends suspended.
     """
     refuse_inside_loop("crash_everywhere()", "Call it from a test that is a plain `def`.")
     name = definition_of(workflow).name
@@ -113,6 +114,10 @@ def crash_everywhere(
     told = _Proof(trial, Allowed(executions or {}, default)).prove(chosen(only), limit, twice=twice)
     shutil.rmtree(home)
     return told
+
+
+_OPENED = "GateOpened of "
+"""What the record of a gate begins with in a report; its path follows."""
 
 
 def _plain(journal: Journal) -> Executor:
@@ -138,6 +143,8 @@ class _Proof:
             AssertionError: something was wrong.
         """
         records = self._without_a_crash()
+        if unasked := self._unasked(records):
+            raise WrongUse(unasked)
         every = only or all_points(len(records))
         plans = spread(every, limit)
         for index, plan in enumerate(plans):
@@ -151,6 +158,17 @@ class _Proof:
         left_out = len(every) - len(plans)
         most, status = dict(self._most), self._whole["status"]
         return Crashes(records, self._crashes, left_out, self._interrupted, most, status)
+
+    def _unasked(self, records: Sequence[str]) -> str:
+        """A message on answers to nothing, of a run that waits at its end; empty if it is well."""
+        opened = [one.removeprefix(_OPENED) for one in records if one.startswith(_OPENED)]
+        unasked = [repr(path) for path in self._trial.scenario.answers if repr(path) not in opened]
+        if not unasked or self._whole["status"] != "suspended":
+            return ""
+        return (
+            f"answers= names {', '.join(unasked)}, and nothing was asked there: the run was "
+            f"suspended, and had asked at {', '.join(opened) or 'no gate'}"
+        )
 
     def _without_a_crash(self) -> tuple[str, ...]:
         """The records of a run without a crash; two such runs must have equal results."""
