@@ -314,3 +314,24 @@ async def test_timers_that_are_noticed_late_count_in_their_order() -> None:
             if isinstance(event, TimerSet) and event.reason == "sleep":
                 clock.advance(70)
     assert run.result.status == "succeeded"
+
+
+async def test_a_predicate_that_is_not_needed_any_more_leaves_no_warning() -> None:
+    """An async predicate behind a signal that came too late is dropped with its race."""
+
+    async def yes(_: object) -> bool:
+        return True
+
+    @workflow
+    def awaits() -> Steps[Any]:
+        yield from signal()
+        return (yield from step("s").call(str).when(yes))
+
+    clock = JumpClock(jumps=False)
+    flow = just(step("r").race(step("nap").sleep(20), step("w").run_workflow(awaits)))
+    executor = Executor(clock=clock, suspend_timers_after_s=1, durable=True)
+    await executor.options(run_id="r").run(flow)
+    clock.advance(10)
+    await executor.signal("r", "s", "in time")
+    clock.advance(20)
+    assert (await executor.resume("r", flow)).step("r/w/s").status == "cancelled"
