@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeAlias, TypeV
 
 import anyio
 
+from handrail.engine.message_watch import wake_followers, watch_writes
 from handrail.engine.parts import Parts
 from handrail.engine.requests import Existing
 from handrail.engine.steering import SteeredEngine
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
 R_co = TypeVar("R_co", covariant=True)
 
 EVERY_S = 0.1
-"""How often to look at a run, less often where that takes long; and whether to look at them all."""
+"""How often to look whether runs are due. A run that is followed is read less often than this where
+that takes long."""
 _NO_SECRETS: Mapping[str, str] = {}
 """No secrets: events that are shown keep the placeholders that the journal has for secrets."""
 
@@ -180,6 +182,8 @@ class ServingEngine(SteeredEngine):
             await drive.drive(self._begin(request, None))
             if drive.error is None:
                 self._drives.pop(request.run_id, None)
+            else:
+                wake_followers(self._journal)
 
         async def recorded() -> None:
             while not drive.is_over and not self.journal.events(request.run_id):  # noqa: ASYNC110  # another process may write it
@@ -227,10 +231,10 @@ class ServingEngine(SteeredEngine):
             RunNotFound: there is no such run.
         """
         journal, known = self._journal, 0
-        with self._users.using():
+        with self._users.using(), watch_writes(journal) as watch:
             read = read_after(journal)
             while True:
-                began = time.monotonic()
+                began, seen = time.monotonic(), watch.seen
                 new = read(run_id, known, secrets=_NO_SECRETS) if known else None
                 if new is None:  # the first time, or the run is gone
                     known, new = 0, history_of(journal, run_id, _NO_SECRETS)
@@ -243,7 +247,8 @@ class ServingEngine(SteeredEngine):
                 drive = self._drives.get(run_id)
                 if drive is not None:
                     drive.raise_error()
-                await anyio.sleep(max(EVERY_S, 5 * (time.monotonic() - began)))
+                await anyio.sleep(max(0.0, 5 * (time.monotonic() - began) - EVERY_S))
+                await watch.changed(seen)
 
     @contextlib.asynccontextmanager
     async def serve(self, *, max_runs: int | None = None) -> AsyncGenerator[None, None]:
