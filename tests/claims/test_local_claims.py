@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from handrail.ports.claims import Claimant, ClaimRequest, Claims, Resource
+from handrail.ports.claims import Claim, Claimant, ClaimRequest, Claims, Resource
 from handrail.testing.contracts import ClaimsContract
 from handrail.workspace.claims.local import LocalClaims
+from handrail.workspace.claims.store import QueuePosition, Store
 
 
 class TestLocalClaims(ClaimsContract):
@@ -37,6 +38,26 @@ async def test_what_is_released_after_the_end_opens_no_file(tmp_path: Path) -> N
     await claims.close()
     await claims.release(claim)
     assert not open_files_below(tmp_path)
+
+
+def test_a_line_that_stands_still_is_decided_once(tmp_path: Path) -> None:
+    """A look at the same claims and requests finds what the last one did, and a change shows."""
+    git = Resource("git", repository=str(tmp_path))
+    store = Store(tmp_path / "claims.db", 30.0)
+    held, *queued = (store.ask(ClaimRequest(Claimant(f"run{n}", "step"), (git,))) for n in range(4))
+    assert isinstance(held, Claim)
+    numbers = {one.number for one in queued if isinstance(one, QueuePosition)}
+    first, again = store.look(numbers), store.look(numbers)
+    for number in numbers:
+        was, now = first[number], again[number]
+        assert isinstance(was, QueuePosition)
+        assert isinstance(now, QueuePosition)
+        assert now.behind is was.behind
+    store.end(held)
+    granted = store.look(numbers)[min(numbers)]
+    assert isinstance(granted, Claim)
+    assert granted.claimant == Claimant("run1", "step")
+    store.close()
 
 
 def open_files_below(folder: Path) -> list[str]:

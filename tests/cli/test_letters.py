@@ -126,6 +126,17 @@ def test_a_signal_that_no_step_waits_for_is_kept_and_said(cli: Cli) -> None:
     assert "no step waits" not in cli("signal", "w", "approved").err
 
 
+def test_a_fork_may_yet_wait_for_a_signal(cli: Cli) -> None:
+    """Before its first drive, a fork whose step is to run again has no wait on record."""
+    cli("run", "durable.py:waits", "--run-id", "w")
+    cli("signal", "w", "approved", "1")
+    assert cli("resume", "w").code == 0
+    assert cli("fork", "w", "--rerun", "wait", "--run-id", "f", "--no-run").code == 0
+    outcome = cli("signal", "f", "approved", "2", "--by", "eve")
+    assert outcome.out == "sent the signal 'approved', by eve\n"
+    assert "no step waits" not in outcome.err
+
+
 def test_what_no_process_drives_is_not_stopped(cli: Cli) -> None:
     """It is told how the run stands; and what a run that is over can be given instead."""
     cli("run", "durable.py:asks", "--run-id", "a")

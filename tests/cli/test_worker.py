@@ -314,6 +314,25 @@ def test_instants_of_a_schedule_are_begun_once_by_two_workers(home: Path, here: 
     journal.close()
 
 
+def test_a_schedule_whose_code_is_broken_holds_up_nothing_else(home: Path, here: Machine) -> None:
+    """The worker says so, resumes what is due, and begins runs once the code can be imported."""
+    assert here.do("run", "flow.py:naps", "--run-id", "r") == Exit.SUSPENDED
+    (home / "broken.py").write_text("1 / 0\n")
+    with (home / "pyproject.toml").open("a") as file:
+        file.write(
+            '[[tool.handrail.schedule]]\nworkflow = "broken.py:ticks"\ncron = "* * * * * *"\n'
+            'inputs = { word = "tock" }\n'
+        )
+    here.begin("worker")
+    until(lambda: stands(home, "r", "succeeded"))
+    (said,) = [line for line in here.told() if "[[tool.handrail.schedule]] 'ticks': " in line]
+    assert "broken.py:1: ZeroDivisionError: division by zero" in said
+    assert "cannot start" in said
+    until(lambda: any("could not be resumed" in line for line in here.told()))
+    (home / "broken.py").write_text("from flow import ticks\n")
+    until(lambda: "tock" in effects(home))
+
+
 def test_a_worker_says_why_a_run_failed(home: Path, here: Machine, cli: Cli) -> None:
     """In one line; and makes no folder that somebody mistyped."""
     assert here.do("run", "flow.py:fails", "--run-id", "r") == -signal.SIGKILL

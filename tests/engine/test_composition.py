@@ -269,6 +269,49 @@ async def test_what_is_written_has_the_steps_of_a_child_once(tmp_path: Path) -> 
         assert '"step_results"' not in written
 
 
+@workflow
+def relay(depth: int, said: str) -> Steps[Any]:
+    """A chain of `depth` sub-workflows, each of which returns the whole result of its child."""
+    if not depth:
+        return (yield from step("leaf").call(give, said))
+    return (yield from step("in").run_workflow(relay, depth - 1, said))
+
+
+@pytest.mark.parametrize("said", ["plain", "correct-horse-battery"])
+async def test_a_chain_of_children_is_written_in_time_and_space_that_do_not_double(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str
+) -> None:
+    """A result that each child passes on is searched, masked and written once at each level."""
+    monkeypatch.setenv("SERVICE_API_KEY", "correct-horse-battery")
+    lines, artifacts, seen = StringIO(), ArtifactsSink(tmp_path), MemorySink()
+    result = await Executor(sinks=[JsonlSink(lines), artifacts, seen]).run(relay, 24, said)
+    artifacts.close()
+    data = result.to_dict()
+    assert data["final_output"] == data["value"]
+    assert [data["value"][name] for name in ("status", "run_id")] == ["succeeded", result.run_id]
+    assert "final_output" not in data["value"]
+    shown = json.dumps(data)
+    assert len(shown) < 300_000
+    assert said == "plain" or said not in shown
+
+
+async def test_a_child_that_returns_nothing_is_written_with_its_last_output() -> None:
+    """There `final_output` is not the value."""
+
+    @workflow
+    def parent() -> Steps[Any]:
+        return (yield from step("in").run_workflow(silent))
+
+    value = (await Executor().run(parent)).to_dict()["value"]
+    assert (value["value"], value["final_output"]) == (None, "last")
+
+
+@workflow
+def silent() -> Steps[None]:
+    """Do one step, and return nothing."""
+    yield from step("leaf").call(give, "last")
+
+
 async def test_a_child_sees_its_own_inputs_and_what_came_before_it() -> None:
     """In a child `ctx.inputs` are the child's; outputs are found outward, and from the root."""
     seen: list[Any] = []

@@ -26,7 +26,8 @@ from handrail import (
     step,
     workflow,
 )
-from handrail.model.events import TimerSet
+from handrail.model.events import SignalReceived, TimerSet, stamp
+from handrail.ports.journal import Letter
 from handrail.testing import FakeBackend, JumpClock, TextJournal
 from handrail.testing.clock import START
 from handrail.testing.text_journal import ProcessGone
@@ -314,3 +315,50 @@ async def test_timers_that_are_noticed_late_count_in_their_order() -> None:
             if isinstance(event, TimerSet) and event.reason == "sleep":
                 clock.advance(70)
     assert run.result.status == "succeeded"
+
+
+async def test_a_message_that_came_before_a_late_timer_counts_first() -> None:
+    """Another process sent it in time, while this one was stopped until both were due."""
+    clock, journal = JumpClock(jumps=False), TextJournal()
+    flow: Workflow[[], Any] = just(step("r").race(step("nap").sleep(20), signal()))
+    async with Executor(journal=journal, clock=clock).options(run_id="r").stream(flow) as run:
+        async for event in run:
+            if isinstance(event, TimerSet):
+                message = SignalReceived("s", "in time")
+                journal.post(Letter(stamp(message, "r", 0, clock.now() + 10)))
+                clock.advance(40)
+    assert run.result.value == "in time"
+
+
+async def test_a_message_that_came_behind_a_late_timer_counts_behind_it() -> None:
+    """Here it is read before the timer is noticed; the timer was due before it was sent."""
+    clock = JumpClock(jumps=False)
+    flow: Workflow[[], Any] = just(step("r").race(step("nap").sleep(20), signal()))
+    async with Executor(clock=clock).stream(flow) as run:
+        async for event in run:
+            if isinstance(event, TimerSet):
+                clock.advance(40)
+                run.signal("s", "too late")
+    assert run.result.step("r/nap").status == "succeeded"
+    assert run.result.value is None
+
+
+async def test_a_predicate_that_is_not_needed_any_more_leaves_no_warning() -> None:
+    """An async predicate behind a signal that came too late is dropped with its race."""
+
+    async def yes(_: object) -> bool:
+        return True
+
+    @workflow
+    def awaits() -> Steps[Any]:
+        yield from signal()
+        return (yield from step("s").call(str).when(yes))
+
+    clock = JumpClock(jumps=False)
+    flow = just(step("r").race(step("nap").sleep(20), step("w").run_workflow(awaits)))
+    executor = Executor(clock=clock, suspend_timers_after_s=1, durable=True)
+    await executor.options(run_id="r").run(flow)
+    clock.advance(10)
+    await executor.signal("r", "s", "in time")
+    clock.advance(20)
+    assert (await executor.resume("r", flow)).step("r/w/s").status == "cancelled"

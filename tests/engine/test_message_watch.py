@@ -87,3 +87,36 @@ async def test_each_run_is_told_also_when_another_one_has_ended(
         await other.signal("d", "number", 4)
         with anyio.fail_after(5):
             assert (await executor.result("d")).value == 4
+
+
+async def test_who_follows_runs_reads_none_until_the_journal_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of them looks for all; when it leaves, another one does."""
+    journal, asked = SqliteJournal(tmp_path / "runs.db"), Counter[str]()
+    events_after = journal.events_after
+
+    def counted(run_id: str, after: int, /, **kwargs: Any) -> Any:
+        asked[run_id] += 1
+        return events_after(run_id, after, **kwargs)
+
+    monkeypatch.setattr(journal, "events_after", counted)
+    values: dict[str, Any] = {}
+    async with (
+        Executor(journal=journal, linger_s=100) as executor,
+        anyio.create_task_group() as all_,
+    ):
+        await begin(executor, *(f"r{number}" for number in range(20)))
+
+        async def follow(run_id: str) -> None:
+            values[run_id] = (await executor.result(run_id)).value
+
+        for number in range(20):
+            all_.start_soon(follow, f"r{number}")
+        await anyio.sleep(0.5)
+        asked.clear()
+        await anyio.sleep(0.5)
+        assert not asked
+        for number in range(20):
+            await executor.signal(f"r{number}", "number", number)
+    assert values == {f"r{number}": number for number in range(20)}

@@ -95,6 +95,23 @@ async def test_a_stream_is_masked_too() -> None:
     assert run.result.value == Login(KEY)
 
 
+@pytest.mark.parametrize("output", [1, "text", ["list"]])
+async def test_a_failure_that_a_fallback_got_over_is_masked(output: Any) -> None:
+    """The error of the failed attempt is masked in the end of a step that then succeeded."""
+
+    @workflow
+    def recovers() -> Steps[Any]:
+        failing = step("s").call(int, KEY)
+        return (yield from failing.on_error(lambda *_: step("again").call(give, output)))
+
+    memory = MemorySink()
+    await Executor(sinks=[memory]).run(recovers)
+    (end,) = [one for one in memory.of(ev.StepCompleted) if one.path == "s"]
+    assert end.result.output == output
+    assert end.result.handled
+    assert KEY not in repr(end)
+
+
 async def test_what_objects_say_of_themselves_is_masked_where_it_is_written() -> None:
     """A sink that writes the text of an object that is no record masks that text."""
     out = io.StringIO()

@@ -145,3 +145,18 @@ def test_a_journal_that_never_stands_still_is_said_to_be_one(
     path.write_bytes(path.read_bytes()[:-4096])
     with pytest.raises(JournalDamaged):
         SqliteJournal(path).runs()
+
+
+@pytest.mark.parametrize("inside", [".handrail", "data"])
+def test_git_ignores_the_folder_that_a_journal_makes_of_that_name(
+    tmp_path: Path, inside: str
+) -> None:
+    """As the command's; a folder of another name is the user's own, and so is one that exists."""
+    for home, there in ((tmp_path / "a", False), (tmp_path / "b", True)):
+        folder = home / inside
+        if there:
+            folder.mkdir(parents=True)
+        journal = SqliteJournal(folder / "runs.db")
+        journal.acquire("r").release()
+        journal.close()
+        assert (folder / ".gitignore").exists() is (inside == ".handrail" and not there)

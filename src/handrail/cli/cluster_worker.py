@@ -12,10 +12,10 @@ from typing import Any
 from handrail.cli.channels import tell
 from handrail.cli.cluster import ClusterPlace, settings
 from handrail.cli.exits import Exit, Refused
-from handrail.cli.journal import FOLDER
 from handrail.cli.options import SERVING, Serving
 from handrail.cli.settings import project_executor
 from handrail.cli.target import find_from, place_of, workflows_at
+from handrail.system.own_files import FOLDER
 from handrail.temporal.dev import DevServer
 from handrail.temporal.worker import TemporalWorker
 

@@ -17,12 +17,12 @@ from handrail.cli.exits import Refused
 from handrail.errors import JournalFailed
 from handrail.ports.journal import Journal, RunInfo
 from handrail.record.state import RecordedRun, read_run
+from handrail.system.own_files import FOLDER, make_ignored
 
 if TYPE_CHECKING:
     from handrail import Executor, SqliteJournal  # noqa: TC004  # attrs does not look at it
 
 
-FOLDER = ".handrail"
 FILE = "runs.db"
 ARTIFACTS = "runs"
 VARIABLE = "HANDRAIL_DIR"
@@ -137,9 +137,7 @@ class Place:
         if own is not None:
             return own
         try:
-            if not self.folder.exists():
-                self.folder.mkdir(parents=True, exist_ok=True)
-                (self.folder / ".gitignore").write_text("*\n", "utf-8")
+            make_ignored(self.folder)
             self._link()
         except OSError as error:
             said = error.strerror or str(error)

@@ -103,19 +103,25 @@ def schedules_of(table: Mapping[str, Any]) -> list[Schedule]:
     return found
 
 
-def refuse_unrunnable(file: str, schedules: Iterable[Schedule]) -> None:
-    """See that each schedule names a workflow that takes its inputs, as its runs will.
+def broken_schedules(file: str, schedules: Iterable[Schedule]) -> list[str]:
+    """What is wrong with each schedule whose workflow's code raises when it is imported.
 
     Raises:
-        DefinitionError: one does not; the text names the file and the schedule.
+        DefinitionError: one names no workflow, or one that does not take its inputs, so that the
+            table must be changed; the text names the file and the schedule.
     """
+    found: list[str] = []
     for one in schedules:
         values = json.loads(inputs_text(one.inputs))
         try:
             workflow, _ = load_with_executor(one.workflow)
             arguments_for(workflow.definition, (), values, form="inputs.{}")
         except (Refused, InvalidInput) as error:
-            raise DefinitionError(f"{file}: {_TABLE} {one.name!r}: {error}") from error
+            why = f"{file}: {_TABLE} {one.name!r}: {error}"
+            if not (isinstance(error, Refused) and error.__cause__):
+                raise DefinitionError(why) from error
+            found.append(why)
+    return found
 
 
 def _schedule(file: str, given: dict[str, Any]) -> Schedule:

@@ -18,10 +18,11 @@ import attrs
 
 from handrail.cli.channels import tell
 from handrail.cli.exits import Refused
-from handrail.cli.journal import FOLDER, VARIABLE, Place, with_executor
+from handrail.cli.journal import VARIABLE, Place, with_executor
 from handrail.model.definition import WorkflowDefinition
 from handrail.ports.journal import RunInfo
 from handrail.project import project_table
+from handrail.system.own_files import FOLDER
 
 if TYPE_CHECKING:
     from handrail import Executor

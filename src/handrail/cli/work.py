@@ -16,7 +16,7 @@ from cyclopts import App, Parameter
 from handrail.cli.answer import payload_of
 from handrail.cli.channels import tell, write_json
 from handrail.cli.exits import Exit, Refused
-from handrail.cli.journal import FILE, FOLDER, Place, read
+from handrail.cli.journal import FILE, Place, read
 from handrail.cli.masking import mask_text
 from handrail.cli.options import STEERING, RunId, RunTarget, SteeringOptions, Words
 from handrail.cli.queues import queue_lines
@@ -28,6 +28,7 @@ from handrail.model.work import Task
 from handrail.ports.journal import Journal, RunInfo
 from handrail.record.reading import history_of
 from handrail.shortening import clean
+from handrail.system.own_files import FOLDER
 from handrail.work.board import WORK
 from handrail.work.orchestrator import recorded_flow
 

@@ -26,7 +26,7 @@ from handrail.cli.exits import Exit, Refused
 from handrail.cli.journal import VARIABLE, Place
 from handrail.cli.notify import Notifier
 from handrail.cli.options import SERVING, WHERE, Command, Serving, Where
-from handrail.cli.schedule import Instant, Timetable, refuse_unrunnable, schedules_of
+from handrail.cli.schedule import Instant, Timetable, broken_schedules, schedules_of
 from handrail.engine.sweeps import Sweeps
 from handrail.errors import HandrailError
 from handrail.ports.journal import SCHEDULE_LABEL
@@ -166,7 +166,7 @@ class _Worker:
     def __init__(self, place: Place, max_runs: int, notify: str | None) -> None:
         table = project_table()
         schedules = schedules_of(table)
-        refuse_unrunnable(table["file"], schedules)
+        self._broken = broken_schedules(table["file"], schedules)
         self._place = place
         self._max_runs = max_runs
         self._journal = place.make()
@@ -193,6 +193,8 @@ class _Worker:
         for one in self._timetable.schedules:
             following = _utc_text(one.following(time.time()))
             tell(f"schedule {one.name}: {one.cron} {one.timezone}, next {following}")
+        for why in self._broken:
+            tell(f"{why} Until that is repaired, runs of this schedule cannot start.")
         while not self._ends.is_set():
             try:
                 self._poll()

@@ -65,9 +65,12 @@ class Bus:
             quick = len(event.path) < NAME_LEAST or event.path == self.mask.last_clean_path
         elif (type(event) is ev.StepCompleted or type(event) is ev.StepReplayed) and not self.kept:
             result = event.result
-            quick = result is not None and type(result.output) in PLAIN and result.error is None
-            quick = quick and (
-                len(event.path) < NAME_LEAST or event.path == self.mask.last_clean_path
+            quick = (
+                result is not None
+                and type(result.output) in PLAIN
+                and result.error is None
+                and not result.handled
+                and (len(event.path) < NAME_LEAST or event.path == self.mask.last_clean_path)
             )
         else:
             quick = False
@@ -171,7 +174,12 @@ def masked_event(mask: Mask, event: T) -> T:
     elif kind is ev.StepCompleted or kind is ev.StepReplayed:
         ended = cast("ev.StepCompleted | ev.StepReplayed", event)
         result = ended.result
-        if result is not None and result.error is None and mask.has_clean(ended.path):
+        if (
+            result is not None
+            and result.error is None
+            and not result.handled
+            and mask.has_clean(ended.path)
+        ):
             output = result.output
             if type(output) is str:
                 if mask.text(output) is output:

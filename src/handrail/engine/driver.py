@@ -95,6 +95,8 @@ from handrail.record.answers import accept_answer
 from handrail.steps.verbs import PLAIN
 from handrail.system.running_loop import running_loop
 
+LATE_S = 1.0
+"""A timer that is noticed so late was due while this process, or its event loop, was stopped."""
 ABANDON_AFTER_S = 10.0
 """How long a cancelled flight may take to end before it is abandoned."""
 
@@ -165,6 +167,8 @@ class Driver:
         self.interrupted: str | None = None
         self.closing = False
         self._linger_until: float | None = None
+        self._late = deque[ev.Event]()
+        """Messages that came behind timers which have not fired yet."""
         append_all = group_append(journal)
         self._append_all: GroupAppend = append_all or _cannot_append_several
         self._gathers = MAX_BATCH if append_all is not None else 0
@@ -275,9 +279,23 @@ class Driver:
                 accept_no_other_answer(self.machine.run, event)
             if is_urgent(event, self.attempts.inline):
                 self.post(partial(self.record, event), urgent=True)
+            elif isinstance(event, (ev.GateAnswered, ev.SignalReceived)) and self._is_late(event):
+                self._late.append(event)
+                self.timers.at(min(event.at, self.now()), self._record_late)
             else:
                 self.record(event)
             self._wake.set()
+
+    def _is_late(self, event: ev.GateAnswered | ev.SignalReceived) -> bool:
+        """True if a timer was due before the message came, and has not fired yet."""
+        due = self.timers.next_due()
+        return bool(self._late) or (due is not None and due < min(event.at, self.now()))
+
+    def _record_late(self) -> None:
+        """Record the next late message, if its gate is still open."""
+        event = self._late.popleft()
+        if not isinstance(event, ev.GateAnswered) or event.path in self.machine.run.gates:
+            self.record(event)
 
     @property
     def last_read(self) -> int:
@@ -693,8 +711,15 @@ class Driver:
             self._linger_until += jump_s
 
     async def _fire_timers(self) -> bool:
-        """Fire the timers of the next moment that has come; True if any was."""
+        """Fire the timers of the next moment that has come; True if any was. Messages that came
+        before a late one are recorded first.
+        """
         self.look_at_clock()
+        due = self.timers.next_due()
+        if due is not None and due < self.now() - LATE_S:
+            self._read_messages_if_it_can()
+            if self._todo:
+                return True
         fired = False
         for what in self.timers.moment(self.now()):
             await self._fire(what)
@@ -735,7 +760,7 @@ class Driver:
                 self._linger_until = now + idle_wait_s(self._parts.linger_s, self.machine.run)
             if now >= self._linger_until:
                 self.read_messages()  # an answer that was accepted must not wait for the next drive
-                if not self._todo and not self._jobs:
+                if not self._todo and not self._jobs and not self._late:
                     (self._end_drive if self._line.waiting else self._suspend)("waiting")
                 return
             due = self._linger_until if due is None else min(due, self._linger_until)

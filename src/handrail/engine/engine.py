@@ -565,12 +565,12 @@ class Engine(TakesOptions):
         self, history: Sequence[ev.Event], definition: WorkflowDefinition, now: float
     ) -> RunState:
         """A run's state after today's code has replayed its record; nothing is performed."""
-        from handrail.engine.planning import plan_of
+        from handrail.engine.planning import retrace
 
         start = self._start_again(history, definition, now)
         machine = self._machine(start)
         evaluator = Evaluator(self._contexts(start.run_id, definition), self._parts.stages, None)
-        await plan_of(machine, start.first, history, now, evaluator=evaluator)
+        await retrace(machine, start.first, now, evaluator=evaluator)
         return machine.run
 
     # -- comparing, exporting and importing -----------------------------------------------------

@@ -1,13 +1,15 @@
-"""Looks for messages to the live runs of a journal, once for all drives of one event loop.
+"""Looks for messages to the live runs of a journal, once for all drives of one event loop; and for
+events, once for all that follow runs.
 
 Each drive has a task that wants to look, and one of these looks for all: the one that has the lock.
 When its drive ends, the next one goes on. Where the journal can say whether it was written
-(``ports.journal.Version``), nothing else is read until it was.
+(``ports.journal.Version``), nothing else is read until it was. Followers take turns likewise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Generator, Mapping
 from typing import Protocol
 
 import anyio
@@ -117,3 +119,81 @@ async def watch_messages(journal: Journal, reader: Reader) -> None:
     finally:
         if not watch.readers and here.get(journal) is watch:
             del here[journal]
+
+
+class WriteWatch:
+    """Those that follow runs of one journal in one event loop, and what they know of it. Mutable.
+
+    The first of them to wait looks for all; each that is woken may be the next.
+    """
+
+    def __init__(self, journal: Journal) -> None:
+        self._version = version_of(journal)
+        self._waiting = set[anyio.Event]()
+        self._is_watched = False
+        self.followers = 0
+        self.seen: object = None
+        """What the last look saw. A follower takes it before it reads its run."""
+
+    async def changed(self, seen: object) -> None:
+        """Wait until there may be more to read than when this was seen."""
+        if self.seen is not seen:
+            return
+        if self._is_watched:
+            mine = anyio.Event()
+            self._waiting.add(mine)
+            try:
+                await mine.wait()
+            finally:
+                self._waiting.discard(mine)
+            return
+        self._is_watched = True
+        try:
+            while self.seen is seen:
+                await anyio.sleep(LOOK_EVERY_S)
+                version = None if self._version is None else self._version()
+                if version is None:
+                    break
+                if version != self.seen:
+                    self.wake(version)
+        finally:
+            self._is_watched = False
+            self.wake(self.seen)
+
+    def wake(self, seen: object) -> None:
+        """Have all followers read on."""
+        self.seen = seen
+        for one in self._waiting:
+            one.set()
+
+
+_write_watches: RunVar[dict[Journal, WriteWatch]] = RunVar("handrail write watches")
+
+
+def _watches_of_writes() -> dict[Journal, WriteWatch]:
+    try:
+        return _write_watches.get()
+    except LookupError:
+        _write_watches.set(here := dict[Journal, WriteWatch]())
+        return here
+
+
+@contextlib.contextmanager
+def watch_writes(journal: Journal) -> Generator[WriteWatch]:
+    """The watch of a journal, for a follower of one of its runs."""
+    here = _watches_of_writes()
+    watch = here.setdefault(journal, WriteWatch(journal))
+    watch.followers += 1
+    try:
+        yield watch
+    finally:
+        watch.followers -= 1
+        if not watch.followers:
+            del here[journal]
+
+
+def wake_followers(journal: Journal) -> None:
+    """Have all that follow runs of a journal look again, though nothing was written."""
+    watch = _watches_of_writes().get(journal)
+    if watch is not None:
+        watch.wake(object())

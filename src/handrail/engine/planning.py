@@ -26,6 +26,29 @@ _KINDS = {"call": "python", "run_workflow": "subworkflow"}
 """The name of a verb in results, where it differs from the method that people type."""
 
 
+async def retrace(
+    machine: Machine, first: ev.Event, now: float, *, evaluator: Evaluator
+) -> list[cmd.Command]:
+    """Have a machine at its beginning replay its record; returns what a resume would carry out.
+
+    Nothing is performed. The machine's state can be read afterwards, but it cannot be used.
+    """
+
+    def stamp(event: ev.Event) -> float:
+        return ev.stamp(event, machine.run.setting.run_id, 0, now).at
+
+    async def evaluated(command: cmd.AskFallback | cmd.FindStages) -> cmd.Evaluated:
+        return await evaluator.evaluated(command, now)
+
+    async def perform(rehearsal: Rehearsal) -> None:
+        rehearsal.run()
+
+    try:
+        return await rehearsed(rehearse(machine, first, stamp), perform, evaluated)
+    finally:
+        close_bodies(machine.run)
+
+
 async def plan_of(
     machine: Machine,
     first: ev.Event,
@@ -40,20 +63,7 @@ async def plan_of(
     ``cancel`` says why the resume only unwinds.
     """
     run_id, recorded = machine.run.setting.run_id, machine.run.recorded
-
-    def stamp(event: ev.Event) -> float:
-        return ev.stamp(event, run_id, 0, now).at
-
-    async def evaluated(command: cmd.AskFallback | cmd.FindStages) -> cmd.Evaluated:
-        return await evaluator.evaluated(command, now)
-
-    async def perform(rehearsal: Rehearsal) -> None:
-        rehearsal.run()
-
-    try:
-        held = await rehearsed(rehearse(machine, first, stamp), perform, evaluated)
-    finally:
-        close_bodies(machine.run)
+    held = await retrace(machine, first, now, evaluator=evaluator)
     failing = machine.run.root.phase is Phase.UNDOING or "" in recorded.undoing
     unwinds = None if machine.run.finished or failing else cancel
     ends_badly = failing or unwinds is not None

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeAlias, TypeV
 
 import anyio
 
+from handrail.engine.message_watch import wake_followers, watch_writes
 from handrail.engine.parts import Parts
 from handrail.engine.requests import Existing, RunRequest
 from handrail.engine.steering import SteeredEngine
@@ -40,7 +41,8 @@ if TYPE_CHECKING:
 R_co = TypeVar("R_co", covariant=True)
 
 EVERY_S = 0.1
-"""How often to look at a run, less often where that takes long; and whether to look at them all."""
+"""How often to look whether runs are due. A run that is followed is read less often than this where
+that takes long."""
 ASLEEP_S = 60.0
 """A run that waits for a time farther away than this takes no room from others that are due."""
 _NO_SECRETS: Mapping[str, str] = {}
@@ -198,7 +200,9 @@ class ServingEngine(SteeredEngine):
 
         async def work() -> None:
             await drive.drive(self._begin_or_join(request, accept))
-            if drive.error is None and self._drives.get(run_id) is drive:
+            if drive.error is not None:
+                wake_followers(self._journal)
+            elif self._drives.get(run_id) is drive:
                 del self._drives[run_id]
 
         async def recorded() -> None:
@@ -268,10 +272,10 @@ class ServingEngine(SteeredEngine):
             RunNotFound: there is no such run.
         """
         journal, known = self._journal, 0
-        with self._users.using():
+        with self._users.using(), watch_writes(journal) as watch:
             read = read_after(journal)
             while True:
-                began = time.monotonic()
+                began, seen = time.monotonic(), watch.seen
                 new = read(run_id, known, secrets=_NO_SECRETS) if known else None
                 if new is None:  # the first time, or the run is gone
                     known, new = 0, history_of(journal, run_id, _NO_SECRETS)
@@ -284,7 +288,8 @@ class ServingEngine(SteeredEngine):
                 drive = self._drives.get(run_id)
                 if drive is not None:
                     drive.raise_error()
-                await anyio.sleep(max(EVERY_S, 5 * (time.monotonic() - began)))
+                await anyio.sleep(max(0.0, 5 * (time.monotonic() - began) - EVERY_S))
+                await watch.changed(seen)
 
     @contextlib.asynccontextmanager
     async def serve(self, *, max_runs: int | None = None) -> AsyncGenerator[None, None]:
@@ -351,6 +356,7 @@ class ServingEngine(SteeredEngine):
             if earlier is not None:
                 earlier.error = error
                 self._drives[run_id] = earlier
+                wake_followers(self._journal)
             import structlog
 
             structlog.get_logger("handrail").warning(

@@ -58,6 +58,10 @@ class Run(Generic[R_co]):
     ended, or the block was left. Leaving the block early cancels the run and waits for its end. A
     cancellation of the task in the block, as by Ctrl-C or a server that shuts down, does not cancel
     the run: it interrupts the drive, and with a durable journal the run can be resumed.
+
+    A message (``answer``, ``signal``, ``pause`` and the like) is in the journal when its method
+    returns. If another process has the journal locked, the method waits for that, and the event
+    loop with it: the executor's method of the same name waits beside the loop.
     """
 
     def __init__(

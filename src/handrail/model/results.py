@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeAlias, TypeVa
 from handrail.errors import HandrailError, NotClean, WrongUse
 from handrail.model.dataclass import dataclass
 from handrail.shortening import shortened
-from handrail.typed.reference import ELSEWHERE, NEWER, recorded_name
+from handrail.typed.reference import ELSEWHERE, IN_VALUE, NEWER, recorded_name
 
 if TYPE_CHECKING:
     from handrail.secrets.values import Secrets
@@ -522,7 +522,7 @@ class WorkflowResult(Generic[R_co]):
     step_results: tuple[StepResult[Any], ...] = field(default=(), metadata=ELSEWHERE)
     total_duration_ms: float = 0.0
     value: R_co | None = None
-    final_output: Any = None
+    final_output: Any = field(default=None, metadata=IN_VALUE)
     error: str | None = None
     failed_step: str | None = None
     rollback_errors: tuple[RollbackError, ...] = ()

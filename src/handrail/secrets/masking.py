@@ -20,7 +20,7 @@ from decimal import Decimal
 from enum import Enum
 from functools import lru_cache
 from pathlib import PurePath
-from typing import Any, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar, cast
 from uuid import UUID
 
 import msgspec
@@ -120,6 +120,8 @@ def _has_start(word: str) -> bool:
 
 
 T = TypeVar("T")
+_Known: TypeAlias = dict[int, tuple[Any, Any]]
+"""By id, the objects of a value that are masked already, and what is shown of them."""
 
 NAME_LEAST = 12
 """Shorter values stay in names and paths: authors choose those, and they are often plain words."""
@@ -164,7 +166,7 @@ class Mask:
         """Any value without its secrets, of the same type as far as possible."""
         if type(value) in PLAIN or not self.may_be_in(value):
             return value
-        return cast("T", self._rebuilt(value, ()))
+        return cast("T", self._rebuilt(value, (), {}))
 
     def plain(self, data: Json) -> Json:
         """JSON data of a masked value, masked again: its objects' texts may contain secrets."""
@@ -184,7 +186,7 @@ class Mask:
     def may_be_in(self, value: object) -> bool:
         """True if there may be a secret in the value; fast if there is none."""
         try:
-            packed = _pack(value)
+            packed = _pack(_each_once(value, set()))
         except Exception:  # noqa: BLE001  # a value that cannot be packed is walked
             return True
         finder = self.values.finder
@@ -206,7 +208,7 @@ class Mask:
 
     # -- rebuilding -----------------------------------------------------------------------------
 
-    def _rebuilt(self, value: Any, above: tuple[int, ...]) -> Any:
+    def _rebuilt(self, value: Any, above: tuple[int, ...], known: _Known) -> Any:
         if type(value) in PLAIN or isinstance(value, Enum):
             return value
         if isinstance(value, str):
@@ -215,32 +217,36 @@ class Mask:
             return self._masked_bytes(value)
         if len(above) >= MAX_DEPTH or id(value) in above:
             return CUT
+        if id(value) in known:
+            return known[id(value)][1]
         try:
-            return self._composite(value, (*above, id(value)))
+            shown = self._composite(value, (*above, id(value)), known)
         except Exception:  # noqa: BLE001  # a user's class may refuse any operation
-            return self.plain(json_safe(value))
+            shown = self.plain(json_safe(value))
+        known[id(value)] = value, shown
+        return shown
 
     def _masked_bytes(self, value: bytes | bytearray) -> bytes | bytearray:
         text = value.decode("latin-1")
         shown = mask_text(text, self._latin)
         return value if shown == text else type(value)(shown.encode("latin-1", "replace"))
 
-    def _composite(self, value: Any, above: tuple[int, ...]) -> Any:
+    def _composite(self, value: Any, above: tuple[int, ...], known: _Known) -> Any:
         kind: Any = value.__class__
         if issubclass(kind, Mapping):
-            return self._mapping(value, above)
+            return self._mapping(value, above, known)
         if record_items(value) is not None:
-            return self._record(value, above)
+            return self._record(value, above, known)
         if issubclass(kind, (list, tuple, deque, AbstractSet)):
-            return self._collection(value, above)
+            return self._collection(value, above, known)
         if isinstance(value, PurePath):
             shown = self.text(str(value))
             return value if shown == str(value) else type(value)(shown)
         return value
 
-    def _mapping(self, value: Mapping[Any, Any], above: tuple[int, ...]) -> Any:
+    def _mapping(self, value: Mapping[Any, Any], above: tuple[int, ...], known: _Known) -> Any:
         pairs = [
-            (key, item, self._rebuilt(key, above), self._rebuilt(item, above))
+            (key, item, self._rebuilt(key, above, known), self._rebuilt(item, above, known))
             for key, item in value.items()
         ]
         if all(key is new_key and item is new for key, item, new_key, new in pairs):
@@ -253,16 +259,16 @@ class Mask:
         twin.update(shown)
         return twin
 
-    def _collection(self, value: Any, above: tuple[int, ...]) -> Any:
+    def _collection(self, value: Any, above: tuple[int, ...], known: _Known) -> Any:
         items = list(cast("Iterable[Any]", value))
-        shown = [self._rebuilt(item, above) for item in items]
+        shown = [self._rebuilt(item, above, known) for item in items]
         if all(new is item for new, item in zip(shown, items, strict=True)):
             return value
         if isinstance(value, deque):
             return deque(shown, value.maxlen)
         return value.__class__(shown)
 
-    def _record(self, value: Any, above: tuple[int, ...]) -> Any:
+    def _record(self, value: Any, above: tuple[int, ...], known: _Known) -> Any:
         """A masked record, of any kind that ``jsonsafe`` knows."""
         cls: Any = value.__class__
         own = _is_own(cls)
@@ -271,7 +277,7 @@ class Mask:
             item = getattr(value, name, None)
             if own and name in _KEPT:
                 continue
-            new = self._named(item) if own and name in _NAMES else self._rebuilt(item, above)
+            new = self._named(item) if own and name in _NAMES else self._rebuilt(item, above, known)
             if new is not item:
                 changes[name] = new
         if not changes:
@@ -332,6 +338,40 @@ def _opaque(value: Any) -> object:
         return list(value)
     items = record_items(value)
     return None if items is None else [item for _, item in items]
+
+
+_HOLDERS = ("result", "output", "value", "final_output", "step_results")
+"""The fields of handrail's own records that may hold the result of a workflow."""
+
+
+def _each_once(value: Any, seen: set[int]) -> object:
+    """The value for the search, with results of workflows taken apart: a child's is held by those
+    of all steps around it, and to search each copy would double the work with each level.
+    """
+    kind: Any = value.__class__
+    if kind is list or kind is tuple:
+        several = value and _holders(value[0].__class__)
+        return [_each_once(item, seen) for item in value] if several else value
+    names = _holders(kind)
+    if not names:
+        return value
+    if id(value) in seen:
+        return None
+    parts: list[object] = []
+    is_plain = True
+    for name in names:  # not a comprehension: most records are plain, and it is for each of them
+        one = getattr(value, name)
+        parts.append(part := _each_once(one, seen))
+        is_plain = is_plain and part is one
+    if is_plain:
+        return value
+    seen.add(id(value))
+    return [*parts, *(getattr(value, name) for name in _fields_of(kind) if name not in names)]
+
+
+@lru_cache(maxsize=256)
+def _holders(cls: Any) -> tuple[str, ...]:
+    return tuple(name for name in _HOLDERS if _is_own(cls) and name in _fields_of(cls))
 
 
 _pack = msgspec.msgpack.Encoder(enc_hook=_opaque).encode

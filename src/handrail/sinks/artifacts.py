@@ -19,7 +19,7 @@ import msgspec
 from handrail.errors import WrongUse
 from handrail.model import events as ev
 from handrail.model.folders import numbered, run_folder, step_folder
-from handrail.model.results import StepResult
+from handrail.model.results import StepResult, WorkflowResult
 from handrail.secrets.masking import Mask
 from handrail.shortening import shortened
 from handrail.sinks.background import BackgroundWriter, append, overwrite, replace
@@ -155,6 +155,8 @@ class _Run:
     def _line(self, event: ev.Event | ev.Progress) -> bytes:
         """The event's line as in ``JsonlSink``, but ten times as fast if its values are plain."""
         event = _without_derived(event)
+        if isinstance(event, (ev.WorkflowCompleted, ev.SubworkflowEnded)):
+            event = dataclasses.replace(event, value=_as_data(event.value))
         try:
             text = _encode(event)
         except Exception:  # noqa: BLE001  # a value that JSON cannot express
@@ -223,7 +225,7 @@ class _Run:
         self._note(
             status=event.status,
             ended_at=event.at,
-            value=event.value,
+            value=_as_data(event.value),
             error=event.error,
             failed_step=event.failed_step,
             rollback_errors=event.rollback_errors or None,
@@ -243,7 +245,8 @@ class _Run:
         if isinstance(event, ev.MemberCompleted) and event.composed:
             return  # the steps inside it have written their outputs and errors
         if result.output is not None:
-            self._overwrite(self._step(event.path, "output.json"), self._json(result.output))
+            data = self._json(_as_data(result.output))
+            self._overwrite(self._step(event.path, "output.json"), data)
         if result.error:
             self._error(event.path, result.error, result.error_type, result.traceback)
 
@@ -370,6 +373,11 @@ def _without_derived(event: ev.Event | ev.Progress) -> ev.Event | ev.Progress:
         result = dataclasses.replace(event.result, output=None)
         return dataclasses.replace(event, result=result)
     return event
+
+
+def _as_data(value: object) -> object:
+    """The value; of a child's result its data: it holds those of the children below many times."""
+    return json_safe(value) if isinstance(value, WorkflowResult) else value
 
 
 def _brief(value: Json) -> Any:

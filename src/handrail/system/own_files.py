@@ -1,4 +1,4 @@
-"""The files that this process itself has open: its journal, its logs."""
+"""Handrail's own files: their folder, and which of them this process has open."""
 
 from __future__ import annotations
 
@@ -7,7 +7,16 @@ import os
 import sys
 from pathlib import Path
 
+FOLDER = ".handrail"
+"""The folder of a project in which handrail keeps its files."""
 _BESIDE = ("", "-wal", "-shm", "-journal")
+
+
+def make_ignored(folder: Path) -> None:
+    """Create a folder, unless it exists, with a file by which git ignores all that is in it."""
+    if not folder.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / ".gitignore").write_text("*\n", "utf-8")
 
 
 def own_files(root: Path) -> frozenset[str]:

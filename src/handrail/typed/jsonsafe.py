@@ -13,7 +13,7 @@ import sys
 from collections import deque
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import fields, is_dataclass
+from dataclasses import Field, fields, is_dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -25,7 +25,7 @@ from uuid import UUID
 import msgspec
 
 from handrail.shortening import shortened
-from handrail.typed.reference import ELSEWHERE
+from handrail.typed.reference import ELSEWHERE, IN_VALUE
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
@@ -38,11 +38,12 @@ def json_safe(value: object) -> Json:
     """``value`` as plain JSON data that ``json.dumps(..., allow_nan=False)`` accepts.
 
     Records (dataclasses, attrs, Struct, NamedTuple, pydantic) become objects, a ``WorkflowResult``
-    without its steps, which have places of their own. Enums become their values, dates ISO text, a
-    timedelta an ISO 8601 duration, bytes base64 text, sets sorted lists, NaN and the infinities
-    ``"NaN"``, ``"Infinity"``, ``"-Infinity"``, exceptions ``"Type: text"``, classes and functions
-    their qualified name, anything else its shortened repr. Keys become text; of keys that become
-    equal the last wins. Cycles, and values deeper than 50 levels, become ``"..."``.
+    without its steps, which have places of their own, and its value once. Enums become their
+    values, dates ISO text, a timedelta an ISO 8601 duration, bytes base64 text, sets sorted lists,
+    NaN and the infinities ``"NaN"``, ``"Infinity"``, ``"-Infinity"``, exceptions ``"Type: text"``,
+    classes and functions their qualified name, anything else its shortened repr. Keys become text;
+    of keys that become equal the last wins. Cycles, and values deeper than 50 levels, become
+    ``"..."``.
     """
     return _safe(value, ())
 
@@ -71,7 +72,7 @@ def record_items(value: object) -> Iterable[tuple[str, object]] | None:
     if isinstance(value, msgspec.Struct):
         return _struct_items(value)
     if is_dataclass(value):
-        shown = (f.name for f in fields(value) if f.metadata != ELSEWHERE)
+        shown = (f.name for f in fields(value) if not (f.metadata and _is_elsewhere(value, f)))
         return [(name, getattr(value, name)) for name in shown if hasattr(value, name)]
     if hasattr(cls, "__attrs_attrs__"):
         names = [str(a.name) for a in cls.__attrs_attrs__]
@@ -83,6 +84,12 @@ def record_items(value: object) -> Iterable[tuple[str, object]] | None:
         dumped: Mapping[str, object] = cast("Any", value).model_dump()
         return dumped.items()
     return None
+
+
+def _is_elsewhere(record: Any, field: Field[Any]) -> bool:
+    if field.metadata == IN_VALUE:
+        return record.value is not None and record.value is getattr(record, field.name)
+    return field.metadata == ELSEWHERE
 
 
 def _struct_items(value: msgspec.Struct) -> list[tuple[str, object]]:

@@ -20,6 +20,9 @@ fingerprint the fields, so that a run of version 0.1 whose steps got such an obj
 ELSEWHERE: Mapping[str, Any] = {"handrail": "elsewhere"}
 """Metadata of fields that JSON for people leaves out, because what they hold stands elsewhere."""
 
+IN_VALUE: Mapping[str, Any] = {"handrail": "in value"}
+"""The same, of a field that often holds the object that the record has as its ``value``."""
+
 _RECORDED_AS = {
     "handrail.codec.unresolved:Unresolvable": "handrail.model.unresolved:Unresolvable",
     "handrail.agents.cassette.cassette:CassetteMismatch": (

@@ -31,12 +31,11 @@ from handrail.record.run_record import Recorded
 from handrail.record.work import last_tasks
 from handrail.steps.step import step
 from handrail.steps.verbs import Step
+from handrail.system.own_files import FOLDER
 from handrail.system.run import kill_marked
 from handrail.work.board import WORK, Board
 from handrail.work.protocol import METHODS, Status, TaskResult, WorkflowProtocol
 
-FOLDER = ".handrail"
-"""The folder of the journal, in the folder of the work."""
 REPORT = "report.md"
 
 _log = logging.getLogger("handrail.work")
@@ -74,11 +73,7 @@ class Orchestrator:
                 process runs this. WorkflowFailed: a person stopped or cancelled the run.
         """
         loaded = list(self._protocol.load() if initial_specs is None else initial_specs)
-        folder = self._workdir / FOLDER
-        if not folder.exists():
-            folder.mkdir(parents=True)
-            (folder / ".gitignore").write_text("*\n", "utf-8")
-        journal = SqliteJournal(folder / "runs.db")
+        journal = SqliteJournal(self._workdir / FOLDER / "runs.db")
         try:
             await _Drive(self._protocol, self._window, journal, loaded).run()
         finally:

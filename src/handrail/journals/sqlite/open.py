@@ -17,6 +17,7 @@ from typing import TypeAlias, TypeVar
 from urllib.parse import quote
 
 from handrail.errors import JournalDamaged, JournalFailed
+from handrail.system.own_files import FOLDER, make_ignored
 from handrail.system.sqlite import (
     Cause,
     cause_of,
@@ -573,6 +574,8 @@ def _make_folder(folder: Path) -> list[Path]:
     while not missing.exists():
         made.append(missing.parent)
         missing = missing.parent
+    if folder.name == FOLDER:
+        make_ignored(folder)
     folder.mkdir(parents=True, exist_ok=True)
     return made
 

@@ -57,12 +57,20 @@ class ClaimSnapshot:
         self._kept_by: dict[int, list[Claim]] = {}
         self._ahead: dict[int, list[QueuedRequest]] = {}
         self._inside: dict[int, list[QueuedRequest]] = {}
+        self._in_the_way: dict[int, tuple[Claimant, ...]] = {}
+
+    def same_as(self, other: ClaimSnapshot) -> bool:
+        """True if both have the same claims and requests, and so decide alike."""
+        return (self.held, self.line, self.gone) == (other.held, other.line, other.gone)
 
     def in_the_way(self, one: QueuedRequest) -> tuple[Claimant, ...]:
         """The claimants that a request waits for; empty if it may be granted."""
-        holders = [claim.claimant for claim in self.holders(one)]
-        ahead = [other.claimant for other in self.ahead(one)]
-        return tuple(dict.fromkeys((*holders, *ahead)))
+        found = self._in_the_way.get(one.number)
+        if found is None:
+            holders = [claim.claimant for claim in self.holders(one)]
+            ahead = [other.claimant for other in self.ahead(one)]
+            found = self._in_the_way[one.number] = tuple(dict.fromkeys((*holders, *ahead)))
+        return found
 
     def holders(self, one: QueuedRequest) -> list[Claim]:
         """The overlapping claims of others, without those that may be taken."""

@@ -157,6 +157,8 @@ class Store:
         self._connection: sqlite3.Connection | None = None
         self._file: FileIdentity | None = None
         self._seen = -1
+        self._last = ClaimSnapshot((), ())
+        """What the last look at the file found."""
         self._claims: dict[int, Owner] = {}
         """The owners of this process's claims, by epoch."""
         self._queued: dict[int, tuple[ClaimRequest, Owner]] = {}
@@ -197,9 +199,12 @@ class Store:
                 claims = self._snapshot(connection)
                 known = claims.line.keys() & numbers
                 changes = known != numbers or self._anything_dead(connection)
-            behind = {number: claims.in_the_way(claims.line[number]) for number in known}
-            if not changes and all(behind.values()):
-                return {number: QueuePosition(number, them) for number, them in behind.items()}
+            one_by_one = (claims.in_the_way(claims.line[number]) for number in sorted(known))
+            if not changes and all(one_by_one):
+                return {
+                    number: QueuePosition(number, claims.in_the_way(claims.line[number]))
+                    for number in known
+                }
             with transaction(connection):
                 return self._look_again(connection, numbers)
 
@@ -418,7 +423,10 @@ class Store:
             for row in connection.execute(_LINE)
             if row[2] in mine or is_renewed(_owner(row, 2), now)
         ]
-        return ClaimSnapshot(held, line, gone)
+        found = ClaimSnapshot(held, line, gone)
+        if not found.same_as(self._last):  # else what it has found already still holds
+            self._last = found
+        return self._last
 
     def _owners(self) -> list[Owner]:
         """This process as the owner of each of its claims and requests."""
