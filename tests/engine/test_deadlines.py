@@ -26,7 +26,7 @@ from handrail import (
     step,
     workflow,
 )
-from handrail.model.events import SignalReceived, TimerSet, stamp
+from handrail.model.events import RunSteered, SignalReceived, TimerSet, stamp
 from handrail.ports.journal import Letter
 from handrail.testing import FakeBackend, JumpClock, TextJournal
 from handrail.testing.clock import START
@@ -341,6 +341,27 @@ async def test_a_message_that_came_behind_a_late_timer_counts_behind_it() -> Non
                 run.signal("s", "too late")
     assert run.result.step("r/nap").status == "succeeded"
     assert run.result.value is None
+
+
+async def test_a_late_message_is_not_lost_before_a_stop() -> None:
+    """Who stops the run behind it is recorded behind it, since a resume reads on from there."""
+    clock, journal = JumpClock(jumps=False), TextJournal()
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("nap").sleep(20)
+        return (yield from signal())
+
+    executor = Executor(journal=journal, clock=clock).options(run_id="r")
+    async with executor.stream(flow) as run:
+        async for event in run:
+            if isinstance(event, TimerSet):
+                now = clock.now()
+                journal.post(Letter(stamp(SignalReceived("s", "kept"), "r", 0, now + 30)))
+                journal.post(Letter(stamp(RunSteered("stop"), "r", 0, now + 31)))
+                clock.advance(40)
+    assert run.result.status == "suspended"
+    assert (await executor.resume("r", flow)).value == "kept"
 
 
 async def test_a_predicate_that_is_not_needed_any_more_leaves_no_warning() -> None:

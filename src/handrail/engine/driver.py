@@ -275,16 +275,19 @@ class Driver:
         if self.machine.run.root.phase is Phase.ENDING or self.result is not None:
             return
         for event in self._inbox.new():
+            self._wake.set()
             if isinstance(event, ev.GateAnswered):
                 accept_no_other_answer(self.machine.run, event)
-            if is_urgent(event, self.attempts.inline):
-                self.post(partial(self.record, event), urgent=True)
-            elif isinstance(event, (ev.GateAnswered, ev.SignalReceived)) and self._is_late(event):
+            if isinstance(event, (ev.GateAnswered, ev.SignalReceived)) and self._is_late(event):
                 self._late.append(event)
                 self.timers.at(min(event.at, self.now()), self._record_late)
+                continue
+            while self._late:  # a resume reads on behind the last recorded message
+                self._record_late()
+            if is_urgent(event, self.attempts.inline):
+                self.post(partial(self.record, event), urgent=True)
             else:
                 self.record(event)
-            self._wake.set()
 
     def _is_late(self, event: ev.GateAnswered | ev.SignalReceived) -> bool:
         """True if a timer was due before the message came, and has not fired yet."""
@@ -293,8 +296,8 @@ class Driver:
 
     def _record_late(self) -> None:
         """Record the next late message, if its gate is still open."""
-        event = self._late.popleft()
-        if not isinstance(event, ev.GateAnswered) or event.path in self.machine.run.gates:
+        event = self._late.popleft() if self._late else None
+        if event and (type(event) is ev.SignalReceived or event.path in self.machine.run.gates):
             self.record(event)
 
     @property
