@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import signal
 from collections.abc import Iterator
@@ -143,6 +144,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
+
+
+def pytest_collection_finish() -> None:
+    """Leave out all tests, and what they import, where garbage is looked for from now on."""
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -115,7 +115,7 @@ def test_another_result_is_told_with_both(tmp_path: Path) -> None:
     """
     with pytest.raises(AssertionError, match=str(tmp_path)) as caught:
         everywhere(fragile, only=AROUND_THE_END, folder=tmp_path)
-    assert [path.name for path in tmp_path.glob("*/3-*.db")] == ["3-before.db"]
+    assert list(tmp_path.glob("*/3-before.db"))
     text = str(caught.value)
     assert "1 of 2 crashes" in text
     assert "value: false without a crash, true with it" in text
