@@ -95,6 +95,9 @@ ON_ONE_LOOP = (
     "engine/test_waits_for.py",
     "engine/test_work.py",
     "journals/test_memory.py",
+    "testing/test_crashes.py",
+    "testing/test_fake_cli.py",
+    "testing/test_replays.py",
     "testing/test_text_journal.py",
     "web/*",
 )

@@ -23,8 +23,6 @@ from handrail.system.live import Exited, Line, LiveProcess, open_live
 from handrail.system.run import kill_marked
 from tests.leftovers import nothing_left, open_files
 
-pytestmark = pytest.mark.anyio
-
 PYTHON = [sys.executable, "-c"]
 # Not a plain `sleep`: a shell that is interrupted while it starts one loses the interruption.
 WAITS = "trap 'exit 130' INT; echo ready; while :; do sleep 0.05; done"

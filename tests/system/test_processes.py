@@ -16,10 +16,9 @@ import pytest
 
 from handrail.errors import CommandNotFound
 from handrail.system import ending
+from handrail.system import run as run_module
 from handrail.system.run import ProcessResult, kill_marked, run_process
 from tests.leftovers import nothing_left
-
-pytestmark = pytest.mark.anyio
 
 PYTHON = [sys.executable, "-c"]
 IGNORES_SIGTERM = "trap '' TERM; echo ready; while :; do sleep 60; done"
@@ -236,8 +235,11 @@ async def test_the_end_of_one_stream_is_not_taken_for_silence(marker: str) -> No
     assert (result.stdout, result.stderr, result.leftovers) == ("now\n", "late\n", 0)
 
 
-async def test_a_background_process_that_never_stops_printing_is_ended(marker: str) -> None:
+async def test_a_background_process_that_never_stops_printing_is_ended(
+    marker: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Output without an end does not keep a command alive that has exited."""
+    monkeypatch.setattr(run_module, "DRAIN_S", 0.2)
     with anyio.fail_after(20):
         result = await run_process("yes & exit 4", marker=marker, limit_bytes=100)
     assert (result.exit_code, result.leftovers) == (4, 1)
