@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import signal
 from collections.abc import Iterator
+from fnmatch import fnmatch
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -51,6 +54,57 @@ FOLDERS_OF_EXTRAS = {
     "web/test_live.py": ["cyclopts", "starlette", "uvicorn"],
 }
 
+ON_ONE_LOOP = (
+    "coordination/*",
+    "durability/test_[!l]*",  # all but a late cancellation, and a locked journal
+    "engine/test_agent_steps.py",
+    "engine/test_answers_of_agents.py",
+    "engine/test_arguments.py",
+    "engine/test_budgets.py",
+    "engine/test_changed_code.py",
+    "engine/test_composition.py",
+    "engine/test_driven_again.py",
+    "engine/test_executor_options.py",
+    "engine/test_failures.py",
+    "engine/test_forgotten_yields.py",
+    "engine/test_guide.py",
+    "engine/test_histories.py",
+    "engine/test_hostile_exports.py",
+    "engine/test_in_time_order.py",
+    "engine/test_ladder.py",
+    "engine/test_limits.py",
+    "engine/test_options_refused_early.py",
+    "engine/test_portable.py",
+    "engine/test_recorded_values.py",
+    "engine/test_records_of_other_code.py",
+    "engine/test_redaction.py",
+    "engine/test_registered_again.py",
+    "engine/test_replacements.py",
+    "engine/test_results.py",
+    "engine/test_resume.py",
+    "engine/test_rollbacks.py",
+    "engine/test_scopes.py",
+    "engine/test_session_owner.py",
+    "engine/test_signals.py",
+    "engine/test_sinks.py",
+    "engine/test_starting.py",
+    "engine/test_step_names.py",
+    "engine/test_undone*.py",
+    "engine/test_unwound_as_it_was_left.py",
+    "engine/test_validate.py",
+    "engine/test_waits_for.py",
+    "engine/test_work.py",
+    "journals/test_memory.py",
+    "testing/test_crashes.py",
+    "testing/test_fake_cli.py",
+    "testing/test_replays.py",
+    "testing/test_text_journal.py",
+    "web/*",
+)
+"""Where the second event loop would show nothing new: tests of records and decisions, without
+threads, or an order that the loop decides.
+"""
+
 
 def _missing(modules: list[str]) -> list[str]:
     return [module for module in modules if importlib.util.find_spec(module) is None]
@@ -69,6 +123,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Leave out the second event loop where it would show nothing new."""
+    file = Path(metafunc.module.__file__ or "")
+    place = f"{file.parent.name}/{file.name}"
+    if "anyio_backend" in metafunc.fixturenames and any(fnmatch(place, one) for one in ON_ONE_LOOP):
+        one = pytest.mark.parametrize("anyio_backend", ["asyncio"], scope="session")
+        metafunc.definition.add_marker(one)
+
+
 @pytest.hookimpl(trylast=True)  # after what `-m` leaves out
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out the tests whose optional modules are not installed."""
@@ -83,6 +147,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
+
+
+def pytest_collection_finish() -> None:
+    """Leave out all tests, and what they import, where garbage is looked for from now on."""
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -76,12 +77,17 @@ def no_such_key(file: str, table: str, name: str, known: Sequence[str]) -> Defin
     return DefinitionError(f"{file}: {table} has no key {name!r}.{hint}")
 
 
-def _table_in(file: Path) -> dict[str, Any]:
+@lru_cache(maxsize=1)  # each executor asks for the same one
+def _parsed(text: str) -> dict[str, Any]:
     import tomllib
 
+    return tomllib.loads(text)
+
+
+def _table_in(file: Path) -> dict[str, Any]:
     try:
-        table = tomllib.loads(file.read_text("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        table = _parsed(file.read_text("utf-8"))
+    except ValueError as error:  # it is no TOML, or no UTF-8
         raise DefinitionError(f"{file} cannot be read as TOML: {error}") from None
     found: dict[str, Any] = table.get("tool", {}).get("handrail", {})
     return found

@@ -22,7 +22,7 @@ from tests.agents.repositories import git, needs_git, repository
 pytestmark = needs_git
 CrashEverywhere = Callable[..., Crashes]
 crash_everywhere = plugin.crash_everywhere
-IN_CI = 4
+IN_CI = 3
 
 
 def held_here() -> list[Claim]:
@@ -134,8 +134,8 @@ def task(name: str) -> Steps[str]:
 
 @workflow
 def trees() -> Steps[Any]:
-    """Three worktrees at once, and a look at what came of them."""
-    done = yield from step("all").for_each(["x", "y", "z"], in_tree, key=str)
+    """Two worktrees at once, and a look at what came of them."""
+    done = yield from step("all").for_each(["x", "y"], in_tree, key=str)
     return done, (yield from step("look").call(look))
 
 

@@ -14,7 +14,7 @@ from handrail.model import events as ev
 from handrail.ports.claims import Claim
 from handrail.workspace.claims.local import LocalClaims
 
-pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("outside_git")]
+pytestmark = pytest.mark.usefixtures("outside_git")
 
 
 class Slow(LocalClaims):

@@ -13,7 +13,7 @@ from handrail.model.results import qualified
 from handrail.ports.claims import Claim, ClaimRequest, Waiting
 from handrail.workspace.claims.local import LocalClaims
 
-pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("outside_git")]
+pytestmark = pytest.mark.usefixtures("outside_git")
 
 
 class Slow(LocalClaims):

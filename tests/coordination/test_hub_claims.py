@@ -43,10 +43,6 @@ class TestHubClaims(ClaimsContract):
             await claims.close()
 
 
-on_one_loop = pytest.mark.parametrize("anyio_backend", ["asyncio"])
-"""What the hub does is no matter of the client's loop."""
-
-
 def request(run: str, name: str, **more: float) -> ClaimRequest:
     """A request of a run for a name."""
     return ClaimRequest(Claimant(run), (Resource(name, repository="/r/.git"),), **more)
@@ -65,7 +61,6 @@ def repository(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@on_one_loop
 async def test_a_run_waits_for_an_outsider_who_sees_it(repository: Path) -> None:
     """A step that holds a name begins when an outsider has released it, and is named meanwhile."""
     with running("--root", repository, cwd=repository) as hub:
@@ -152,7 +147,6 @@ def holding(url: str) -> subprocess.Popen[str]:
     return holder
 
 
-@on_one_loop
 async def test_what_a_killed_process_held_is_free_after_the_grace(tmp_path: Path) -> None:
     """The next in line has it without anybody's help."""
     with running("--grace", "0.3", cwd=tmp_path) as hub:
@@ -166,7 +160,6 @@ async def test_what_a_killed_process_held_is_free_after_the_grace(tmp_path: Path
         await claims.close()
 
 
-@on_one_loop
 async def test_a_rate_makes_runs_slower_and_nothing_else(tmp_path: Path) -> None:
     """A process that asks more than the hub takes asks again, until it has its answer."""
     with running("--rate", "20", "--burst", "1", cwd=tmp_path) as hub:
@@ -177,7 +170,6 @@ async def test_a_rate_makes_runs_slower_and_nothing_else(tmp_path: Path) -> None
         await claims.close()
 
 
-@on_one_loop
 async def test_a_hub_that_cannot_be_asked_is_told_of(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,12 +25,7 @@ from tests.testing import by_hand
 
 RUN = "run"
 SOAKING = settings().max_examples > 100
-LAW = settings(
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-    max_examples=settings().max_examples if SOAKING else 40,
-)
-"""How many drawn workflows a law is tried on."""
+LAW = settings(suppress_health_check=list(HealthCheck))
 LEAVES = frozenset({"python", "command", "agent", "generate", "stage"})
 
 Crash = tuple[int, bool]

@@ -33,7 +33,7 @@ from tests.durability.processes import until
 
 CrashEverywhere = Callable[..., Crashes]
 crash_everywhere = plugin.crash_everywhere
-IN_CI = 6
+IN_CI = 4
 
 
 def troubled(turn: AgentTurn) -> Any:

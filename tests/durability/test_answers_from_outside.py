@@ -13,7 +13,7 @@ from handrail.model import events as ev
 from tests.durability.processes import Barrier, Child, result_of, until
 
 RUN = "run"
-IN_CI = 10
+IN_CI = 6
 IN_SOAK = 50
 many = pytest.mark.parametrize("count", [IN_CI, pytest.param(IN_SOAK, marks=pytest.mark.soak)])
 

@@ -25,7 +25,7 @@ HELP: dict[str, Any] = {
     "answers": {"merge?": "no", "both/sure?": "yes"},
     "signals": {"go": [1, 2]},
 }
-IN_CI = 5
+IN_CI = 3
 
 
 def jumping(journal: Journal) -> Executor:

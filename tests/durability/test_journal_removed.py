@@ -15,7 +15,7 @@ from handrail.journals.sqlite.watch import LOOK_S
 from handrail.model import events as ev
 from handrail.ports.journal import Letter
 
-pytestmark = [pytest.mark.anyio, pytest.mark.extra("trio")]
+pytestmark = pytest.mark.extra("trio")
 path = Path()
 did: list[str] = []
 

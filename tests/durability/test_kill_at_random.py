@@ -1,4 +1,4 @@
-"""A run of 1,000 steps whose processes are killed whenever it happens, on a real file."""
+"""A run of 500 steps whose processes are killed whenever it happens, on a real file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from handrail.model import events as ev
 from tests.durability.processes import PATIENCE_S, Child, Log, show
 
 RUN = "run"
-PARTS = 10
+PARTS = 5
 KILLS_IN_CI = 3
 KILLS_IN_SOAK = 200
 KILLS_AT_ONCE = 10
@@ -101,8 +101,8 @@ def one_part(part: int) -> Steps[tuple[Any, ...]]:
 
 
 @workflow
-def thousand() -> Steps[list[Any]]:
-    """About a thousand steps, in children."""
+def parts() -> Steps[list[Any]]:
+    """About five hundred steps, in children."""
     values: list[Any] = []
     for part in range(PARTS):
         values += [(yield from step(f"part{part}").run_workflow(one_part, part)).unwrap()]
@@ -141,9 +141,9 @@ def life(folder: Path) -> End:
     executor = Executor(journal=journal, sinks=[CallbackSink(tell)], max_crashes=1_000)
     result: WorkflowResult[Any]
     if not found:
-        result = executor.options(run_id=RUN).run_sync(thousand)
+        result = executor.options(run_id=RUN).run_sync(parts)
     else:
-        result = executor.resume_sync(RUN, thousand)
+        result = executor.resume_sync(RUN, parts)
     assert result.error is None, result.error
     steps = [(one.path, one.status, one.attempts, one.error) for one in result.step_results]
     return End(result.value, steps)
@@ -260,7 +260,7 @@ def prove(folder: Path, kills: int, seed: int, capfd: pytest.CaptureFixture[str]
     assert performed_again(whole.folder) == 0
     (alone,) = traces(whole.folder)
     assert whole.end is not None
-    assert len(whole.end.steps) > 1_000
+    assert len(whole.end.steps) > 500
     killed = runs = twice = 0
     while killed < kills:
         runs += 1

@@ -192,7 +192,6 @@ def three(log: list[str]) -> Workflow[[], str]:
 
 
 @pytest.mark.parametrize("durable", [True, False])
-@pytest.mark.anyio
 async def test_a_run_at_work_is_paused_and_goes_on(*, durable: bool) -> None:
     """What is at work ends, nothing follows; then the same drive goes on."""
     log: list[str] = []
@@ -215,7 +214,6 @@ async def test_a_run_at_work_is_paused_and_goes_on(*, durable: bool) -> None:
     assert [one for one in between if isinstance(one, BEGINS)] == []
 
 
-@pytest.mark.anyio
 async def test_a_run_that_is_stopped_goes_on_where_it_was() -> None:
     """It is suspended with who did it, and no later drive hears of it."""
     log: list[str] = []
@@ -233,7 +231,6 @@ async def test_a_run_that_is_stopped_goes_on_where_it_was() -> None:
     assert (result.status, sorted(log)) == ("succeeded", ["a", "b", "c", "d"])
 
 
-@pytest.mark.anyio
 async def test_a_paused_run_that_is_cancelled_unwinds() -> None:
     """To cancel it is to let it clean up, whoever paused it."""
     log: list[str] = []
@@ -304,7 +301,6 @@ async def refused(executor: Executor, run_id: str, verb: str, args: tuple[Any, .
     return caught.value
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("driven", [True, False])
 async def test_bad_use_is_refused_with_what_can_be_done_instead(*, driven: bool) -> None:
     """A table of each verb; of a run that is driven here, and of one that is not."""
@@ -342,7 +338,6 @@ ANY: dict[str, tuple[Any, ...]] = {
 }
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("end", ["succeeded", "failed", "cancelled"])
 async def test_what_has_ended_takes_no_hand(end: str) -> None:
     """And says what can be done instead: only a step of a run that failed may still be given."""
@@ -368,7 +363,6 @@ async def test_what_has_ended_takes_no_hand(end: str) -> None:
         assert type(await refused(executor, "nobody", verb, args)) is RunNotFound
 
 
-@pytest.mark.anyio
 async def test_nothing_begins_behind_a_pause_that_an_action_asked_for() -> None:
     """Though the action ends at once then, and no other process had the time to look."""
     journal = TextJournal()
@@ -394,7 +388,6 @@ class Out:
     n: int
 
 
-@pytest.mark.anyio
 async def test_a_step_is_completed_skipped_and_begun_again() -> None:
     """At work, before its turn, while it waits, and after it failed: the record says who it was."""
     tries: list[str] = []

@@ -185,7 +185,6 @@ def closure(roots: Sequence[str], dropped: Sequence[str]) -> set[str]:
     return found_
 
 
-@pytest.mark.anyio
 async def test_a_run_that_is_suspended_takes_edits() -> None:
     """Those that are posted before it is driven again, in their order, and it tells who did it."""
 
@@ -218,7 +217,6 @@ async def test_a_run_that_is_suspended_takes_edits() -> None:
     assert [(one.id, one.why) for one in result.value.refused] == [("x", "dropped by bob")]
 
 
-@pytest.mark.anyio
 async def test_a_task_of_a_failed_run_is_dropped_before_it_is_resumed() -> None:
     """So that the rest goes on without it."""
 
@@ -372,7 +370,6 @@ def test_a_plateau_is_the_same_in_every_life() -> None:
         assert story.result.value == whole.result.value
 
 
-@pytest.mark.anyio
 async def test_a_reason_to_stop_is_told_of_the_attempt_that_gave_it() -> None:
     """Of work that is tried again, and goes on, it is not said that it begins no more."""
     stopped = anyio.Event()

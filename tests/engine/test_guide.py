@@ -32,7 +32,6 @@ from handrail.testing import JumpClock, TextJournal
 from handrail.workspace.claims.local import LocalClaims
 from tests.engine.support import just
 
-pytestmark = pytest.mark.anyio
 TABS = "use tabs, not blanks"
 
 

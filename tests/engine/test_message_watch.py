@@ -14,8 +14,6 @@ from handrail import Executor, SqliteJournal, Steps, step, workflow
 from handrail.ports.journal import Letter
 from handrail.testing import TextJournal
 
-pytestmark = pytest.mark.anyio
-
 
 @workflow
 def waits() -> Steps[Any]:

@@ -38,7 +38,6 @@ from handrail.record.due import AGAIN_S, PERSON_S, Due
 from handrail.record.run_record import FORKED
 from handrail.testing import JumpClock, ProcessGone, TextJournal
 
-pytestmark = pytest.mark.anyio
 done: list[str] = []
 
 

@@ -24,6 +24,7 @@ from handrail import (
 )
 from handrail.model import events as ev
 from handrail.testing import JumpClock, ProcessGone, TextJournal
+from tests.durability.support import SOAKING
 from tests.engine.support import RUN, Boom, boom, bound, done, just, statuses, undone
 
 Log = list[str]
@@ -309,7 +310,7 @@ async def test_what_was_done_is_undone_by_whoever_goes_on(inside: Inside) -> Non
     assert (alive.status, alive.failed_step) == ("failed", "end")
     expected, performed = to_undo(whole), Counter(log)
     assert Counter(undone(whole)) == Counter(expected)
-    for writes in range(1, len(whole.events(RUN)), 3):
+    for writes in range(1, len(whole.events(RUN)), 1 if SOAKING else 5):
         log.clear()
         abrupt = bool(writes % 2)
         clock, dying = JumpClock(), TextJournal(stop_at=writes, abrupt=abrupt)

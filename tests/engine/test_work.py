@@ -552,7 +552,6 @@ async def test_a_failure_of_a_run_names_the_task() -> None:
         result.step_results[0].unwrap()
 
 
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # nodes know no loop
 async def test_a_task_that_has_ended_leaves_no_node_behind() -> None:
     """Of 300 tasks there are never more nodes than of those that are at work."""
     seen: list[int] = []

@@ -38,11 +38,7 @@ def facts(kind: str, state: str, attempts: int, cause: Any) -> tuple[Any, ...]:
     return kind, state, attempts, why
 
 
-@settings(
-    deadline=None,
-    max_examples=settings().max_examples * 3 // 2,
-    suppress_health_check=list(HealthCheck),
-)
+@settings(suppress_health_check=list(HealthCheck))
 @given(body=bodies())
 def test_a_run_told_event_by_event_is_the_one_that_its_history_tells(body: Body) -> None:
     """Of every step that the live view still knows, the recorded view says the same."""
@@ -61,7 +57,7 @@ def test_a_run_told_event_by_event_is_the_one_that_its_history_tells(body: Body)
         )
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(body=bodies(), part=st.integers(1, 7), alive=st.booleans())
 def test_a_history_read_as_it_grows_is_the_one_read_at_once(
     body: Body, part: int, alive: bool

@@ -114,7 +114,7 @@ def _compound(draw: st.DrawFn, kind: str, depth: int, *, loop: bool) -> list[str
             return [*lines, *(["finally:", "    n += 1"] if draw(st.booleans()) else [])]
 
 
-programs: st.SearchStrategy[str] = _blocks(3, loop=False).map(
+programs: st.SearchStrategy[str] = _blocks(2, loop=False).map(
     lambda lines: (
         HEAD + "".join(f"    {line}\n" for line in lines) + "    yield from step('z').call(act)\n"
     )

@@ -301,7 +301,6 @@ _texts = st.one_of(
 )
 
 
-@settings(max_examples=settings().max_examples * 3)
 @given(_texts)
 def test_any_text_can_be_a_label(text: str) -> None:
     """A label is free of syntax and shows the text, with unprintable characters spelled out."""

@@ -23,8 +23,6 @@ from handrail.system.live import Exited, Line, LiveProcess, open_live
 from handrail.system.run import kill_marked
 from tests.leftovers import nothing_left, open_files
 
-pytestmark = pytest.mark.anyio
-
 PYTHON = [sys.executable, "-c"]
 # Not a plain `sleep`: a shell that is interrupted while it starts one loses the interruption.
 WAITS = "trap 'exit 130' INT; echo ready; while :; do sleep 0.05; done"
@@ -318,13 +316,13 @@ async def test_a_flood_while_it_is_ended_takes_bounded_memory(
     marker: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of what is printed while nobody listens only so much is kept, and the rest is dropped."""
-    monkeypatch.setattr(live_module, "UNREAD_BYTES", 1 << 20)
+    monkeypatch.setattr(live_module, "UNREAD_BYTES", 1 << 18)
     async with open_live("trap '' INT TERM; echo ready; exec yes", marker=marker) as live:
         await first_line(live)
-        await live.stop(interrupt_s=0.1, grace_s=0.1)
+        await live.stop(interrupt_s=0.05, grace_s=0.05)
         lines, code = await heard(live)
     assert code == -9
-    assert len(lines) <= (1 << 20) / live_module.LINE_COST_BYTES
+    assert len(lines) <= (1 << 18) / live_module.LINE_COST_BYTES
 
 
 async def test_what_comes_with_a_line_of_any_length_is_heard(

@@ -22,7 +22,7 @@ from handrail.errors import OutputChanged
 from handrail.model import events as ev
 from handrail.model.results import StepResult
 from handrail.steps.verbs import PythonCall
-from handrail.typed.schema import is_list, is_object, record_fields
+from handrail.typed.schema import fields_of, is_list, is_object, record_fields
 
 if TYPE_CHECKING:
     from handrail.codec.codec import Codec
@@ -211,8 +211,8 @@ def _inside(one: Any, at: str) -> Iterator[tuple[Any, str]]:
             if type(item) not in _FIXED:
                 yield item, f"{at}[{index}]"
     elif not isinstance(one, type):
-        for field in record_fields(type(one)) or ():
-            yield getattr(one, field.argument, None), f"{at}.{field.argument}"
+        for _, argument, _, _ in fields_of(type(one)) or ():
+            yield getattr(one, argument, None), f"{at}.{argument}"
 
 
 def _difference(then: Any, now: Any) -> str:

@@ -119,8 +119,8 @@ def secret_values(secrets: Secrets, environ: Mapping[str, str]) -> SecretValues:
         {
             name: environ[name]
             for name in sorted(environ)
-            if len(environ[name]) >= SHORTEST
-            and (name in secrets.names or any(word in name.upper() for word in words))
+            if (name in secrets.names or any(map(name.upper().__contains__, words)))
+            and len(environ[name]) >= SHORTEST
         }
     )
 

@@ -135,7 +135,7 @@ def record_fields(type_: Any) -> tuple[RecordField, ...] | None:
     cls = typing.get_origin(type_) or type_
     if not isinstance(cls, type):
         return None
-    found = _fields_of(cls)
+    found = fields_of(cls)
     if found is None:
         return None
     hints = hints_of(cls)
@@ -158,7 +158,8 @@ _Parts: TypeAlias = tuple[str, str, str, bool]
 """JSON key, argument, attribute, required."""
 
 
-def _fields_of(cls: Any) -> list[_Parts] | None:
+def fields_of(cls: Any) -> list[_Parts] | None:
+    """The fields of such a class without their types, which take long to find, else None."""
     if typing.is_typeddict(cls):
         return [(k, k, k, k in cls.__required_keys__) for k in cls.__annotations__]
     if issubclass(cls, msgspec.Struct):
@@ -225,11 +226,11 @@ def unresolved_field(type_: Any, _seen: set[Any] | None = None) -> str | None:
         if (found := unresolved_field(inside, seen)) is not None:
             return found
     cls = typing.get_origin(type_) or type_
-    if not isinstance(cls, type) or cls in seen or _fields_of(cls) is None:
+    if not isinstance(cls, type) or cls in seen or fields_of(cls) is None:
         return None
     seen.add(cls)
     hints, written = hints_of(cls), _written(cls)
-    for _, _, name, _ in _fields_of(cls) or ():
+    for _, _, name, _ in fields_of(cls) or ():
         hint, text = hints.get(name, Any), written.get(name)
         if hint is Any and isinstance(text, str) and text.rpartition(".")[2] != "Any":
             return f"{cls.__name__}.{name}: {text}"
