@@ -7,10 +7,19 @@ from typing import Any, TypeAlias
 
 import pytest
 
+from tests.page import live
 from tests.page.places import Place
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+UNUSED = (
+    # The popup of each window's address bar: its process costs more than that of our page.
+    ("WebUIOmniboxPopup", "WebUIOmniboxAimPopup"),
+    # What Playwright turns off, and would not be: of two such flags the last one counts.
+    ("AimEnabled", "HttpsUpgrades", "LensOverlay", "MediaRouter", "NetworkTimeServiceQuerying"),
+    ("OptimizationHints", "PaintHolding", "PreconnectToSearch"),
+)
 QUIET = [
+    f"--disable-features={','.join(name for names in UNUSED for name in names)}",
     "--disable-gpu",
     "--disable-background-networking",
     "--disable-component-update",
@@ -23,6 +32,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Say which browser it is."""
     found = next(filter(None, map(shutil.which, BROWSERS)), None)
     parser.addoption("--browser-path", default=found, help="a Chromium; else one on PATH")
+
+
+FAULTS = """axe.run({ resultTypes: ['violations'] }).then(found =>
+  found.violations.map(one => [one.id, one.nodes[0].html.slice(0, 200)]))"""
 
 
 @pytest.fixture(scope="session")
@@ -93,9 +106,8 @@ def open_page(browser: Any) -> Iterator[Open]:
 def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a server of all places."""
     below = Place(tmp_path_factory.getbasetemp())
-    server = below.start("serve-below")
-    assert server.stdout is not None
-    yield server.stdout.readline().strip()
+    _, address = below.start(live.serve_below)
+    yield address
     below.close()
 
 
@@ -116,7 +128,8 @@ def is_drawn(page: Any) -> None:
 
 def faults(page: Any) -> list[Any]:
     """What axe finds wrong, each with the first element that it is wrong with."""
-    from axe_playwright_python.sync_playwright import Axe
+    from axe_playwright_python.base import AXE_SCRIPT
 
-    found = Axe().run(page).response["violations"]
-    return [(one["id"], one["nodes"][0]["html"][:200]) for one in found]
+    if not page.evaluate("'axe' in window"):
+        page.evaluate(AXE_SCRIPT)
+    return page.evaluate(FAULTS)

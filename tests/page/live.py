@@ -1,9 +1,4 @@
-"""What the tests of the live page run in other processes: workflows, who drives them, a server.
-
-python live.py drive FOLDER NAME RUN_ID
-python live.py serve FOLDER [read-only]
-python live.py serve-below FOLDER
-"""
+"""What the tests of the live page run in other processes: workflows, who drives them, a server."""
 
 from __future__ import annotations
 
@@ -11,9 +6,10 @@ import enum
 import os
 import socket
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import anyio
 import anyio.lowlevel
@@ -43,6 +39,7 @@ from handrail.model.events import (
     WorkflowStarted,
 )
 from handrail.ports.agent import Capabilities
+from handrail.ports.sink import Sink
 
 TOKEN = "a-token-of-tests"
 FLOOD = 10 * 1024 * 1024
@@ -245,29 +242,44 @@ FLOWS = {
 }
 
 
-def executor_in(folder: Path, *, files: bool = True) -> Executor:
-    """Who drives the runs of a folder, with files of what is said or without."""
-    artifacts = [ArtifactsSink(folder / "runs")] if files else []
+def executor_in(folder: Path, *sinks: Sink) -> Executor:
+    """Who drives the runs of a folder."""
     return Executor(
         journal=SqliteJournal(folder / "runs.db", lease_s=2),
-        sinks=[*artifacts, CallbackSink(tell_of_beginnings)],
+        sinks=sinks,
         workflows=list(FLOWS.values()),
         config={"folder": str(folder)},
         linger_s=60,
     )
 
 
-def tell_of_beginnings(event: Any) -> None:
-    """Say that a run has begun."""
-    if isinstance(event, WorkflowStarted):
-        print("begun", flush=True)  # noqa: T201
+def files_in(folder: Path) -> ArtifactsSink:
+    """The files of what is said in the runs of a folder."""
+    return ArtifactsSink(folder / "runs")
+
+
+Tell: TypeAlias = Callable[[str], None]
+"""Tells the test something."""
+
+
+def drive(tell: Tell, folder: Path, name: str, run_id: str) -> None:
+    """Drive a run, and tell when it has begun."""
+    os.chdir(folder)  # claims are those of a repository
+    flow: Any = FLOWS[name]
+
+    def hear(event: Any) -> None:
+        if isinstance(event, WorkflowStarted):
+            tell("begun")
+
+    files = [] if flow is many else [files_in(folder)]
+    executor_in(folder, *files, CallbackSink(hear)).options(run_id=run_id).run_sync(flow)
 
 
 def page_of(folder: Path, *, read_only: bool = False) -> Any:
     """The page of a folder, as an application."""
     from handrail.web import create_app
 
-    executor = executor_in(folder)
+    executor = executor_in(folder, files_in(folder))
     return create_app(
         executor.journal,
         token=TOKEN,
@@ -292,8 +304,18 @@ class PagesBelow:
         await self._pages[name]({**scope, "root_path": f"/{name}"}, receive, send)
 
 
-def serve(app: Any, folder: Path) -> None:
-    """Serve on a free port, or on that which was free for this folder before; print the address."""
+def serve(tell: Tell, folder: Path, read_only: bool = False) -> None:
+    """Serve the page of a folder, and tell the address."""
+    serve_app(page_of(folder, read_only=read_only), tell, folder)
+
+
+def serve_below(tell: Tell, folder: Path) -> None:
+    """Serve the pages of the folders below one, and tell the address."""
+    serve_app(PagesBelow(folder), tell, folder)
+
+
+def serve_app(app: Any, tell: Tell, folder: Path) -> None:
+    """Serve on a free port, or on that which was free for this folder before."""
     import uvicorn
 
     with socket.socket() as listening:
@@ -301,21 +323,7 @@ def serve(app: Any, folder: Path) -> None:
         port = folder / "port"
         listening.bind(("127.0.0.1", int(port.read_text()) if port.exists() else 0))
         port.write_text(str(listening.getsockname()[1]))
-        listening.listen()  # who reads the address may call at once
-        print(f"http://127.0.0.1:{port.read_text()}/", flush=True)  # noqa: T201
+        listening.listen()  # who is told the address may call at once
+        tell(f"http://127.0.0.1:{port.read_text()}/")
         config = uvicorn.Config(app, lifespan="off", log_level="error", timeout_graceful_shutdown=1)
         uvicorn.Server(config).run([listening])
-
-
-if __name__ == "__main__":
-    what, where, *rest = sys.argv[1:]
-    if what == "serve":
-        serve(page_of(Path(where), read_only=bool(rest)), Path(where))
-    elif what == "serve-below":
-        serve(PagesBelow(Path(where)), Path(where))
-    else:
-        name, run_id = rest
-        os.chdir(where)  # claims are those of a repository
-        flow: Any = FLOWS[name]
-        executor = executor_in(Path(where), files=flow is not many)
-        executor.options(run_id=run_id).run_sync(flow)

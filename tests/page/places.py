@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
+from collections.abc import Callable
+from multiprocessing import get_context
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
+from tests.page import live
 from tests.page.live import TOKEN
 
-LIVE = Path(__file__).with_name("live.py")
+FORKS = get_context("forkserver")
+"""Makes processes that have imported what they need."""
+FORKS.set_forkserver_preload([live.__name__, "handrail.web", "uvicorn"])
 
 
 class Place:
@@ -21,29 +24,25 @@ class Place:
         self.folder = folder
         self.address = f"{pages}{folder.name}/?token={TOKEN}"
         """Where a server that all tests share lets one in."""
-        self._started: list[subprocess.Popen[str]] = []
+        self._started: list[ForkServerProcess] = []
 
-    def start(self, *words: str) -> subprocess.Popen[str]:
-        """A process of ``live.py``."""
-        command = [sys.executable, str(LIVE), words[0], str(self.folder), *words[1:]]
-        here = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-        found = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=here)
+    def start(self, what: Callable[..., None], *given: Any) -> tuple[ForkServerProcess, str]:
+        """A process that does this with the folder, and the first that it tells."""
+        here, there = FORKS.Pipe(duplex=False)
+        found = FORKS.Process(target=what, args=(there.send, self.folder, *given))
+        found.start()
+        there.close()
         self._started.append(found)
-        return found
+        return found, here.recv()
 
-    def serve(self, *words: str) -> tuple[subprocess.Popen[str], str]:
+    def serve(self, *, read_only: bool = False) -> tuple[ForkServerProcess, str]:
         """A server of its own, and the address that lets one in."""
-        server = self.start("serve", *words)
-        assert server.stdout is not None
-        address = server.stdout.readline().strip()
+        server, address = self.start(live.serve, read_only)
         return server, f"{address}?token={TOKEN}"
 
-    def drive(self, name: str, run_id: str) -> subprocess.Popen[str]:
+    def drive(self, name: str, run_id: str) -> ForkServerProcess:
         """A process that drives a run; it comes back when the run is in the journal."""
-        found = self.start("drive", name, run_id)
-        assert found.stdout is not None
-        assert found.stdout.readline() == "begun\n"
-        return found
+        return self.start(live.drive, name, run_id)[0]
 
     def let(self, name: str) -> None:
         """Let the step end that waits for this file."""
@@ -53,9 +52,7 @@ class Place:
         """End all that was started."""
         for one in self._started:
             one.kill()
-            one.wait()
-            if one.stdout is not None:
-                one.stdout.close()
+            one.join()
 
 
 def row(page: Any, name: str) -> Any:

@@ -53,13 +53,21 @@ def asks(task: str = "it") -> Steps[str]:
     return task
 
 
+RECORDED = MemoryJournal()
+"""What the first request has made. Mutable."""
+
+
 async def page(scope: Any, receive: Any, send: Any) -> None:
     """The page of a journal that is as new at each request: no answer depends on one before."""
+    if not RECORDED.runs():
+        first = RUNS[0]
+        executor = Executor(journal=RECORDED, workflows=[asks])
+        await executor.options(run_id=first).run(asks)
+        await executor.edit_work(first, add=[Task("c", priority=1)], priority={"b": 2.5}, by="ann")
+        await executor.fork(first, fork_id=RUNS[1])
     journal = MemoryJournal()
-    executor = Executor(journal=journal, workflows=[asks])
-    await executor.options(run_id=RUNS[0]).run(asks)
-    await executor.edit_work(RUNS[0], add=[Task("c", priority=1)], priority={"b": 2.5}, by="ann")
-    await executor.fork(RUNS[0], fork_id=RUNS[1])
+    for run_id in RUNS:
+        journal.append_run(RECORDED.events(run_id), letters=RECORDED.letters(run_id, 0))
     await create_app(journal, token=TOKEN)(scope, receive, send)
 
 

@@ -80,7 +80,7 @@ def test_ten_thousand_members_at_work_stay_fluid(
         page.locator("[data-main]").focus()
         page.keyboard.press("j")
         page.keyboard.press("l")
-        driver.wait()
+        driver.join()
         page.locator(".head .pill", has_text="succeeded").wait_for(timeout=60_000)
         page.get_by_text("10,000 of 10,000").first.wait_for()
         for view in ("Timeline", "Graph", "Log", "Tree"):

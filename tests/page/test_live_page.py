@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import re
-import signal
 import subprocess
 
 import pytest
@@ -22,7 +21,7 @@ def test_a_run_from_its_start_to_its_end(place: Place, open_page: Open) -> None:
     place.let("go")
     shows(page, "slow", "running")
     assert row(page, "check").count() == 1  # of those that went well the members are folded
-    driver.send_signal(signal.SIGKILL)
+    driver.kill()
     page.get_by_text("No process is running it").wait_for()
     shows(page, "slow", "interrupted")
     page.get_by_role("button", name="Resume").click()
@@ -79,7 +78,7 @@ def test_a_server_that_was_gone_is_found_again(place: Place, open_page: Open) ->
     page = opened.page
     opened_at(page, "r1")
     shows(page, "prepare", "running")
-    server.send_signal(signal.SIGKILL)
+    server.kill()
     page.get_by_text("not live").wait_for()
     place.let("go")
     place.serve()
@@ -102,8 +101,8 @@ def test_what_is_said_while_the_line_is_lost_is_shown(place: Place, open_page: O
     answer.get_by_text("that was all").wait_for()
     place.let("one")
     answer.get_by_text("after one").wait_for()
-    server.send_signal(signal.SIGKILL)
-    server.wait()
+    server.kill()
+    server.join()
     page.get_by_text("not live").wait_for()
     place.let("two")
     words = place.folder / "runs" / "chat-r1" / "talk" / "answer.md"
@@ -156,7 +155,8 @@ def test_a_run_is_steered(place: Place, open_page: Open) -> None:
     page.get_by_role("button", name="More actions").click()
     page.get_by_role("button", name="Stop, to resume later").click()
     page.locator(".head .pill", has_text="suspended").wait_for()
-    assert driver.wait(10) is not None
+    driver.join(10)
+    assert driver.exitcode == 0
 
 
 def test_a_run_is_forked_from_a_step_and_compared(place: Place, open_page: Open) -> None:
@@ -201,7 +201,7 @@ def test_who_may_only_look_can_do_nothing(place: Place, open_page: Open) -> None
     """A page that is read-only has no form, and no button that would change a run."""
     place.let("go")
     place.let("slow")
-    _, address = place.serve("read-only")
+    _, address = place.serve(read_only=True)
     place.drive("ship", "r1")
     page = open_page(address).page
     opened_at(page, "r1")

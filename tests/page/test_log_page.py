@@ -158,7 +158,7 @@ def test_the_log_of_ten_thousand_members_is_fluid(
     place: Place, open_page: Open, browser: Any
 ) -> None:
     """Who scrolls through 40,000 lines sees each part of it, and the page holds few of them."""
-    place.drive("many", "r1").wait()
+    place.drive("many", "r1").join()
     page = open_page(place.address).page
     opened_at(page, "r1")
     with nothing_long(browser, page):

@@ -53,6 +53,7 @@ class Service:
                 self.client.get("/openapi.json")
             except httpx2.TransportError:
                 assert self._process.poll() is None
+                time.sleep(0.05)  # noqa: TID251  # a server comes up in its own time
             else:
                 return
 
@@ -86,6 +87,7 @@ def reached(look: Callable[[], Any], wanted: Callable[[Any], bool]) -> Any:
     until = time.monotonic() + 20
     while not wanted(found := look()):
         assert time.monotonic() < until, found
+        time.sleep(0.02)  # noqa: TID251  # as above
     return found
 
 
