@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
@@ -90,7 +91,7 @@ def _table_in(file: Path) -> dict[str, Any]:
     except ValueError as error:  # it is no TOML, or no UTF-8
         raise DefinitionError(f"{file} cannot be read as TOML: {error}") from None
     found: dict[str, Any] = table.get("tool", {}).get("handrail", {})
-    return found
+    return deepcopy(found)
 
 
 def _checked(file: Path, table: dict[str, Any]) -> dict[str, Any]:
