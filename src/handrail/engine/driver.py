@@ -167,7 +167,7 @@ class Driver:
         self.interrupted: str | None = None
         self.closing = False
         self._linger_until: float | None = None
-        self._late = deque[ev.Event]()
+        self._late = deque[ev.GateAnswered | ev.SignalReceived]()
         """Messages that came behind timers which have not fired yet."""
         append_all = group_append(journal)
         self._append_all: GroupAppend = append_all or _cannot_append_several
@@ -296,8 +296,10 @@ class Driver:
 
     def _record_late(self) -> None:
         """Record the next late message, if its gate is still open."""
-        event = self._late.popleft() if self._late else None
-        if event and (type(event) is ev.SignalReceived or event.path in self.machine.run.gates):
+        if not self._late:
+            return  # it was recorded ahead of another
+        event = self._late.popleft()
+        if not isinstance(event, ev.GateAnswered) or event.path in self.machine.run.gates:
             self.record(event)
 
     @property
