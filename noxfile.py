@@ -331,7 +331,8 @@ def programs(session: nox.Session) -> None:
         folders.append("tests/hub_programs")
         env["HANDRAIL_SYNAPSE"] = THEIRS
     if folders:
-        runs.append(("-m", "(temporal or hub) and not soak", *folders))
+        # a file's tests on one worker: of a file they share a cluster, and its workers
+        runs.append(("--dist=loadscope", "-m", "(temporal or hub) and not soak", *folders))
     if not runs:
         session.skip(f"none of {', '.join(sorted(chosen))} could be installed")
     for run in runs:
