@@ -377,7 +377,9 @@ def _without_derived(event: ev.Event | ev.Progress) -> ev.Event | ev.Progress:
 
 def _as_data(value: object) -> object:
     """The value; of a child's result its data: it holds those of the children below many times."""
-    return json_safe(value) if isinstance(value, WorkflowResult) else value
+    if isinstance(value, WorkflowResult):
+        return json_safe(cast("object", value))
+    return value
 
 
 def _brief(value: Json) -> Any:
