@@ -47,7 +47,7 @@ else:
                 if name not in own:
                     setattr(cls, name, method)
             if "__init__" not in own:
-                cls.__init__ = _Init(frozen=frozen)
+                cls.__init__ = _Init(cls, frozen=frozen)
             return cls
 
         return decorate
@@ -58,15 +58,14 @@ def _is_one(cls: type) -> bool:
 
 
 class _Init:
-    """A descriptor in place of ``__init__``, which compiles it when it is first read."""
+    """A descriptor in place of a class's ``__init__``, which compiles it when it is first read."""
 
-    def __init__(self, *, frozen: bool) -> None:
+    def __init__(self, cls: Any, *, frozen: bool) -> None:
+        self._cls = cls
         self._frozen = frozen
 
     def __get__(self, instance: object, owner: Any) -> Any:
-        while not isinstance(owner.__dict__.get("__init__"), _Init):
-            owner = owner.__mro__[1]  # from a subclass up to the class that has it
-        init = owner.__init__ = _init_of(owner, frozen=self._frozen)
+        init = self._cls.__init__ = _init_of(self._cls, frozen=self._frozen)
         return init if instance is None else init.__get__(instance, owner)
 
 
