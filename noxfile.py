@@ -39,8 +39,9 @@ NODE = (20, 19)
 """The oldest Node that builds the page."""
 OLDEST, MIDDLE, NEWEST = "3.11", "3.12", "3.13"
 PROJECT = nox.project.load_toml(ROOT / "pyproject.toml")
-WORKERS = min((os.cpu_count() or 1) + 2, 6)  # more than cores: many tests wait for programs
-IN_PARALLEL = (f"--numprocesses={WORKERS}",)
+WORKERS = min((os.cpu_count() or 1) + 3, 8)  # more than cores: many tests wait for programs
+# each worker a part of the suite, so that what tests of a file share is made once; then of others'
+IN_PARALLEL = (f"--numprocesses={WORKERS}", "--dist=worksteal")
 BRIEF = ("--hypothesis-profile=brief",)
 WITH_EXTRAS = (
     "tests/sinks",
@@ -326,17 +327,20 @@ def programs(session: nox.Session) -> None:
     if any(agents.values()):  # apart: a person's word is to reach an agent within two seconds
         brief = ("-k", "not trio") if os.environ.get("CI") else ()
         runs.append(("-m", "live_cli", *brief, "tests/live"))
-    folders = ["tests/temporal"] if "temporal" in chosen else []
-    if "hub" in chosen and may_use_hub(session):
+    folders: list[str] = []
+    if "hub" in chosen and may_use_hub(session):  # first, since it takes longest
         folders.append("tests/hub_programs")
         env["HANDRAIL_SYNAPSE"] = THEIRS
+    if "temporal" in chosen:
+        folders.append("tests/temporal")
     if folders:
-        # a file's tests on one worker: of a file they share a cluster, and its workers
+        # a file's tests on one worker: they share a cluster, and its workers
         runs.append(("--dist=loadscope", "-m", "(temporal or hub) and not soak", *folders))
     if not runs:
         session.skip(f"none of {', '.join(sorted(chosen))} could be installed")
     for run in runs:
-        session.run("python", "-m", "pytest", *IN_PARALLEL, *BRIEF, *run, env=env)
+        one_less = f"--numprocesses={WORKERS - 1}"  # since the programs work, too
+        session.run("python", "-m", "pytest", *IN_PARALLEL, one_less, *BRIEF, *run, env=env)
 
 
 def may_use_hub(session: nox.Session) -> bool:
