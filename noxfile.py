@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,14 @@ WORKERS = min((os.cpu_count() or 1) + 3, 8)  # more than cores: many tests wait 
 # each worker a part of the suite, so that what tests of a file share is made once; then of others'
 IN_PARALLEL = (f"--numprocesses={WORKERS}", "--dist=worksteal")
 BRIEF = ("--hypothesis-profile=brief",)
+WITH_PROGRAMS = {"hub_programs", "live", "page", "temporal"}
+"""Folders of tests that `programs` runs."""
+SUITE = sorted(
+    f"tests/{path.name}"
+    for path in (ROOT / "tests").iterdir()
+    if path.match("test_*.py") or (path.name not in WITH_PROGRAMS and any(path.glob("test_*.py")))
+)
+"""The folders and files of all other tests."""
 WITH_EXTRAS = (
     "tests/sinks",
     *(f"tests/cli/test_{name}.py" for name in ("entry", "interruption", "resume", "run", "target")),
@@ -101,6 +110,23 @@ def run_pytest(session: nox.Session, *arguments: str) -> None:
     session.run("python", "-m", "pytest", *(session.posargs or arguments))
 
 
+def run_suite(session: nox.Session, paths: Sequence[str], *options: str) -> None:
+    """Run the tests of these paths in parallel. They are compiled before: each worker would do it
+    for itself.
+    """
+    if not session.posargs:
+        by_size = sorted(paths, key=lambda path: -lines_in(ROOT / path))
+        collect = ("python", "-m", "pytest", "--collect-only", "--quiet")
+        run_at_once(session, (*collect, *by_size[::2]), (*collect, *by_size[1::2]))
+    run_pytest(session, *IN_PARALLEL, *options, *paths)
+
+
+def lines_in(path: Path) -> int:
+    """How long a file is, or all Python files in a folder."""
+    files = path.rglob("*.py") if path.is_dir() else [path]
+    return sum(len(file.read_bytes().splitlines()) for file in files)
+
+
 def run_at_once(session: nox.Session, *commands: tuple[str, ...], **options: Any) -> None:
     """Run commands beside one another; what those say that fail is shown."""
     with ThreadPoolExecutor() as pool:
@@ -146,17 +172,17 @@ def build(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """Run the suite on the installed wheel with every extra; on the next Python in brief."""
     session.install(wheel("all"), *group("tests-all"))
-    which = ()
     if session.python == MIDDLE:
-        which = (*BRIEF, "-k", "not trio", *WITH_EXTRAS)
-    run_pytest(session, *IN_PARALLEL, "--all-extras", *which)
+        run_suite(session, WITH_EXTRAS, "--all-extras", *BRIEF, "-k", "not trio")
+    else:
+        run_suite(session, SUITE, "--all-extras")
 
 
 @nox.session(python=NEWEST, requires=["build"])
 def bare(session: nox.Session) -> None:
     """Run what of the suite can run on the wheel with what it needs alone, on the newest Python."""
     session.install(wheel(), *group("tests"))
-    run_pytest(session, *IN_PARALLEL, *BRIEF, *WITHOUT_EXTRAS)
+    run_suite(session, WITHOUT_EXTRAS, *BRIEF)
 
 
 @nox.session(requires=["build"])
