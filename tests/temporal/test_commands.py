@@ -35,9 +35,9 @@ def add(one: int, other: int) -> int:
 
 
 async def waits_for(file: Path) -> str:
-    while not file.exists():
+    while not (file.exists() and (said := file.read_text())):
         await anyio.sleep(0.02)
-    return file.read_text()
+    return said
 
 
 @workflow
