@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import anyio
+import pytest
 from anyio.lowlevel import checkpoint
 from hypothesis import given
 from hypothesis import strategies as st
@@ -214,3 +215,32 @@ async def test_signals_of_one_name_keep_their_order_whatever_the_senders_clocks_
         await executor.signal(RUN, "go", payload)
     clock.set(START + 30)
     assert (await executor.resume(RUN, flow)).value == "12"
+
+
+@pytest.mark.parametrize(
+    ("how", "message", "status"),
+    [("stop", "RunSteered", "suspended"), ("cancel", "CancelRequested", "cancelled")],
+)
+async def test_what_stops_a_run_is_not_overtaken(how: str, message: str, status: str) -> None:
+    """By what was sent behind it, is read in the same look, and would have the run go on."""
+    journal = TextJournal()
+    others = Executor(journal=journal.reopened())
+
+    @workflow
+    def flow() -> Steps[str]:
+        yield from step("told").wait_for("go", str)
+        return (yield from step("next").call(str))
+
+    async with Executor(journal=journal, linger_s=100) as executor:
+        await executor.start(flow, run_id=RUN)
+        with anyio.fail_after(20):
+            while len(list(journal.events(RUN))) < 2:  # noqa: ASYNC110  # its drive writes
+                await anyio.sleep(0.01)
+            await getattr(others, how)(RUN)
+            await others.signal(RUN, "go", "yes")
+            while (  # noqa: ASYNC110
+                run := await executor.get(RUN)
+            ).status in {"running", "waiting"}:
+                await anyio.sleep(0.01)
+    assert run.status == status
+    assert type(list(journal.events(RUN))[2]).__name__ == message

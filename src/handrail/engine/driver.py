@@ -216,7 +216,11 @@ class Driver:
             return
         self._jobs.append(job)
         self._wake.set()
-        if urgent and self.attempts.inline is not None:
+        if urgent:
+            self._stop_inline()
+
+    def _stop_inline(self) -> None:
+        if self.attempts.inline is not None:
             self.tasks.stop_inline(self.attempts.inline, ABANDON_AFTER_S)
 
     def cancel(self, reason: str) -> None:
@@ -285,9 +289,8 @@ class Driver:
             while self._late:  # a resume reads on behind the last recorded message
                 self._record_late()
             if is_urgent(event, self.attempts.inline):
-                self.post(partial(self.record, event), urgent=True)
-            else:
-                self.record(event)
+                self._stop_inline()
+            self.record(event)
 
     def _is_late(self, event: ev.GateAnswered | ev.SignalReceived) -> bool:
         """True if a timer was due before the message came, and has not fired yet."""
