@@ -164,6 +164,26 @@ async def test_a_run_that_pauses_before_a_retry_is_cancelled() -> None:
     assert (result.status, statuses(result)) == ("cancelled", {"a": "cancelled"})
 
 
+async def fails_to_stop() -> None:
+    """Wait for ever; its clean-up fails."""
+    try:
+        await anyio.sleep_forever()
+    finally:
+        raise RuntimeError("clean-up failed")
+
+
+@pytest.mark.parametrize("alone", [True, False])
+async def test_an_action_that_fails_because_it_is_stopped_is_stopped(*, alone: bool) -> None:
+    """The run is cancelled; neither a failure nor another step comes of it."""
+    one = step("a").call(fails_to_stop).skip_on_error()
+    first = one if alone else step("group").parallel(one, step("b").call(forever))
+    path = "a" if alone else "group/a"
+    result, sink = await cancelled_at(just(first, step("next").call(same)), path)
+    assert (result.status, statuses(result)[path]) == ("cancelled", "cancelled")
+    assert not sink.of(ev.AttemptFailed)
+    assert "next" not in statuses(result)
+
+
 async def test_a_command_is_cancelled_with_its_children() -> None:
     """Cancelling ends a command's whole process group promptly."""
     result, _ = await cancelled_at(just(step("c").command("sleep 60 & sleep 60")), "c")

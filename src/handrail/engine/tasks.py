@@ -159,6 +159,9 @@ class AsyncioTasks(Tasks):
                 raise
         except Abandoned:
             abandoned = True
+        except Exception:  # what an action says to its stop is no end of its own
+            if not flight.stopping:
+                raise
         else:
             if not flight.stopping:
                 return result
@@ -240,6 +243,10 @@ class TrioTasks(Tasks):
                 if not flight.stopping:  # the drive's own task was cancelled: raise that
                     await self._trio.lowlevel.checkpoint()
                 raise AttemptStopped(abandoned=True) from None
+            except Exception:
+                if not flight.stopping:
+                    raise
+                raise AttemptStopped from None
             finally:
                 flight.handle = None
             if not flight.stopping:
