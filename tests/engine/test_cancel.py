@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
@@ -9,6 +10,7 @@ import pytest
 
 from handrail import Executor, MemorySink, RunCancelled, StepFailed, Steps, step, workflow
 from handrail.model import events as ev
+from handrail.testing import TextJournal
 from tests.engine.support import (
     Jumping,
     cancelled_when,
@@ -164,24 +166,55 @@ async def test_a_run_that_pauses_before_a_retry_is_cancelled() -> None:
     assert (result.status, statuses(result)) == ("cancelled", {"a": "cancelled"})
 
 
-async def fails_to_stop() -> None:
-    """Wait for ever; its clean-up fails."""
-    try:
-        await anyio.sleep_forever()
-    finally:
-        raise RuntimeError("clean-up failed")
+class Odd(BaseException):
+    """Of no kind that anybody expects."""
+
+
+@pytest.fixture(params=[RuntimeError, Odd, None])
+def will_not_stop(request: pytest.FixtureRequest) -> Callable[[], Awaitable[str]]:
+    """An action that waits for ever; what it does when it is stopped: raise this, or return."""
+
+    async def action() -> str:
+        try:
+            await anyio.sleep_forever()
+        except BaseException:  # noqa: BLE001  # cancellations of any loop
+            if request.param is not None:
+                raise request.param("clean-up failed") from None
+        return "half"
+
+    return action
 
 
 @pytest.mark.parametrize("alone", [True, False])
-async def test_an_action_that_fails_because_it_is_stopped_is_stopped(*, alone: bool) -> None:
-    """The run is cancelled; neither a failure nor another step comes of it."""
-    one = step("a").call(fails_to_stop).skip_on_error()
+async def test_whatever_an_action_says_to_its_stop_it_is_stopped(
+    will_not_stop: Callable[[], Awaitable[str]], *, alone: bool
+) -> None:
+    """The run is cancelled; neither an end of its own nor another step comes of it."""
+    one = step("a").call(will_not_stop).skip_on_error()
     first = one if alone else step("group").parallel(one, step("b").call(forever))
     path = "a" if alone else "group/a"
     result, sink = await cancelled_at(just(first, step("next").call(same)), path)
     assert (result.status, statuses(result)[path]) == ("cancelled", "cancelled")
     assert not sink.of(ev.AttemptFailed)
     assert "next" not in statuses(result)
+
+
+@pytest.mark.parametrize("begun", ["in the block", "in a scope"])
+async def test_whatever_an_action_says_to_it_the_drive_is_interrupted(
+    will_not_stop: Callable[[], Awaitable[str]], begun: str
+) -> None:
+    """At the end of the executor's block, or of the host's scope; a resume runs the step again."""
+    flow = just(step("a").call(will_not_stop).skip_on_error(), step("next").call(same))
+    journal = TextJournal()
+    async with Executor(journal=journal) as executor:
+        if begun == "in the block":
+            await executor.start(flow, run_id="r")
+            await anyio.wait_all_tasks_blocked()
+        else:
+            with anyio.move_on_after(0.1):
+                await executor.options(run_id="r").run(flow)
+    kept = list(journal.events("r"))
+    assert [type(one) for one in kept[2:]] == [ev.StepInterrupted, ev.RunSuspended]
 
 
 async def test_a_command_is_cancelled_with_its_children() -> None:

@@ -370,10 +370,13 @@ Work: TypeAlias = Callable[[], Awaitable[object]]
 
 
 class AsyncioBackground:
-    """Asyncio tasks. The block may end in another task than it began in, as in a test fixture."""
+    """Asyncio tasks. The block may end in another task than it began in, as in a test fixture.
+
+    Each has a scope: its cancellation lasts, also where an action swallows the first.
+    """
 
     def __init__(self) -> None:
-        self._tasks: set[Any] = set()
+        self._scopes = dict[Any, anyio.CancelScope]()
 
     async def begin(self) -> None:
         """Do nothing: tasks need no group."""
@@ -382,18 +385,19 @@ class AsyncioBackground:
         """Run ``work`` in the background; it must not raise."""
         import asyncio
 
-        task = asyncio.get_running_loop().create_task(_awaited(work))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        scope = anyio.CancelScope()
+        task = asyncio.get_running_loop().create_task(_awaited(work, scope))
+        self._scopes[task] = scope
+        task.add_done_callback(self._scopes.pop)
 
     async def end(self) -> None:
         """Cancel all tasks, and wait for their ends."""
         import asyncio
 
-        for task in self._tasks:
-            task.cancel()
-        while self._tasks:
-            await asyncio.wait(set(self._tasks))
+        for scope in self._scopes.values():
+            scope.cancel()
+        while self._scopes:
+            await asyncio.wait(self._scopes)
             await asyncio.sleep(0)  # so that those that have ended are discarded
 
 
@@ -409,7 +413,7 @@ class GroupBackground:
 
     def start(self, work: Work) -> None:
         """Run ``work`` in the background; it must not raise."""
-        self._group.start_soon(_awaited, work)
+        self._group.start_soon(_awaited, work, contextlib.nullcontext())
 
     async def end(self) -> None:
         """Cancel all tasks, and wait for their ends."""
@@ -425,5 +429,6 @@ def background() -> Background:
     return AsyncioBackground() if isinstance(running_loop(), AsyncioLoop) else GroupBackground()
 
 
-async def _awaited(work: Work) -> None:
-    await work()
+async def _awaited(work: Work, scope: contextlib.AbstractContextManager[object]) -> None:
+    with scope:
+        await work()

@@ -11,6 +11,8 @@ from collections.abc import Awaitable, Callable
 from contextvars import Context
 from typing import Any, Protocol, Self
 
+import anyio
+
 from handrail.core.timers import InFlight
 from handrail.engine.calls import Abandoned, InContext
 from handrail.engine.current import Current
@@ -41,6 +43,9 @@ class Flight(InFlight):
 
 STOPPED = object()
 ABANDONED = object()
+
+PASSED_ON = (KeyboardInterrupt, SystemExit, GeneratorExit)
+"""Raised on as they are, also by an action that is being stopped."""
 
 Work = Callable[[], Awaitable[Any]]
 Deliver = Callable[[Flight, Any], None]
@@ -77,6 +82,9 @@ class Tasks(Protocol):
 
     async def inline(self, flight: Flight, awaitable: InContext) -> Any:
         """Await in the caller's own task, so that ``stop`` can still reach it.
+
+        What it returns or raises because it was stopped, or because the drive's own task is being
+        cancelled, is no end of it.
 
         Raises:
             AttemptStopped: it was stopped.
@@ -151,7 +159,7 @@ class AsyncioTasks(Tasks):
         task = self._asyncio.current_task()
         assert task is not None
         flight.handle, flight.work = task, awaitable
-        abandoned = False
+        abandoned, before = False, task.cancelling()
         try:
             result = await awaitable
         except self._asyncio.CancelledError:
@@ -159,11 +167,17 @@ class AsyncioTasks(Tasks):
                 raise
         except Abandoned:
             abandoned = True
-        except Exception:  # what an action says to its stop is no end of its own
+        except PASSED_ON:
+            raise
+        except BaseException:
             if not flight.stopping:
+                if task.cancelling() > before:
+                    await anyio.lowlevel.checkpoint_if_cancelled()
                 raise
         else:
             if not flight.stopping:
+                if task.cancelling() > before:
+                    await anyio.lowlevel.checkpoint_if_cancelled()
                 return result
         finally:
             flight.handle = None
@@ -237,20 +251,22 @@ class TrioTasks(Tasks):
         """Await it in a scope of its own."""
         with self._trio.CancelScope() as scope:
             flight.handle = scope
+            raise_if_cancelled = self._trio.lowlevel.checkpoint_if_cancelled
             try:
                 result = await awaitable
             except Abandoned:
                 if not flight.stopping:  # the drive's own task was cancelled: raise that
                     await self._trio.lowlevel.checkpoint()
                 raise AttemptStopped(abandoned=True) from None
-            except Exception:
-                if not flight.stopping:
-                    raise
-                raise AttemptStopped from None
+            except (*PASSED_ON, self._trio.Cancelled):
+                raise
+            except BaseException:
+                await raise_if_cancelled()
+                raise
             finally:
                 flight.handle = None
-            if not flight.stopping:
-                return result
+            await raise_if_cancelled()
+            return result
         raise AttemptStopped
 
 
