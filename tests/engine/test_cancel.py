@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
 import pytest
 
-from handrail import Executor, MemorySink, RunCancelled, StepFailed, Steps, step, workflow
+from handrail import Executor, MemorySink, RunCancelled, Step, StepFailed, Steps, step, workflow
 from handrail.model import events as ev
-from handrail.testing import TextJournal
+from handrail.testing import JumpClock, TextJournal
 from tests.engine.support import (
     Jumping,
     cancelled_when,
@@ -215,6 +216,39 @@ async def test_whatever_an_action_says_to_it_the_drive_is_interrupted(
                 await executor.options(run_id="r").run(flow)
     kept = list(journal.events("r"))
     assert [type(one) for one in kept[2:]] == [ev.StepInterrupted, ev.RunSuspended]
+
+
+async def test_a_predicate_that_is_stopped_decides_nothing() -> None:
+    """Whatever it answers: the next drive asks it again, and no step begins before."""
+
+    async def waits(_: Any) -> bool:
+        with contextlib.suppress(anyio.get_cancelled_exc_class()):
+            await anyio.sleep_forever()
+        return True
+
+    flow, journal = just(step("a").call(same).when(waits)), TextJournal()
+    async with Executor(journal=journal) as executor:
+        await executor.start(flow, run_id="r")
+        await anyio.wait_all_tasks_blocked()
+    assert [type(one) for one in journal.events("r")] == [ev.WorkflowStarted, ev.RunSuspended]
+
+
+async def test_no_step_begins_while_a_drive_ends() -> None:
+    """A sleep that is over then lets none begin that nothing would stop."""
+    executor = Executor(journal=TextJournal(), clock=JumpClock())
+
+    async def stop() -> None:
+        await executor.stop("r")
+        await anyio.sleep_forever()
+
+    def after(seconds: float, action: Callable[[], Awaitable[None]]) -> Step[Any]:
+        both = just(step("sleep").sleep(seconds), step("next").call(action))
+        return step(f"after {seconds}").subworkflow(both)
+
+    flow = just(step("both").parallel(after(9.99, stop), after(10, forever)))
+    with anyio.fail_after(8):
+        result = await executor.options(run_id="r").run(flow)
+    assert result.status == "suspended"
 
 
 async def test_a_command_is_cancelled_with_its_children() -> None:

@@ -185,8 +185,8 @@ class Callbacks:
         loop = self._loop
         if outcome is STOPPED and hasattr(flight.command, "close"):
             flight.command.close()  # it was perhaps not begun, and would warn of that
-        if loop.closing and _is_broken_off(outcome):
-            return  # the next drive asks again
+        if loop.closing:
+            return  # it was stopped, whatever it answered; the next drive asks again
         if outcome is STOPPED or outcome is ABANDONED:
             outcome = CancelledFromWithin(flight.path)
         if isinstance(outcome, BaseException):
@@ -255,18 +255,15 @@ class Callbacks:
         loop.timers.at(loop.now() + command.rollback.timeout_s, flight)
 
     def _undone(self, flight: Flight, outcome: Any) -> None:
-        if self._loop.closing and _is_broken_off(outcome):
+        broken_off = outcome is STOPPED or outcome is ABANDONED
+        if self._loop.closing and (broken_off or isinstance(outcome, BaseException)):
             return  # interrupted: the next drive runs it again
         if flight.timed_out:
             outcome = StepTimeout(flight.path, flight.command.rollback.timeout_s)
-        elif outcome is STOPPED or outcome is ABANDONED:
+        elif broken_off:
             outcome = CancelledFromWithin(flight.path)
         error = outcome if isinstance(outcome, BaseException) else None
         self._loop.record(rollback_event(flight.path, error))
-
-
-def _is_broken_off(outcome: Any) -> bool:
-    return outcome is STOPPED or outcome is ABANDONED or isinstance(outcome, BaseException)
 
 
 _AT_THE_TERMINAL = threading.Lock()

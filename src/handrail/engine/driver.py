@@ -453,6 +453,9 @@ class Driver:
                 ):  # something else can happen meanwhile
                     self._claiming.launch(command)
                     continue
+                if self.closing:
+                    self.attempts.stopped_before(command)
+                    continue
                 event = await self.attempts.perform_here(command)
                 if holders:
                     self._line.release(command.path)
