@@ -320,12 +320,10 @@ def _call_mistakes(place: Place, node: ast.Call) -> Iterator[Mistake]:
         message = f"{function.name}() is async, and a workflow's body cannot await it"
         hint = f"Write `yield from step(...).call({function.name}, ...)`."
         yield mistake("HR108", node, message, hint)
-    elif _is_helper(place, function) and (
-        lost := why_lost(place, node) or _why_misused(place, node)
+    elif (
+        is_generator(function)
+        and builds_steps(function, place.symbols)
+        and (lost := why_lost(place, node) or _why_misused(place, node))
     ):
         message = f"the steps of {function.name}() are never yielded: {lost}"
         yield mistake("HR101", node, message, f"Write `yield from {source_text(node)}`.")
-
-
-def _is_helper(place: Place, function: FunctionNode) -> bool:
-    return is_generator(function) and builds_steps(function, place.symbols)
