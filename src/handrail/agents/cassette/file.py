@@ -65,7 +65,10 @@ class Recording:
             "backend": self.backend,
             "asked": self.asked,
             "prompt": self.prompt,
-            "notices": [_notice_data(notice) for notice in self.notices],
+            "notices": [
+                {"type": type(one).__name__, **_fields_of(one, leave=_OF_A_RUN)}
+                for one in self.notices
+            ],
             "error" if failed else "reply": _end_data(self.ended),
             "change": self.change,
         }
@@ -123,10 +126,6 @@ def recording_of(data: Mapping[str, Any], path: str) -> Recording:
         change=data["change"],
         recorded_at=data["recorded_at"],
     )
-
-
-def _notice_data(notice: Notice) -> dict[str, Any]:
-    return {"type": type(notice).__name__, **_fields_of(notice, leave=_OF_A_RUN)}
 
 
 def _notice(data: Mapping[str, Any], path: str) -> Notice:
