@@ -300,10 +300,6 @@ class Finding(Action):
         """What an attempt that does not fail finds."""
         return Found(f"{self.label}#{attempt}", self.children)
 
-    async def __call__(self) -> Any:
-        """Do what the shape says of this attempt."""
-        return await Action.__call__(self)
-
 
 @dataclass(frozen=True, slots=True)
 class Undoing:

@@ -32,6 +32,8 @@ _OF_A_RUN = frozenset({"run_id", "seq", "at", "path"})
 _OF_AN_ERROR = (
     *("kind", "reason", "retry_at", "http_status", "session", "text", "usage", "model", "hint"),
 )
+_PLAIN = ("agent", "path", "launch", "recorded_at", "backend", "asked", "prompt")
+"""The fields of a recording that its JSON data have as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +60,7 @@ class Recording:
         failed = isinstance(self.ended, AgentError)
         return {
             "handrail_cassette": FORM,
-            "agent": self.agent,
-            "path": self.path,
-            "launch": self.launch,
-            "recorded_at": self.recorded_at,
-            "backend": self.backend,
-            "asked": self.asked,
-            "prompt": self.prompt,
+            **{name: getattr(self, name) for name in _PLAIN},
             "notices": [
                 {"type": type(one).__name__, **_fields_of(one, leave=_OF_A_RUN)}
                 for one in self.notices
@@ -115,16 +111,10 @@ def recording_of(data: Mapping[str, Any], path: str) -> Recording:
         ValueError, KeyError: the data have another shape.
     """
     return Recording(
-        agent=data["agent"],
-        path=data["path"],
-        launch=data["launch"],
-        backend=data["backend"],
-        prompt=data["prompt"],
-        asked=data["asked"],
+        **{name: data[name] for name in _PLAIN},
         notices=tuple(_notice(one, path) for one in data["notices"] if one["type"] in _NOTICES),
         ended=_end(data),
         change=data["change"],
-        recorded_at=data["recorded_at"],
     )
 
 
