@@ -136,13 +136,10 @@ def step_mistakes(place: Place) -> Iterator[Mistake]:
         yield from _unfinished_step_mistakes(place, origin, whole)
         yield from _action_mistakes(place, whole)
     for node in place.nodes():
-        match node:
-            case ast.Yield() | ast.YieldFrom():
-                yield from _yield_mistakes(place, node)
-            case ast.Call():
-                yield from _call_mistakes(place, node)
-            case _:
-                pass
+        if isinstance(node, ast.Yield | ast.YieldFrom):
+            yield from _yield_mistakes(place, node)
+        elif isinstance(node, ast.Call):
+            yield from _call_mistakes(place, node)
 
 
 def _step_name_mistakes(place: Place, origin: ast.Call) -> Iterator[Mistake]:
