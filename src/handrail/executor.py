@@ -96,34 +96,7 @@ class Executor(ServingEngine):
         on_change: OnChange = "refuse",
         claims: Claims | None = None,
     ) -> None:
-        check_arguments(
-            {
-                "journal": journal,
-                "sinks": sinks,
-                "agents": agents,
-                "stages": stages,
-                "services": services,
-                "config": config,
-                "workflows": workflows,
-                "limits": limits,
-                "shared_limits": shared_limits,
-                "clock": clock,
-                "linger_s": linger_s,
-                "suspend_timers_after_s": suspend_timers_after_s,
-                "cleanup_timeout_s": cleanup_timeout_s,
-                "max_crashes": max_crashes,
-                "secrets": secrets,
-                "durable": durable,
-                "portable": portable,
-                "model": model,
-                "agent_options": agent_options,
-                "cassette": cassette,
-                "ladder": ladder,
-                "around": around,
-                "on_change": on_change,
-                "claims": claims,
-            }
-        )
+        check_arguments(locals())  # before any other name is set
         given = dict(stages or {})
         _check_agents(backend, model, agent_options)
         secrets = secrets if secrets is not None else Secrets()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import pickle  # noqa: TID251  # errors cross processes
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -16,7 +14,7 @@ import pytest
 from handrail.agents.transport.cli import Lines
 from handrail.agents.transport.parser import Ending
 from handrail.agents.transport.programs import Program
-from handrail.agents.transport.turn import finished_notice, run_turn, with_agent
+from handrail.agents.transport.turn import finished_notice, run_turn
 from handrail.errors import AgentError, CommandNotFound
 from handrail.model.agent_options import AgentOptions
 from handrail.model.events import (
@@ -81,7 +79,7 @@ class Words:
         kind = "timeout" if ending.stopped else "crashed"
         reason = ending.stopped or f"exited with {ending.exit_code}"
         raise AgentError(
-            "",
+            "worker",
             reason,
             kind="interrupted" if ending.stopped == "interrupted" else kind,
             session="s1",
@@ -169,7 +167,7 @@ async def test_error_output_is_the_steps_and_the_parser_hears_it(
 async def test_no_answer_is_an_error_of_the_agent(
     ask: Callable[..., Any], emitted: list[Any]
 ) -> None:
-    """The parser's error gets the agent's name, and is the last word too."""
+    """The parser's error is raised, and is the last word too."""
     with pytest.raises(AgentError, match=r"agent 'worker' \(crashed\): exited with 0"):
         await ask("echo half")
     assert emitted[-1] == AgentFinished(
@@ -364,11 +362,3 @@ def test_the_last_word_says_how_it_ended(
 ) -> None:
     """A reply is a completion, a cancellation an interruption, and the rest a failure."""
     assert finished_notice("p", outcome) == expected
-
-
-def test_an_attributed_error_keeps_its_parts() -> None:
-    """The agent's name is in the text, and survives pickle and copy with the rest."""
-    error = with_agent(AgentError("", "why", kind="auth", session="s"), "worker")
-    for same in (error, copy.copy(error), pickle.loads(pickle.dumps(error))):
-        assert (same.agent, same.kind, same.session) == ("worker", "auth", "s")
-        assert str(same) == "agent 'worker' (auth): why"

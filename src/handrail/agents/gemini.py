@@ -10,17 +10,17 @@ Source: the output of gemini 0.61, and its exit codes.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import ClassVar
 
 import attrs
 
 from handrail.agents.transport.cli import (
     Lines,
+    ProgramBackend,
     added_folders,
-    child_environment,
     non_blank,
     private_files,
-    probe_program,
 )
 from handrail.agents.transport.failures import (
     VAGUE,
@@ -41,10 +41,9 @@ from handrail.agents.transport.loose_json import (
 )
 from handrail.agents.transport.parser import Ending
 from handrail.agents.transport.programs import GEMINI
-from handrail.agents.transport.turn import run_turn
 from handrail.agents.transport.turn_state import EventReader
 from handrail.errors import AgentErrorKind
-from handrail.model.agent_options import NO_OPTIONS, PERMISSIONS, AgentOptions
+from handrail.model.agent_options import PERMISSIONS, AgentOptions
 from handrail.model.events import (
     AgentMessage,
     AgentRetry,
@@ -52,33 +51,33 @@ from handrail.model.events import (
     Notice,
 )
 from handrail.model.results import Usage
-from handrail.ports.agent import AgentReply, AgentTurn, Capabilities, Probe
+from handrail.ports.agent import AgentReply, AgentTurn, Capabilities
 
 _MODES = {"read_only": "default", "workspace": "auto_edit", "full": "yolo"}
-_QUIET = {"GEMINI_CLI_NO_RELAUNCH": "true", "NO_COLOR": "1"}
 
 
 @attrs.frozen
-class GeminiBackend:
+class GeminiBackend(ProgramBackend):
     """``gemini`` with its JSON events, one process a turn; it continues sessions.
 
-    ``options`` apply unless an agent or a step overrides them. Gemini reports neither reasoning nor
-    costs, and is silent while it retries a request: its idle timeout should not be short. A blank
-    prompt, which gemini refuses, is sent as ``Continue.``.
+    Gemini reports neither reasoning nor costs, and is silent while it retries a request: its idle
+    timeout should not be short. A blank prompt, which gemini refuses, is sent as ``Continue.``.
     """
 
     executable: str = "gemini"
-    options: AgentOptions = attrs.field(default=NO_OPTIONS, kw_only=True)
 
-    @property
-    def name(self) -> str:
-        """``"gemini"``."""
-        return "gemini"
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """Sessions, tokens and reset times; no schema, no cost."""
-        return _CAPABILITIES
+    name: ClassVar[str] = "gemini"
+    program = GEMINI
+    variables: ClassVar[Mapping[str, str]] = {"GEMINI_CLI_NO_RELAUNCH": "true", "NO_COLOR": "1"}
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        options=frozenset(
+            {"model", "system_prompt", "permission", "cwd", "add_dirs", "env", "extra_args"}
+        ),
+        permissions=frozenset(PERMISSIONS),
+        sessions=True,
+        usage=True,
+        reset_times=True,
+    )
 
     async def complete(self, turn: AgentTurn, /) -> AgentReply:
         """The last message of the turn, once gemini reported success.
@@ -87,35 +86,12 @@ class GeminiBackend:
             AgentError: it did not; the error has the reason and its kind.
         """
         options = turn.options.over(self.options)
-        system = options.system_prompt
+        argv = gemini_argv(self.executable, turn, options)
+        parser = GeminiParser(turn, model=options.profile_and_model[1])
+        lines, system = Lines(parser, non_blank(turn.prompt)), options.system_prompt
         with private_files("gemini") as write_file:
             more = {} if system is None else {"GEMINI_SYSTEM_MD": write_file("system.md", system)}
-            return await run_turn(
-                turn,
-                gemini_argv(self.executable, turn, options),
-                Lines(
-                    GeminiParser(turn, model=options.profile_and_model[1]), non_blank(turn.prompt)
-                ),
-                GEMINI,
-                env=child_environment(options, add=_QUIET | more),
-                options=options,
-            )
-
-    async def probe(self) -> Probe:
-        """Whether gemini is installed, its version, and whether it has a login."""
-        env = child_environment(self.options, add=_QUIET)
-        return await probe_program(GEMINI, self.executable, env)
-
-
-_CAPABILITIES = Capabilities(
-    options=frozenset(
-        {"model", "system_prompt", "permission", "cwd", "add_dirs", "env", "extra_args"}
-    ),
-    permissions=frozenset(PERMISSIONS),
-    sessions=True,
-    usage=True,
-    reset_times=True,
-)
+            return await self._run(turn, argv, lines, variables={**self.variables, **more})
 
 
 def gemini_argv(executable: str, turn: AgentTurn, options: AgentOptions) -> list[str]:

@@ -9,17 +9,13 @@ the API's status, then its words.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from email.utils import parsedate_to_datetime
+from typing import ClassVar
 
 import attrs
 
-from handrail.agents.transport.cli import (
-    Lines,
-    child_environment,
-    non_blank,
-    probe_program,
-)
+from handrail.agents.transport.cli import Lines, ProgramBackend, non_blank
 from handrail.agents.transport.failures import (
     MAY_PASS,
     VAGUE,
@@ -39,10 +35,9 @@ from handrail.agents.transport.loose_json import (
 from handrail.agents.transport.parser import Ending
 from handrail.agents.transport.programs import OPENCODE
 from handrail.agents.transport.reset_times import reset_time
-from handrail.agents.transport.turn import run_turn
 from handrail.agents.transport.turn_state import EventReader
 from handrail.errors import AgentErrorKind
-from handrail.model.agent_options import NO_OPTIONS, AgentOptions
+from handrail.model.agent_options import AgentOptions
 from handrail.model.events import (
     AgentCompaction,
     AgentMessage,
@@ -51,33 +46,33 @@ from handrail.model.events import (
     Notice,
 )
 from handrail.model.results import Usage
-from handrail.ports.agent import AgentReply, AgentTurn, Capabilities, Probe
-
-_QUIET = {"OPENCODE_DISABLE_AUTOUPDATE": "1", "NO_COLOR": "1"}
+from handrail.ports.agent import AgentReply, AgentTurn, Capabilities
 
 
 @attrs.frozen
-class OpencodeBackend:
+class OpencodeBackend(ProgramBackend):
     """``opencode run`` with its JSON events, one process a turn; it continues sessions.
 
-    ``options`` apply unless an agent or a step overrides them; models are ``"provider/model"``.
-    opencode denies whatever it would have to ask for, unless ``permission="full"``. It reports a
-    tool once the tool is done, and nothing while it retries a request, which may last for ever. A
-    blank prompt, which opencode refuses, is sent as ``Continue.``.
+    Models are ``"provider/model"``. opencode denies whatever it would have to ask for, unless
+    ``permission="full"``. It reports a tool once the tool is done, and nothing while it retries a
+    request, which may last for ever. A blank prompt, which opencode refuses, is sent as
+    ``Continue.``.
     """
 
     executable: str = "opencode"
-    options: AgentOptions = attrs.field(default=NO_OPTIONS, kw_only=True)
 
-    @property
-    def name(self) -> str:
-        """``"opencode-run"``."""
-        return "opencode-run"
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """Sessions, forks, tokens, costs and reset times; no schema."""
-        return _CAPABILITIES
+    name: ClassVar[str] = "opencode-run"
+    program = OPENCODE
+    variables: ClassVar[Mapping[str, str]] = {"OPENCODE_DISABLE_AUTOUPDATE": "1", "NO_COLOR": "1"}
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        options=frozenset({"model", "effort", "permission", "cwd", "env", "extra_args"}),
+        permissions=frozenset({"full"}),
+        sessions=True,
+        fork=True,
+        usage=True,
+        cost=True,
+        reset_times=True,
+    )
 
     async def complete(self, turn: AgentTurn, /) -> AgentReply:
         """The last text of the turn, once the model ended a step as its last.
@@ -86,30 +81,9 @@ class OpencodeBackend:
             AgentError: there was no such step; the error has the reason and its kind.
         """
         options = turn.options.over(self.options)
-        return await run_turn(
-            turn,
-            opencode_argv(self.executable, turn, options),
-            Lines(OpencodeParser(turn, model=options.profile_and_model[1]), non_blank(turn.prompt)),
-            OPENCODE,
-            env=child_environment(options, add=_QUIET),
-            options=options,
-        )
-
-    async def probe(self) -> Probe:
-        """Whether opencode is installed, its version, and whether it has a login."""
-        env = child_environment(self.options, add=_QUIET)
-        return await probe_program(OPENCODE, self.executable, env)
-
-
-_CAPABILITIES = Capabilities(
-    options=frozenset({"model", "effort", "permission", "cwd", "env", "extra_args"}),
-    permissions=frozenset({"full"}),
-    sessions=True,
-    fork=True,
-    usage=True,
-    cost=True,
-    reset_times=True,
-)
+        argv = opencode_argv(self.executable, turn, options)
+        parser = OpencodeParser(turn, model=options.profile_and_model[1])
+        return await self._run(turn, argv, Lines(parser, non_blank(turn.prompt)))
 
 
 def opencode_argv(executable: str, turn: AgentTurn, options: AgentOptions) -> list[str]:

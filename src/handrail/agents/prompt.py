@@ -6,7 +6,6 @@ escaped, because the result is not HTML. An undefined name is an error.
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import inspect
 import json
@@ -21,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import attrs
 
 from handrail.agents.texts import text_of
-from handrail.errors import DefinitionError, MissingExtra
+from handrail.errors import DefinitionError, MissingExtra, did_you_mean
 from handrail.model.launch import Launch, PromptError
 from handrail.model.results import StepResult
 from handrail.shortening import shortened
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
 Prompt: TypeAlias = "str | Path | Callable[[Mapping[str, Any]], str | Awaitable[str]]"
 
 _MARKUP = ("{{", "{%", "{#")
-_UNDEFINED = re.compile(r"'(\w+)' is undefined")
+_UNDEFINED = re.compile(r"^'(\w+)' is undefined")
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,19 +172,13 @@ def _why(error: Exception, source: _Source, variables: Mapping[str, Any]) -> str
             return f"{_place_of(error, source)}: {_not_included(error, source)}"
         case jinja2.UndefinedError():
             names = sorted(map(str, variables))
-            meant = _suggestion(str(error), names)
+            meant = did_you_mean(_UNDEFINED.findall(str(error)), names)
             return f"{_place_of(error, source)}: {error}.{meant} It can use: {', '.join(names)}."
         case _:
             return f"{_place_of(error, source)}: {type(error).__name__}: {error}"
 
 
 _RAW = "Text with braces that is no template goes between {% raw %} and {% endraw %}."
-
-
-def _suggestion(message: str, names: list[str]) -> str:
-    undefined = _UNDEFINED.match(message)
-    near = difflib.get_close_matches(undefined[1], names, n=1) if undefined else []
-    return f" Did you mean {near[0]!r}?" if near else ""
 
 
 def _not_included(error: TemplateNotFound, source: _Source) -> str:

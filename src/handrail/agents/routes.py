@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, Protocol, TypeAlias
 
 import attrs
 
-from handrail.errors import DefinitionError, WrongUse
+from handrail.errors import DefinitionError, WrongUse, did_you_mean
 from handrail.model.agent_options import NO_OPTIONS, AgentOptions, AgentSettings
 from handrail.model.launch import AgentError
 from handrail.ports.agent import AgentBackend, capabilities_of
@@ -254,8 +253,7 @@ def check_name(name: str, whose: str) -> None:
     """
     if name in _MADE_BY or name in _FORMER:
         return
-    near = difflib.get_close_matches(name, _MADE_BY, n=1)
-    meant = f" Did you mean {near[0]!r}?" if near else ""
+    meant = did_you_mean([name], list(_MADE_BY))
     raise DefinitionError(
         f"{whose}: there is no backend {name!r}.{meant} Known: {', '.join(_MADE_BY)}."
     )
@@ -268,10 +266,6 @@ def one_program(name: str, other: str) -> bool:
 
 def backends_with(options: AgentOptions) -> tuple[str, ...]:
     """The names of the backends that honour all of these options."""
-    return tuple(name for name in _names_with(backend_names(), options))
-
-
-def _names_with(names: Iterable[str], options: AgentOptions) -> Iterable[str]:
-    for name in names:
-        if not capabilities_of(make_backend(name)).lacking(options):
-            yield name
+    return tuple(
+        name for name in _MADE_BY if not capabilities_of(make_backend(name)).lacking(options)
+    )

@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from handrail.cli.channels import tell
 from handrail.cli.exits import Exit, Refused
-from handrail.cli.options import WHERE, Json, RunId, RunTarget, SteeringOptions, Where
+from handrail.cli.options import STEERING, RunId, RunTarget, SteeringOptions
 from handrail.cli.reaching import reach_run
 from handrail.cli.report import one_line
 from handrail.codec.unresolved import Unresolved
@@ -27,10 +27,8 @@ def answer(
     text: Annotated[str, Parameter(name="ANSWER", allow_leading_hyphen=True)],
     /,
     *,
-    by: str | None = None,
     target: RunTarget = None,
-    as_json: Json = False,
-    where: Where = WHERE,
+    steering: SteeringOptions = STEERING,
 ) -> int:
     """Answer an open question of a run in any state. Exit code 1 if it is already answered.
 
@@ -40,12 +38,8 @@ def answer(
         The path of the step that asks the question.
     text
         One of the choices, or a value of the question's type.
-    by
-        The person to record as answering; by default user@host.
-    as_json
-        Print the answer that counts as JSON.
     """
-    with reach_run(run, SteeringOptions(by, as_json, where)) as it:
+    with reach_run(run, steering) as it:
         if _needs_code(it.journal, it.run_id, gate):
             it.workflow(target)
         try:
@@ -68,9 +62,7 @@ def signal(
     payload: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
     /,
     *,
-    by: str | None = None,
-    as_json: Json = False,
-    where: Where = WHERE,
+    steering: SteeringOptions = STEERING,
 ) -> int:
     """Send a signal to a run in any state; a `wait_for` step receives it.
 
@@ -80,12 +72,8 @@ def signal(
         The signal's name.
     payload
         JSON, or text.
-    by
-        The person to record as the sender; by default user@host.
-    as_json
-        Print what was sent as JSON.
     """
-    with reach_run(run, SteeringOptions(by, as_json, where)) as it:
+    with reach_run(run, steering) as it:
         if it.info.status == "succeeded" and it.info.holder is None:
             raise Refused(f"run {it.run_id}", "has succeeded and takes no more signals")
         sent = payload_of(payload)

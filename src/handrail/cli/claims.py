@@ -62,7 +62,11 @@ def claims(*, as_json: Json = False) -> int:
             tell(f"{Path.cwd()} is in no git repository; listing the names held outside of one")
         if data is not None:
             held = [_held_data(claim) for claim in listed.held]
-            write_json({"held": held, "waiting": [*map(_wait_data, listed.waiting)]}, data)
+            waiting = [
+                {**_data(wait), "behind": [one.name for one in wait.behind]}
+                for wait in listed.waiting
+            ]
+            write_json({"held": held, "waiting": waiting}, data)
             return Exit.SUCCEEDED
         for line in _lines(listed, time.time()):
             print(mask_text(line))
@@ -111,10 +115,6 @@ def _held_data(claim: Claim) -> dict[str, Any]:
         "host": claim.host,
         "pid": claim.pid or None,
     }
-
-
-def _wait_data(wait: ClaimWait) -> dict[str, Any]:
-    return {**_data(wait), "behind": [one.name for one in wait.behind]}
 
 
 def _data(one: Claim | ClaimWait) -> dict[str, Any]:

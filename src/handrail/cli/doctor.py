@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any, Literal, TypeAlias
 from uuid import uuid4
 
@@ -135,16 +134,13 @@ def _check_cluster(place: ClusterPlace) -> Check:
 def _git_clean_advice(place: Place) -> str:
     """A warning if ``git clean`` would remove the journal from a checkout; else empty."""
     file = place.file.resolve()
-    if place.is_safe or ".git" in file.parts or not any(one.exists() for one in _git_folders(file)):
+    checkout = any((above / ".git").exists() for above in file.parents)
+    if place.is_safe or ".git" in file.parts or not checkout:
         return ""
     return (
         f"It is in a git checkout, where `git clean -fdx` removes it, and agents run that command. "
         f"For unattended runs, name a folder outside: --dir or {VARIABLE}."
     )
-
-
-def _git_folders(folder: Path) -> Iterable[Path]:
-    return (above / ".git" for above in folder.parents)
 
 
 def _check_records(place: Place) -> Check:

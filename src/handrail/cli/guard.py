@@ -25,7 +25,7 @@ import anyio
 from handrail.cli.exits import Exit, Refused
 from handrail.cli.who import enclosing_claimant, marker
 from handrail.errors import ClaimTimeout
-from handrail.ports.claims import Claim, Claimant, ClaimRequest
+from handrail.ports.claims import Claimant, ClaimRequest
 from handrail.workspace.claims.local import LocalClaims
 from handrail.workspace.claims.resources import these_files
 from handrail.workspace.git import Repository, repository_of
@@ -107,10 +107,10 @@ async def _claim_file(session: str, file: Path) -> str:
     tree = str(repository.root)
     if step is not None:
         held = (await local.listed()).held
-        own = [one for one in held if step.is_within(one.claimant) and _has_files(one, tree)]
-        if any(_covers(one, tree, path) for one in own):
+        own = [one for claim in held if step.is_within(claim.claimant) for one in claim.resources]
+        if any(one.covers(tree, path) for one in own):
             return ""
-        if own:
+        if any(one.tree == tree for one in own):
             return f"{path} is not among the files that {step} may write."
     claimant = step or Claimant(_name(session), kind="session")
     request = ClaimRequest(claimant, (these_files(repository, [path]),), 0, TTL_S, _program())
@@ -162,14 +162,6 @@ def _path_in(repository: Repository, file: Path) -> str | None:
 
 def _name(session: str) -> str:
     return f"session {session[:8]}"
-
-
-def _has_files(claim: Claim, tree: str) -> bool:
-    return any(its.tree == tree for its in claim.resources)
-
-
-def _covers(claim: Claim, tree: str, path: str) -> bool:
-    return any(its.covers(tree, path) for its in claim.resources)
 
 
 def _program() -> int:

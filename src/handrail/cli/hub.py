@@ -189,11 +189,8 @@ def _is_loopback(host: str) -> bool:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except OSError:
         return False
-    return bool(host) and all(_is_loopback_address(str(at[4][0])) for at in found)
-
-
-def _is_loopback_address(address: str) -> bool:
-    return ipaddress.ip_address(address.partition("%")[0]).is_loopback
+    addresses = (str(at[4][0]).partition("%")[0] for at in found)
+    return bool(host) and all(ipaddress.ip_address(one).is_loopback for one in addresses)
 
 
 def _open_sockets(host: str, port: int) -> list[socket.socket]:

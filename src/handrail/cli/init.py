@@ -99,9 +99,10 @@ def init(name: str, /) -> int:
         if file.exists():
             raise Refused(str(file), "already exists and is not overwritten")
     folder.mkdir(parents=True, exist_ok=True)
+    title = stem.replace("_", " ").strip().capitalize() or stem
     for file, template in files.items():
         with file.open("x", encoding="utf-8") as stream:
-            stream.write(template.substitute(name=stem, title=_title(stem)))
+            stream.write(template.substitute(name=stem, title=title))
     _print_next_steps(*files)
     return Exit.SUCCEEDED
 
@@ -114,10 +115,6 @@ def _target_path(name: str) -> tuple[Path, str]:
         hint = f"Try {valid}." if valid.isidentifier() and not keyword.iskeyword(valid) else ""
         raise Refused(repr(name), "is not a valid name for a Python module and function", hint)
     return path.parent, stem
-
-
-def _title(stem: str) -> str:
-    return stem.replace("_", " ").strip().capitalize() or stem
 
 
 def _print_next_steps(workflow: Path, test: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -12,6 +11,7 @@ from types import GenericAlias
 from typing import Any, cast
 
 from handrail.cli.exits import Refused
+from handrail.errors import did_you_mean
 from handrail.model.definition import WorkflowDefinition, WorkflowParameter
 from handrail.typed.convert import convert, from_text
 from handrail.typed.jsonsafe import short_repr
@@ -117,9 +117,7 @@ def _check_known(definition: WorkflowDefinition, name: str) -> None:
         return
     if Parameter.VAR_KEYWORD in kinds.values():
         return
-    near = difflib.get_close_matches(name, list(kinds), n=1)
-    meant = f"Did you mean {near[0]!r}? " if near else ""
-    hint = f"{meant}Its inputs: {signature_of(definition)}."
+    hint = f"{did_you_mean([name], list(kinds))} Its inputs: {signature_of(definition)}.".lstrip()
     raise Refused(f"unknown input {name!r}", f"workflow {definition.name!r} has none", hint)
 
 

@@ -106,7 +106,10 @@ def git(*words: str) -> str:
 @contextmanager
 def clean_git_environment() -> Generator[None]:
     """Unset the variables by which a git hook, or a shell, points git at another repository."""
-    kept = {name: os.environ.pop(name) for name in list(os.environ) if _affects_git(name)}
+    misleading = [
+        name for name in os.environ if name in _MISLEADING or name.startswith("GIT_CONFIG")
+    ]
+    kept = {name: os.environ.pop(name) for name in misleading}
     before = os.environ.get("GIT_TERMINAL_PROMPT")
     os.environ["GIT_TERMINAL_PROMPT"] = "0"
     try:
@@ -131,10 +134,6 @@ _MISLEADING = frozenset(
         "GIT_WORK_TREE",
     }
 )
-
-
-def _affects_git(name: str) -> bool:
-    return name in _MISLEADING or name.startswith("GIT_CONFIG")
 
 
 THINKING_S = 0.7

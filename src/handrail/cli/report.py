@@ -30,7 +30,7 @@ def columns(rows: Sequence[Sequence[str]]) -> list[str]:
 
 def change_lines(change: StepChange) -> tuple[str, str]:
     """What the step was and what it is now, as two lines."""
-    return f"was  {_one_line(change.was)}", f"now  {_one_line(change.now)}"
+    return f"was  {one_line(change.was)}", f"now  {one_line(change.now)}"
 
 
 def resume_commands(
@@ -51,10 +51,6 @@ def resume_commands(
         words = [word for change in changes for word in (option, change.path) if not by_itself]
         lines.append(f"{f'{why}:':24}{place.command('resume', run_id, *chosen, *words)}")
     return lines
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
 
 
 MOST_LINES = 40

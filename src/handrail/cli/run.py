@@ -276,14 +276,10 @@ def lint_workflow(workflow: Any) -> None:
 
 
 def _find_run(run_id: str, place: Place) -> RunInfo | None:
-    _check_id(run_id)
-    return find_exact(place.find(), run_id) if place.is_there() else None
-
-
-def _check_id(run_id: str) -> None:
     if not run_id or run_id != run_id.strip() or not run_id.isprintable() or len(run_id) > 120:
         why = "is not a run id: 1 to 120 printable characters, without spaces at its ends"
         raise Refused(f"--run-id {run_id!r}", why)
+    return find_exact(place.find(), run_id) if place.is_there() else None
 
 
 EVERY_S = 0.05

@@ -13,7 +13,7 @@ from handrail.cli.channels import json_channel, tell, write_json
 from handrail.cli.exits import Exit, Refused
 from handrail.cli.journal import Place, pick_run
 from handrail.cli.options import STEERING, RunId, RunTarget, SteeringOptions
-from handrail.cli.reaching import ReachedRun, reach_run
+from handrail.cli.reaching import reach_run
 from handrail.cli.run import wait_until_free
 from handrail.cli.who import current_user
 from handrail.ports.journal import Journal, RunInfo
@@ -64,32 +64,24 @@ def complete(
         The output, as text or JSON of the step's type.
     """
 
-    def act(executor: Executor, it: ReachedRun) -> None:
-        executor.complete_sync(it.run_id, path, output, by=it.who)
+    def end(executor: Executor, run_id: str, path: str, *, by: str) -> None:
+        executor.complete_sync(run_id, path, output, by=by)
 
-    return _steer_step(run, path, target, steering, "completed", act)
+    return _steer_step(run, path, target, steering, "completed", end)
 
 
 def skip(
     run: RunId, path: str, /, *, target: RunTarget = None, steering: SteeringOptions = STEERING
 ) -> int:
     """Skip a step: it ends with its default, or as skipped. Refused if the step allows neither."""
-
-    def act(executor: Executor, it: ReachedRun) -> None:
-        executor.skip_sync(it.run_id, path, by=it.who)
-
-    return _steer_step(run, path, target, steering, "skipped", act)
+    return _steer_step(run, path, target, steering, "skipped", Executor.skip_sync)
 
 
 def retry(
     run: RunId, path: str, /, *, target: RunTarget = None, steering: SteeringOptions = STEERING
 ) -> int:
     """Restart a step's current attempt now, without using up a retry."""
-
-    def act(executor: Executor, it: ReachedRun) -> None:
-        executor.retry_sync(it.run_id, path, by=it.who)
-
-    return _steer_step(run, path, target, steering, "begun again", act)
+    return _steer_step(run, path, target, steering, "begun again", Executor.retry_sync)
 
 
 def _steer_step(  # noqa: PLR0917  # all that its callers differ in
@@ -98,10 +90,10 @@ def _steer_step(  # noqa: PLR0917  # all that its callers differ in
     target: str | None,
     steering: SteeringOptions,
     done: str,
-    act: Callable[[Executor, ReachedRun], None],
+    act: Callable[..., None],
 ) -> int:
     with reach_run(run, steering) as it:
-        act(it.executor(it.workflow(target)), it)
+        act(it.executor(it.workflow(target)), it.run_id, path, by=it.who)
         what = _TEXTS.get(done, done)
         it.print_done(f"{path!r} is {what}, by {it.who}", path=path, done=done, by=it.who)
         it.print_resume_hint()

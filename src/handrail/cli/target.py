@@ -19,6 +19,7 @@ import attrs
 from handrail.cli.channels import tell
 from handrail.cli.exits import Refused
 from handrail.cli.journal import VARIABLE, Place, with_executor
+from handrail.errors import did_you_mean
 from handrail.model.definition import WorkflowDefinition
 from handrail.ports.journal import RunInfo
 from handrail.project import project_table
@@ -354,9 +355,7 @@ def _find_by_title(place: str, name: str, module: ModuleType, workflows: Workflo
 
 def names_and_guess(names: Sequence[str] | Workflows, wanted: str) -> str:
     """The existing names, and the one that was probably meant."""
-    listed = ", ".join(names) or "none"
-    near = difflib.get_close_matches(wanted, list(names), n=1)
-    return f"{listed}. Did you mean {near[0]!r}?" if near else f"{listed}."
+    return f"{', '.join(names) or 'none'}.{did_you_mean([wanted], list(names))}"
 
 
 # The TARGET and the folder that a run was started from, recorded as labels for a resume.

@@ -111,26 +111,22 @@ def _write_defaultdict(writing: Writing, value: defaultdict[Any, Any], depth: in
     return {TAG: "defaultdict", "factory": factory, "v": pairs}
 
 
-def _write_datetime(writing: Writing, value: datetime, depth: int) -> Node:
-    return _clock_reading("datetime", writing, value, depth)
+def _clocked(tag: str) -> Writer:
+    """Writes ISO text that includes a plain offset; any other zone beside the local time."""
 
+    def write(writing: Writing, value: datetime | time, depth: int) -> Node:
+        zone = value.tzinfo
+        if zone is None or _is_plain_offset(zone):
+            node: Node = {TAG: tag, "v": value.isoformat()}
+        else:
+            try:
+                written = writing.write(zone, depth + 1)
+            except Refused as refused:
+                raise refused.add_step(value, ".tzinfo") from refused.__cause__
+            node = {TAG: tag, "v": value.replace(tzinfo=None).isoformat(), "zone": written}
+        return {**node, "fold": 1} if value.fold else node
 
-def _write_time(writing: Writing, value: time, depth: int) -> Node:
-    return _clock_reading("time", writing, value, depth)
-
-
-def _clock_reading(tag: str, writing: Writing, value: datetime | time, depth: int) -> Node:
-    """ISO text that includes a plain offset; any other zone is written beside the local time."""
-    zone = value.tzinfo
-    if zone is None or _is_plain_offset(zone):
-        node: Node = {TAG: tag, "v": value.isoformat()}
-    else:
-        try:
-            written = writing.write(zone, depth + 1)
-        except Refused as refused:
-            raise refused.add_step(value, ".tzinfo") from refused.__cause__
-        node = {TAG: tag, "v": value.replace(tzinfo=None).isoformat(), "zone": written}
-    return {**node, "fold": 1} if value.fold else node
+    return write
 
 
 def _is_plain_offset(zone: tzinfo) -> bool:
@@ -142,14 +138,6 @@ def _is_plain_offset(zone: tzinfo) -> bool:
 
 
 _Clocked = TypeVar("_Clocked", datetime, time)
-
-
-def _read_datetime(node: Node) -> datetime:
-    return _in_zone(datetime.fromisoformat(node["v"]), node)
-
-
-def _read_time(node: Node) -> time:
-    return _in_zone(time.fromisoformat(node["v"]), node)
 
 
 def _in_zone(value: _Clocked, node: Node) -> _Clocked:
@@ -201,14 +189,13 @@ def _read_fraction(node: Node) -> Fraction:
     return Fraction(int(above, 0), int(below, 0))
 
 
-def _write_complex(writing: Writing, value: complex, depth: int) -> Node:
-    parts = (value.real, value.imag)
-    return {TAG: "complex", "v": [writing.write(part, depth + 1) for part in parts]}
+def _numbers(tag: str, *names: str) -> Writer:
+    """Writes the numbers that these attributes are."""
 
+    def write(writing: Writing, value: Any, depth: int) -> Node:
+        return {TAG: tag, "v": [writing.write(getattr(value, name), depth + 1) for name in names]}
 
-def _write_range(writing: Writing, value: range, depth: int) -> Node:
-    parts = (value.start, value.stop, value.step)
-    return {TAG: "range", "v": [writing.write(part, depth + 1) for part in parts]}
+    return write
 
 
 def _write_unset(writing: Writing, value: Any, depth: int) -> Node:
@@ -227,9 +214,9 @@ WRITERS: dict[type, Writer] = {
     frozenset: _set("frozenset"),
     bytes: _bytes("bytes"),
     bytearray: _bytes("bytearray"),
-    datetime: _write_datetime,
+    datetime: _clocked("datetime"),
     date: _text("date", date.isoformat),
-    time: _write_time,
+    time: _clocked("time"),
     timedelta: _write_timedelta,
     timezone: _write_timezone,
     UUID: _text("uuid"),
@@ -239,13 +226,13 @@ WRITERS: dict[type, Writer] = {
     PureWindowsPath: _windows_path("PureWindowsPath"),
     Decimal: _text("decimal"),
     Fraction: _text("fraction", _fraction_text),
-    complex: _write_complex,
+    complex: _numbers("complex", "real", "imag"),
     OrderedDict: _pairs("OrderedDict"),
     Counter: _pairs("Counter"),
     MappingProxyType: _pairs("mappingproxy"),
     defaultdict: _write_defaultdict,
     deque: _write_deque,
-    range: _write_range,
+    range: _numbers("range", "start", "stop", "step"),
     type(msgspec.UNSET): _write_unset,
 }
 
@@ -259,9 +246,9 @@ READERS: dict[str, Reader] = {
     "frozenset": lambda node: frozenset(node["v"]),
     "bytes": _read_bytes,
     "bytearray": lambda node: bytearray(_read_bytes(node)),
-    "datetime": _read_datetime,
+    "datetime": lambda node: _in_zone(datetime.fromisoformat(node["v"]), node),
     "date": lambda node: date.fromisoformat(node["v"]),
-    "time": _read_time,
+    "time": lambda node: _in_zone(time.fromisoformat(node["v"]), node),
     "timedelta": _read_timedelta,
     "timezone": _read_timezone,
     "zoneinfo": _read_zoneinfo,

@@ -73,7 +73,7 @@ def find_by_name(name: str) -> Any:
     if not colon:
         return _SHORT.get(name) or vars(builtins).get(name)
     in_main = _walk(sys.modules.get("__main__"), path)
-    if in_main is not None and _is_named(in_main, name):
+    if getattr(in_main, "__module__", None) == "__main__" and reference(in_main) == name:
         return in_main
     return _walk(sys.modules.get(module), path)
 
@@ -90,10 +90,6 @@ def still_loaded(cls: type) -> bool:
     """True if the module of the class still has the class under its name."""
     module = sys.modules.get(cls.__module__)
     return isinstance(module, ModuleType) and _held(module).get(cls.__qualname__) is cls
-
-
-def _is_named(found: Any, name: str) -> bool:
-    return getattr(found, "__module__", None) == "__main__" and reference(found) == name
 
 
 def _walk(found: Any, path: str) -> Any:

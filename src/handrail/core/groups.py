@@ -417,11 +417,21 @@ class GroupNode(CompositeNode):
 
     def output(self) -> tuple[Any, str]:
         """The group's output, and how it derives from its members."""
-        return _output(self.verb, self.members), _derived(self.members)
+        members = self.members
+        if members.mode == "race":
+            won = _winner(members)
+            assert won is not None
+            return won.output, winner(won.path)
+        if members.mode == "continue":
+            return self.results()
+        return self._as_output([one.output for _, one in sorted(members.results.items())]), OUTPUTS
 
     def results(self) -> tuple[Any, str]:
-        """The output of a group that failed: the results of its members."""
-        return _results(self.verb, self.members), RESULTS
+        """The output of a group that failed: the results of the members that began."""
+        return self._as_output([one for _, one in sorted(self.members.results.items())]), RESULTS
+
+    def _as_output(self, values: list[Any]) -> Any:
+        return values if isinstance(self.verb, ForEachGroup) else tuple(values)
 
     def not_begun(self) -> int:
         """How many members were never begun, as far as that is known."""
@@ -587,28 +597,3 @@ def _too_few_failure(path: str, members: Members, wanted: float | None) -> Attem
     if members.failed:
         why += f": {_failures_text(members)}"
     return failure_of(GroupFailed(path, why))
-
-
-def _derived(members: Members) -> str:
-    if members.mode == "race":
-        won = _winner(members)
-        assert won is not None
-        return winner(won.path)
-    return RESULTS if members.mode == "continue" else OUTPUTS
-
-
-def _output(verb: GroupVerb, members: Members) -> Any:
-    if members.mode == "race":
-        won = _winner(members)
-        assert won is not None
-        return won.output
-    if members.mode == "continue":
-        return _results(verb, members)
-    values = [result.output for _, result in sorted(members.results.items())]
-    return values if isinstance(verb, ForEachGroup) else tuple(values)
-
-
-def _results(verb: GroupVerb, members: Members) -> Any:
-    """The results of the members that began, in the group's order."""
-    ordered = [result for _, result in sorted(members.results.items())]
-    return ordered if isinstance(verb, ForEachGroup) else tuple(ordered)

@@ -47,7 +47,6 @@ from handrail.engine.stream import Run
 from handrail.errors import JournalDamaged, JournalFailed, ReplayMismatch, RunIdTaken, RunLocked
 from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition
-from handrail.model.policy import Limits
 from handrail.model.results import StepResult, WorkflowResult
 from handrail.model.shapes import WorkflowLike
 from handrail.ports.journal import Journal, Lease, Letter, Message, when_free
@@ -291,9 +290,6 @@ class Engine(TakesOptions):
             del drivers[run_id]
             agents.warn_of_unused(run_id)
 
-    def _limits(self, start: DriveStart) -> Limits:
-        return self._parts.limits.over(start.definition.limits)
-
     def _contexts(self, run_id: str, definition: WorkflowDefinition) -> Contexts:
         parts, names = self._parts, StepNames(definition)
         return Contexts(run_id, parts.services, parts.config, self._mark(run_id), names.check)
@@ -303,7 +299,7 @@ class Engine(TakesOptions):
         codec = self._journal.codec if self._journal.durable or parts.durable else None
         setting = Setting(
             start.run_id,
-            self._limits(start),
+            parts.limits.over(start.definition.limits),
             parts.cleanup_timeout_s,
             start.recorded,
             codec,

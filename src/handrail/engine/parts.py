@@ -236,17 +236,18 @@ _OF_CLASS: Mapping[str, tuple[type, str]] = {
     "ladder": (Ladder, "Ladder(...), such as Ladder(crash_retries=5)"),
 }
 _SECONDS = ("linger_s", "suspend_timers_after_s", "cleanup_timeout_s")
+_CHECKED_ELSEWHERE = frozenset({"self", "__class__", "gates", "backend"})
 
 
 def check_arguments(given: Mapping[str, Any]) -> None:
-    """Check that the arguments of ``Executor`` are of the right kinds; None: not given.
+    """Check that the arguments of ``Executor``, by name, are of the right kinds; None: not given.
 
     Raises:
         WrongUse: one is of another kind; the text says what to pass.
         DefinitionError: a time or a count is out of its range.
     """
     for name, value in given.items():
-        if value is None:
+        if value is None or name in _CHECKED_ELSEWHERE:
             continue
         if name in _MAPPINGS:
             _check_mapping(name, value)

@@ -495,12 +495,10 @@ class _NotParsed(Exception):
         self.result = result
 
 
-def raised_event(
-    command: Perform, error: BaseException, spent: Usage | None = None
-) -> ev.AttemptFailed:
+def raised_event(command: Perform, error: BaseException) -> ev.AttemptFailed:
     """The event of an attempt that raised, while the exception is alive; see ``failure_event``."""
     if isinstance(error, ActionRaised):
-        return failure_event(command, error.error, spent)
+        return failure_event(command, error.error)
     if isinstance(error, _NotParsed):
-        return failure_event(command, error.error, spent, error.result)
-    return failure_event(command, error, spent)
+        return failure_event(command, error.error, output=error.result)
+    return failure_event(command, error)

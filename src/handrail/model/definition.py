@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from inspect import _ParameterKind  # pyright: ignore[reportPrivateUsage]  # has no public name
 from typing import Any, get_type_hints
 
+from handrail.errors import did_you_mean
 from handrail.model.dataclass import dataclass
 from handrail.model.policy import Limits
 from handrail.typed.jsonsafe import short_repr
@@ -75,13 +76,10 @@ class WorkflowDefinition:
         named = [name for name, kind in kinds.items() if kind in _NAMED]
         for name in kwargs:
             if name not in named:
-                from difflib import get_close_matches
-
-                near = get_close_matches(name, named, n=1)
-                meant = f". Did you mean {near[0]!r}?" if near else ""
+                meant = did_you_mean([name], named)
                 if name in _OF_THE_RUN:
-                    meant = f". That is an option of the run: executor.options({name}=...).run(...)"
-                raise TypeError(f"got an unexpected keyword argument {name!r}{meant}")
+                    meant = f" That is an option of the run: executor.options({name}=...).run(...)"
+                raise TypeError(f"got an unexpected keyword argument {name!r}.{meant}")
 
     def _display_signature(self) -> inspect.Signature:
         """The signature for people: types without their modules, and no return type."""
@@ -94,8 +92,8 @@ class WorkflowDefinition:
         return inspect.Signature(shown)
 
 
-class _Words:
-    """An annotation or a default of a signature that is shown as these words."""
+class Words:
+    """Stands for a value that is shown as these words."""
 
     def __init__(self, words: str) -> None:
         self._words = words
@@ -110,12 +108,12 @@ def _type_words(annotation: Any) -> Any:
     if annotation is REQUIRED:
         return REQUIRED
     if isinstance(annotation, str):
-        return _Words(annotation)
-    return _Words(describe_type(annotation, fields=False))
+        return Words(annotation)
+    return Words(describe_type(annotation, fields=False))
 
 
 def _value_words(default: Any) -> Any:
-    return REQUIRED if default is REQUIRED else _Words(short_repr(default))
+    return REQUIRED if default is REQUIRED else Words(short_repr(default))
 
 
 def define(

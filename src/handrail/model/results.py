@@ -610,16 +610,15 @@ class WorkflowResult(Generic[R_co]):
 
         mask = Mask(secret_values(secrets or Secrets(), os.environ))
         shown = mask.value(self)
-        data = {field.name: getattr(shown, field.name) for field in fields(shown)}
-        data["step_results"] = [_step_dict(result) for result in shown.step_results]
-        data["success"] = shown.success
+        data = _with_success(shown)
+        data["step_results"] = [_with_success(result) for result in shown.step_results]
         return cast("dict[str, Any]", mask.plain(json_safe(data)))
 
 
-def _step_dict(result: StepResult[Any]) -> dict[str, Any]:
-    data = {field.name: getattr(result, field.name) for field in fields(result)}
-    data["success"] = result.success
-    return data
+def _with_success(result: StepResult[Any] | WorkflowResult[Any]) -> dict[str, Any]:
+    """The fields of a result, and whether it is a success."""
+    known = {field.name: getattr(result, field.name) for field in fields(result)}
+    return {**known, "success": result.success}
 
 
 # -- errors that carry a result -------------------------------------------------------------------

@@ -7,7 +7,7 @@ continue them: their sessions and places in line belong to the other run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import takewhile
@@ -281,11 +281,7 @@ def fork_events(  # noqa: PLR0917  # the arguments of one fork
     return made
 
 
-@cache
-def _copier(kind: type[Any]) -> Callable[[Any], Any]:
-    return copier(kind)
-
-
+_copier = cache(copier)
 _TAKERS = (ev.StepCompleted, ev.AttemptFailed)
 _NUMBERED = frozenset({*_TAKERS, *WITH_MESSAGE_NUMBER})
 

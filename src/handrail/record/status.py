@@ -37,13 +37,10 @@ def run_info(run_id: str, events: Sequence[Event], holder: Holder | None, now: f
 def drive_end(events: Sequence[Event]) -> ev.WorkflowCompleted | ev.RunSuspended | None:
     """The event that ended the last drive; None while that has no end."""
     for event in reversed(events):
-        match event:
-            case ev.WorkflowCompleted() | ev.RunSuspended():
-                return event
-            case ev.WorkflowStarted() | ev.RunResumed():
-                return None
-            case _:
-                pass  # an answer or a signal that arrived after the drive's last event
+        if isinstance(event, (ev.WorkflowCompleted, ev.RunSuspended)):
+            return event
+        if isinstance(event, (ev.WorkflowStarted, ev.RunResumed)):
+            return None  # others are answers and signals that arrived after the drive's last event
     return None
 
 

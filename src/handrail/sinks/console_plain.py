@@ -87,11 +87,6 @@ _REPORTED_LATER = GROUPS | {"ask", "sleep"}  # a later event has more to log tha
 _LINES_OF_A_RETRY = 4
 
 
-def _subject(event: Any) -> str:
-    """What a line is about: the step, or the run."""
-    return path_text(getattr(event, "path", "")) or f"run {clean(event.run_id)}"
-
-
 class _Format(NamedTuple):
     """How the line of an event looks whose text is the same in all logs."""
 
@@ -181,8 +176,8 @@ class PlainLog:
         how = _format_of(event)
         if not how.in_large_groups and _is_in_large_group(step):
             return []
-        text = event_text(event)
-        return [self._line(how.sign, _subject(event), how.kind, text, tone=how.tone)]
+        subject = path_text(getattr(event, "path", "")) or f"run {clean(event.run_id)}"
+        return [self._line(how.sign, subject, how.kind, event_text(event), tone=how.tone)]
 
     # -- the run -----------------------------------------------------------------------------
 

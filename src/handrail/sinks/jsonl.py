@@ -66,13 +66,10 @@ class JsonlSink:
             self._file = self._open()
         self._file.write(f"{line_of(event, self._masks.of(event))}\n")
         self._file.flush()
-        match event:
-            case WorkflowStarted() | RunResumed():
-                self._runs.add(event.run_id)
-            case WorkflowCompleted() | RunSuspended():
-                self._runs.discard(event.run_id)
-            case _:
-                pass
+        if isinstance(event, (WorkflowStarted, RunResumed)):
+            self._runs.add(event.run_id)
+        elif isinstance(event, (WorkflowCompleted, RunSuspended)):
+            self._runs.discard(event.run_id)
         if not self._runs:
             self.close()
 

@@ -240,3 +240,11 @@ def shorten(text: str, limit: int = 48) -> str:
     """The text on one line, cut with an ellipsis at ``limit`` characters."""
     flat = " ".join(text.split())
     return flat if len(flat) <= limit else flat[: limit - 1].rstrip() + "…"
+
+
+def printable(text: str) -> str:
+    """The text, with escapes for what cannot be printed."""
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode("ascii")
+        for char in text
+    )

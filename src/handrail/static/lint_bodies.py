@@ -77,13 +77,10 @@ _RULES: tuple[_Rule, ...] = (
 def replay_mistakes(place: Place) -> Iterator[Mistake]:
     """Each call in a function's own body that differs, or acts a second time, on resume."""
     for node in place.nodes():
-        match node:
-            case ast.Call():
-                yield from _call(place, node)
-            case ast.Attribute() | ast.Name():
-                yield from _environment(place, node)
-            case _:
-                pass
+        if isinstance(node, ast.Call):
+            yield from _call(place, node)
+        elif isinstance(node, ast.Attribute | ast.Name):
+            yield from _environment(place, node)
 
 
 def _call(place: Place, node: ast.Call) -> Iterator[Mistake]:

@@ -136,13 +136,10 @@ def step_mistakes(place: Place) -> Iterator[Mistake]:
         yield from _unfinished_step_mistakes(place, origin, whole)
         yield from _action_mistakes(place, whole)
     for node in place.nodes():
-        match node:
-            case ast.Yield() | ast.YieldFrom():
-                yield from _yield_mistakes(place, node)
-            case ast.Call():
-                yield from _call_mistakes(place, node)
-            case _:
-                pass
+        if isinstance(node, ast.Yield | ast.YieldFrom):
+            yield from _yield_mistakes(place, node)
+        elif isinstance(node, ast.Call):
+            yield from _call_mistakes(place, node)
 
 
 def _step_name_mistakes(place: Place, origin: ast.Call) -> Iterator[Mistake]:
@@ -320,12 +317,10 @@ def _call_mistakes(place: Place, node: ast.Call) -> Iterator[Mistake]:
         message = f"{function.name}() is async, and a workflow's body cannot await it"
         hint = f"Write `yield from step(...).call({function.name}, ...)`."
         yield mistake("HR108", node, message, hint)
-    elif _is_helper(place, function) and (
-        lost := why_lost(place, node) or _why_misused(place, node)
+    elif (
+        is_generator(function)
+        and builds_steps(function, place.symbols)
+        and (lost := why_lost(place, node) or _why_misused(place, node))
     ):
         message = f"the steps of {function.name}() are never yielded: {lost}"
         yield mistake("HR101", node, message, f"Write `yield from {source_text(node)}`.")
-
-
-def _is_helper(place: Place, function: FunctionNode) -> bool:
-    return is_generator(function) and builds_steps(function, place.symbols)

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias, assert_never
 
-from handrail.static.chain import StepName, shorten
+from handrail.static.chain import StepName, printable, shorten
 from handrail.static.outline import (
     BranchNode,
     ExceptArm,
@@ -138,8 +138,7 @@ def label(*lines: str) -> str:
 
 
 def _escaped(line: str) -> str:
-    text = "".join(char if char.isprintable() else _escape_char(char) for char in line)
-    text = re.sub(r'["#<>&`]|(?<=%)%|^\s|\s$', _entity, text)
+    text = re.sub(r'["#<>&`]|(?<=%)%|^\s|\s$', _entity, printable(line))
     # A line break, a formula and an icon to Mermaid, even as entities: a word joiner splits them.
     text = re.sub(r"\\(?=n)|\$(?=\$)|fa[a-z]?:(?=fa-)", r"\g<0>#8288;", text)
     # Mermaid reads "direction " as a statement anywhere.
@@ -148,10 +147,6 @@ def _escaped(line: str) -> str:
     text = re.sub(r"^([-*+]|\d+[.)])(?=\s)", _list_mark, text)
     # Mermaid drops the last `;` of anything like a style statement, which breaks an entity.
     return text.replace(":", "#58;") if re.search("style|classDef", text) else text
-
-
-def _escape_char(char: str) -> str:
-    return char.encode("unicode_escape").decode("ascii")
 
 
 def _entity(found: re.Match[str]) -> str:

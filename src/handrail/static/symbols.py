@@ -229,19 +229,15 @@ def _aliases(tree: ast.Module, imports: dict[str, str]) -> Iterator[tuple[str, s
 def _imports(tree: ast.Module) -> dict[str, str]:
     names: dict[str, str] = {}
     for node in ast.walk(tree):
-        match node:
-            case ast.Import():
-                for one in node.names:
-                    names[one.asname or one.name.partition(".")[0]] = (
-                        one.name if one.asname else one.name.partition(".")[0]
-                    )
-            case ast.ImportFrom():
-                module = "." * node.level + (node.module or "")
-                joint = "" if module.endswith(".") else "."
-                for one in node.names:
-                    names[one.asname or one.name] = f"{module}{joint}{one.name}"
-            case _:
-                pass
+        if isinstance(node, ast.Import):
+            for one in node.names:
+                first = one.name.partition(".")[0]
+                names[one.asname or first] = one.name if one.asname else first
+        elif isinstance(node, ast.ImportFrom):
+            module = "." * node.level + (node.module or "")
+            joint = "" if module.endswith(".") else "."
+            for one in node.names:
+                names[one.asname or one.name] = f"{module}{joint}{one.name}"
     return names
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import assert_never
 
+from handrail.static.chain import printable
 from handrail.static.outline import (
     BranchNode,
     ExitNode,
@@ -40,13 +41,13 @@ def to_text(source: Source) -> str:
 def tree_of(tree: Outline) -> str:
     """An outline as such a tree."""
     title = f"{tree.name}({tree.parameters})"
-    return "\n".join([_printable(title), *_draw_lines(_lines(tree.nodes))]) + "\n"
+    return "\n".join([printable(title), *_draw_lines(_lines(tree.nodes))]) + "\n"
 
 
 def _draw_lines(lines: tuple[_Line, ...]) -> Iterator[str]:
     for index, line in enumerate(lines):
         last = index == len(lines) - 1
-        yield ("└─ " if last else "├─ ") + _printable(line.text)
+        yield ("└─ " if last else "├─ ") + printable(line.text)
         for inner in _draw_lines(line.inside):
             yield ("   " if last else "│  ") + inner
 
@@ -121,10 +122,3 @@ def _try_block(node: TryNode) -> Iterator[_Line]:
         yield _Line("else", _lines(node.orelse))
     if node.final:
         yield _Line("finally", _lines(node.final))
-
-
-def _printable(text: str) -> str:
-    return "".join(
-        char if char.isprintable() else char.encode("unicode_escape").decode("ascii")
-        for char in text
-    )

@@ -47,7 +47,7 @@ from handrail.engine.portable import PortableFormat, builds_context, left_s
 from handrail.engine.step_names import StepNames
 from handrail.errors import NotPortable, StepTimeout
 from handrail.model import events as ev
-from handrail.model.definition import WorkflowDefinition
+from handrail.model.definition import Words, WorkflowDefinition
 from handrail.model.policy import Limits
 from handrail.model.results import AgentResult, Usage
 from handrail.record.answers import policy_answer
@@ -583,7 +583,8 @@ class RunHost:
             if "error" in answer:
                 self._evaluated(question, error=error_of_data(answer["error"]))
             else:
-                self._evaluated(question, answer.get("value", _NotABool(answer.get("shown", ""))))
+                # A verdict that was no bool is shown as the real value.
+                self._evaluated(question, answer.get("value", Words(answer.get("shown", ""))))
 
         self._local(question.path, "evaluation", verdict, on_done)
 
@@ -628,16 +629,6 @@ class RunHost:
         from handrail.temporal.performing import perform_here
 
         return await perform_here(self._serving, self._end_codec, command)
-
-
-class _NotABool:
-    """A predicate's verdict that was no bool; its repr is that of the real value."""
-
-    def __init__(self, words: str) -> None:
-        self._words = words
-
-    def __repr__(self) -> str:
-        return self._words
 
 
 # -- how a run begins ------------------------------------------------------------------------------

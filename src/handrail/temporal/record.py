@@ -10,7 +10,7 @@ from handrail.codec.codec import Codec
 from handrail.journals.memory import MemoryJournal
 from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition
-from handrail.model.results import StepResult, WorkflowResult
+from handrail.model.results import WorkflowResult
 from handrail.record.outputs import derive
 from handrail.record.reading import ended, recorded_result
 from handrail.record.results import children_of, tree_order, workflow_result
@@ -49,12 +49,11 @@ def result_of(
         for event in history
         if event.seq > after and isinstance(event, (ev.StepCompleted, ev.MemberCompleted))
     }
-    steps = tuple(_as_of_now(one, now) for one in result.step_results)
+    steps = tuple(
+        dataclasses.replace(one, replayed=False) if one.path in now else one
+        for one in result.step_results
+    )
     return dataclasses.replace(result, step_results=steps)
-
-
-def _as_of_now(result: StepResult[Any], now: set[str]) -> StepResult[Any]:
-    return dataclasses.replace(result, replayed=False) if result.path in now else result
 
 
 def _so_far(

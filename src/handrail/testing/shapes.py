@@ -300,10 +300,6 @@ class Finding(Action):
         """What an attempt that does not fail finds."""
         return Found(f"{self.label}#{attempt}", self.children)
 
-    async def __call__(self) -> Any:
-        """Do what the shape says of this attempt."""
-        return await Action.__call__(self)
-
 
 @dataclass(frozen=True, slots=True)
 class Undoing:
@@ -364,15 +360,7 @@ def _try(statement: Try, label: str) -> Generator[Step[Any], Any, tuple[Any, ...
 
 def step_of(shape: Shape, label: str) -> Step[Any]:
     """The step that a shape describes, named by ``label``."""
-    return _with_fallback(_with_modifiers(_verb(shape.what, label), shape), shape)
-
-
-def _with_fallback(made: Step[Any], shape: Shape) -> Step[Any]:
-    if shape.settle == "default":
-        return made.default("default")
-    if shape.settle == "skip":
-        return made.skip_on_error()
-    return made
+    return _with_modifiers(_verb(shape.what, label), shape)
 
 
 def _with_modifiers(made: Step[Any], shape: Shape) -> Step[Any]:
@@ -389,7 +377,9 @@ def _with_modifiers(made: Step[Any], shape: Shape) -> Step[Any]:
         made = made.with_rollback(Undoing(shape.rollback == "fails"))
     if shape.holds is not None:
         made = made.holds(shape.holds)
-    return made
+    if shape.settle == "default":
+        return made.default("default")
+    return made.skip_on_error() if shape.settle == "skip" else made
 
 
 def _verb(what: What, label: str) -> Step[Any]:  # noqa: C901, PLR0911, PLR0912  # one case a verb
@@ -462,7 +452,7 @@ def _chore(task: Task) -> Any:
     children = tuple(brought)
     if isinstance(chore.what, Shape) and isinstance(chore.what.what, Act):
         action = Finding("0", chore.what.what.failures, children=children)
-        return _with_fallback(_with_modifiers(step("0").call(action), chore.what), chore.what)
+        return _with_modifiers(step("0").call(action), chore.what)
     return _chore_body(chore.what, children)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -186,6 +186,9 @@ def body_of(verb: str, raw: bytes) -> _Body:
 
 # -- verbs -----------------------------------------------------------------------------------------
 
+_Told: TypeAlias = dict[str, Json] | None
+"""What a verb adds to its response."""
+
 
 @dataclass
 class Acting:
@@ -218,7 +221,7 @@ class Acting:
             HandrailError, RunIsOver: the verb is refused, and nothing was done.
         """
         found = await VERBS[verb].do(self, info, body, by)
-        return {"ok": True, "driven": info.holder is not None, **found}
+        return {"ok": True, "driven": info.holder is not None, **(found or {})}
 
     async def diff(self, a: str, b: str) -> dict[str, Json]:
         """The comparison of two runs of the journal."""
@@ -229,14 +232,13 @@ class Acting:
         value = await self._executor_for(info).answer(info.run_id, body.path, body.answer, by=by)
         return {"answer": json_safe(value), "by": by}
 
-    async def signal(self, info: RunInfo, body: SignalBody, by: str | None) -> dict[str, Json]:
+    async def signal(self, info: RunInfo, body: SignalBody, by: str | None) -> None:
         """Send a signal."""
         if info.status == "succeeded" and info.holder is None:
             raise RunIsOver(info.run_id, "succeeded")
         await self._executor_for(info).signal(info.run_id, body.name, body.payload, by=by)
-        return {}
 
-    async def cancel(self, info: RunInfo, body: CancelBody, by: str | None) -> dict[str, Json]:
+    async def cancel(self, info: RunInfo, body: CancelBody, by: str | None) -> None:
         """Cancel a run; if no process drives it, drive it to unwind where that is possible."""
         if info.holder is None and info.status in {"succeeded", "cancelled"}:
             raise RunIsOver(info.run_id, info.status)
@@ -244,56 +246,49 @@ class Acting:
         executor = self._own_executor(info)
         if executor is not None and (info.holder is not None or self.resume_elsewhere is None):
             self._start(executor.cancel(info.run_id, reason))
-            return {}
+            return
         if info.holder is None and info.status == "failed":
             raise RunIsOver(info.run_id, info.status)
         event = ev.stamp(ev.CancelRequested(reason), info.run_id, 0, self._now())
         await when_free(self.journal)(lambda: self.journal.post(Letter(event)))
         if info.holder is None and self.resume_elsewhere is not None:
             self.resume_elsewhere(info)
-        return {}
 
-    async def pause(self, info: RunInfo, body: NoBody, by: str | None) -> dict[str, Json]:
+    async def pause(self, info: RunInfo, body: NoBody, by: str | None) -> None:
         """Let no step of a run begin."""
         del body
         await self._posting.pause(info.run_id, by=by)
-        return {}
 
-    async def unpause(self, info: RunInfo, body: NoBody, by: str | None) -> dict[str, Json]:
+    async def unpause(self, info: RunInfo, body: NoBody, by: str | None) -> _Told:
         """Unpause a run; if no process drives it, resume it where that is possible."""
         del body
         await self._posting.unpause(info.run_id, by=by)
         if info.holder is None and self.can_drive:
             return await self.resume(info, NoBody(), by)
-        return {}
+        return None
 
-    async def stop(self, info: RunInfo, body: NoBody, by: str | None) -> dict[str, Json]:
+    async def stop(self, info: RunInfo, body: NoBody, by: str | None) -> None:
         """End the drive of a run."""
         del body
         await self._posting.stop(info.run_id, by=by)
-        return {}
 
-    async def guide(self, info: RunInfo, body: GuideBody, by: str | None) -> dict[str, Json]:
+    async def guide(self, info: RunInfo, body: GuideBody, by: str | None) -> None:
         """Give guidance to the agents at work."""
         await self._executor_for(info).guide(info.run_id, body.text, path=body.path, by=by)
-        return {}
 
-    async def complete(self, info: RunInfo, body: CompleteBody, by: str | None) -> dict[str, Json]:
+    async def complete(self, info: RunInfo, body: CompleteBody, by: str | None) -> None:
         """End a step with an output."""
         await self._executor_for(info).complete(info.run_id, body.path, body.output, by=by)
-        return {}
 
-    async def skip(self, info: RunInfo, body: StepBody, by: str | None) -> dict[str, Json]:
+    async def skip(self, info: RunInfo, body: StepBody, by: str | None) -> None:
         """End a step with its default."""
         await self._executor_for(info).skip(info.run_id, body.path, by=by)
-        return {}
 
-    async def retry(self, info: RunInfo, body: StepBody, by: str | None) -> dict[str, Json]:
+    async def retry(self, info: RunInfo, body: StepBody, by: str | None) -> None:
         """Begin a step again."""
         await self._executor_for(info).retry(info.run_id, body.path, by=by)
-        return {}
 
-    async def work(self, info: RunInfo, body: WorkBody, by: str | None) -> dict[str, Json]:
+    async def work(self, info: RunInfo, body: WorkBody, by: str | None) -> None:
         """Change the queue of a step."""
         await self._executor_for(info).edit_work(
             info.run_id,
@@ -303,7 +298,6 @@ class Acting:
             priority=body.priority,
             by=by,
         )
-        return {}
 
     async def resume(self, info: RunInfo, body: NoBody, by: str | None) -> dict[str, Json]:
         """Resume a run that no process drives."""
@@ -385,7 +379,7 @@ async def _log_errors_of(work: Awaitable[Any]) -> None:
         structlog.get_logger("handrail").warning("a run could not be resumed", error=str(error))
 
 
-_Do = Callable[[Acting, RunInfo, Any, "str | None"], Awaitable[dict[str, Json]]]
+_Do = Callable[[Acting, RunInfo, Any, "str | None"], Awaitable[_Told]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,10 +150,8 @@ _EVENTS = (
 )
 
 
-def _parameter(
-    name: str, schema: Mapping[str, Any], said: str, *, place: str = "query", **more: Any
-) -> dict[str, Any]:
-    return {"name": name, "in": place, "schema": schema, "description": said, **more}
+def _parameter(name: str, schema: Mapping[str, Any], said: str, **more: Any) -> dict[str, Any]:
+    return {"name": name, "in": "query", "schema": schema, "description": said, **more}
 
 
 _RUN_ID = {

@@ -17,7 +17,6 @@ from typing import Any, cast
 
 from handrail.model import events as ev
 from handrail.record.state import RecordedRun
-from handrail.record.view import StepView
 from handrail.secrets.masking import Mask
 from handrail.typed.jsonsafe import Json
 from handrail.web.log import level_of, line_data
@@ -53,7 +52,7 @@ def html_of(
         "run": hide(run),
         "graph": hide(graph),
         "log": hide(_log(recorded, mask)),
-        "log_left_out": _omitted_count(recorded),
+        "log_left_out": len(recorded.history) - len(_log_events(recorded)),
         "steps": _steps(recorded, run["steps"], texts or (lambda _: Texts()), hide),
     }
     script, style = page_script(), page_style()
@@ -84,7 +83,8 @@ def _steps(
     known = {row["path"]: row for row in rows}
     found: dict[str, Json] = {}
     left = MOST_BYTES
-    for step in sorted(recorded.view.steps, key=_urgency):
+    # Steps that succeeded or were skipped come last.
+    for step in sorted(recorded.view.steps, key=lambda one: one.state in {"succeeded", "skipped"}):
         whole = step_details(step, events.get(step.path, ()), texts(step.path))
         row = known[step.path]
         more = {key: one for key, one in whole.items() if one and one != row.get(key)}
@@ -106,15 +106,6 @@ def _log_events(recorded: RecordedRun) -> Sequence[ev.Event]:
     if len(recorded.history) <= MOST_LINES:
         return recorded.history
     return [one for one in recorded.history if level_of(one) != "info"][-MOST_LINES:]
-
-
-def _omitted_count(recorded: RecordedRun) -> int:
-    return len(recorded.history) - len(_log_events(recorded))
-
-
-def _urgency(step: StepView) -> bool:
-    """A sort key: steps that succeeded or were skipped come last."""
-    return step.state in {"succeeded", "skipped"}
 
 
 def _unmasked(data: Json) -> Json:

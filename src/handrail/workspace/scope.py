@@ -340,7 +340,8 @@ class Scope:
             if allowed or one.is_ignore_file != (one.path in hidden):
                 continue
             if one.path not in tracked:
-                found.files.append(f"{_printable(one.path)} ({_kind_of_change(one)})")
+                change = "added" if one.text_before is None else "changed"
+                found.files.append(f"{_printable(one.path)} ({change})")
             self._remove_or_quarantine(one, found)
 
     def _remove_or_quarantine(self, one: UnseenEntry, found: _ViolationsSoFar) -> None:
@@ -442,10 +443,6 @@ def _move_aside(file: Path, aside: Path, new: SavedFile) -> None:
         shutil.move(file, aside)
     else:
         aside.write_bytes(new.link.encode() or new.data)
-
-
-def _kind_of_change(one: UnseenEntry) -> str:
-    return "added" if one.text_before is None else "changed"
 
 
 def _printable(path: str) -> str:

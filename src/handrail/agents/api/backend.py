@@ -175,8 +175,10 @@ class ApiBackend:
             library_version = version("pydantic-ai-slim")
         except PackageNotFoundError:
             library_version = None
-        found = Probe(found=True, version=library_version, where=self._named_model())
-        if found.where is None or not isinstance(self.options.model or self.model, str):
+        wanted = self.options.model or self.model
+        named = None if wanted is None else _name_of(wanted)
+        found = Probe(found=True, version=library_version, where=named)
+        if found.where is None or not isinstance(wanted, str):
             return found
         try:
             await anyio.to_thread.run_sync(self._infer_model, found.where, abandon_on_cancel=True)
@@ -189,10 +191,6 @@ class ApiBackend:
                 advice=" ".join(part for part in (diagnosis.reason, hint_of(diagnosis)) if part),
             )
         return replace(found, logged_in=True)
-
-    def _named_model(self) -> str | None:
-        wanted = self.options.model or self.model
-        return None if wanted is None else _name_of(wanted)
 
 
 def _name_of(model: Any) -> str | None:

@@ -32,6 +32,8 @@ _OF_A_RUN = frozenset({"run_id", "seq", "at", "path"})
 _OF_AN_ERROR = (
     *("kind", "reason", "retry_at", "http_status", "session", "text", "usage", "model", "hint"),
 )
+_PLAIN = ("agent", "path", "launch", "recorded_at", "backend", "asked", "prompt")
+"""The fields of a recording that its JSON data have as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +60,11 @@ class Recording:
         failed = isinstance(self.ended, AgentError)
         return {
             "handrail_cassette": FORM,
-            "agent": self.agent,
-            "path": self.path,
-            "launch": self.launch,
-            "recorded_at": self.recorded_at,
-            "backend": self.backend,
-            "asked": self.asked,
-            "prompt": self.prompt,
-            "notices": [_notice_data(notice) for notice in self.notices],
+            **{name: getattr(self, name) for name in _PLAIN},
+            "notices": [
+                {"type": type(one).__name__, **_fields_of(one, leave=_OF_A_RUN)}
+                for one in self.notices
+            ],
             "error" if failed else "reply": _end_data(self.ended),
             "change": self.change,
         }
@@ -112,21 +111,11 @@ def recording_of(data: Mapping[str, Any], path: str) -> Recording:
         ValueError, KeyError: the data have another shape.
     """
     return Recording(
-        agent=data["agent"],
-        path=data["path"],
-        launch=data["launch"],
-        backend=data["backend"],
-        prompt=data["prompt"],
-        asked=data["asked"],
+        **{name: data[name] for name in _PLAIN},
         notices=tuple(_notice(one, path) for one in data["notices"] if one["type"] in _NOTICES),
         ended=_end(data),
         change=data["change"],
-        recorded_at=data["recorded_at"],
     )
-
-
-def _notice_data(notice: Notice) -> dict[str, Any]:
-    return {"type": type(notice).__name__, **_fields_of(notice, leave=_OF_A_RUN)}
 
 
 def _notice(data: Mapping[str, Any], path: str) -> Notice:

@@ -7,27 +7,26 @@ import os
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import attrs
 
 from handrail.agents.claude.protocol import ClaudeTurn
 from handrail.agents.transport.cli import (
     Lines,
+    ProgramBackend,
     WriteFile,
-    child_environment,
     non_blank,
     private_files,
-    probe_program,
 )
 from handrail.agents.transport.programs import CLAUDE
-from handrail.agents.transport.turn import patience_of, run_turn
+from handrail.agents.transport.turn import patience_of
 from handrail.errors import DefinitionError
 from handrail.model.agent_options import NO_OPTIONS, OPTION_NAMES, PERMISSIONS, AgentOptions
 from handrail.model.events import AgentFinished, AgentSessionStarted, AgentUsage, Notice
 from handrail.model.policy import checked, count_of
 from handrail.model.results import add_usage
-from handrail.ports.agent import AgentReply, AgentTurn, Capabilities, Probe
+from handrail.ports.agent import AgentReply, AgentTurn, Capabilities
 
 # The command line and environment of claude.
 #
@@ -171,21 +170,6 @@ _ALONE_S = 0.6
 """An interrupted claude has ended its tools and written its session after 40 ms, then it lingers
 for another 1.5 s. Source: measured with 2.1.331.
 """
-_NESTED = ("CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SSE_PORT")
-"""Variables that claude sets for its children; a claude that sees them takes itself for a child."""
-
-CAPABILITIES = Capabilities(
-    options=frozenset(OPTION_NAMES),
-    permissions=frozenset(PERMISSIONS),
-    sessions=True,
-    fork=True,
-    compact=True,
-    chooses_session=True,
-    schema=True,
-    usage=True,
-    cost=True,
-    reset_times=True,
-)
 
 
 def _check_executable(_: Any, __: attrs.Attribute[Any], executable: object) -> None:
@@ -194,7 +178,7 @@ def _check_executable(_: Any, __: attrs.Attribute[Any], executable: object) -> N
 
 
 @attrs.frozen
-class ClaudeBackend:
+class ClaudeBackend(ProgramBackend):
     """Claude Code: the program ``claude``, run without a terminal.
 
     Permission levels: ``read_only`` denies tools that write, and any command that claude does not
@@ -218,15 +202,23 @@ class ClaudeBackend:
         default=2, kw_only=True, validator=checked(count_of, "ClaudeBackend", least=0)
     )
 
-    @property
-    def name(self) -> str:
-        """``claude``, whatever the program's file is called."""
-        return "claude"
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """All options, sessions with copies and compaction, schemas, usage, cost, reset times."""
-        return CAPABILITIES
+    name: ClassVar[str] = "claude"
+    program = CLAUDE
+    dropped = ("CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SSE_PORT")
+    """Claude sets these for its children; a claude that sees them takes itself for a child."""
+    variables: ClassVar[Mapping[str, str]] = {"DISABLE_AUTOUPDATER": "1"}
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        options=frozenset(OPTION_NAMES),
+        permissions=frozenset(PERMISSIONS),
+        sessions=True,
+        fork=True,
+        compact=True,
+        chooses_session=True,
+        schema=True,
+        usage=True,
+        cost=True,
+        reset_times=True,
+    )
 
     async def complete(self, turn: AgentTurn, /) -> AgentReply:
         """Claude's answer; if the turn asks for it, the session is compacted first.
@@ -249,11 +241,6 @@ class ClaudeBackend:
         reply = await self._ask(after, options)
         return replace(reply, usage=add_usage(before.usage, reply.usage))
 
-    async def probe(self) -> Probe:
-        """Whether the program is installed, its version, and whether it has a login."""
-        env = child_environment(self.options, drop=_NESTED, add={"DISABLE_AUTOUPDATER": "1"})
-        return await probe_program(CLAUDE, self.executable, env)
-
     async def _compact(self, turn: AgentTurn, options: AgentOptions) -> AgentReply:
         """The reply to ``/compact``; its ``AgentFinished`` is emitted only if it failed."""
         asked = replace(turn, prompt="/compact", schema=None, emit=_without_last_word(turn.emit))
@@ -273,13 +260,11 @@ class ClaudeBackend:
             variables = claude_variables(
                 options, max_retries=self.max_retries, is_root=os.geteuid() == 0
             )
-            return await run_turn(
+            return await self._run(
                 turn,
                 argv,
                 Lines(ClaudeTurn(turn), non_blank(turn.prompt)),
-                CLAUDE,
-                env=child_environment(options, drop=_NESTED, add=variables),
-                options=options,
+                variables=variables,
                 patience=replace(patience_of(options), alone_s=_ALONE_S),
             )
 

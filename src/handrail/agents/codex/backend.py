@@ -6,25 +6,25 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import attrs
 
 from handrail.agents.codex.dialogue import CodexDialogue
 from handrail.agents.transport.cli import (
+    ProgramBackend,
     added_folders,
     child_environment,
-    probe_program,
     working_folder,
 )
 from handrail.agents.transport.loose_json import NOTHING, object_in
 from handrail.agents.transport.programs import CODEX, codex_home
 from handrail.agents.transport.rpc import Messages, own_version
 from handrail.agents.transport.strict_schema import strict_schema
-from handrail.agents.transport.turn import finished_notice, run_turn
-from handrail.model.agent_options import NO_OPTIONS, PERMISSIONS, AgentOptions
+from handrail.agents.transport.turn import finished_notice
+from handrail.model.agent_options import PERMISSIONS, AgentOptions
 from handrail.model.launch import AgentError
-from handrail.ports.agent import AgentReply, AgentTurn, Capabilities, Probe
+from handrail.ports.agent import AgentReply, AgentTurn, Capabilities
 
 # A codex profile's settings, read from codex's own files.
 #
@@ -82,25 +82,18 @@ CAPABILITIES = Capabilities(
 
 
 @attrs.frozen
-class CodexBackend:
+class CodexBackend(ProgramBackend):
     """``codex app-server``, one process a turn; it continues, forks and compacts threads.
 
-    ``options`` apply unless an agent or a step overrides them. Codex does not do what it may not do
-    without asking: handrail denies its requests, unless the permission level is ``full``.
+    Codex does not do what it may not do without asking: handrail denies its requests, unless the
+    permission level is ``full``.
     """
 
     executable: str = "codex"
-    options: AgentOptions = attrs.field(default=NO_OPTIONS, kw_only=True)
 
-    @property
-    def name(self) -> str:
-        """``"codex"``."""
-        return "codex"
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """Sessions, forks, compaction, schemas, profiles, tokens and reset times; no cost."""
-        return _CAPABILITIES
+    name: ClassVar[str] = "codex"
+    program = CODEX
+    capabilities: ClassVar[Capabilities] = replace(CAPABILITIES, compact=True)
 
     async def complete(self, turn: AgentTurn, /) -> AgentReply:
         """The last message of the turn, once codex declared the turn completed.
@@ -114,18 +107,8 @@ class CodexBackend:
         except AgentError as error:
             turn.emit(finished_notice(turn.path, error))
             raise
-        return await run_turn(
-            turn,
-            [self.executable, *_ARGUMENTS, *(options.extra_args or ())],
-            Messages(dialogue),
-            CODEX,
-            env=child_environment(options),
-            options=options,
-        )
-
-    async def probe(self) -> Probe:
-        """Whether codex is installed, its version, and whether it has a login."""
-        return await probe_program(CODEX, self.executable, child_environment(self.options))
+        argv = [self.executable, *_ARGUMENTS, *(options.extra_args or ())]
+        return await self._run(turn, argv, Messages(dialogue))
 
     def _dialogue(self, turn: AgentTurn, options: AgentOptions) -> CodexDialogue:
         """Our side of the turn.
@@ -150,4 +133,3 @@ _ARGUMENTS = (
     *("app-server", "--listen", "stdio://"),
     *("-c", "analytics.enabled=false"),
 )
-_CAPABILITIES = replace(CAPABILITIES, compact=True)

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 import attrs
 
@@ -16,12 +16,11 @@ from handrail.agents.codex.settings import mcp_settings
 from handrail.agents.codex.turn import RETRY, CodexTurn
 from handrail.agents.transport.cli import (
     Lines,
+    ProgramBackend,
     WriteFile,
     added_folders,
-    child_environment,
     non_blank,
     private_files,
-    probe_program,
     working_folder,
 )
 from handrail.agents.transport.loose_json import (
@@ -34,13 +33,13 @@ from handrail.agents.transport.loose_json import (
 from handrail.agents.transport.parser import Ending
 from handrail.agents.transport.programs import CODEX
 from handrail.agents.transport.strict_schema import strict_schema
-from handrail.agents.transport.turn import finished_notice, run_turn
+from handrail.agents.transport.turn import finished_notice
 from handrail.agents.transport.turn_state import EventReader, added_since, usage_in
-from handrail.model.agent_options import NO_OPTIONS, AgentOptions
+from handrail.model.agent_options import AgentOptions
 from handrail.model.events import AgentUsage, Notice
 from handrail.model.launch import AgentError
 from handrail.model.results import Usage
-from handrail.ports.agent import AgentReply, AgentTurn, Capabilities, Probe
+from handrail.ports.agent import AgentReply, AgentTurn, Capabilities
 
 # Reads what ``codex exec --json`` prints for one turn.
 #
@@ -164,26 +163,18 @@ _PERMISSIONS: dict[str, tuple[str, ...]] = {
 
 
 @attrs.frozen
-class CodexExecBackend:
+class CodexExecBackend(ProgramBackend):
     """``codex exec``, one process a turn; it continues and forks threads.
 
-    ``options`` apply unless an agent or a step overrides them. Codex does not do what it may not do
-    without asking, because nobody is asked. A blank prompt, which codex refuses, is sent as
-    ``Continue.``.
+    Codex does not do what it may not do without asking, because nobody is asked. A blank prompt,
+    which codex refuses, is sent as ``Continue.``.
     """
 
     executable: str = "codex"
-    options: AgentOptions = attrs.field(default=NO_OPTIONS, kw_only=True)
 
-    @property
-    def name(self) -> str:
-        """``"codex-exec"``."""
-        return "codex-exec"
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """Sessions, forks, schemas, profiles, tokens and reset times; no cost, no compaction."""
-        return CAPABILITIES
+    name: ClassVar[str] = "codex-exec"
+    program = CODEX
+    capabilities: ClassVar[Capabilities] = CAPABILITIES
 
     async def complete(self, turn: AgentTurn, /) -> AgentReply:
         """The last message of the turn, once codex declared the turn completed.
@@ -206,18 +197,7 @@ class CodexExecBackend:
             except AgentError as error:
                 turn.emit(finished_notice(turn.path, error))
                 raise
-            return await run_turn(
-                turn,
-                argv,
-                Lines(parser, non_blank(turn.prompt)),
-                CODEX,
-                env=child_environment(options),
-                options=options,
-            )
-
-    async def probe(self) -> Probe:
-        """Whether codex is installed, its version, and whether it has a login."""
-        return await probe_program(CODEX, self.executable, child_environment(self.options))
+            return await self._run(turn, argv, Lines(parser, non_blank(turn.prompt)))
 
 
 def codex_exec_argv(

@@ -7,23 +7,16 @@ import json
 import tempfile
 from collections.abc import Generator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from uuid import uuid4
 
 import attrs
 
 from handrail.agents.copilot.stream import CopilotParser
-from handrail.agents.transport.cli import (
-    Lines,
-    added_folders,
-    child_environment,
-    non_blank,
-    probe_program,
-)
+from handrail.agents.transport.cli import Lines, ProgramBackend, added_folders, non_blank
 from handrail.agents.transport.programs import COPILOT, json_file
-from handrail.agents.transport.turn import run_turn
-from handrail.model.agent_options import NO_OPTIONS, PERMISSIONS, AgentOptions
-from handrail.ports.agent import AgentReply, AgentTurn, Capabilities, Probe
+from handrail.model.agent_options import PERMISSIONS, AgentOptions
+from handrail.ports.agent import AgentReply, AgentTurn, Capabilities
 
 _PERMISSIONS: dict[str, tuple[str, ...]] = {
     "read_only": ("--deny-tool=write",),  # whatever copilot would ask for is denied, too
@@ -33,27 +26,31 @@ _PERMISSIONS: dict[str, tuple[str, ...]] = {
 
 
 @attrs.frozen
-class CopilotBackend:
+class CopilotBackend(ProgramBackend):
     """``copilot`` with its JSON events, one process a turn; it continues sessions.
 
-    ``options`` apply unless an agent or a step overrides them. Copilot denies whatever it would
-    have to ask for. With ``permission="workspace"`` it edits files in its folders, but runs only
-    commands that it considers harmless, unless ``allowed_tools`` names more (``"shell(git:*)"``). A
-    blank prompt, which copilot takes for none, is sent as ``Continue.``.
+    Copilot denies whatever it would have to ask for. With ``permission="workspace"`` it edits files
+    in its folders, but runs only commands that it considers harmless, unless ``allowed_tools``
+    names more (``"shell(git:*)"``). A blank prompt, which copilot takes for none, is sent as
+    ``Continue.``.
     """
 
     executable: str = "copilot"
-    options: AgentOptions = attrs.field(default=NO_OPTIONS, kw_only=True)
 
-    @property
-    def name(self) -> str:
-        """``"copilot"``."""
-        return "copilot"
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """Sessions whose ids can be chosen, and tokens; no schema, no cost, no system prompt."""
-        return _CAPABILITIES
+    name: ClassVar[str] = "copilot"
+    program = COPILOT
+    variables: ClassVar[Mapping[str, str]] = {"COPILOT_AUTO_UPDATE": "false"}
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        options=frozenset(
+            {"model", "effort", "permission", "allowed_tools", "denied_tools", "mcp_servers"}
+            | {"cwd", "add_dirs", "env", "extra_args"}
+        ),
+        permissions=frozenset(PERMISSIONS),
+        sessions=True,
+        chooses_session=True,
+        usage=True,
+        reset_times=True,
+    )
 
     async def complete(self, turn: AgentTurn, /) -> AgentReply:
         """The last message of the turn, once copilot ended the turn without an error.
@@ -71,32 +68,8 @@ class CopilotBackend:
                 model=options.profile_and_model[1],
                 report=lambda: json_file(report),
             )
-            return await run_turn(
-                turn,
-                copilot_argv(self.executable, turn, options, session=session, folder=folder),
-                Lines(parser, non_blank(turn.prompt)),
-                COPILOT,
-                env=child_environment(options, add={"COPILOT_AUTO_UPDATE": "false"}),
-                options=options,
-            )
-
-    async def probe(self) -> Probe:
-        """Whether copilot is installed, its version, and whether it has a login."""
-        env = child_environment(self.options)
-        return await probe_program(COPILOT, self.executable, env)
-
-
-_CAPABILITIES = Capabilities(
-    options=frozenset(
-        {"model", "effort", "permission", "allowed_tools", "denied_tools", "mcp_servers"}
-        | {"cwd", "add_dirs", "env", "extra_args"}
-    ),
-    permissions=frozenset(PERMISSIONS),
-    sessions=True,
-    chooses_session=True,
-    usage=True,
-    reset_times=True,
-)
+            argv = copilot_argv(self.executable, turn, options, session=session, folder=folder)
+            return await self._run(turn, argv, Lines(parser, non_blank(turn.prompt)))
 
 
 def copilot_argv(

@@ -208,10 +208,6 @@ def _unix(date: str) -> float | None:
         return None
 
 
-def _no_report() -> Object:
-    return {}
-
-
 def _was_blocked(usage: Object) -> bool:
     """Source: ``assistant.usage`` in the session events of ``github/copilot-sdk``."""
     reason = text_in(usage, "finishReason")
@@ -231,7 +227,7 @@ class CopilotParser(EventReader):
         *,
         session: str | None = None,
         model: str | None = None,
-        report: Callable[[], Object] = _no_report,
+        report: Callable[[], Object] = dict,
     ) -> None:
         super().__init__(turn, COPILOT, model=model)
         self._given_session = session

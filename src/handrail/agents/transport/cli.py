@@ -1,4 +1,4 @@
-"""The transport of a program that reads one prompt on its stdin and answers in lines."""
+"""Backends that are programs, and the transport of those that answer a prompt in lines."""
 
 from __future__ import annotations
 
@@ -10,17 +10,19 @@ import tempfile
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 from uuid import uuid4
 
 import anyio
+import attrs
 
 from handrail.agents.transport.parser import TurnParser
 from handrail.agents.transport.programs import Program
+from handrail.agents.transport.turn import Patience, Transport, run_turn
 from handrail.errors import CommandNotFound
-from handrail.model.agent_options import AgentOptions
+from handrail.model.agent_options import NO_OPTIONS, AgentOptions
 from handrail.model.events import Notice
-from handrail.ports.agent import Probe
+from handrail.ports.agent import AgentReply, AgentTurn, Probe
 from handrail.system.live import Line
 from handrail.system.run import CommandNotStarted, run_process
 
@@ -89,6 +91,50 @@ async def _version(where: str, env: Mapping[str, str]) -> str | None:
         found = _VERSION.search(said.stdout) if said.exit_code == 0 else None
         return found[0] if found else None
     return None
+
+
+@attrs.frozen
+class ProgramBackend:
+    """A program that answers, one process a turn. Subclasses carry out the turn.
+
+    ``options`` apply unless an agent or a step overrides them.
+    """
+
+    executable: str
+    options: AgentOptions = attrs.field(default=NO_OPTIONS, kw_only=True)
+
+    program: ClassVar[Program]
+    dropped: ClassVar[Sequence[str]] = ()
+    """Variables that the program must not inherit."""
+    variables: ClassVar[Mapping[str, str]] = {}
+    """Variables that the program needs."""
+
+    async def probe(self) -> Probe:
+        """Whether the program is installed, its version, and whether it has a login."""
+        env = child_environment(self.options, drop=self.dropped, add=self.variables)
+        return await probe_program(self.program, self.executable, env)
+
+    async def _run(
+        self,
+        turn: AgentTurn,
+        argv: Sequence[str],
+        transport: Transport,
+        *,
+        variables: Mapping[str, str] | None = None,
+        patience: Patience | None = None,
+    ) -> AgentReply:
+        """The answer to a turn; ``variables`` in place of the program's usual ones."""
+        options = turn.options.over(self.options)
+        add = self.variables if variables is None else variables
+        return await run_turn(
+            turn,
+            argv,
+            transport,
+            self.program,
+            env=child_environment(options, drop=self.dropped, add=add),
+            options=options,
+            patience=patience,
+        )
 
 
 WriteFile: TypeAlias = Callable[[str, str], str]

@@ -157,13 +157,6 @@ def limit_reached(path: str, error: BaseException) -> Iterator[AgentLimit]:
         yield AgentLimit(path, "reached", reset_at=error.retry_at)
 
 
-def with_agent(error: AgentError, agent: str) -> AgentError:
-    """The same error with the agent's name; parsers do not know whose turn they read."""
-    error.agent = agent
-    error.args = (agent, error.reason)
-    return error
-
-
 def start_error(
     agent: str,
     error: CommandNotFound | CommandNotStarted,
@@ -276,7 +269,7 @@ async def run_turn(
         classify_by_words(error, (turn.now or time.time)())
         for notice in () if program_turn.reported_limit else limit_reached(turn.path, error):
             turn.emit(notice)
-        turn.emit(finished_notice(turn.path, with_agent(error, turn.agent)))
+        turn.emit(finished_notice(turn.path, error))
         raise
     except Exception as error:
         turn.emit(finished_notice(turn.path, error))

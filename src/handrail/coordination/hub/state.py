@@ -7,7 +7,7 @@ the same state. The roster of connected sockets is not recorded.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -110,11 +110,24 @@ class State:
         self.absent: dict[str, float] = {}
         """Since when agents are away that have claims as runs, or had waits or cards at a restart.
         After the grace period the hub drops these."""
+        self._drops: dict[str, Callable[[str], None]] = {
+            "claim": self.agent_claims.remove,
+            "checkpoint": self.checkpoints.drop,
+            "task": self.board.remove,
+            "note": self.board.notes.drop,
+            "chat": self.chats.drop,
+            "offer": self.offers.drop,
+            "card": self.cards.drop,
+            "wait": self.waits.remove,
+            "held": self.run_claims.drop_claim,
+            "lined": self.run_claims.drop_request,
+            "answer": self._drop_answer,
+        }
 
     def put(self, put: Put) -> None:
         """Apply a change."""
         if put.value is None:
-            self._drop(put.kind, put.key)
+            self._drops[put.kind](put.key)
         else:
             self._store(put.key, put.value)
 
@@ -157,31 +170,6 @@ class State:
                 self.epoch = value.value
             case Count():
                 self.forgotten = value.value
-
-    def _drop(self, kind: str, key: str) -> None:
-        match kind:
-            case "claim":
-                self.agent_claims.remove(key)
-            case "checkpoint":
-                self.checkpoints.drop(key)
-            case "task":
-                self.board.remove(key)
-            case "note":
-                self.board.notes.drop(key)
-            case "chat":
-                self.chats.drop(key)
-            case "offer":
-                self.offers.drop(key)
-            case "card":
-                self.cards.drop(key)
-            case "wait":
-                self.waits.remove(key)
-            case "held":
-                self.run_claims.drop_claim(key)
-            case "lined":
-                self.run_claims.drop_request(key)
-            case _:
-                self._drop_answer(key)
 
     def _drop_answer(self, key: str) -> None:
         answer = self.answers.get(key)

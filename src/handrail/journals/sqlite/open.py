@@ -400,12 +400,8 @@ def state(path: Path) -> State:
     return found.st_ino, found.st_mtime_ns, found.st_size, _has_log(path)
 
 
-def open_read_only(
-    path: Path, connect: Callable[[str], sqlite3.Connection]
-) -> tuple[sqlite3.Connection, bool]:
+def _connect_read_only(path: Path) -> tuple[sqlite3.Connection, bool]:
     """A connection that writes nothing; True if SQLite takes the file as immutable.
-
-    ``connect`` opens a URI.
 
     Raises:
         JournalFailed: the journal cannot be read without a write.
@@ -413,9 +409,9 @@ def open_read_only(
     """
     uri = f"file:{quote(str(path))}"
     if not _has_log(path):
-        return connect(f"{uri}?immutable=1"), True
+        return connect(f"{uri}?immutable=1", PATIENCE_S, uri=True), True
     try:
-        return connect(f"{uri}?mode=ro"), False
+        return connect(f"{uri}?mode=ro", PATIENCE_S, uri=True), False
     except sqlite3.OperationalError as error:
         if path.with_name(f"{path.name}-shm").exists():
             raise
@@ -504,7 +500,7 @@ def open_to_read(path: Path) -> tuple[sqlite3.Connection, bool]:
     """
     name = str(path)
     size, _ = _scan_file(path)
-    connection, frozen = open_read_only(path, lambda uri: connect(uri, PATIENCE_S, uri=True))
+    connection, frozen = _connect_read_only(path)
     try:
         _check_version(name, version_of(name, connection))
         _check(name, connection, size)

@@ -13,7 +13,9 @@ import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Self, TypeAlias, get_args
+from typing import Literal, Self, TypeAlias, get_args
+
+import msgspec
 
 from handrail.errors import WrongUse
 from handrail.testing.fake_programs.acts import FAILURES, Act, Fails, entry_of
@@ -101,12 +103,16 @@ class FakeCli:
     @property
     def calls(self) -> tuple[FakeCall, ...]:
         """The launches so far, without probes."""
-        return tuple(_call(record) for record in self._state.records() if not record["probe"])
+        return self._launches(probe=False)
 
     @property
     def probes(self) -> tuple[FakeCall, ...]:
         """The launches that only asked for its version."""
-        return tuple(_call(record) for record in self._state.records() if record["probe"])
+        return self._launches(probe=True)
+
+    def _launches(self, *, probe: bool) -> tuple[FakeCall, ...]:
+        records = [one for one in self._state.records() if one["probe"] == probe]
+        return msgspec.convert(records, tuple[FakeCall, ...])
 
     @property
     def left(self) -> int:
@@ -214,21 +220,6 @@ def _launcher(name: str, folder: Path) -> str:
     program = Path(__file__).with_name("bootstrap.py")
     words = shlex.join([sys.executable, *flags.split(), str(program), str(folder), name])
     return f'#!/bin/sh\nexec {words} "$@"\n'
-
-
-def _call(record: Mapping[str, Any]) -> FakeCall:
-    return FakeCall(
-        argv=tuple(record["argv"]),
-        stdin=record["stdin"],
-        cwd=record["cwd"],
-        env=record["env"],
-        pid=record["pid"],
-        started=record["started"],
-        ended=record["ended"],
-        exit_code=record["exit_code"],
-        acts=tuple(record["acts"]),
-        children=tuple(record["children"]),
-    )
 
 
 def _is_ours(pid: int) -> bool:

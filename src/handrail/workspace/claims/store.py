@@ -25,7 +25,7 @@ import threading
 import time
 import weakref
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -149,10 +149,11 @@ class Store:
     def __init__(self, path: Path, lease_s: float) -> None:
         self.path = path
         self._lease_s = lease_s
-        self._begin()
+        self.begin()
         _stores.add(self)
 
-    def _begin(self) -> None:
+    def begin(self) -> None:
+        """Start empty; also in a forked child: the parent's claims are not its own."""
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
         self._file: FileIdentity | None = None
@@ -178,7 +179,7 @@ class Store:
         with self._open(f"claiming {what}") as connection, transaction(connection):
             self._drop_dead(connection)
             owner = self._owner(request)
-            values = (None, _encode(request), *_columns(owner))
+            values = (None, _encode(request), *astuple(owner))
             (number,) = connection.execute(_ADD_TO_LINE, values).fetchone()
             claims = self._snapshot(connection)
             claim = self._grant(connection, claims, claims.line[number], request, owner)
@@ -313,10 +314,6 @@ class Store:
                 with contextlib.suppress(sqlite3.Error):
                     connection.close()
 
-    def forget_all(self) -> None:
-        """Start empty, in a forked child: the parent's claims are not its own."""
-        self._begin()
-
     def lock(self) -> None:
         """Close the file and block its use until ``unlock``: the process is about to fork."""
         self._lock.acquire()
@@ -339,7 +336,7 @@ class Store:
                 continue
             request, owner = self._queued[number]
             if number not in claims.line:  # the file was replaced by another one
-                values = (number, _encode(request), *_columns(owner))
+                values = (number, _encode(request), *astuple(owner))
                 connection.execute(_ADD_TO_LINE, values).fetchone()
                 claims = self._snapshot(connection)
             claim = self._grant(connection, claims, claims.line[number], request, owner)
@@ -379,7 +376,7 @@ class Store:
         epoch = _next(connection)
         now = time.time()
         until = None if request.ttl_s is None else now + request.ttl_s
-        columns = (*_columns(owner)[:5], now, owner.expires_at)
+        columns = (*astuple(owner)[:5], now, owner.expires_at)
         connection.execute("DELETE FROM line WHERE number = ?", (one.number,))
         files = any(one.tree for one in request.resources)
         connection.execute(_ADD_CLAIM, (epoch, _encode(request), files, until, *columns))
@@ -579,13 +576,6 @@ def _decode(body: str) -> _Body:
     return msgspec.json.decode(body, type=_Body)
 
 
-def _columns(owner: Owner) -> tuple[object, ...]:
-    return (
-        *(owner.token, owner.pid, owner.start_ticks, owner.host, owner.boot),
-        *(owner.since, owner.expires_at),
-    )
-
-
 def _owner(row: Sequence[Any], at: int) -> Owner:
     return Owner(*row[at : at + 7])
 
@@ -624,7 +614,7 @@ def _after_in_parent() -> None:
 
 def _after_in_child() -> None:
     for store in list(_stores):
-        store.forget_all()
+        store.begin()
 
 
 os.register_at_fork(
