@@ -8,7 +8,6 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 from uuid import uuid4
@@ -19,6 +18,7 @@ from handrail.agents.transport.parser import TurnParser
 from handrail.agents.transport.programs import Program
 from handrail.errors import CommandNotFound
 from handrail.model.agent_options import AgentOptions
+from handrail.model.dataclass import dataclass
 from handrail.model.events import Notice
 from handrail.ports.agent import Probe
 from handrail.system.live import Line

@@ -25,13 +25,13 @@ import threading
 import time
 import weakref
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from handrail.errors import ClaimDeadlock, ClaimsFailed, ClaimTimeout, HandrailError
+from handrail.model.dataclass import dataclass
 from handrail.ports.claims import (
     Claim,
     Claimant,
