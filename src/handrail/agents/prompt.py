@@ -12,7 +12,6 @@ import json
 import os
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from traceback import walk_tb
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -21,6 +20,7 @@ import attrs
 
 from handrail.agents.texts import text_of
 from handrail.errors import DefinitionError, MissingExtra, did_you_mean
+from handrail.model.dataclass import dataclass
 from handrail.model.launch import Launch, PromptError
 from handrail.model.results import StepResult
 from handrail.shortening import shortened

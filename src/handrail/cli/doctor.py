@@ -9,7 +9,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Literal, TypeAlias
@@ -27,6 +27,7 @@ from handrail.cluster_errors import ClusterUnreachable
 from handrail.errors import HandrailError, JournalFailed
 from handrail.executor import agent_defaults
 from handrail.model.agent_options import NO_OPTIONS
+from handrail.model.dataclass import dataclass
 from handrail.ports.agent import AgentBackend, Probe
 from handrail.system.run import run_process
 

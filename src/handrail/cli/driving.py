@@ -16,14 +16,13 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import cache
 from types import FrameType
-from typing import Any, Literal, Self, TextIO, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Literal, Self, TextIO, TypeAlias, cast
 
 import anyio
 import attrs
 from rich.console import Console
 
 from handrail import Executor
-from handrail.agents.cassette.cassette import Cassette
 from handrail.cli.channels import silence, tell, write_json
 from handrail.cli.detaching import Detached
 from handrail.cli.exits import EXIT_OF, Exit
@@ -46,6 +45,9 @@ from handrail.ports.sink import Sink
 from handrail.secrets.values import Secrets
 from handrail.sinks.artifacts import ArtifactsSink
 from handrail.system.run import kill_marked
+
+if TYPE_CHECKING:
+    from handrail.agents.cassette.cassette import Cassette  # noqa: TC004  # attrs does not look at it
 
 # Ctrl-C, SIGTERM, a closed terminal: the first signal ends the run in order, the second at once.
 #

@@ -10,7 +10,7 @@ import tty
 from collections import deque
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import anyio
@@ -19,6 +19,7 @@ from rich.text import Text
 
 from handrail.cli.masking import mask_text
 from handrail.errors import GateRefusal, InvalidAnswer
+from handrail.model.dataclass import dataclass
 from handrail.model.results import OpenGate
 from handrail.record.answers import accept_answer
 from handrail.typed.schema import describe_type

@@ -7,12 +7,13 @@ import json
 import os
 import tokenize
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 from handrail.cli.channels import tell
 from handrail.cli.exits import Exit, Refused
 from handrail.cli.options import Json
+from handrail.model.dataclass import dataclass
 from handrail.static.lint import workflows_in
 from handrail.static.source import SourceUnavailable, parse, starts_at
 

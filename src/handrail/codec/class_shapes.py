@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from handrail.codec.builtins import Node
 from handrail.codec.writing import INT_MAX, INT_MIN, TAG, Refused, Writing, class_of
+from handrail.model.dataclass import dataclass
 
 _ABSENT: Any = object()
 

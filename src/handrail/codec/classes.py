@@ -10,7 +10,7 @@ import types
 import typing
 from abc import ABCMeta
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from typing import Any, NamedTuple, cast
 
@@ -20,7 +20,7 @@ from handrail.codec.builtins import Node
 from handrail.codec.class_shapes import EnumShape, Shape
 from handrail.codec.types import OWN_TAGS, SHORT_NAMES, tag_of
 from handrail.codec.writing import TAG, Refused, Writing, class_of
-from handrail.model.dataclass import GENERATED
+from handrail.model.dataclass import GENERATED, dataclass
 from handrail.typed.reference import NEWER
 from handrail.typed.schema import is_alias, is_pydantic
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, cast
 
 from handrail.errors import HandrailError
+from handrail.model.dataclass import dataclass
 
 
 class Unresolvable(HandrailError):
@@ -39,7 +39,7 @@ class Unresolvable(HandrailError):
         )
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True)
 class Unresolved:
     """A recorded value whose class was not found: its text, and the tag that is not known here."""
 

@@ -22,7 +22,6 @@ import socket
 import time
 import traceback
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -32,6 +31,7 @@ from handrail.coordination.hub.records import Put
 from handrail.coordination.hub.state import Close, Output, Reaction
 from handrail.coordination.store import HubStore
 from handrail.errors import MissingExtra
+from handrail.model.dataclass import dataclass
 
 try:
     from websockets.asyncio.server import Server, ServerConnection, serve

@@ -6,7 +6,6 @@ import inspect
 import os
 from collections.abc import Callable, Mapping, MutableMapping
 from contextvars import ContextVar
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, TypeGuard, cast
 
@@ -15,6 +14,7 @@ import msgspec
 from handrail.core.commands import View
 from handrail.errors import HandrailError
 from handrail.model.context import WorkflowContext
+from handrail.model.dataclass import dataclass
 from handrail.model.shapes import OwnTree
 from handrail.typed.jsonsafe import short_repr
 

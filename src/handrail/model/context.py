@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from handrail.errors import NotClean
+from handrail.model.dataclass import dataclass
 from handrail.model.results import StepResult, ValidationResult
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
 from handrail.model.agent_options import NO_SETTINGS, AgentSettings
 from handrail.model.context import WorkflowContext
+from handrail.model.dataclass import dataclass
 from handrail.model.events import Notice
 from handrail.model.launch import FIRST, Launch
 

@@ -6,9 +6,9 @@ import functools
 import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
+from handrail.model.dataclass import dataclass
 from handrail.model.patterns import covers, display_pattern, overlap
 
 ClaimantKind: TypeAlias = Literal["step", "person", "command", "session"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import MISSING, Field, dataclass, fields
+from dataclasses import MISSING, Field, fields
 from functools import partial
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, cast
@@ -14,6 +14,7 @@ from handrail.codec.codec import UNKNOWN, Codec
 from handrail.codec.unresolved import Unresolved
 from handrail.errors import HandrailError, OutputNotSerializable
 from handrail.model import events as ev
+from handrail.model.dataclass import dataclass
 from handrail.model.events import Event
 from handrail.model.launch import Launch
 from handrail.model.results import (

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from handrail.errors import RunNotFound
 from handrail.model import events as ev
+from handrail.model.dataclass import dataclass
 from handrail.model.results import WaitsFor
 from handrail.ports.journal import Journal, RunInfo
 from handrail.record.inbox import unread, with_messages

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
+from handrail.model.dataclass import dataclass
 from handrail.record.run_record import Recorded
 from handrail.record.work import RecordedTasks, last_tasks
 

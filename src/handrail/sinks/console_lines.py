@@ -6,9 +6,9 @@ first excess line, so the work is bounded by the height and not by the size of t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
+from handrail.model.dataclass import dataclass
 from handrail.record.live_view import GROUPS, LiveRun, LiveStep
 from handrail.shortening import clean
 from handrail.sinks.console_text import (

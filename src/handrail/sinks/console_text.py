@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
+from handrail.model.dataclass import dataclass
 from handrail.model.paths import decode_key
 from handrail.shortening import clean
 

@@ -13,8 +13,9 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from handrail.model.dataclass import dataclass
 from handrail.static.chain import CHILDREN, Chain, StepName
 from handrail.static.outline import (
     BranchNode,

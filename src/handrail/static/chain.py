@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 
+from handrail.model.dataclass import dataclass
 from handrail.static.symbols import Symbols
 
 VERBS: Mapping[str, str | None] = {

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from handrail.model.dataclass import dataclass
 from handrail.static.symbols import Symbols, own_nodes
 
 Fact: TypeAlias = tuple[str, bool]  # a question, and its answer

@@ -11,8 +11,8 @@ import io
 import re
 import tokenize
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
+from handrail.model.dataclass import dataclass
 from handrail.static.lint_bodies import replay_mistakes, unwinding_mistakes
 from handrail.static.lint_names import name_mistakes
 from handrail.static.lint_reads import read_mistakes

@@ -12,9 +12,10 @@ of its own.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import NamedTuple, TypeAlias, assert_never
 
+from handrail.model.dataclass import dataclass
 from handrail.static.facts import Condition, Fact
 from handrail.static.lint_steps import Mistake
 from handrail.static.outline import (

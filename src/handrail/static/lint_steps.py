@@ -6,9 +6,9 @@ import ast
 import itertools
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal
 
+from handrail.model.dataclass import dataclass
 from handrail.static.chain import BODIES, CHILDREN, argument, name_of, read_chain, source_text
 from handrail.static.source import FunctionNode
 from handrail.static.symbols import Region, Symbols, is_generator, own_nodes

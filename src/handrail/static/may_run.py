@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from handrail.model.dataclass import dataclass
 from handrail.static.chain import StepName
 from handrail.static.outline import HelperNode, Node, StepNode, child_nodes, outline
 from handrail.static.source import Source

@@ -13,9 +13,10 @@ from __future__ import annotations
 import re
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Literal, TypeAlias, assert_never
 
+from handrail.model.dataclass import dataclass
 from handrail.static.chain import StepName, printable, shorten
 from handrail.static.outline import (
     BranchNode,

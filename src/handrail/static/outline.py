@@ -11,9 +11,10 @@ from __future__ import annotations
 import ast
 import copy
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Literal, TypeAlias, assert_never
 
+from handrail.model.dataclass import dataclass
 from handrail.static.chain import (
     BODIES,
     Chain,

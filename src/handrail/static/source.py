@@ -7,10 +7,10 @@ import functools
 import inspect
 import textwrap
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from handrail.errors import HandrailError
+from handrail.model.dataclass import dataclass
 
 TOO_DEEP = "nested too deeply to be read"
 FunctionNode: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
+from handrail.model.dataclass import dataclass
 from handrail.static.chain import CHILDREN, Chain, StepName, argument
 from handrail.static.outline import Node, StepNode, child_nodes, outline_of
 from handrail.static.source import FunctionNode, Source

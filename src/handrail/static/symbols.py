@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import TypeAlias, TypeVar, cast
 
+from handrail.model.dataclass import dataclass
 from handrail.static.source import (
     TOO_DEEP,
     FunctionNode,

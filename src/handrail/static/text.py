@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import assert_never
 
+from handrail.model.dataclass import dataclass
 from handrail.static.chain import printable
 from handrail.static.outline import (
     BranchNode,

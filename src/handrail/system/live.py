@@ -18,11 +18,12 @@ import subprocess
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import anyio
 from anyio.lowlevel import checkpoint_if_cancelled
 
+from handrail.model.dataclass import dataclass
 from handrail.system.ending import (
     DRAIN_IDLE_S,
     DRAIN_S,

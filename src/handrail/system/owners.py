@@ -13,9 +13,9 @@ import functools
 import os
 import time
 import uuid
-from dataclasses import dataclass
 from pathlib import Path
 
+from handrail.model.dataclass import dataclass
 from handrail.system.marker import HAS_PROC, stat_of
 
 

@@ -13,13 +13,13 @@ import os
 import subprocess
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import anyio
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from handrail.errors import DefinitionError
+from handrail.model.dataclass import dataclass
 from handrail.shortening import LONGEST_WORD, head_end, tail_start
 from handrail.system.ending import DRAIN_IDLE_S, DRAIN_S, ProcessTree, end, let_leave, start_pump
 from handrail.system.marker import kill_marked, marked_environment

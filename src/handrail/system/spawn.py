@@ -8,9 +8,9 @@ import selectors
 import shlex
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from handrail.errors import CommandNotFound, DefinitionError, HandrailError
+from handrail.model.dataclass import dataclass
 from handrail.shortening import shortened
 
 _NOT_THERE = frozenset(

@@ -6,7 +6,7 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from handrail.engine.outside import refuse_inside_loop
 from handrail.engine.parts import definition_of
 from handrail.errors import WrongUse
 from handrail.executor import Executor
+from handrail.model.dataclass import dataclass
 from handrail.model.shapes import WorkflowLike
 from handrail.ports.journal import Journal
 from handrail.testing.crash_trial import (

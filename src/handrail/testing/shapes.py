@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from handrail.decorator import Workflow, workflow
 from handrail.engine.current import current
 from handrail.errors import WorkflowError
 from handrail.model.context import WorkflowContext
+from handrail.model.dataclass import dataclass
 from handrail.model.events import AgentMessage, AgentSessionStarted
 from handrail.model.policy import OnError
 from handrail.model.results import AgentResult, StepFailed

@@ -11,12 +11,13 @@ modifier; failures that the body handles, and failures that it does not.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 from hypothesis import strategies as st
 
+from handrail.model.dataclass import dataclass
 from handrail.testing.shapes import (
     ALWAYS,
     Act,

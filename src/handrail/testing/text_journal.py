@@ -15,12 +15,13 @@ import errno
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import NamedTuple
 
 from handrail.codec.codec import Codec
 from handrail.errors import JournalFailed, LeaseLost, RunIdTaken, RunLocked
 from handrail.journals.memory import OutOfSequence
+from handrail.model.dataclass import dataclass
 from handrail.model.events import Event
 from handrail.ports.journal import Holder, Letter, RunInfo
 from handrail.record.rows import Record, from_record, to_record

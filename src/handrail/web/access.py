@@ -11,10 +11,11 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from urllib.parse import urlsplit
 
 from handrail.errors import WrongUse
+from handrail.model.dataclass import dataclass
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 MOST_HEAD = 32 * 1024

@@ -6,10 +6,10 @@ from array import array
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
 from handrail.model import events as ev
+from handrail.model.dataclass import dataclass
 from handrail.model.events import Event
 from handrail.sinks.event_words import event_text, severity_of
 from handrail.typed.jsonsafe import Json

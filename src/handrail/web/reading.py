@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -20,6 +20,7 @@ import anyio.to_thread
 
 from handrail.errors import HandrailError, JournalFailed, RunNotFound
 from handrail.model import events as ev
+from handrail.model.dataclass import dataclass
 from handrail.ports.journal import Journal, RunInfo, read_after
 from handrail.record.inbox import runs_of, unread
 from handrail.record.state import RecordedRun

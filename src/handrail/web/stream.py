@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import AsyncGenerator, Collection, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
@@ -19,6 +18,7 @@ import anyio.to_thread
 
 from handrail.errors import HandrailError
 from handrail.model import events as ev
+from handrail.model.dataclass import dataclass
 from handrail.model.folders import numbered, run_folder, step_folder
 from handrail.ports.journal import RunInfo
 from handrail.typed.jsonsafe import Json

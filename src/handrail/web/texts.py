@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
+from handrail.model.dataclass import dataclass
 from handrail.model.folders import numbered, run_folder, step_folder
 
 MOST_BYTES = 256 * 1024

@@ -8,10 +8,11 @@ seconds.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, TypeAlias
 
 from handrail.model import events as ev
+from handrail.model.dataclass import dataclass
 
 How: TypeAlias = Literal["", "failed", "interrupted"]
 """How a stretch of work ended; "": as the step did, or it has no end yet."""

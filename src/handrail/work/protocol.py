@@ -7,9 +7,11 @@ have ``priority``, ``kind`` and ``payload``; a result has ``children``.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias
+
+from handrail.model.dataclass import dataclass
 
 Status: TypeAlias = Literal["running", "stopped", "interrupted"]
 

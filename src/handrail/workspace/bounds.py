@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import anyio
 
 from handrail.errors import ClaimLost, ClaimsFailed, DefinitionError
 from handrail.model.agent_options import AgentOptions
+from handrail.model.dataclass import dataclass
 from handrail.model.events import StepOutput
 from handrail.model.launch import AgentError
 from handrail.model.patterns import display_pattern

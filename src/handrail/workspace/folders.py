@@ -11,9 +11,10 @@ import os
 import stat
 from collections.abc import Collection, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
+from handrail.model.dataclass import dataclass
 from handrail.workspace.git_files import GIT
 
 _OPEN = 0o700

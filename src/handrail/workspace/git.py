@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from handrail.errors import CommandFailed
+from handrail.model.dataclass import dataclass
 from handrail.system.run import run_process
 
 _STEADY = (

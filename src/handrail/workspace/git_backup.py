@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 import shutil
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
+from handrail.model.dataclass import dataclass
 from handrail.workspace.git import Git, Repository
 from handrail.workspace.git_files import GIT
 

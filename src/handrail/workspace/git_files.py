@@ -14,9 +14,10 @@ import re
 import shutil
 import stat
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
+from handrail.model.dataclass import dataclass
 from handrail.workspace.git import Repository, head_of
 
 GIT = ".git"

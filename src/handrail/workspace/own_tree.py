@@ -15,13 +15,13 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import anyio
 
 from handrail.errors import DefinitionError
+from handrail.model.dataclass import dataclass
 from handrail.model.shapes import OwnTree
 from handrail.ports.claims import Claim, LaunchClaims, Resource
 from handrail.workspace.claims.holding import find_lost_claim

@@ -7,11 +7,11 @@ import re
 import shutil
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 from handrail.errors import CommandFailed, CommandNotFound
+from handrail.model.dataclass import dataclass
 from handrail.secrets.masking import Mask
 from handrail.system.own_files import own_files
 from handrail.typed.jsonsafe import Json

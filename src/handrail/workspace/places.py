@@ -12,13 +12,13 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
 from handrail.errors import DefinitionError
 from handrail.model.agent_options import NO_OPTIONS, AgentOptions
+from handrail.model.dataclass import dataclass
 from handrail.model.paths import on_disk
 from handrail.ports.agent import AgentBackend
 from handrail.workspace.shadow import Change, Entry

@@ -27,11 +27,12 @@ import os
 import shutil
 import stat
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 import msgspec
 
+from handrail.model.dataclass import dataclass
 from handrail.model.patterns import covers
 from handrail.system.own_files import own_files
 from handrail.workspace.folders import (

@@ -14,9 +14,10 @@ import shutil
 import stat
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
+from handrail.model.dataclass import dataclass
 from handrail.workspace.git import Git, Repository
 
 _NOTHING = "000000"

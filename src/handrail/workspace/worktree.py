@@ -16,7 +16,6 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
@@ -24,6 +23,7 @@ import anyio.to_thread
 
 from handrail.errors import ClaimLost, CommandFailed, DefinitionError
 from handrail.model.agent_options import AgentOptions
+from handrail.model.dataclass import dataclass
 from handrail.model.shapes import OwnTree
 from handrail.ports.claims import LaunchClaims
 from handrail.system.own_files import own_files

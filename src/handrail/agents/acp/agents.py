@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, TypeAlias
+
+from handrail.model.dataclass import dataclass
 
 Family: TypeAlias = Literal["claude", "codex", "copilot", "gemini", "opencode", ""]
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from handrail.agents.transport.loose_json import (
@@ -19,6 +18,7 @@ from handrail.agents.transport.loose_json import (
     whole_in,
 )
 from handrail.model.agent_options import AgentOptions, Permission
+from handrail.model.dataclass import dataclass
 from handrail.ports.agent import AgentTurn
 
 _MODES: dict[Permission, tuple[str, ...]] = {

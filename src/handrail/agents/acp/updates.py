@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from handrail.agents.acp.agents import UNKNOWN
@@ -20,6 +20,7 @@ from handrail.agents.transport.loose_json import (
 )
 from handrail.agents.transport.turn_state import TurnState
 from handrail.model.agent_options import Permission
+from handrail.model.dataclass import dataclass
 from handrail.model.events import (
     AgentCompaction,
     AgentMessage,

@@ -7,7 +7,7 @@ import json
 import uuid
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import import_module
 from typing import Any, cast
 
@@ -20,6 +20,7 @@ from handrail.agents.transport.parser import Ending
 from handrail.agents.transport.turn_state import TurnState
 from handrail.errors import AgentErrorKind, MissingExtra
 from handrail.model.agent_options import AgentOptions
+from handrail.model.dataclass import dataclass
 from handrail.model.events import (
     AgentMessage,
     AgentReasoning,

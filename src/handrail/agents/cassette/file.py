@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, cast, get_args
 
 import msgspec
 
+from handrail.model.dataclass import dataclass
 from handrail.model.events import (
     AgentMessage,
     AgentReasoning,

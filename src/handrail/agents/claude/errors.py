@@ -10,7 +10,6 @@ Source: the enumerations and messages of claude 2.1.197 to 2.1.330, and their ou
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from handrail.agents.transport.failures import (
@@ -25,6 +24,7 @@ from handrail.agents.transport.failures import (
 from handrail.agents.transport.loose_json import Object, number_in, object_in, text_in
 from handrail.agents.transport.reset_times import reset_time
 from handrail.errors import AgentErrorKind
+from handrail.model.dataclass import dataclass
 from handrail.model.events import AgentLimit
 
 ABORTED = frozenset({"aborted_streaming", "aborted_tools"})

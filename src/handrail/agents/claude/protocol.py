@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 from handrail.agents.claude.errors import (
@@ -46,6 +46,7 @@ from handrail.agents.transport.parser import Ending
 from handrail.agents.transport.programs import CLAUDE
 from handrail.agents.transport.turn_state import EventReader, TurnState
 from handrail.errors import AgentErrorKind
+from handrail.model.dataclass import dataclass
 from handrail.model.events import (
     AgentCompaction,
     AgentMessage,

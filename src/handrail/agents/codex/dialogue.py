@@ -12,7 +12,7 @@ Source: the types that ``codex app-server generate-ts`` writes, and the behaviou
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 from handrail.agents.codex.approvals import permission_answer
@@ -42,6 +42,7 @@ from handrail.agents.transport.rpc import (
 )
 from handrail.errors import AgentErrorKind
 from handrail.model.agent_options import AgentOptions
+from handrail.model.dataclass import dataclass
 from handrail.model.events import AgentCompaction, AgentUsage
 from handrail.model.launch import AgentError
 from handrail.ports.agent import AgentReply, AgentTurn

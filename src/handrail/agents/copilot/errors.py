@@ -7,7 +7,6 @@ Source: ``session.error`` in the session events of ``github/copilot-sdk``, and t
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from handrail.agents.transport.failures import (
     Diagnosis,
@@ -18,6 +17,7 @@ from handrail.agents.transport.failures import (
     status_in,
 )
 from handrail.errors import AgentErrorKind
+from handrail.model.dataclass import dataclass
 
 _TYPES: dict[str, AgentErrorKind] = {
     "rate_limit": "rate_limit",

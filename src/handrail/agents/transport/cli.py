@@ -8,7 +8,6 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, TypeAlias
 from uuid import uuid4
@@ -21,6 +20,7 @@ from handrail.agents.transport.programs import Program
 from handrail.agents.transport.turn import Patience, Transport, run_turn
 from handrail.errors import CommandNotFound
 from handrail.model.agent_options import NO_OPTIONS, AgentOptions
+from handrail.model.dataclass import dataclass
 from handrail.model.events import Notice
 from handrail.ports.agent import AgentReply, AgentTurn, Probe
 from handrail.system.live import Line

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from handrail.agents.transport.reset_times import reset_time
 from handrail.errors import AgentErrorKind
+from handrail.model.dataclass import dataclass
 from handrail.model.launch import AgentError
 
 Rows: TypeAlias = tuple[

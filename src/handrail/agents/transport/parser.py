@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
 from handrail.errors import AgentErrorKind
+from handrail.model.dataclass import dataclass
 from handrail.model.events import Notice
 from handrail.ports.agent import AgentReply
 from handrail.shortening import shortened

@@ -6,12 +6,13 @@ import json
 import re
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, cast
 
 from handrail.agents.transport.loose_json import object_in
 from handrail.errors import AgentErrorKind
+from handrail.model.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

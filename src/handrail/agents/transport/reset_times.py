@@ -12,10 +12,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
 from itertools import islice
 from zoneinfo import ZoneInfo
+
+from handrail.model.dataclass import dataclass
 
 _DAY_S = 86_400.0
 _MINUTE_S = 60.0

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Protocol, TypeAlias
@@ -27,6 +26,7 @@ from handrail.agents.transport.loose_json import (
 from handrail.agents.transport.parser import TurnReader
 from handrail.agents.transport.programs import Program
 from handrail.agents.transport.turn_state import TurnState
+from handrail.model.dataclass import dataclass
 from handrail.model.events import Notice
 from handrail.ports.agent import AgentTurn
 from handrail.system.live import Line

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
@@ -23,6 +23,7 @@ from handrail.agents.transport.parser import Ending, Stop, TurnReader
 from handrail.agents.transport.programs import Program
 from handrail.errors import CommandNotFound
 from handrail.model.agent_options import AgentOptions
+from handrail.model.dataclass import dataclass
 from handrail.model.events import AgentFinished, AgentLimit, AgentTranscript, Notice, StepOutput
 from handrail.model.launch import AgentError
 from handrail.ports.agent import AgentReply, AgentTurn

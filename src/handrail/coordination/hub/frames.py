@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, cast
 
 import msgspec
+
+from handrail.model.dataclass import dataclass
 
 HUB = "SynapseHub"
 """The sender of the hub's own messages."""

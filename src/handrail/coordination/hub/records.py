@@ -6,9 +6,9 @@ the whole state, and a new hub that loads these values continues where the old o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from handrail.model.dataclass import dataclass
 from handrail.ports.claims import Claimant, Resource
 
 

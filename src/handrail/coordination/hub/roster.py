@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Iterable
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
+
+from handrail.model.dataclass import dataclass
 
 COOLDOWN_S = 2.0
 """How long after a takeover a name cannot be taken over again."""

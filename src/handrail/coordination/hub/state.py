@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeAlias
 
 import msgspec
@@ -35,6 +35,7 @@ from handrail.coordination.hub.records import (
 )
 from handrail.coordination.hub.roster import Rate, Roster, Session, Tokens
 from handrail.coordination.hub.run_claims import RunClaims
+from handrail.model.dataclass import dataclass
 
 ANSWERS = (1_024, 4 * 1024 * 1024)
 """The most answers that the hub keeps for one agent, and their total characters."""

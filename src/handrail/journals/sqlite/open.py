@@ -11,12 +11,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 from urllib.parse import quote
 
 from handrail.errors import JournalDamaged, JournalFailed
+from handrail.model.dataclass import dataclass
 from handrail.system.own_files import FOLDER, make_ignored
 from handrail.system.sqlite import (
     Cause,

@@ -6,7 +6,7 @@ import hashlib
 import sqlite3
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 from zlib import crc32
@@ -18,6 +18,7 @@ from handrail.errors import LeaseLost, RunIdTaken
 from handrail.journals.memory import OutOfSequence
 from handrail.journals.sqlite.leases import holders
 from handrail.journals.sqlite.open import journal_damaged
+from handrail.model.dataclass import dataclass
 from handrail.model.events import Event
 from handrail.model.results import RunStatus, WaitsFor
 from handrail.ports.journal import Holder, RunInfo

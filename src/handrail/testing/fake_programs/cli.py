@@ -11,13 +11,13 @@ import sys
 import tempfile
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Self, TypeAlias, get_args
 
 import msgspec
 
 from handrail.errors import WrongUse
+from handrail.model.dataclass import dataclass
 from handrail.testing.fake_programs.acts import FAILURES, Act, Fails, entry_of
 from handrail.testing.fake_programs.folder import Folder, new_state, write_json
 from handrail.typed.jsonsafe import short_repr

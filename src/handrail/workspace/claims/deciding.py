@@ -15,8 +15,8 @@ as ahead (see ``ClaimSnapshot.ahead``), and no circle is left.
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Sequence
-from dataclasses import dataclass
 
+from handrail.model.dataclass import dataclass
 from handrail.ports.claims import Claim, Claimant, Resource, text_of
 
 KEEPS_S = 30 * 86_400.0

@@ -25,13 +25,14 @@ import threading
 import time
 import weakref
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from handrail.errors import ClaimDeadlock, ClaimsFailed, ClaimTimeout, HandrailError
+from handrail.model.dataclass import dataclass
 from handrail.ports.claims import (
     Claim,
     Claimant,
