@@ -19,9 +19,11 @@ from collections.abc import (
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeAlias, TypeVar
 
 import anyio
+import anyio.lowlevel
 
 from handrail.engine.message_watch import wake_followers, watch_writes
 from handrail.engine.parts import Parts
+from handrail.engine.rehearsal_io import EVENTS_A_TURN
 from handrail.engine.requests import Existing, RunRequest
 from handrail.engine.steering import SteeredEngine
 from handrail.engine.sweeps import Sweeps
@@ -31,7 +33,7 @@ from handrail.model.results import WorkflowResult
 from handrail.model.shapes import WorkflowLike
 from handrail.ports.journal import RunInfo, read_after
 from handrail.record.inbox import with_messages
-from handrail.record.reading import ended, history_of, recorded_result, workflow_for
+from handrail.record.reading import ended, recorded_result, workflow_for
 from handrail.system.running_loop import AsyncioLoop, running_loop
 
 if TYPE_CHECKING:
@@ -206,7 +208,7 @@ class ServingEngine(SteeredEngine):
                 del self._drives[run_id]
 
         async def recorded() -> None:
-            while not drive.is_over and not (drive.is_accepted and self.journal.events(run_id)):  # noqa: ASYNC110  # another process may write it
+            while not (drive.is_over or (drive.is_accepted and await self._is_recorded(run_id))):  # noqa: ASYNC110  # another process may write it
                 await anyio.sleep(0.002)
             if not drive.is_accepted or self._drives.get(run_id) is drive:
                 drive.raise_error()
@@ -227,10 +229,10 @@ class ServingEngine(SteeredEngine):
             except RunLocked:
                 if request.options.existing == "refuse":
                     raise RunIdTaken(request.run_id) from None
-                if not self._journal.events(request.run_id):  # its driver has written nothing yet
+                if not await self._is_recorded(request.run_id):  # its driver has just begun
                     await anyio.sleep(0.002)
                     continue
-                history = history_of(self._journal, request.run_id, self._secrets())
+                history = await self._history(request.run_id)
                 request.refuse_other(history, self._journal.codec)
             return
 
@@ -242,10 +244,8 @@ class ServingEngine(SteeredEngine):
         """
         from handrail.record.state import info_of, run_state_of
 
-        with self._users.using():
-            return run_state_of(
-                self._journal, info_of(self._journal, run_id), self._parts.clock.now()
-            )
+        journal, now = self._journal, self._parts.clock.now()
+        return await self._users.read(lambda: run_state_of(journal, info_of(journal, run_id), now))
 
     async def result(self, run_id: str) -> WorkflowResult[Any]:
         """Wait until a run has ended, whichever process drives it; returns its result. It waits for
@@ -256,10 +256,13 @@ class ServingEngine(SteeredEngine):
         """
         journal = self._journal
         with self._users.using():
-            definition = workflow_for(history_of(journal, run_id), None, self._known)
-            async for _ in self.follow(run_id):
-                pass
-            return recorded_result(run_id, definition, journal.events(run_id), journal.codec)
+            async with contextlib.aclosing(self.follow(run_id)) as events:
+                definition = workflow_for([await anext(events)], None, self._known)
+                async for _ in events:
+                    pass
+            return await self._users.read(
+                lambda: recorded_result(run_id, definition, journal.events(run_id), journal.codec)
+            )
 
     async def follow(self, run_id: str, after: int = 0) -> AsyncGenerator[Event, None]:
         """The events of a run behind number ``after``: first the recorded ones, then new ones as
@@ -278,11 +281,13 @@ class ServingEngine(SteeredEngine):
                 began, seen = time.monotonic(), watch.seen
                 new = read(run_id, known, secrets=_NO_SECRETS) if known else None
                 if new is None:  # the first time, or the run is gone
-                    known, new = 0, history_of(journal, run_id, _NO_SECRETS)
+                    known, new = 0, await self._history(run_id, _NO_SECRETS)
                 known += len(new)
                 for event in new:
                     if event.seq > after:
                         yield event
+                    if not event.seq % EVENTS_A_TURN:
+                        await anyio.lowlevel.checkpoint()
                 if ended(new) is not None:
                     return
                 drive = self._drives.get(run_id)
