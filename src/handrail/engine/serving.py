@@ -27,10 +27,11 @@ from handrail.engine.rehearsal_io import EVENTS_A_TURN
 from handrail.engine.requests import Existing, RunRequest
 from handrail.engine.steering import SteeredEngine
 from handrail.engine.sweeps import Sweeps
-from handrail.errors import HandrailError, RunIdTaken, RunLocked, WrongUse
-from handrail.model.events import Event
+from handrail.errors import HandrailError, LeaseLost, RunIdTaken, RunLocked, WrongUse
+from handrail.model.events import Event, RunResumed
 from handrail.model.results import WorkflowResult
 from handrail.model.shapes import WorkflowLike
+from handrail.ports.clock import Clock
 from handrail.ports.journal import RunInfo, read_after
 from handrail.record.inbox import with_messages
 from handrail.record.reading import ended, recorded_result, workflow_for
@@ -93,7 +94,8 @@ class RunHandle(Generic[R_co]):
         """The run's result, once it has ended; see ``Executor.result``.
 
         Raises:
-            BaseException: what its drive raised: an error of the journal, or of changed code.
+            BaseException: what its drive raised, unless another process took the run over: an error
+                of the journal, or of changed code.
         """
         await self._recorded()
         return await self._reader.result(self.run_id)
@@ -101,16 +103,19 @@ class RunHandle(Generic[R_co]):
     async def follow(self, after: int = 0) -> AsyncGenerator[Event, None]:
         """The run's events as they come; see ``Executor.follow``."""
         await self._recorded()
-        async for event in self._reader.follow(self.run_id, after):
-            yield event
+        async with contextlib.aclosing(self._reader.follow(self.run_id, after)) as events:
+            async for event in events:
+                yield event
 
 
 class _BackgroundDrive:
     """The drive of one run in the background of a block. Mutable."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
         self.error: BaseException | None = None
         """What it raised."""
+        self._clock = clock
+        self._ended_at = 0.0
         self.is_accepted = False
         """The run is the one that was asked for."""
         self.is_over = False
@@ -122,11 +127,15 @@ class _BackgroundDrive:
         except Exception as error:  # noqa: BLE001  # raised where somebody asks for the run
             self.error = error
         finally:
+            self._ended_at = self._clock.now()
             self.is_over = True
 
-    def raise_error(self) -> None:
-        """Raise the exception of the drive, if there was one."""
-        if self.error is not None:
+    def raise_error(self, resumed_at: float = 0.0) -> None:
+        """Raise the exception of the drive, if there was one, and nobody took the run over; it was
+        last resumed at this time.
+        """
+        is_taken_over = isinstance(self.error, LeaseLost) or resumed_at > self._ended_at
+        if self.error is not None and not is_taken_over:
             raise self.error
 
 
@@ -194,7 +203,7 @@ class ServingEngine(SteeredEngine):
                 "of a web framework: call it in an async function, in the executor's block"
             ) from None
         request = self._prepare(workflow, args, kwargs, self._options_for(run_id, existing))
-        drive, run_id = _BackgroundDrive(), request.run_id
+        drive, run_id = _BackgroundDrive(self._parts.clock), request.run_id
 
         def accept() -> None:
             drive.is_accepted = True
@@ -210,7 +219,7 @@ class ServingEngine(SteeredEngine):
         async def recorded() -> None:
             while not (drive.is_over or (drive.is_accepted and await self._is_recorded(run_id))):  # noqa: ASYNC110  # another process may write it
                 await anyio.sleep(0.002)
-            if not drive.is_accepted or self._drives.get(run_id) is drive:
+            if not (drive.is_accepted and await self._is_recorded(run_id)):
                 drive.raise_error()
 
         self._blocks[-1][1].start(work)
@@ -274,7 +283,7 @@ class ServingEngine(SteeredEngine):
         Raises:
             RunNotFound: there is no such run.
         """
-        journal, known = self._journal, 0
+        journal, known, resumed_at = self._journal, 0, 0.0
         with self._users.using(), watch_writes(journal) as watch:
             read = read_after(journal)
             while True:
@@ -284,6 +293,8 @@ class ServingEngine(SteeredEngine):
                     known, new = 0, await self._history(run_id, _NO_SECRETS)
                 known += len(new)
                 for event in new:
+                    if isinstance(event, RunResumed):
+                        resumed_at = event.at
                     if event.seq > after:
                         yield event
                     if not event.seq % EVENTS_A_TURN:
@@ -292,7 +303,7 @@ class ServingEngine(SteeredEngine):
                     return
                 drive = self._drives.get(run_id)
                 if drive is not None:
-                    drive.raise_error()
+                    drive.raise_error(resumed_at)
                 await anyio.sleep(max(0.0, 5 * (time.monotonic() - began) - EVERY_S))
                 await watch.changed(seen)
 
