@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,26 @@ def test_an_import_of_an_export_is_the_run(tmp_path: Path) -> None:
     assert theirs.resume_sync("other").value == ours.resume_sync("r1").value
     theirs.export_sync("r1", tmp_path / "again.jsonl")
     assert (tmp_path / "again.jsonl").read_bytes() == file.read_bytes()
+
+
+def test_what_a_killed_export_left_is_gone_after_the_next_one(tmp_path: Path) -> None:
+    """It may be longer than the whole file: that is written from its beginning."""
+    executor, file = executor_with(2), tmp_path / "run.jsonl"
+    executor.export_sync("r1", file)
+    whole = file.read_bytes()
+    (tmp_path / ".run.jsonl.part").write_bytes(whole + whole)
+    executor.export_sync("r1", file)
+    assert file.read_bytes() == whole
+    assert [one.name for one in tmp_path.iterdir()] == ["run.jsonl"]
+
+
+def test_exports_to_one_file_at_the_same_time_write_it_one_after_the_other(tmp_path: Path) -> None:
+    """Each of them ends well, and the file is whole."""
+    executor, file = executor_with(2), tmp_path / "run.jsonl"
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(lambda _: executor.export_sync("r1", file), range(16)))
+    assert Executor().import_run_sync(file) == "r1"
+    assert [one.name for one in tmp_path.iterdir()] == ["run.jsonl"]
 
 
 async def test_a_run_that_was_steered_is_exported_and_imported(tmp_path: Path) -> None:

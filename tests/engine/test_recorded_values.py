@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
@@ -18,10 +19,13 @@ from handrail import (
     ReplayMismatch,
     Step,
     Steps,
+    Unresolvable,
+    Unresolved,
     step,
     workflow,
 )
 from handrail.engine.in_place import put_back
+from handrail.model import events as ev
 from handrail.testing import TextJournal
 from tests.engine.support import RUN, Boom, boom, same
 
@@ -246,3 +250,41 @@ def in_memory() -> Steps[Any]:
     """Changes an output where nothing is to be durable."""
     made = yield from step("make").call(board)
     yield from step("x").call(grow, made.notes)
+
+
+@workflow
+def takes(plan: Any) -> Steps[Any]:
+    """Give the input."""
+    return (yield from step("same").call(same, plan))
+
+
+@pytest.mark.parametrize(
+    ("tag", "said"),
+    [
+        (
+            "flows:Plan",
+            "Import its module before the run is resumed, or declare it as the type of ",
+        ),
+        (f"{__name__}:Misfit", "Change the class so that what was recorded fits it again "),
+    ],
+)
+async def test_an_input_that_cannot_be_read_is_named_with_what_helps(tag: str, said: str) -> None:
+    """No step is to be run again for it."""
+    journal = TextJournal()
+    recorded = {"plan": Unresolved(f'{{"$":"{tag}","title":"t"}}', tag)}
+    journal.append_run([ev.stamp(ev.WorkflowStarted("takes", recorded), "r", 1, 1.0)])
+    with pytest.raises(Unresolvable) as caught:
+        await Executor(journal=journal).resume("r", takes)
+    text = str(caught.value)
+    assert text.startswith(f"input 'plan': a recorded value of {tag} cannot be read: ")
+    assert said in text
+    assert "step" not in text
+    assert str(copy.copy(caught.value)) == text
+
+
+@dataclass
+class Misfit:
+    """A class that requires more than was recorded."""
+
+    added: int
+    title: str

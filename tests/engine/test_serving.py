@@ -37,6 +37,7 @@ from handrail.ports.journal import Letter
 from handrail.record.due import AGAIN_S, PERSON_S, Due
 from handrail.record.run_record import FORKED
 from handrail.testing import JumpClock, ProcessGone, TextJournal
+from tests.journals.sqlite_support import change_file
 
 done: list[str] = []
 
@@ -279,7 +280,7 @@ async def test_a_request_for_another_run_of_the_id_is_refused_while_the_run_is_d
             with contextlib.suppress(refused):
                 begun.append((item, (await handle.state()).status))
         ((item, status),) = begun
-        assert status == "running"
+        assert status in {"running", "suspended"}
         if existing == "go_on":
             await executor.start(order, item, run_id="o-1", existing=existing)
             with pytest.raises(refused):
@@ -299,6 +300,44 @@ async def test_an_error_that_serving_got_over_is_no_longer_raised() -> None:
             await until(executor, "o-1", "answer")
             await executor.answer("o-1", "approve", "yes")
             await executor.signal("o-1", "go", "now")
+            with anyio.fail_after(10):
+                assert (await handle.result()).value == "tea: yes now"
+
+
+async def test_what_another_process_made_of_a_run_counts_not_what_its_drive_here_raised() -> None:
+    """The disk was full here, and another process has gone on with the run, to its end."""
+    journal = TextJournal(fail_at=3)
+    other = Executor(journal=journal.reopened(), workflows=[order])
+    async with Executor(journal=journal) as executor:
+        handle = executor.start(order, "tea", run_id="o-1")
+        with pytest.raises(JournalFailed):
+            await handle.result()
+        async with other, other.serve():
+            await until(other, "o-1", "answer")
+            with anyio.fail_after(10):
+                async with contextlib.aclosing(handle.follow()) as events:
+                    kinds = [type(await anext(events)) for _ in range(4)]
+                assert ev.RunResumed in kinds
+            await executor.answer("o-1", "approve", "yes")
+            await executor.signal("o-1", "go", "now")
+            with anyio.fail_after(10):
+                assert (await handle.result()).value == "tea: yes now"
+
+
+async def test_a_run_whose_lease_is_lost_is_followed_to_its_end(tmp_path: Path) -> None:
+    """This process was taken for dead; who follows the run here learns what came of it."""
+    path = tmp_path / "runs.db"
+    other = Executor(journal=SqliteJournal(path), workflows=[order], linger_s=100)
+    async with Executor(journal=SqliteJournal(path), linger_s=100) as executor, other:
+        handle = await executor.start(order, "tea", run_id="o-1")
+        await seen(executor, "o-1", ev.GateOpened)
+        change_file(path, "UPDATE leases SET pid = NULL")
+        async with anyio.create_task_group() as group:
+            group.start_soon(other.resume, "o-1")
+            await seen(other, "o-1", ev.RunResumed)
+            await other.answer("o-1", "approve", "yes")
+            await anyio.sleep(0.5)  # both drives read it, and this process may not record it
+            group.start_soon(other.signal, "o-1", "go", "now")
             with anyio.fail_after(10):
                 assert (await handle.result()).value == "tea: yes now"
 

@@ -9,6 +9,8 @@ import sys
 import textwrap
 import threading
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,11 @@ import anyio
 import pytest
 
 from handrail import Executor, RunLocked, SqliteJournal, Steps, step, workflow
+from handrail.journals.sqlite.rows import PIECE
 from handrail.model import events as ev
+from handrail.model.results import StepResult
+from tests.journals.sqlite_support import step as sqlite_step
+from tests.journals.sqlite_support import written
 from tests.leftovers import journal_threads
 
 
@@ -172,4 +178,90 @@ def test_a_journal_whose_name_is_a_link_is_synced_as_any_other(tmp_path: Path) -
     other = SqliteJournal(file)
     assert other.identity == journal.identity
     assert isinstance(other.events(other.runs()[0].run_id)[-1], ev.WorkflowCompleted)
+    other.close()
+
+
+# -- a run that is read in pieces ------------------------------------------------------------------
+
+
+MEANWHILE = list[Callable[[], object]]()
+"""What the next ``Hook`` that is made, or read, calls."""
+
+
+@dataclass
+class Hook:
+    """An output by which a test gets its turn while a run is read."""
+
+    def __post_init__(self) -> None:
+        if MEANWHILE:
+            MEANWHILE.pop()()
+
+
+def long_run(path: Path) -> list[ev.Event]:
+    """Write a run of 2,000 events, of which the 1,500th has a hook; returns them."""
+    events = written(path, 1499)
+    hooked = StepResult("s", "s", "python", "succeeded", Hook())
+    events.append(ev.stamp(ev.StepCompleted("s", hooked), "r", 1500, 1500.0))
+    events += (sqlite_step(seq) for seq in range(1501, 2001))
+    journal = SqliteJournal(path)
+    journal.append_all(events[1499:])
+    journal.close()
+    return events
+
+
+@pytest.mark.parametrize("count", [PIECE - 1, PIECE, PIECE + 1, 2 * PIECE, 2 * PIECE + 1])
+def test_a_run_of_any_length_reads_as_it_was_written(tmp_path: Path, count: int) -> None:
+    """Whole, and from any of its events on."""
+    events = written(tmp_path / "runs.db", count)
+    journal = SqliteJournal(tmp_path / "runs.db")
+    assert journal.events("r") == events
+    for after in (1, abs(count - PIECE), count - 1, count):
+        assert journal.events_after("r", after) == events[after:]
+    assert journal.events_after("r", count + 1) is None
+    journal.close()
+
+
+def test_others_use_the_journal_while_a_long_run_is_read(tmp_path: Path) -> None:
+    """A thread that reads a run does not lock the messages of the event loop out."""
+    events = long_run(tmp_path / "runs.db")
+    journal = SqliteJournal(tmp_path / "runs.db")
+    reads, go_on, found = threading.Event(), threading.Event(), list[object]()
+
+    def wait() -> None:
+        reads.set()
+        assert go_on.wait(10)
+
+    MEANWHILE.append(wait)
+    reading = threading.Thread(target=lambda: found.extend(journal.events("r")), daemon=True)
+    reading.start()
+    assert reads.wait(10)
+    other = threading.Thread(target=lambda: journal.letters("r", 0), daemon=True)
+    other.start()
+    other.join(5)
+    assert not other.is_alive()
+    go_on.set()
+    reading.join(30)
+    assert found == events
+    journal.close()
+
+
+@pytest.mark.parametrize("size", [10, 40_000])
+def test_a_run_that_is_removed_while_it_is_read_is_not_there(tmp_path: Path, size: int) -> None:
+    """Its rows that are gone by then are no damage; a run of its name is read instead."""
+    path = tmp_path / "runs.db"
+    events = [*long_run(path), sqlite_step(2001, text="x" * size)]
+    other, journal = SqliteJournal(path), SqliteJournal(path)
+    other.append(events[-1])
+    assert journal.events("r") == events
+    MEANWHILE.append(lambda: other.prune(statuses=["dead"]))
+    assert journal.events("r") == []
+    other.append_run(events)
+
+    def replace() -> None:
+        other.prune(statuses=["dead"])
+        other.append_run(events[:3])
+
+    MEANWHILE.append(replace)
+    assert journal.events("r") == events[:3]
+    journal.close()
     other.close()

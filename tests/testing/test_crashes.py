@@ -193,6 +193,20 @@ def test_an_answer_to_nothing_is_told(crash_everywhere: CrashEverywhere) -> None
     assert crash_everywhere(asks, limit=1).status == "suspended"
 
 
+@workflow
+def listens() -> Steps[int]:
+    """Wait for a number."""
+    return (yield from step("told").wait_for("go", int))
+
+
+def test_a_signal_that_nothing_waits_for_is_told(crash_everywhere: CrashEverywhere) -> None:
+    """As an answer to nothing; a signal without payloads is never sent."""
+    with pytest.raises(WrongUse, match=r"names 'og', .* waits for these signals: .*go"):
+        crash_everywhere(listens, signals={"og": [1]}, limit=1)
+    assert crash_everywhere(listens, signals={"go": [1]}, limit=1).status == "succeeded"
+    assert crash_everywhere(listens, signals={"og": []}, limit=1).status == "suspended"
+
+
 def test_a_limit_spreads_the_crashes(crash_everywhere: CrashEverywhere) -> None:
     """At most so many are made, and the report says how many were left out."""
     told = crash_everywhere(pay, limit=3)

@@ -13,30 +13,38 @@ from handrail.model.dataclass import dataclass
 class Unresolvable(HandrailError):
     """The class of a recorded value was not found, or (``misfit``) cannot be built from the record.
 
-    ``path`` is the path of the step, if that is known.
+    ``path`` is the path of the step whose output it is, ``parameter`` the workflow's parameter
+    whose input it is; both are empty for any other value.
     """
 
-    def __init__(self, tag: str, why: str, path: str = "", *, misfit: bool = False) -> None:
+    def __init__(
+        self, tag: str, why: str, path: str = "", *, misfit: bool = False, parameter: str = ""
+    ) -> None:
         super().__init__(tag, why, path)
         self.tag = tag
         self.why = why
         self.path = path
         self.misfit = misfit
+        self.parameter = parameter
 
     def __str__(self) -> str:
-        where = f"step {self.path!r}: " if self.path else ""
-        again = f": rerun=[{self.path!r}] (--rerun)." if self.path else "."
-        remedy = (
-            "Change the class so that what was recorded fits it again (a field that is new needs a "
-            "default)"
+        where, declared = "", ""
+        if self.path:
+            where, declared = f"step {self.path!r}: ", "the step's output"
+        elif self.parameter:
+            where, declared = f"input {self.parameter!r}: ", "the workflow's parameter"
+        fits = "so that what was recorded fits it again (a field that is new needs a default)"
+        ways = [
+            f"Change the class {fits}"
             if self.misfit
-            else "Import its module before the run is resumed, declare it as the type of the "
-            "step's output"
-        )
-        return (
-            f"{where}a recorded value of {self.tag} cannot be read: {self.why}. {remedy}, or run "
-            f"the step again{again}"
-        )
+            else "Import its module before the run is resumed"
+        ]
+        if declared and not self.misfit:
+            ways.append(f"declare it as the type of {declared}")
+        if self.path:
+            ways.append(f"run the step again: rerun=[{self.path!r}] (--rerun)")
+        said = ", ".join(ways[:-1]) + ", or " + ways[-1] if len(ways) > 1 else ways[0]
+        return f"{where}a recorded value of {self.tag} cannot be read: {self.why}. {said}."
 
 
 @dataclass(frozen=True, slots=True)

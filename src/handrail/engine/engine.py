@@ -47,7 +47,7 @@ from handrail.engine.stream import Run
 from handrail.errors import JournalDamaged, JournalFailed, ReplayMismatch, RunIdTaken, RunLocked
 from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition
-from handrail.model.results import StepResult, WorkflowResult
+from handrail.model.results import OpenGate, StepResult, WorkflowResult
 from handrail.model.shapes import WorkflowLike
 from handrail.ports.journal import Journal, Lease, Letter, Message, when_free
 from handrail.record.answers import accept_answer
@@ -183,7 +183,7 @@ class Engine(TakesOptions):
         """Drive the run of a request; ``on_accepted`` is called when nothing refuses it."""
         definition, run_id, options = request.definition, request.run_id, request.options
         async with self._leased(run_id) as leased:
-            if options.run_id is not None and self._journal.events(run_id):
+            if options.run_id is not None and await self._is_recorded(run_id):
                 if options.existing == "refuse":
                     raise RunIdTaken(run_id)  # taken since the call, by another process
                 return await self._go_on(request, leased, run, on_accepted)
@@ -201,12 +201,12 @@ class Engine(TakesOptions):
         on_accepted: Callable[[], None],
     ) -> WorkflowResult[Any]:
         """The recorded result of a run that has ended; else the result of resuming it."""
-        definition, run_id, codec = request.definition, request.run_id, self._journal.codec
-        history = history_of(self._journal, run_id, leased.secrets)
-        request.refuse_other(history, codec)
+        definition, run_id = request.definition, request.run_id
+        history = await self._history(run_id, leased.secrets)
+        request.refuse_other(history, self._journal.codec)
         on_accepted()
         if ended(history) is not None:
-            return recorded_result(run_id, definition, history, codec)
+            return await self._recorded_result(definition, history)
         return await self._resume_from(history, definition, (), (), leased, run)
 
     @contextlib.asynccontextmanager
@@ -230,6 +230,22 @@ class Engine(TakesOptions):
                 for lease in held:
                     with anyio.CancelScope(shield=True), contextlib.suppress(JournalFailed):
                         await self._when_free(lease.release)  # or the journal does it later
+
+    async def _is_recorded(self, run_id: str) -> bool:
+        return bool(await self._users.read(partial(self._journal.events, run_id)))
+
+    async def _history(
+        self, run_id: str, secrets: Mapping[str, str] | None = None
+    ) -> list[ev.Event]:
+        """All events of a run, read beside the event loop; see ``history_of``."""
+        secrets = self._secrets() if secrets is None else secrets
+        return await self._users.read(partial(history_of, self._journal, run_id, secrets))
+
+    async def _recorded_result(
+        self, definition: WorkflowDefinition, history: Sequence[ev.Event]
+    ) -> WorkflowResult[Any]:
+        run_id, codec = history[0].run_id, self._journal.codec
+        return await self._users.read(partial(recorded_result, run_id, definition, history, codec))
 
     def _secrets(self) -> SecretValues:
         return secret_values(self._parts.secrets, os.environ)
@@ -381,13 +397,13 @@ class Engine(TakesOptions):
     ) -> WorkflowResult[Any]:
         check_paths(reuse=reuse, rerun=rerun)
         async with self._leased(run_id) as leased:
-            history = history_of(self._journal, run_id, leased.secrets)
+            history = await self._history(run_id, leased.secrets)
             definition = self._workflow_to_drive(history, given)
             last = ended(history)
             if last is not None and last.status == "succeeded" and not rerun:
                 self._sweep(run_id)
                 self._warn_of_missing_secrets(run_id, leased.secrets)
-                return recorded_result(run_id, definition, history, self._journal.codec)
+                return await self._recorded_result(definition, history)
             return await self._resume_from(history, definition, reuse, rerun, leased, run)
 
     async def _resume_from(  # noqa: PLR0917  # the arguments of one resume
@@ -413,7 +429,7 @@ class Engine(TakesOptions):
                 changed = [one.path for one in mismatch.changes]
                 known = {*reuse, *rerun}
                 if _is_fork(history) and known.isdisjoint(changed):  # it runs changed steps again
-                    history = history_of(self._journal, run_id, leased.secrets)
+                    history = await self._history(run_id, leased.secrets)
                     passed = mismatch.passed
                     since = (one for path in changed for one in began_since(history, path, passed))
                     rerun = list(dict.fromkeys((*rerun, *since)))
@@ -503,7 +519,8 @@ class Engine(TakesOptions):
         check_paths(rerun=rerun)
         now, journal = self._parts.clock.now(), self._journal
         with self._users.using():
-            history, secrets = self._history_as_written(run_id, at)
+            as_written = partial(self._history_as_written, run_id, at)
+            history, secrets = await self._users.read(as_written)
             kept = cut_of(history, at, tuple(outputs or ()))
             refuse_unknown(kept, rerun)
             if inputs and not any(getattr(one, "fingerprint", "") for one in kept):
@@ -579,9 +596,11 @@ class Engine(TakesOptions):
         """
         from handrail.record.comparing import diff_of
 
-        with self._users.using():
+        def compare() -> RunDiff:
             one, other = (history_of(self._journal, each, self._secrets()) for each in (a, b))
-        return diff_of(one, other, self._journal.codec.identity)
+            return diff_of(one, other, self._journal.codec.identity)
+
+        return await self._users.read(compare)
 
     async def export(self, run_id: str, file: str | os.PathLike[str]) -> None:
         """Write a run to a file of JSON lines, masked as in the journal.
@@ -591,9 +610,11 @@ class Engine(TakesOptions):
         """
         from handrail.engine.exporting import export_to
 
-        with self._users.using():
+        def write() -> None:
             history, secrets = self._history_as_written(run_id, None)
             export_to(Path(file), self._journal, history, secrets)
+
+        await self._users.read(write)
 
     async def import_run(self, file: str | os.PathLike[str], *, run_id: str | None = None) -> str:
         """Put an exported run into the journal, under its own id or ``run_id``; returns the id.
@@ -634,7 +655,7 @@ class Engine(TakesOptions):
         check_paths(reuse=reuse, rerun=rerun)
         given = self._resolve_workflow(workflow)
         with self._users.using():
-            history = history_of(self._journal, run_id, self._secrets())
+            history = await self._history(run_id)
             definition = workflow_for(history, given, self._listed)
             changed: dict[str, PlannedStep] = {}
             while True:
@@ -700,10 +721,14 @@ class Engine(TakesOptions):
         if driver is not None:
             return await self._when_free(partial(driver.answer, gate, answer, by))
         journal, now = self._journal, self._parts.clock.now()
-        with self._users.using():
+
+        def find_gate() -> OpenGate:
             history = history_of(journal, run_id, self._secrets())
             sent = unread(journal, run_id, history)
-            opened = gate_in(run_id, [*history, *sent], gate, now)
+            return gate_in(run_id, [*history, *sent], gate, now)
+
+        with self._users.using():
+            opened = await self._users.read(find_gate)
             value = accept_answer(opened, answer)
             event = ev.stamp(ev.GateAnswered(gate, value, by), run_id, 0, now)
             await self._when_free(partial(post_answer, journal, opened, event, self._secrets()))
@@ -724,7 +749,7 @@ class Engine(TakesOptions):
             await self._when_free(partial(driver.signal, name, payload, by))
             return
         with self._users.using():
-            history = history_of(self._journal, run_id, self._secrets())
+            history = await self._history(run_id)
             check_signal(self._journal, history, name, payload)
             await self._post(run_id, ev.SignalReceived(name, payload, by))
 
@@ -748,17 +773,17 @@ class Engine(TakesOptions):
         given = self._resolve_workflow(workflow)
         try:
             async with self._leased(run_id) as leased:
-                history = history_of(self._journal, run_id, leased.secrets)
+                history = await self._history(run_id, leased.secrets)
                 definition = self._workflow_to_drive(history, given)
                 if ended(history) is not None:
-                    return recorded_result(run_id, definition, history, self._journal.codec)
+                    return await self._recorded_result(definition, history)
                 self._sweep(run_id)
                 start = self._start_again(history, definition, leased.since, cancel=reason)
                 self._warn_of_missing_secrets(run_id, leased.secrets)
                 return await self._drive_from(start, None)
         except RunLocked:
             with self._users.using():
-                history_of(self._journal, run_id, self._secrets())
+                await self._history(run_id)
                 await self._post(run_id, ev.CancelRequested(reason))
             return None
 

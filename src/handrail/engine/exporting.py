@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import types
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, Union, cast, get_args, get_origin
+from typing import Any, BinaryIO, Literal, Union, cast, get_args, get_origin
 
 from handrail.codec.codec import Codec
 from handrail.errors import DamagedExport, OutputNotSerializable
@@ -23,6 +24,7 @@ from handrail.record.results import tree_order
 from handrail.record.rows import UnreadableRecord, from_record, missing_secrets, to_record
 from handrail.record.run_record import Recorded
 from handrail.secrets.values import SecretValues
+from handrail.system.sqlite import file_identity
 from handrail.typed.schema import hints_of
 
 
@@ -39,15 +41,31 @@ def export_to(
 ) -> None:
     """Write a run to a file, which appears only once it is complete."""
     name = workflow_named(history)
-    beside = file.with_name(f".{file.name}.{os.getpid()}")
-    try:
-        with beside.open("wb") as stream:
+    beside = file.with_name(f".{file.name}.part")
+    with _locked(beside) as stream:
+        try:
             stream.writelines(
                 export_lines(history[0].run_id, name, _lines(journal, history, secrets))
             )
-        beside.replace(file)
-    finally:
-        beside.unlink(missing_ok=True)
+            stream.flush()
+            beside.replace(file)
+        except BaseException:
+            beside.unlink(missing_ok=True)
+            raise
+
+
+def _locked(file: Path) -> BinaryIO:
+    """The file, empty, for this writer alone until it is closed. It may be there already: a writer
+    that was killed left it.
+    """
+    while True:
+        stream = file.open("ab")
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        found = os.fstat(stream.fileno())
+        if file_identity(file) == (found.st_dev, found.st_ino):
+            stream.truncate(0)
+            return stream
+        stream.close()  # whoever had the lock has renamed or removed it
 
 
 def _lines(

@@ -1,5 +1,5 @@
 """Counts the users of a journal in this process, and closes it when the last one has gone. Through
-it an executor also finds the drivers of the others.
+it an executor also finds the drivers of the others, and reads the journal beside the event loop.
 """
 
 from __future__ import annotations
@@ -8,13 +8,17 @@ import contextlib
 import os
 import threading
 import weakref
-from collections.abc import Generator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, TypeVar
+
+import anyio.to_thread
 
 from handrail.ports.journal import Journal
 
 if TYPE_CHECKING:
     from handrail.engine.driver import Driver
+
+T = TypeVar("T")
 
 
 class JournalUsers:
@@ -41,6 +45,24 @@ class JournalUsers:
             yield
         finally:
             self.release()
+
+    async def read(self, reading: Callable[[], T]) -> T:
+        """The result of ``reading``, which may take long; the journal stays open meanwhile.
+
+        If the journal is a file, a thread calls it, outside of the shared thread limit, and the
+        event loop goes on. A caller that is cancelled does not wait for the thread.
+        """
+
+        def read() -> T:
+            with self.using():
+                return reading()
+
+        journal = self._journal()
+        if journal is None or not journal.durable:
+            return read()
+        return await anyio.to_thread.run_sync(
+            read, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1)
+        )
 
     def register(self) -> None:
         """Count one more."""

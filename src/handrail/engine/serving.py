@@ -19,19 +19,22 @@ from collections.abc import (
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeAlias, TypeVar
 
 import anyio
+import anyio.lowlevel
 
 from handrail.engine.message_watch import wake_followers, watch_writes
 from handrail.engine.parts import Parts
+from handrail.engine.rehearsal_io import EVENTS_A_TURN
 from handrail.engine.requests import Existing, RunRequest
 from handrail.engine.steering import SteeredEngine
 from handrail.engine.sweeps import Sweeps
-from handrail.errors import HandrailError, RunIdTaken, RunLocked, WrongUse
-from handrail.model.events import Event
+from handrail.errors import HandrailError, LeaseLost, RunIdTaken, RunLocked, WrongUse
+from handrail.model.events import Event, RunResumed
 from handrail.model.results import WorkflowResult
 from handrail.model.shapes import WorkflowLike
+from handrail.ports.clock import Clock
 from handrail.ports.journal import RunInfo, read_after
 from handrail.record.inbox import with_messages
-from handrail.record.reading import ended, history_of, recorded_result, workflow_for
+from handrail.record.reading import ended, recorded_result, workflow_for
 from handrail.system.running_loop import AsyncioLoop, running_loop
 
 if TYPE_CHECKING:
@@ -91,7 +94,8 @@ class RunHandle(Generic[R_co]):
         """The run's result, once it has ended; see ``Executor.result``.
 
         Raises:
-            BaseException: what its drive raised: an error of the journal, or of changed code.
+            BaseException: what its drive raised, unless another process took the run over: an error
+                of the journal, or of changed code.
         """
         await self._recorded()
         return await self._reader.result(self.run_id)
@@ -99,16 +103,19 @@ class RunHandle(Generic[R_co]):
     async def follow(self, after: int = 0) -> AsyncGenerator[Event, None]:
         """The run's events as they come; see ``Executor.follow``."""
         await self._recorded()
-        async for event in self._reader.follow(self.run_id, after):
-            yield event
+        async with contextlib.aclosing(self._reader.follow(self.run_id, after)) as events:
+            async for event in events:
+                yield event
 
 
 class _BackgroundDrive:
     """The drive of one run in the background of a block. Mutable."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
         self.error: BaseException | None = None
         """What it raised."""
+        self._clock = clock
+        self._ended_at = 0.0
         self.is_accepted = False
         """The run is the one that was asked for."""
         self.is_over = False
@@ -120,11 +127,15 @@ class _BackgroundDrive:
         except Exception as error:  # noqa: BLE001  # raised where somebody asks for the run
             self.error = error
         finally:
+            self._ended_at = self._clock.now()
             self.is_over = True
 
-    def raise_error(self) -> None:
-        """Raise the exception of the drive, if there was one."""
-        if self.error is not None:
+    def raise_error(self, resumed_at: float = 0.0) -> None:
+        """Raise the exception of the drive, if there was one, and nobody took the run over; it was
+        last resumed at this time.
+        """
+        is_taken_over = isinstance(self.error, LeaseLost) or resumed_at > self._ended_at
+        if self.error is not None and not is_taken_over:
             raise self.error
 
 
@@ -192,7 +203,7 @@ class ServingEngine(SteeredEngine):
                 "of a web framework: call it in an async function, in the executor's block"
             ) from None
         request = self._prepare(workflow, args, kwargs, self._options_for(run_id, existing))
-        drive, run_id = _BackgroundDrive(), request.run_id
+        drive, run_id = _BackgroundDrive(self._parts.clock), request.run_id
 
         def accept() -> None:
             drive.is_accepted = True
@@ -206,9 +217,9 @@ class ServingEngine(SteeredEngine):
                 del self._drives[run_id]
 
         async def recorded() -> None:
-            while not drive.is_over and not (drive.is_accepted and self.journal.events(run_id)):  # noqa: ASYNC110  # another process may write it
+            while not (drive.is_over or (drive.is_accepted and await self._is_recorded(run_id))):  # noqa: ASYNC110  # another process may write it
                 await anyio.sleep(0.002)
-            if not drive.is_accepted or self._drives.get(run_id) is drive:
+            if not (drive.is_accepted and await self._is_recorded(run_id)):
                 drive.raise_error()
 
         self._blocks[-1][1].start(work)
@@ -227,10 +238,10 @@ class ServingEngine(SteeredEngine):
             except RunLocked:
                 if request.options.existing == "refuse":
                     raise RunIdTaken(request.run_id) from None
-                if not self._journal.events(request.run_id):  # its driver has written nothing yet
+                if not await self._is_recorded(request.run_id):  # its driver has just begun
                     await anyio.sleep(0.002)
                     continue
-                history = history_of(self._journal, request.run_id, self._secrets())
+                history = await self._history(request.run_id)
                 request.refuse_other(history, self._journal.codec)
             return
 
@@ -242,10 +253,8 @@ class ServingEngine(SteeredEngine):
         """
         from handrail.record.state import info_of, run_state_of
 
-        with self._users.using():
-            return run_state_of(
-                self._journal, info_of(self._journal, run_id), self._parts.clock.now()
-            )
+        journal, now = self._journal, self._parts.clock.now()
+        return await self._users.read(lambda: run_state_of(journal, info_of(journal, run_id), now))
 
     async def result(self, run_id: str) -> WorkflowResult[Any]:
         """Wait until a run has ended, whichever process drives it; returns its result. It waits for
@@ -256,10 +265,13 @@ class ServingEngine(SteeredEngine):
         """
         journal = self._journal
         with self._users.using():
-            definition = workflow_for(history_of(journal, run_id), None, self._known)
-            async for _ in self.follow(run_id):
-                pass
-            return recorded_result(run_id, definition, journal.events(run_id), journal.codec)
+            async with contextlib.aclosing(self.follow(run_id)) as events:
+                definition = workflow_for([await anext(events)], None, self._known)
+                async for _ in events:
+                    pass
+            return await self._users.read(
+                lambda: recorded_result(run_id, definition, journal.events(run_id), journal.codec)
+            )
 
     async def follow(self, run_id: str, after: int = 0) -> AsyncGenerator[Event, None]:
         """The events of a run behind number ``after``: first the recorded ones, then new ones as
@@ -271,23 +283,27 @@ class ServingEngine(SteeredEngine):
         Raises:
             RunNotFound: there is no such run.
         """
-        journal, known = self._journal, 0
+        journal, known, resumed_at = self._journal, 0, 0.0
         with self._users.using(), watch_writes(journal) as watch:
             read = read_after(journal)
             while True:
                 began, seen = time.monotonic(), watch.seen
                 new = read(run_id, known, secrets=_NO_SECRETS) if known else None
                 if new is None:  # the first time, or the run is gone
-                    known, new = 0, history_of(journal, run_id, _NO_SECRETS)
+                    known, new = 0, await self._history(run_id, _NO_SECRETS)
                 known += len(new)
                 for event in new:
+                    if isinstance(event, RunResumed):
+                        resumed_at = event.at
                     if event.seq > after:
                         yield event
+                    if not event.seq % EVENTS_A_TURN:
+                        await anyio.lowlevel.checkpoint()
                 if ended(new) is not None:
                     return
                 drive = self._drives.get(run_id)
                 if drive is not None:
-                    drive.raise_error()
+                    drive.raise_error(resumed_at)
                 await anyio.sleep(max(0.0, 5 * (time.monotonic() - began) - EVERY_S))
                 await watch.changed(seen)
 

@@ -20,7 +20,7 @@ from handrail.errors import CannotSteer
 from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition
 from handrail.model.work import Task
-from handrail.record.reading import ended, history_of, workflow_for
+from handrail.record.reading import ended, workflow_for
 
 
 class Steering:
@@ -163,7 +163,7 @@ class SteeredEngine(Steering, Engine):
             await self._when_free(partial(driver.steer, event))
             return
         with self._users.using():
-            history = history_of(self._journal, run_id, self._secrets())
+            history = await self._history(run_id)
             last = ended(history)
             if last is not None and last.status == "succeeded":
                 raise CannotSteer(run_id, *ended_run_hint(last))
@@ -177,7 +177,7 @@ class SteeredEngine(Steering, Engine):
             await self._when_free(partial(driver.steer, event))
             return
         with self._users.using():
-            last = ended(history_of(self._journal, run_id, self._secrets()))
+            last = ended(await self._history(run_id))
             if last is not None:
                 raise CannotSteer(run_id, *ended_run_hint(last))
             await self._post(run_id, event)
@@ -192,7 +192,7 @@ class SteeredEngine(Steering, Engine):
             await self._when_free(partial(driver.steer, event))
             return
         with self._users.using():
-            history = history_of(self._journal, run_id, self._secrets())
+            history = await self._history(run_id)
             last = ended(history)
             needs_work = event.action in {"retry", "guide"}
             if last is not None and (last.status != "failed" or needs_work):

@@ -200,7 +200,8 @@ class Journal(Protocol):
     Events of a run are numbered by ``seq`` from 1 without a gap; ``append`` refuses any other
     number. Once ``append`` has returned (or its awaitable completed), the event survives whatever
     the journal promises to survive. ``events`` returns them in order, equal to those appended; a
-    value whose class cannot be found comes back as ``Unresolved``. It may also have ``append_all``,
+    value whose class cannot be found comes back as ``Unresolved``. A durable journal is read from
+    several threads at once, so that no event loop waits. It may also have ``append_all``,
     ``events_after``, ``version``, ``last_letters`` and ``when_free``: see ``GroupAppend``,
     ``ReadAfter``, ``Version``, ``LastLetters`` and ``WhenFree``.
 

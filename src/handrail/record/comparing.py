@@ -35,14 +35,17 @@ def _results(history: Sequence[ev.Event]) -> dict[str, StepResult[Any]]:
 
 def _merged(a: Iterable[str], b: Iterable[str]) -> list[str]:
     """All of ``a`` in order; each path of ``b`` alone comes behind the path it follows in ``b``."""
-    merged = list(a)
-    known, last = set(merged), -1
+    known = dict.fromkeys(a)
+    behind: dict[str | None, list[str]] = {}
+    last: str | None = None
     for path in b:
         if path in known:
-            last = merged.index(path)
+            last = path
         else:
-            last += 1
-            merged.insert(last, path)
+            behind.setdefault(last, []).append(path)
+    merged = behind.get(None, [])
+    for path in known:
+        merged += (path, *behind.get(path, ()))
     return merged
 
 

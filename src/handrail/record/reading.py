@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from handrail.codec.unresolved import Unresolved
+from handrail.codec.unresolved import Unresolvable, Unresolved
 from handrail.errors import (
     DefinitionError,
     NotRecorded,
@@ -181,11 +181,16 @@ def inputs_of(recorded: Recorded, definition: WorkflowDefinition, codec: Codec) 
     Raises:
         Unresolvable: a class of theirs is not known here.
     """
-    hints = hints_of(definition.function)
-    return {
-        name: codec.load(value.text, hints.get(name, Any)) if type(value) is Unresolved else value
-        for name, value in recorded.inputs.items()
-    }
+    hints, inputs = hints_of(definition.function), dict(recorded.inputs)
+    for name, value in inputs.items():
+        if type(value) is Unresolved:
+            try:
+                inputs[name] = codec.load(value.text, hints.get(name, Any))
+            except Unresolvable as error:
+                raise Unresolvable(
+                    error.tag, error.why, misfit=error.misfit, parameter=name
+                ) from error.__cause__
+    return inputs
 
 
 def refuse_without_inputs(

@@ -104,7 +104,8 @@ def crash_everywhere(
         AssertionError: the text names each crash after which something was wrong, says what, and
             how to repeat the crash.
         WrongUse: ``executions`` names a step that was not performed, but resembles one that was;
-            or ``answers`` a gate that did not open, and the run ends suspended.
+            or ``answers`` a gate that did not open, or ``signals`` one that nothing waited for, and
+            the run ends suspended.
     """
     refuse_inside_loop("crash_everywhere()", "Call it from a test that is a plain `def`.")
     name = definition_of(workflow).name
@@ -119,6 +120,8 @@ def crash_everywhere(
 
 _OPENED = "GateOpened of "
 """What the record of a gate begins with in a report; its path follows."""
+_SENT = "letter SignalReceived of "
+"""The same for a signal that was sent; its name follows."""
 
 
 def _plain(journal: Journal) -> Executor:
@@ -144,7 +147,7 @@ class _Proof:
             AssertionError: something was wrong.
         """
         records = self._without_a_crash()
-        if unasked := self._unasked(records):
+        if self._whole["status"] == "suspended" and (unasked := self._unasked(records)):
             raise WrongUse(unasked)
         every = only or all_points(len(records))
         plans = spread(every, limit)
@@ -161,15 +164,22 @@ class _Proof:
         return Crashes(records, self._crashes, left_out, self._interrupted, most, status)
 
     def _unasked(self, records: Sequence[str]) -> str:
-        """A message on answers to nothing, of a run that waits at its end; empty if it is well."""
+        """A message on answers or signals to nothing, of a run that waits; empty if all is well."""
         opened = [one.removeprefix(_OPENED) for one in records if one.startswith(_OPENED)]
         unasked = [repr(path) for path in self._trial.scenario.answers if repr(path) not in opened]
-        if not unasked or self._whole["status"] != "suspended":
-            return ""
-        return (
-            f"answers= names {', '.join(unasked)}, and nothing was asked there: the run was "
-            f"suspended, and had asked at {', '.join(opened) or 'no gate'}"
-        )
+        if unasked:
+            return (
+                f"answers= names {', '.join(unasked)}, and nothing was asked there: the run was "
+                f"suspended, and had asked at {', '.join(opened) or 'no gate'}"
+            )
+        signals = self._trial.scenario.signals.items()
+        wanted = [repr(name) for name, payloads in signals if payloads]
+        if unsent := [name for name in wanted if f"{_SENT}{name}" not in records]:
+            return (
+                f"signals= names {', '.join(unsent)}, and nothing waited for that: the run was "
+                f"suspended, and waits for these signals: {self._whole['signals waited for']}"
+            )
+        return ""
 
     def _without_a_crash(self) -> tuple[str, ...]:
         """The records of a run without a crash; two such runs must have equal results."""

@@ -44,6 +44,7 @@ import time
 import weakref
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -214,11 +215,9 @@ class SqliteJournal:
         Raises:
             JournalDamaged: they are not what was written; the text names the run and the number.
         """
-        name, read = self._store.name, self._reader(run_id, secrets)
-        return self._store.read(
-            f"reading run {run_id}",
-            lambda connection: read_events(name, connection, run_id, read, after),
-        )
+        store, read = self._store, self._reader(run_id, secrets)
+        reads = partial(store.read, f"reading run {run_id}")
+        return read_events(store.name, reads, run_id, read, after)
 
     def runs(self) -> list[RunInfo]:
         """Every run, oldest first."""

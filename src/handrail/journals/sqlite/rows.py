@@ -428,104 +428,125 @@ def _labels(text: str) -> dict[str, str]:
     return {name: said if isinstance(said, str) else "***" for name, said in labels.items()}
 
 
+PIECE = 1000
+"""How many events are read at a time: between two pieces other threads use the connection."""
 _EVENTS = (
     "SELECT seq, at, kind, path, body, value, blob, crc FROM events "
-    "WHERE run = ? AND seq > ? ORDER BY seq"
+    "WHERE run = ? AND seq > ? ORDER BY seq LIMIT ?"
 )
 _CRC = "SELECT crc FROM events WHERE run = ? AND seq = ?"
 _AFTER = "SELECT seq FROM events WHERE (run, seq) > (?, ?) ORDER BY run, seq LIMIT 1"
 _BLOB = "SELECT cast(data AS blob) FROM blobs WHERE hash = ?"
+Reads: TypeAlias = Callable[[Callable[[sqlite3.Connection], Any]], Any]
+"""Calls a function with the connection, while no other thread uses it; returns its result."""
 
 
 class _NotAsWritten(Exception):
     """A part of a run is not as it was written; the text names the part."""
 
 
+class _Removed(Exception):
+    """The run was removed between two pieces; another may have its name now."""
+
+
 def read_events(
-    journal: str,
-    connection: sqlite3.Connection,
-    run_id: str,
-    read: Read,
-    after: int = 0,
+    journal: str, reads: Reads, run_id: str, read: Read, after: int = 0
 ) -> list[Event] | None:
     """The events of a run behind a number, in order; None if it has no event of that number.
 
     Raises:
         JournalDamaged: a row is missing, or is not as it was written; the text says which.
     """
-    events: list[Event] = []
-    try:
-        with snapshot(connection):
-            run = connection.execute(f"{RUN} WHERE run_id = ?", (run_id,)).fetchone()
-            if run is not None:
-                begin = _checksum_at(connection, run, after)
-                if begin is None:
-                    return None
-                _read_run(connection, run, read, events, begin)
-            elif after:
-                return None
-    except _NotAsWritten as wrong:
-        said = f"run {run_id}: {wrong}"
-        error = journal_damaged(journal, f"reading run {run_id}", said)
-        error.readable = events
-        raise error from wrong.__cause__
-    return events
+    while True:
+        events: list[Event] = []
+        try:
+            return events if _read_run(reads, run_id, read, events, after) else None
+        except _Removed:
+            continue
+        except _NotAsWritten as wrong:
+            said = f"run {run_id}: {wrong}"
+            error = journal_damaged(journal, f"reading run {run_id}", said)
+            error.readable = events
+            raise error from wrong.__cause__
 
 
-def _checksum_at(
-    connection: sqlite3.Connection, run: tuple[Any, ...], after: int
-) -> tuple[int, int] | None:
-    """The number ``after`` and the checksum at it, if the run has an event of that number."""
+class _Piece(NamedTuple):
+    """A run's own row; the checksum at a number; the rows of the next events; the number of the
+    event behind them, of whichever run, if they are the last ones.
+    """
+
+    run: tuple[Any, ...]
+    crc: int
+    rows: list[tuple[Any, ...]]
+    next_seq: int | None
+
+
+def _read_run(reads: Reads, run_id: str, read: Read, events: list[Event], after: int) -> bool:
+    """Read the events of a run behind a number; False if it has no event of that number."""
+    last, crc = after, None
+    while True:
+        piece: _Piece | None = reads(partial(_piece, run_id=run_id, after=last))
+        if crc is not None and (piece is None or piece.crc != crc):
+            raise _Removed
+        if piece is None:
+            return not after
+        run, crc, rows, next_seq = piece
+        if run_checksum(run[:7]) != run[7]:
+            raise _NotAsWritten("its entry is not as it was written")
+        try:
+            crc = _chain(reads, run, (last, crc), rows, read, events)
+        except (TypeError, struct.error) as error:  # a column is of a type that was never written
+            where = after + len(events) + 1
+            raise _NotAsWritten(f"event {where} is not as it was written") from error
+        last = after + len(events)
+        if len(rows) < PIECE:
+            if last < run[5]:
+                raise _NotAsWritten(f"events {last + 1} to {run[5]} are missing")
+            if next_seq not in {None, 1}:  # the next row is no first event of another run
+                raise _NotAsWritten(f"event {last + 1} is missing")
+            return True
+
+
+def _piece(connection: sqlite3.Connection, run_id: str, after: int) -> _Piece | None:
+    """The next events of a run behind a number; None if it has no event of that number."""
+    with snapshot(connection):
+        run = connection.execute(f"{RUN} WHERE run_id = ?", (run_id,)).fetchone()
+        crc = None if run is None else _checksum_at(connection, run, after)
+        if crc is None:
+            return None
+        connection.text_factory = bytes  # checksums are over bytes, and msgspec reads bytes
+        try:
+            rows = connection.execute(_EVENTS, (run[0], after, PIECE)).fetchall()
+        finally:
+            connection.text_factory = str
+        last = rows[-1][0] if rows else after
+        behind = connection.execute(_AFTER, (run[0], last)).fetchone()
+        return _Piece(run, crc, rows, None if behind is None else behind[0])
+
+
+def _checksum_at(connection: sqlite3.Connection, run: tuple[Any, ...], after: int) -> int | None:
+    """The checksum at the number ``after``, if the run has an event of that number."""
     if after <= 0:
-        return 0, begin_checksum(run[1])
+        return begin_checksum(run[1])
     found = connection.execute(_CRC, (run[0], after)).fetchone()
-    return None if found is None else (after, found[0])
-
-
-def _read_run(
-    connection: sqlite3.Connection,
-    run: tuple[Any, ...],
-    read: Read,
-    events: list[Event],
-    begin: tuple[int, int],
-) -> None:
-    """Read the events of the run with this row in ``runs``, behind the number in ``begin``."""
-    number, tail_seq = run[0], run[5]
-    if run_checksum(run[:7]) != run[7]:
-        raise _NotAsWritten("its entry is not as it was written")
-    try:
-        _chain(connection, number, begin, (tail_seq, run[6]), read, events)
-    except (TypeError, struct.error) as error:  # a column is of a type that was never written
-        where = begin[0] + len(events) + 1
-        raise _NotAsWritten(f"event {where} is not as it was written") from error
-    count = begin[0] + len(events)
-    if count < tail_seq:
-        raise _NotAsWritten(f"events {count + 1} to {tail_seq} are missing")
-    after = connection.execute(_AFTER, (number, count)).fetchone()
-    if after is not None and after[0] != 1:  # the next row is no first event of another run
-        raise _NotAsWritten(f"event {count + 1} is missing")
+    return None if found is None else int(found[0])
 
 
 def _chain(  # noqa: PLR0917 - they are one row's parts, and where to
-    connection: sqlite3.Connection,
-    number: int,
+    reads: Reads,
+    run: tuple[Any, ...],
     begin: tuple[int, int],
-    head: tuple[int, int],
+    rows: list[tuple[Any, ...]],
     read: Read,
     events: list[Event],
-) -> None:
-    """Read rows one by one, and check that each checksum follows from the row before.
+) -> int:
+    """Read rows one by one, and check that each checksum follows from the row before; the last one.
 
     One loop with as few calls as possible: a replay spends half of its time here.
     """
     after, crc = begin
-    tail_seq, tail_crc = head
+    number, tail_seq, tail_crc = run[0], run[5], run[6]
     keep = events.append
-    connection.text_factory = bytes  # checksums are over bytes, and msgspec reads bytes
-    try:
-        rows = connection.execute(_EVENTS, (number, after)).fetchall()
-    finally:
-        connection.text_factory = str
     for expected, (seq, at, kind, path, body, value, blob, said) in enumerate(rows, after + 1):
         if seq != expected:
             raise _NotAsWritten(f"event {expected} is missing")
@@ -535,16 +556,28 @@ def _chain(  # noqa: PLR0917 - they are one row's parts, and where to
             raise _NotAsWritten(f"event {seq} is not as it was written")
         if seq == tail_seq and crc != tail_crc:
             raise _NotAsWritten(f"event {seq} is not the one that it ended with")
-        held = value if blob is None else _large(connection, blob, seq)
+        held = value if blob is None else _large(reads, blob, number, seq, crc)
         keep(read(seq, at, kind, path, body, held))
+    return crc
 
 
-def _large(connection: sqlite3.Connection, name: bytes, seq: int) -> bytes:
-    """A large value, by its name; checks that its content has that name."""
-    row = connection.execute(_BLOB, (name.decode(),)).fetchone()
-    if row is None:
+def _large(reads: Reads, name: bytes, run: int, seq: int, crc: int) -> bytes:
+    """The large value of an event, by its name; checks that its content has that name.
+
+    Raises:
+        _Removed: the event is not in the journal any more.
+    """
+
+    def of_event(connection: sqlite3.Connection) -> bytes | None:
+        with snapshot(connection):
+            row = connection.execute(_BLOB, (name.decode(),)).fetchone()
+            if row is None and connection.execute(_CRC, (run, seq)).fetchone() != (crc,):
+                raise _Removed
+        return None if row is None else row[0]
+
+    data: bytes | None = reads(of_event)
+    if data is None:
         raise _NotAsWritten(f"event {seq} is not as it was written")
-    data: bytes = row[0]
     if digest(data) != name.decode():
         raise _NotAsWritten(f"the value of event {seq} is not as it was written")
     return data
