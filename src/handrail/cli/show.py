@@ -27,7 +27,7 @@ from handrail.cli.journal import (
     read,
     require_undamaged,
 )
-from handrail.cli.masking import mask_text, mask_value
+from handrail.cli.masking import mask, mask_text, mask_value
 from handrail.cli.options import WHERE, Json, RunId, Where, Words
 from handrail.cli.queues import counts_text
 from handrail.cli.report import (
@@ -745,5 +745,5 @@ def _event_printer(data: TextIO | None) -> Emit:
         from handrail.sinks.console import ConsoleSink
 
         sink = ConsoleSink(Console(soft_wrap=True), live=False)
-    emit: Emit = sink.emit
-    return emit
+    hidden = mask()
+    return lambda event: sink.emit(hidden.value(event))
