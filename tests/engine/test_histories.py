@@ -16,6 +16,7 @@ from handrail import (
     Executor,
     RunIdTaken,
     Steps,
+    WrongUse,
     step,
     workflow,
 )
@@ -122,6 +123,8 @@ def test_an_import_of_an_export_is_the_run(tmp_path: Path) -> None:
     assert theirs.import_run_sync(file) == "r1"
     with pytest.raises(RunIdTaken):
         theirs.import_run_sync(file)
+    with pytest.raises(WrongUse, match="run_id= takes printable text"):
+        theirs.import_run_sync(file, run_id="o\x00ther")
     assert theirs.import_run_sync(file, run_id="other") == "other"
     assert [one.run_id for one in theirs.journal.runs()] == ["r1", "other"]
     assert theirs.resume_sync("other").value == ours.resume_sync("r1").value
