@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +132,22 @@ def test_an_import_of_an_export_is_the_run(tmp_path: Path) -> None:
     assert theirs.resume_sync("other").value == ours.resume_sync("r1").value
     theirs.export_sync("r1", tmp_path / "again.jsonl")
     assert (tmp_path / "again.jsonl").read_bytes() == file.read_bytes()
+
+
+def test_an_export_through_a_link_or_a_pipe_leaves_it_there(tmp_path: Path) -> None:
+    """As ``/dev/stdout`` is both: what it leads to gets the run."""
+    executor, file = executor_with(2), tmp_path / "run.jsonl"
+    link, pipe = tmp_path / "link", tmp_path / "pipe"
+    link.symlink_to(tmp_path / "there.jsonl")
+    executor.export_sync("r1", file)
+    executor.export_sync("r1", link)
+    assert link.readlink().read_bytes() == file.read_bytes()
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor() as threads:
+        read = threads.submit(pipe.read_bytes)
+        executor.export_sync("r1", pipe)
+        assert read.result() == file.read_bytes()
+    assert pipe.is_fifo()
 
 
 async def test_a_run_that_was_steered_is_exported_and_imported(tmp_path: Path) -> None:
