@@ -631,10 +631,14 @@ class NotPortable(HandrailError):
     def __str__(self) -> str:
         place = f"{self.where}: " if self.where else ""
         why = self.why or "it is not importable by name"
+        instead = (
+            "Define that at the top level of a module, or pass what is needed to build it there"
+        )
+        if self.part == "claim":
+            instead = "Do in one step what must be held together, or run it on one machine"
         return (
             f"{place}step {self.path!r} cannot leave this process, because of its {self.part} "
-            f"({why}). Define that at the top level of a module, or pass what is needed to build "
-            f"it there"
+            f"({why}). {instead}"
         )
 
 

@@ -37,6 +37,9 @@ def test_a_person_claims_lists_and_gives_back(
     (held,) = cli("claims", "--json").data["held"]
     assert held == made
     assert "src/sub/**" in cli("claims").out
+    cli("claim", "a\x1b[2J\x07b")
+    assert "a b" in cli("claims").out
+    cli("release", "a\x1b[2J\x07b")
     assert cli("release").out.startswith("released src/sub/**, which ")
     (repo / "[id]").mkdir()
     (repo / "[id]" / "a?.py").touch()
@@ -53,6 +56,7 @@ def test_a_person_claims_lists_and_gives_back(
         (["claim", "../x"], "'../x' leads out of it"),
         (["claim", "/etc/passwd"], "'/etc/passwd' leads out of the repository"),
         (["claim", "out/**"], "leads out of the repository"),
+        (["claim", "caf\udce9/**"], r"'caf\udce9/**' is not. '*' covers such a part of a name"),
         (["release", "nothing"], "nothing: is not claimed here"),
         (["lock", "git"], "lock"),
         (["worktrees", "--force"], "Add --prune"),

@@ -114,6 +114,16 @@ def test_no_command_about_a_failure_prints_a_secret(
     none_is_below(folder / ".handrail")
 
 
+def test_the_name_of_a_signal_is_printed_without_its_secrets(handrail: Callable[..., str]) -> None:
+    """A name is in the journal as it is, since a step is to be found by it."""
+    handrail("run", "flow.py:leaks", "--input", "key=k", "--run-id", "r1", code=3)
+    handrail("signal", "r1", f"go {DEPLOY_TOKEN}")
+    handrail("resume", "r1", code=3)
+    assert "signal go ${DEPLOY_TOKEN}" in handrail("tail", "r1", code=3)
+    handrail("tail", "r1", "--json", code=3)
+    handrail("show", "r1", "--json")
+
+
 @pytest.mark.usefixtures("handrail")
 def test_a_question_is_asked_without_its_secrets() -> None:
     """Choices and default are shown masked; the answer is the real one."""

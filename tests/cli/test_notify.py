@@ -54,6 +54,15 @@ def test_the_project_says_it_for_all_runs(cli: Cli, flows: Path) -> None:
     assert third.startswith("a asks succeeded")  # nobody had to answer
 
 
+def test_a_run_that_is_unwound_by_cancel_is_told_as_any_other(cli: Cli, flows: Path) -> None:
+    """Its process is that of the command, and the project's command counts for all runs."""
+    del flows
+    Path("pyproject.toml").write_text(f"[tool.handrail]\nnotify = '{TELL}'\n", "utf-8")
+    assert cli("run", "flows.py:asks", "--run-id", "a", "--quiet").code == 3
+    assert cli("cancel", "a", "--quiet").code == 0
+    assert told() == ["a asks answer merge? Merge it?", "a asks cancelled  cancelled by hand"]
+
+
 def test_an_empty_command_runs_none(cli: Cli, flows: Path) -> None:
     """Whatever the project says; and nothing counts as told."""
     del flows

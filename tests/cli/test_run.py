@@ -115,23 +115,31 @@ def test_a_suspended_run_says_how_it_can_be_answered(cli: Cli) -> None:
     assert "('merge?' (Merge it? [yes, no]))" in cli("run", "flows.py:asks", "--quiet").err
 
 
-def test_choices_that_an_agent_made_up_bring_no_codes_to_the_terminal(
-    cli: Cli, folder: Path
-) -> None:
-    """Neither in the hint after a suspension, nor in the refusal of an answer."""
+def test_texts_that_an_agent_made_up_bring_no_codes_to_the_terminal(cli: Cli, folder: Path) -> None:
+    """Not in the hint after a suspension, the refusal of an answer, or what is shown of the run."""
     (folder / "odd.py").write_text(
         """from handrail import Steps, step, workflow
 
 @workflow
 def odd() -> Steps[str]:
-    return (yield from step("q").ask("Go?", choices=["\\x1b[2Jyes", "no\\u202e\\x07"]))
+    yield from step("say").call(str, "\\x1b[2Jsaid\\ud83d")
+    return (yield from step("q").ask("Go?", choices=["\\x1b[2Jyes", "no\\u202e\\x07\\ud83d"]))
 """
     )
     hint = cli("run", "odd.py", "--run-id", "o").err
     refusal = cli("answer", "o", "q", "perhaps").err
+    cli("signal", "o", "go\x07", "--by", "\x1b[2Jann")
+    assert cli("fork", "o", "--set", "say=\x1b[2Jother", "--no-run", "--run-id", "p").code == 0
+    shown, markdown = cli("show", "o"), cli("report", "o", "--markdown").out
+    differs = cli("diff", "o", "p").out
     assert "handrail answer o q" in hint
     assert "yes" in refusal
-    assert not {"\x1b", "\x07", "\u202e"} & {*hint, *refusal}
+    assert (shown.code, shown.out.count("handrail answer o q")) == (0, 1)
+    assert "by ann" in shown.out.replace("  ", " ")
+    assert "| `q` |" in markdown
+    assert "+other" in differs.replace(" ", "")
+    texts = (hint, refusal, shown.out, markdown, differs)
+    assert not {"\x1b", "\x07", "\u202e", "\ud83d"} & {*"".join(texts)}
 
 
 def test_the_name_of_a_file_that_is_no_text_can_be_shown(cli: Cli, folder: Path) -> None:

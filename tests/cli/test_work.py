@@ -134,7 +134,9 @@ def test_a_queue_is_shown(cli: Cli) -> None:
             "over": False,
         }
     ]
-    assert "queue of search: 1 at work, 3 queued, 1 done\n" in cli("show", "w").out
+    shown = cli("show", "w").out
+    assert "queue of search: 1 at work, 3 queued, 1 done\n" in shown
+    assert "search  work  open  1 of 5 done · 1 open" in shown
     cli("work", "w", "--add", "x=broken")
     cli("answer", "w", "search/b/go on?", "yes")
     cli("resume", "w", "--quiet")

@@ -281,6 +281,7 @@ REFUSED: list[tuple[str, tuple[Any, ...], type[Exception], str]] = [
     ("retry", ("agent",), CannotSteer, f"has not begun. {AT_WORK}"),
     ("skip", ("both/plain",), CannotSteer, r"neither .default\(\).*complete\(\) ends it"),
     ("guide", ("tabs", "both/plain"), CannotSteer, f"launches no agent. .*{NEXT}"),
+    ("guide", ("tabs", "both/wide/ask"), CannotSteer, f"launches no agent. .*{NEXT}"),
     # a value that is not of its type
     ("complete", ("both/wide/ask", "z"), InvalidInput, "one of: x, y"),
     ("guide", (" ",), CannotSteer, "is empty. Say what"),

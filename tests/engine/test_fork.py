@@ -114,6 +114,8 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"inputs": {"m": 1}}, WrongUse, "has no input 'm'"),
     ({"inputs": {"n": "x"}}, InvalidInput, "expected int"),
     ({"fork_id": "p"}, RunIdTaken, "'p'"),
+    ({"fork_id": "p\n2"}, WrongUse, r"fork_id= takes printable text.* got 'p\\n2'"),
+    ({"fork_id": " "}, WrongUse, "fork_id= takes printable text"),
 ]
 
 

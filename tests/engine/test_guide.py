@@ -135,6 +135,25 @@ async def test_an_agent_at_work_goes_on_in_its_session_with_what_it_is_told(jour
     assert (given.numbers, given.said_by, given.next.guidance) == ((1,), ("ann",), (TABS,))
 
 
+async def test_the_agent_of_a_fallback_is_reached_by_the_path_of_its_step() -> None:
+    """It is at work below the step that it repairs, which launches no agent itself."""
+    backend, executor = Working(), Executor()
+    repaired = (
+        step("count")
+        .call(int, "three")
+        .on_error(lambda *_: step("repair").agent(agent(backend), {}))
+    )
+
+    def hand(run: Any, event: Any) -> Any:
+        if isinstance(event, ev.AgentMessage) and event.text == "I see.":
+            return executor.guide(run.run_id, TABS, path="count")
+        return None
+
+    result = await guided(executor, just(repaired), hand)
+    assert result.success
+    assert backend.told == ["t"]
+
+
 @pytest.mark.parametrize(
     "lacking",
     [{"sessions": False}, {"opens": False}, {"says": False}],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,6 +18,7 @@ from handrail import (
     Executor,
     RunIdTaken,
     Steps,
+    WrongUse,
     step,
     workflow,
 )
@@ -123,6 +125,8 @@ def test_an_import_of_an_export_is_the_run(tmp_path: Path) -> None:
     assert theirs.import_run_sync(file) == "r1"
     with pytest.raises(RunIdTaken):
         theirs.import_run_sync(file)
+    with pytest.raises(WrongUse, match="run_id= takes printable text"):
+        theirs.import_run_sync(file, run_id="o\x00ther")
     assert theirs.import_run_sync(file, run_id="other") == "other"
     assert [one.run_id for one in theirs.journal.runs()] == ["r1", "other"]
     assert theirs.resume_sync("other").value == ours.resume_sync("r1").value
@@ -148,6 +152,22 @@ def test_exports_to_one_file_at_the_same_time_write_it_one_after_the_other(tmp_p
         list(threads.map(lambda _: executor.export_sync("r1", file), range(16)))
     assert Executor().import_run_sync(file) == "r1"
     assert [one.name for one in tmp_path.iterdir()] == ["run.jsonl"]
+
+
+def test_an_export_through_a_link_or_a_pipe_leaves_it_there(tmp_path: Path) -> None:
+    """As ``/dev/stdout`` is both: what it leads to gets the run."""
+    executor, file = executor_with(2), tmp_path / "run.jsonl"
+    link, pipe = tmp_path / "link", tmp_path / "pipe"
+    link.symlink_to(tmp_path / "there.jsonl")
+    executor.export_sync("r1", file)
+    executor.export_sync("r1", link)
+    assert link.readlink().read_bytes() == file.read_bytes()
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor() as threads:
+        read = threads.submit(pipe.read_bytes)
+        executor.export_sync("r1", pipe)
+        assert read.result() == file.read_bytes()
+    assert pipe.is_fifo()
 
 
 async def test_a_run_that_was_steered_is_exported_and_imported(tmp_path: Path) -> None:

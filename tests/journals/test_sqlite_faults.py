@@ -120,9 +120,32 @@ assert again.events("r") == events and seq > 10 and before == seq
 again.close()
 print(said)
 """
+CLOSED = """
+journal = SqliteJournal(path)
+journal.append(started())
+journal.close()
+with open(filler, "wb", buffering=0) as file:
+    try:
+        while True:
+            file.write(bytes(512))
+    except OSError:
+        pass
+journal = SqliteJournal(path)
+assert journal.events("r") == [started()]
+try:
+    journal.append(step(2))
+except JournalFailed as error:
+    said = error
+assert journal.events("r") == [started()]
+empty()
+assert journal.append(step(2)) is None
+assert journal.events("r") == [started(), step(2)]
+journal.close()
+print(said)
+"""
 DISK = ("unshare -rm", FULL)
 FULL_DISKS = [("", LIMITED, "read"), ("", LIMITED, "go on")] + [
-    (*DISK, then) for then in ("read", "open", "go on") if may_mount()
+    (*DISK, then) for then in ("read", "open", "go on", "closed") if may_mount()
 ]  # to open it under a limit makes room: what is in the log is moved into the file
 
 
@@ -137,9 +160,12 @@ def test_a_full_disk_is_said_and_the_run_goes_on_when_there_is_room(
     """What was stored stays, what was not is not half there, and its number is free again."""
     path = tmp_path / "full" / "runs.db"
     path.parent.mkdir()
-    said = output_of(child(room + FILLING, path, then, before=before.split()))
-    assert "storing event" in said
-    assert "resume the run; what was recorded is kept" in said
+    code, doing, instead = FILLING, "storing event", "resume the run"
+    if then == "closed":
+        code, doing, instead = CLOSED, "opening it", "try again"
+    said = output_of(child(room + code, path, then, before=before.split()))
+    assert doing in said
+    assert f"{instead}; what was recorded is kept" in said
 
 
 def test_a_file_that_may_not_be_written_is_said(tmp_path: Path, path: Path) -> None:

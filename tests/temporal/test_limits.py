@@ -100,6 +100,7 @@ async def test_what_is_held_on_one_machine_is_refused(engine: Make, *, below: bo
     result = await engine().run(holds, below=below)
     assert result.error_type == "handrail.errors.NotPortable"
     assert "step 'held' cannot leave this process, because of its claim" in str(result.error)
+    assert str(result.error).endswith("or run it on one machine")
 
 
 @workflow
@@ -220,6 +221,8 @@ async def test_a_worker_without_the_code_says_so(client: Client) -> None:
             said = ""
             while "cannot continue" not in said:
                 said = str(await cluster.troubles("a-stranger"))
+        with pytest.raises(NoWorker, match=r"cannot continue: .*only_here"):
+            await there.get("a-stranger")
     assert "only_here" in said
     async with TemporalWorker(client, [only_here], task_queue="strangers"):
         assert (await there.result("a-stranger")).value == 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import socket
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from handrail import Executor, MemoryJournal, Steps, WrongUse, step, workflow
+from handrail.model.events import CancelRequested
 from handrail.web import create_app
 from handrail.web.app import open_socket, serve_in_thread
 
@@ -191,6 +193,13 @@ def test_an_application_says_who_it_is(journal: MemoryJournal) -> None:
     second = client.post(ANSWER, content=BODY, headers={"x-user": "ben", **JSON})
     assert second.status_code == 409
     assert (second.json()["type"], second.json()["by"]) == ("GateClosed", "ana")
+    reasons = {"": "cancelled by ana", "too dear": "too dear (cancelled by ana)"}
+    for reason in reasons:
+        body = json.dumps({"reason": reason})
+        said = client.post("/api/runs/r-1/cancel", content=body, headers={**who, **JSON})
+        assert said.status_code == 200
+    sent = [one.event for one in journal.letters("r-1", 0)]
+    assert [one.reason for one in sent if isinstance(one, CancelRequested)] == [*reasons.values()]
 
 
 def test_who_may_only_look_does_nothing(journal: MemoryJournal) -> None:

@@ -33,7 +33,7 @@ from handrail.ports.claims import (
     Resource,
     text_of,
 )
-from handrail.shortening import shortened
+from handrail.shortening import shortened, without_codes
 from handrail.sinks.console_text import duration
 from handrail.system.marker import marked_environment
 from handrail.workspace.claims.holding import find_lost_claim
@@ -69,7 +69,7 @@ def claims(*, as_json: Json = False) -> int:
             write_json({"held": held, "waiting": waiting}, data)
             return Exit.SUCCEEDED
         for line in _lines(listed, time.time()):
-            print(mask_text(line))
+            print(without_codes(mask_text(line)))
     return Exit.SUCCEEDED
 
 

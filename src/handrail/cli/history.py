@@ -40,6 +40,7 @@ from handrail.model.folders import run_folder
 from handrail.model.history import RunDiff, StepDiff
 from handrail.record.view import plain
 from handrail.replay_checks import replay as replay_of
+from handrail.shortening import without_codes
 from handrail.sinks.console_text import counted
 from handrail.typed.jsonsafe import json_safe
 
@@ -137,7 +138,7 @@ def diff(
             write_json(found.to_dict(), data)
         else:
             for line in _diff_lines(found, whole=whole):
-                print(mask_text(line))
+                print(without_codes(mask_text(line)))
     return Exit.SUCCEEDED if found.same else Exit.FAILED
 
 

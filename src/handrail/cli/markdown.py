@@ -27,6 +27,7 @@ from handrail.cli.target import place_of, workflow_of
 from handrail.ports.journal import RunInfo
 from handrail.record.state import RecordedRun
 from handrail.record.view import RunView, StepView, plain
+from handrail.shortening import without_codes
 from handrail.sinks.console_text import duration, path_text
 from handrail.sinks.console_words import spent_text
 from handrail.typed.jsonsafe import Json, json_safe
@@ -72,6 +73,7 @@ def report(
     journal = place.find()
     recorded = read(journal, pick_run(journal, run))
     text = mask_text(markdown_of(recorded.info, recorded.view))
+    text = without_codes(text.encode(errors="backslashreplace").decode())
     if summary is not None:
         _write(summary, text, "a")
     if output is not None:

@@ -308,7 +308,7 @@ def cancel(
     as_json
         Print the run's state as JSON.
     """
-    options, place = Options(as_json=as_json, quiet=quiet), where.place()
+    options, place = Driving(as_json=as_json, quiet=quiet).options(), where.place()
     with json_channel(wanted=options.as_json) as data:
         journal = place.find()
         session = Session(options, data, place, journal)

@@ -27,7 +27,7 @@ from handrail.cli.journal import (
     read,
     require_undamaged,
 )
-from handrail.cli.masking import mask_text, mask_value
+from handrail.cli.masking import mask, mask_text, mask_value
 from handrail.cli.options import WHERE, Json, RunId, Where, Words
 from handrail.cli.queues import counts_text
 from handrail.cli.report import (
@@ -62,7 +62,7 @@ from handrail.record.view import (
     StepView,
     exit_code_of,
 )
-from handrail.shortening import clean
+from handrail.shortening import clean, without_codes
 from handrail.sinks.console_text import ASCII, UNICODE, Glyphs, duration, error_text
 from handrail.sinks.console_words import (
     at_line,
@@ -359,7 +359,7 @@ def _print_value(value: Any) -> None:
 def _print_waits(info: RunInfo, view: RunView, place: Place) -> None:
     when = "when it is resumed" if info.holder is None else "when the current step ends"
     for message in view.inbox:
-        print(mask_text(f"in its inbox, read {when}: {_message_text(message)}"))
+        _print_line(f"in its inbox, read {when}: {_message_text(message)}")
     for said in view.untold:
         if said not in view.inbox:
             to = f", for {said.path!r}" if said.path else ""
@@ -375,10 +375,11 @@ def _print_waits(info: RunInfo, view: RunView, place: Place) -> None:
     for gate in view.gates:
         until = f"   (until {format_time(gate.deadline)})" if gate.deadline is not None else ""
         print(mask_text(f"waits for an answer: {clean(gate.question)}{until}"))
-        print(f"  {answer_command(info.run_id, gate, place)}")
+        _print_line(f"  {answer_command(info.run_id, gate, place)}")
     for wait in view.signals:
         payload = " PAYLOAD" if wait.accepts is not None else ""
-        print(f"waits for a signal:\n  {signal_command(info.run_id, wait.name, place)}{payload}")
+        print("waits for a signal:")
+        _print_line(f"  {signal_command(info.run_id, wait.name, place)}{payload}")
     for time_ in view.times[:MOST_MEMBERS]:
         until = "" if time_.until is None else f" until {format_time(time_.until)}"
         print(mask_text(f"waits{until}: {time_text(time_)}" if until else f"waits for {time_}"))
@@ -392,6 +393,11 @@ def _print_waits(info: RunInfo, view: RunView, place: Place) -> None:
         print(f"{'to continue:':24}{place.command('resume', info.run_id, *words)}")
     elif info.holder is not None:
         print(f"{'watch it:':24}{place.command('tail', info.run_id)}")
+
+
+def _print_line(text: str) -> None:
+    """Print what others wrote, without secrets and terminal codes."""
+    print(without_codes(mask_text(text)))
 
 
 def _message_text(message: ev.Event) -> str:
@@ -745,5 +751,5 @@ def _event_printer(data: TextIO | None) -> Emit:
         from handrail.sinks.console import ConsoleSink
 
         sink = ConsoleSink(Console(soft_wrap=True), live=False)
-    emit: Emit = sink.emit
-    return emit
+    hidden = mask()
+    return lambda event: sink.emit(hidden.value(event))

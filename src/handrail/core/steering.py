@@ -23,7 +23,7 @@ from handrail.model import events as ev
 from handrail.model.paths import is_within
 from handrail.model.results import A_PERSON
 from handrail.record.answers import given_output
-from handrail.steps.verbs import launches_agent
+from handrail.steps.verbs import Pause, Question, SignalWait, launches_agent
 
 _DONE: Mapping[str, str] = {"complete": "completed", "skip": "skipped", "retry": "begun again"}
 _TRY_OTHERWISE = "fork(outputs=...) tries another output from there."
@@ -34,6 +34,7 @@ _DUE: Mapping[type, Phase] = {
     Pull: Phase.RUNNING,
 }  # fmt: skip
 """The phase that a node must still be in when its postponed action is pushed."""
+_WAITS = (Pause, Question, SignalWait)
 _MOST = 5
 
 
@@ -227,10 +228,16 @@ def _check_guide(run: RunState, event: ev.RunSteered) -> None:
     if node is None:
         if path in run.results or any(is_within(one, path) for one in run.results):
             raise CannotSteer(run_id, f"step {path!r} has ended", _guide_otherwise(run))
-    elif isinstance(node, StepNode) and node.is_leaf and not launches_agent(node.step.verb):
+    elif isinstance(node, StepNode) and _holds_no_agent(node):
         raise CannotSteer(run_id, f"step {path!r} launches no agent", _guide_otherwise(run))
     elif node.phase is Phase.ENDING or node.stop is not None:
         raise CannotSteer(run_id, f"step {path!r} is ending just now", _guide_otherwise(run))
+
+
+def _holds_no_agent(node: StepNode) -> bool:
+    """True for a call, a program or a wait, unless its fallback is at work."""
+    may_hold = node.children() or not (node.is_leaf or isinstance(node.step.verb, _WAITS))
+    return not may_hold and not launches_agent(node.step.verb)
 
 
 def _guide_otherwise(run: RunState) -> str:

@@ -39,6 +39,7 @@ from handrail.engine.requests import (
     Options,
     RunRequest,
     TakesOptions,
+    check_new_id,
     result_given,
     with_inputs,
 )
@@ -517,6 +518,7 @@ class Engine(TakesOptions):
         )
 
         check_paths(rerun=rerun)
+        check_new_id(fork_id, "fork_id")
         now, journal = self._parts.clock.now(), self._journal
         with self._users.using():
             as_written = partial(self._history_as_written, run_id, at)
@@ -625,6 +627,7 @@ class Engine(TakesOptions):
         """
         from handrail.engine.exporting import import_from
 
+        check_new_id(run_id, "run_id")
         with self._users.using():
             read = partial(import_from, Path(file), self._journal, run_id, self._secrets())
             return await self._when_free(read)

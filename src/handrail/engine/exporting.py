@@ -39,14 +39,18 @@ def with_placeholders(secrets: SecretValues, missing: Sequence[str]) -> SecretVa
 def export_to(
     file: Path, journal: Journal, history: Sequence[ev.Event], secrets: Mapping[str, str]
 ) -> None:
-    """Write a run to a file, which appears only once it is complete."""
+    """Write a run to a file, which appears only once it is complete; a link or a pipe stays one."""
     name = workflow_named(history)
+    lines = export_lines(history[0].run_id, name, _lines(journal, history, secrets))
+    if file.exists() and not file.is_file():
+        with file.open("wb") as stream:
+            stream.writelines(lines)
+        return
+    file = file.resolve()
     beside = file.with_name(f".{file.name}.part")
     with _locked(beside) as stream:
         try:
-            stream.writelines(
-                export_lines(history[0].run_id, name, _lines(journal, history, secrets))
-            )
+            stream.writelines(lines)
             stream.flush()
             beside.replace(file)
         except BaseException:

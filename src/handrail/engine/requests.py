@@ -120,11 +120,17 @@ class TakesOptions:
         return replace(self._options, run_id=run_id, existing=existing)
 
 
-def _check_options(existing: str, run_id: object, labels: object) -> None:
-    """Raise if the arguments of ``options`` are wrong."""
+def check_new_id(run_id: object, argument: str) -> None:
+    """Raise if a new run cannot have this id, which was given as ``argument``; None is no id."""
     is_id = isinstance(run_id, str) and run_id.strip() and run_id.isprintable()
     if run_id is not None and not is_id:
-        raise WrongUse(f"run_id= takes printable text, such as 'ship-7', got {short_repr(run_id)}")
+        given = short_repr(run_id)
+        raise WrongUse(f"{argument}= takes printable text, such as 'ship-7', got {given}")
+
+
+def _check_options(existing: str, run_id: object, labels: object) -> None:
+    """Raise if the arguments of ``options`` are wrong."""
+    check_new_id(run_id, "run_id")
     if labels is not None and not _maps_texts(labels):
         wanted = "a mapping of names to texts, such as {'team': 'a'}"
         raise WrongUse(f"labels= takes {wanted}, got {short_repr(labels)}")

@@ -51,9 +51,13 @@ def normal(pattern: str) -> str:
     """The pattern without ``.``, ``..`` and empty parts.
 
     Raises:
-        DefinitionError: it leads out of the repository, is empty, or has ``..`` after a part with
-            signs; the text says which.
+        DefinitionError: it leads out of the repository, is empty, has ``..`` after a part with
+            signs, or is no text in UTF-8; the text says which.
     """
+    if not pattern.isascii() and re.search("[\ud800-\udfff]", pattern):
+        raise DefinitionError(
+            f"a pattern is text in UTF-8, and {pattern!r} is not. '*' covers such a part of a name."
+        )
     sign = "!" if pattern.startswith("!") else ""
     given = pattern.removeprefix("!")
     parts: list[str] = []

@@ -355,6 +355,8 @@ class Reading:
         gates = (gate for path, gate in self._gates.items() if path not in answered)
         said = (one for one in inbox if isinstance(one, ev.RunSteered) and one.action == "guide")
         paused = () if recorded.paused is None else (recorded.paused,)
+        works = tuple(works_of(recorded))
+        self._sizes |= {one.path: one.size for one in works if not one.over}
         return RunView(
             recorded.inputs,
             recorded.completed,
@@ -369,7 +371,7 @@ class Reading:
             () if over else tuple(self._times_left(now, alive=alive)),
             None if over else paused_by((*paused, *inbox)),
             (*(one.event for one in recorded.guidance.waiting), *said),
-            tuple(works_of(recorded)),
+            works,
         )
 
     # -- what happened -----------------------------------------------------------------------

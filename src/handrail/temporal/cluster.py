@@ -253,11 +253,13 @@ class Cluster:
                     raise
                 answer = await ask()
         except (TimeoutError, WorkflowQueryFailedError) as error:
-            raise NoWorker(run_id, self.task_queue, await self._no_answer_reason(error)) from None
+            why = await self._no_answer_reason(run_id, error)
+            raise NoWorker(run_id, self.task_queue, why) from None
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND:
                 raise RunNotFound(run_id) from None
-            raise NoWorker(run_id, self.task_queue, await self._no_answer_reason(error)) from None
+            why = await self._no_answer_reason(run_id, error)
+            raise NoWorker(run_id, self.task_queue, why) from None
         return answer
 
     async def _ask_worker(self, call: Awaitable[T]) -> T:
@@ -274,10 +276,11 @@ class Cluster:
         finally:
             asked.cancel()
 
-    async def _no_answer_reason(self, error: Exception) -> str:
+    async def _no_answer_reason(self, run_id: str, error: Exception) -> str:
         if not await self.workers():
             return "no worker serves it"
-        return f"its workers do not answer ({error})"
+        stuck = await self._stuck_reason((await self.execution_info(run_id)).description)
+        return stuck or f"its workers do not answer ({error})"
 
     async def ended(self, run_id: str, execution: str | None = None) -> wire.Ended | None:
         """Wait for the run's end, over all executions that continue this one.
@@ -327,23 +330,26 @@ class Cluster:
         found: list[str] = []
         if described is None:
             return found
-        raw_description = described.raw_description
-        if raw_description.pending_workflow_task.attempt > 1:
-            found.append(await self._stuck_reason(run_id))
+        stuck = await self._stuck_reason(described)
+        if stuck:
+            found.append(stuck)
         found += [
             f"step {one.activity_id!r} is made again (attempt {one.attempt} of the cluster): "
             f"{one.last_failure.message}"
-            for one in raw_description.pending_activities
+            for one in described.raw_description.pending_activities
             if one.attempt > 1 and one.last_failure.message
         ]
         if not await self.workers():
             found.append(f"no worker serves task queue {self.task_queue!r} at {self.address}")
         return found
 
-    async def _stuck_reason(self, run_id: str) -> str:
+    async def _stuck_reason(self, described: WorkflowExecutionDescription | None) -> str:
+        """Why workers cannot go on with the run's code; empty if they can."""
+        if described is None or described.raw_description.pending_workflow_task.attempt <= 1:
+            return ""
         request = GetWorkflowExecutionHistoryReverseRequest(
             namespace=self.client.namespace,
-            execution=Execution(workflow_id=run_id),
+            execution=Execution(workflow_id=described.id),
             maximum_page_size=10,
         )
         service = self.client.workflow_service
@@ -404,7 +410,7 @@ class Cluster:
                 raise error_of_data(cause.details[0]) from None
             raise
         except (TimeoutError, WorkflowUpdateRPCTimeoutOrCancelledError) as error:
-            why = await self._no_answer_reason(error)
+            why = await self._no_answer_reason(run_id, error)
             raise NoWorker(run_id, self.task_queue, why) from None
         found: wire.Row = wire.read(answer, wire.Row)
         return found

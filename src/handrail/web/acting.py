@@ -242,7 +242,9 @@ class Acting:
         """Cancel a run; if no process drives it, drive it to unwind where that is possible."""
         if info.holder is None and info.status in {"succeeded", "cancelled"}:
             raise RunIsOver(info.run_id, info.status)
-        reason = body.reason or (f"cancelled by {by}" if by else "cancelled")
+        reason = f"cancelled by {by}" if by else "cancelled"
+        if body.reason:
+            reason = f"{body.reason} ({reason})" if by else body.reason
         executor = self._own_executor(info)
         if executor is not None and (info.holder is not None or self.resume_elsewhere is None):
             self._start(executor.cancel(info.run_id, reason))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from handrail.model import events as ev
@@ -39,10 +39,9 @@ class StepRows:
     def __init__(self, hide: Callable[[dict[str, Json]], dict[str, Json]]) -> None:
         self._hide = hide
         self._times = Times()
-        self._sizes: dict[str, int | None] = {}
         self._known = 0
         self._content: dict[str, tuple[Any, ...]] = {}
-        """By path, the fields that the row was made of, besides times and sizes."""
+        """By path, the fields that the row was made of, besides times."""
         self._rows: dict[str, dict[str, Json]] = {}
 
     def of(self, view: RunView, history: Sequence[ev.Event]) -> dict[str, dict[str, Json]]:
@@ -52,24 +51,18 @@ class StepRows:
         """
         stale = self._apply(history[self._known :])
         self._known = len(history)
-        for work in view.works:
-            if self._sizes.get(work.path) != work.size:
-                self._sizes[work.path] = work.size
-                stale.add(work.path)
         said = {step.path: _row_content(step) for step in view.steps}
         self._rows = {step.path: self._row(step, said[step.path], stale) for step in view.steps}
         self._content = said
         return self._rows
 
     def _apply(self, new: Sequence[ev.Event]) -> set[str]:
-        """Apply events to times and sizes; the paths of the rows that they may change."""
+        """Apply events to times; the paths of the rows that they may change."""
         stale: set[str] = set()
         for event in new:
             self._times.apply(event)
             stale.add(getattr(event, "path", ""))
-            if isinstance(event, ev.GroupStarted):
-                self._sizes[event.path] = event.size
-            elif isinstance(event, ev.RunResumed):  # ends the work of the drive before
+            if isinstance(event, ev.RunResumed):  # ends the work of the drive before
                 stale.update(self._rows)
         return stale
 
@@ -77,20 +70,18 @@ class StepRows:
         path = step.path
         if path not in stale and self._content.get(path) == said:
             return self._rows[path]
-        return self._hide(_row(step, self._times.steps.get(path), self._sizes))
+        return self._hide(_row(step, self._times.steps.get(path)))
 
 
 def _row_content(step: StepView) -> tuple[Any, ...]:
     """The fields of a step that its row is made of; not the output, whose comparison may raise."""
     return (
         step.step_type, step.state, step.attempts, step.duration_ms, step.cause, step.spent,
-        step.given_by, step.handled, step.undone, exit_code_of(step.output),
+        step.given_by, step.handled, step.undone, exit_code_of(step.output), step.size,
     )  # fmt: skip
 
 
-def _row(
-    step: StepView, times: StepTimes | None, sizes: Mapping[str, int | None]
-) -> dict[str, Json]:
+def _row(step: StepView, times: StepTimes | None) -> dict[str, Json]:
     over = step.duration_ms is not None
     cause = step.cause
     row: dict[str, Json] = {
@@ -116,8 +107,8 @@ def _row(
         row["handled"] = json_safe(step.handled)
     if step.undone is not None:
         row["undone"] = {"error": step.undone.error}
-    if sizes.get(step.path) is not None:
-        row["size"] = sizes[step.path]
+    if step.size is not None:
+        row["size"] = step.size
     if times is not None and len(times.all_stretches) > 1:
         row["spans"] = [list(one) for one in times.all_stretches[-_MOST_SPANS:]]
     return row
@@ -142,8 +133,7 @@ def step_of(
     if step is None:
         return None
     events = [one for one in history if getattr(one, "path", None) == path]
-    sizes = {one.path: one.size for one in events if isinstance(one, ev.GroupStarted)}
-    row = _row(step, times_of(history).steps.get(path), sizes)
+    row = _row(step, times_of(history).steps.get(path))
     return row | step_details(step, events, texts or Texts())
 
 

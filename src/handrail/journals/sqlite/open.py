@@ -398,7 +398,7 @@ def is_read_only(path: Path) -> bool:
 def state(path: Path) -> State:
     """A value that changes when a process writes the journal."""
     found = path.stat()
-    return found.st_ino, found.st_mtime_ns, found.st_size, _has_log(path)
+    return found.st_ino, found.st_mtime_ns, found.st_size, has_log(path)
 
 
 def _connect_read_only(path: Path) -> tuple[sqlite3.Connection, bool]:
@@ -409,7 +409,7 @@ def _connect_read_only(path: Path) -> tuple[sqlite3.Connection, bool]:
         sqlite3.Error, OSError: another failure.
     """
     uri = f"file:{quote(str(path))}"
-    if not _has_log(path):
+    if not has_log(path):
         return connect(f"{uri}?immutable=1", PATIENCE_S, uri=True), True
     try:
         return connect(f"{uri}?mode=ro", PATIENCE_S, uri=True), False
@@ -421,7 +421,8 @@ def _connect_read_only(path: Path) -> tuple[sqlite3.Connection, bool]:
         raise JournalFailed(str(path), "reading it", why, _LOG_HINT) from error
 
 
-def _has_log(path: Path) -> bool:
+def has_log(path: Path) -> bool:
+    """True if something is in the write-ahead log beside the file."""
     try:
         return path.with_name(f"{path.name}-wal").stat().st_size > 0
     except FileNotFoundError:

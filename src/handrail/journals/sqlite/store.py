@@ -28,6 +28,7 @@ from handrail.journals.sqlite.open import (
     busy_while_read,
     connect,
     failure,
+    has_log,
     is_read_only,
     is_tried_again,
     may_not_write,
@@ -41,7 +42,7 @@ from handrail.journals.sqlite.rows import Numbered, RunHead, insert_all, load_he
 from handrail.journals.sqlite.threads import CheckpointThread, WalFile, WriterThread
 from handrail.journals.sqlite.watch import LOOK_S, Watch, journal_removed
 from handrail.system.owners import forget
-from handrail.system.sqlite import is_busy, transaction
+from handrail.system.sqlite import cause_of, is_busy, transaction
 
 SHORT_WAIT_MS = 5
 READ_TIMES = 50
@@ -101,7 +102,7 @@ class Store:
         """
         with self._connection_lock:
             try:
-                connection = self._open(doing)
+                connection = self._open(doing, to_write=to_write)
                 if to_write and self._reads_only:
                     raise may_not_write(self.name, doing)
                 yield connection
@@ -260,7 +261,7 @@ class Store:
 
     # -- connections ---------------------------------------------------------------------------
 
-    def _open(self, doing: str) -> sqlite3.Connection:
+    def _open(self, doing: str, *, to_write: bool = False) -> sqlite3.Connection:
         """The connection, opened if need be. A file that is gone is an error while this store has a
         lease in it; else the store opens the file that has its name now.
         """
@@ -268,11 +269,13 @@ class Store:
             if self._held:
                 raise journal_removed(self.name, doing, why)
             self._forget_file()
-        if self._frozen is not None and self._frozen != state(self.path):
+        if self._frozen is not None and (
+            self._frozen != state(self.path) or (to_write and not is_read_only(self.path))
+        ):
             self._close_connection()
         if self._connection is None:
             try:
-                self._connection = self._connect()
+                self._connection = self._connect(to_write=to_write)
                 self._opened += 1
             except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
                 raise failure(self.name, "opening it", error) from error
@@ -285,10 +288,15 @@ class Store:
                 del self._unreleased[run_id]
         return self._connection
 
-    def _connect(self) -> sqlite3.Connection:
+    def _connect(self, *, to_write: bool) -> sqlite3.Connection:
         self._reads_only = is_read_only(self.path)
         if not self._reads_only:
-            return open_journal(self.path, self._notice)
+            try:
+                return open_journal(self.path, self._notice)
+            except sqlite3.Error as error:
+                if to_write or cause_of(error) not in {"full", "disk"} or has_log(self.path):
+                    raise
+            self._reads_only = True  # there is no room for files beside it
         before = state(self.path)
         connection, frozen = open_to_read(self.path)
         self._frozen = before if frozen else None
