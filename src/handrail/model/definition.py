@@ -79,7 +79,8 @@ class WorkflowDefinition:
                 meant = did_you_mean([name], named)
                 if name in _OF_THE_RUN:
                     meant = f" That is an option of the run: executor.options({name}=...).run(...)"
-                raise TypeError(f"got an unexpected keyword argument {name!r}.{meant}")
+                end = f".{meant}" if meant else ""
+                raise TypeError(f"got an unexpected keyword argument {name!r}{end}")
 
     def _display_signature(self) -> inspect.Signature:
         """The signature for people: types without their modules, and no return type."""
