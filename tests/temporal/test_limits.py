@@ -228,6 +228,20 @@ async def test_a_worker_without_the_code_says_so(client: Client) -> None:
         assert (await there.result("a-stranger")).value == 3
 
 
+async def test_a_secret_in_an_input_travels_as_a_reference(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker puts in the value of its own environment; the cluster never has it."""
+    monkeypatch.setenv("SHOP_API_KEY", "correct horse battery")
+    there, text = TemporalExecutor(client, task_queue="shops"), "Bearer correct horse battery"
+    async with TemporalWorker(client, [takes], task_queue="shops"):
+        with anyio.fail_after(30):
+            result = await there.run(takes, text)
+    assert result.value == len(text)
+    history = await client.get_workflow_handle(result.run_id).fetch_history()
+    assert not any(b"correct horse" in one.SerializeToString() for one in history.events)
+
+
 # -- sizes -----------------------------------------------------------------------------------------
 
 
