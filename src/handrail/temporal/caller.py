@@ -123,7 +123,7 @@ class Caller:
         size = sum(map(len, record))
         if size > wire.MOST_BYTES and self.blobs is None:
             raise TooLarge(f"the record of run {run_id}", size, wire.MOST_BYTES)
-        mask, waits = Mask(values), run_waits(history, time.time())[: wire.LISTED]
+        mask, waits = Mask(SecretValues(values)), run_waits(history, time.time())[: wire.LISTED]
         memo = {
             wire.SINCE: history[0].at,
             wire.HELD: run_status(history) or wire.DEAD,
