@@ -65,7 +65,7 @@ class NoWorker(HandrailError):
     def __str__(self) -> str:
         return (
             f"no worker answers for run {self.run_id} on task queue {self.task_queue!r}: "
-            f"{self.why}. Start one: handrail worker --temporal ADDRESS MODULE."
+            f"{self.why.rstrip('.')}. Start one: handrail worker --temporal ADDRESS MODULE."
         )
 
 

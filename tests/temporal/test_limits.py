@@ -228,6 +228,37 @@ async def test_a_worker_without_the_code_says_so(client: Client) -> None:
         assert (await there.result("a-stranger")).value == 3
 
 
+async def test_a_secret_in_an_input_travels_as_a_reference(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker puts in the value of its own environment; the cluster never has it."""
+    monkeypatch.setenv("SHOP_API_KEY", "correct horse battery")
+    there, text = TemporalExecutor(client, task_queue="shops"), "Bearer correct horse battery"
+    async with TemporalWorker(client, [takes, asks_and_fails], task_queue="shops"):
+        with anyio.fail_after(30):
+            result = await there.run(takes, text)
+            asked = await there.run(asks_and_fails, text)
+            await there.answer(asked.run_id, "which?", text)
+            failed = await there.result(asked.run_id)
+    assert result.value == len(text)
+    assert str(failed.error).endswith(f"not {text}")
+    for run_id in (result.run_id, asked.run_id):
+        history = await client.get_workflow_handle(run_id).fetch_history()
+        assert not any(b"correct horse" in one.SerializeToString() for one in history.events)
+
+
+def refuse(text: str) -> None:
+    """Fail with what is given."""
+    raise ValueError(f"not {text}")
+
+
+@workflow
+def asks_and_fails(text: str) -> Steps[None]:
+    """Shows its input in a question and in a failure."""
+    answer = yield from step("which?").ask(f"Which of {text}?")
+    yield from step("refuse").call(refuse, answer)
+
+
 # -- sizes -----------------------------------------------------------------------------------------
 
 

@@ -22,6 +22,7 @@ from handrail.model.shapes import WorkflowLike
 from handrail.ports.sink import Sink
 from handrail.record.reading import by_name, workflow_for
 from handrail.record.status import run_status, run_waits
+from handrail.secrets.masking import Mask
 from handrail.secrets.values import Secrets, SecretValues, secret_values
 from handrail.temporal import wire
 from handrail.temporal.cluster import Cluster, ExecutionInfo, with_blobs
@@ -122,11 +123,11 @@ class Caller:
         size = sum(map(len, record))
         if size > wire.MOST_BYTES and self.blobs is None:
             raise TooLarge(f"the record of run {run_id}", size, wire.MOST_BYTES)
-        waits = [msgspec.to_builtins(one) for one in run_waits(history, time.time())[: wire.LISTED]]
+        mask, waits = Mask(SecretValues(values)), run_waits(history, time.time())[: wire.LISTED]
         memo = {
             wire.SINCE: history[0].at,
             wire.HELD: run_status(history) or wire.DEAD,
-            wire.WAITS: waits,
+            wire.WAITS: [mask.plain(msgspec.to_builtins(one)) for one in waits],
         }
         await (await self.cluster()).begin(run_id, name, start, record, memo=memo)
 

@@ -239,8 +239,11 @@ class Execution:
         waits = () if suspended is None else suspended.waits_for[: wire.LISTED]
         if waits != self._waits:
             self._waits = waits
-            listed = [msgspec.to_builtins(one) for one in waits]
-            workflow.upsert_memo({wire.WAITS: listed or None})
+            workflow.upsert_memo({wire.WAITS: self._listed(waits) or None})
+
+    def _listed(self, waits: Sequence[WaitsFor]) -> list[Any]:
+        mask = self._serving.mask
+        return [mask.plain(msgspec.to_builtins(one)) for one in waits]
 
     def _look_at_history(self, host: RunHost) -> None:
         """End the drive before this history is too long; the run continues in a new execution."""
@@ -279,7 +282,7 @@ class Execution:
         last = self._event(host.rows[-1])
         if following.held and isinstance(last, ev.RunSuspended):
             memo[wire.HELD] = "suspended"
-            memo[wire.WAITS] = [msgspec.to_builtins(one) for one in last.waits_for[: wire.LISTED]]
+            memo[wire.WAITS] = self._listed(last.waits_for[: wire.LISTED])
         return memo
 
     def _ended(self, host: RunHost, result: WorkflowResult[Any]) -> RawValue:
@@ -292,13 +295,14 @@ class Execution:
         last = host.rows[-1]
         value = None if last.value is None else msgspec.Raw(last.value.encode())
         record = [wire.encode_chunk(one) for one in chunks]
-        ended = wire.Ended(result.status, value, result.error, last.seq, record)
+        error = None if result.error is None else self._serving.mask.text(result.error)
+        ended = wire.Ended(result.status, value, error, last.seq, record)
         if sum(map(len, record)) > wire.MOST_BYTES and not host.blobs:
             ended.record = []  # clients ask for it by a query
         if result.status in {"failed", "cancelled"}:
             workflow.upsert_memo({wire.STATUS: result.status})
             raise ApplicationError(
-                str(result.error)[:1_000],
+                str(error)[:1_000],
                 wire.raw(ended),
                 type=wire.FAILED if result.status == "failed" else wire.CANCELLED,
                 non_retryable=True,

@@ -52,7 +52,7 @@ from handrail.model.policy import Limits
 from handrail.model.results import AgentResult, Usage
 from handrail.record.answers import policy_answer
 from handrail.record.run_record import Recorded
-from handrail.secrets.sealing import seal_text
+from handrail.secrets.sealing import seal_text, unseal_text
 from handrail.steps.verbs import (
     AgentCall,
     Generation,
@@ -660,7 +660,9 @@ def _beginning(
         )
     hints = hints_of(definition.function)
     inputs = {
-        name: serving.codec.load(bytes(text).decode(), hints.get(name, Any))
+        name: serving.codec.load(
+            unseal_text(bytes(text).decode(), serving.secrets), hints.get(name, Any)
+        )
         for name, text in start.inputs.items()
     }
     first = ev.WorkflowStarted(definition.name, inputs, start.labels)

@@ -39,7 +39,6 @@ from handrail.errors import (
 )
 from handrail.model import events as ev
 from handrail.model.launch import Launch
-from handrail.secrets.masking import Mask
 from handrail.secrets.sealing import unseal_text
 from handrail.system.marker import kill_marked
 from handrail.temporal import wire
@@ -288,7 +287,8 @@ class Attempt:
             encoded = wire.End(self._end_codec.row(end))
             data = msgspec.json.encode(encoded)
         if isinstance(end, ev.AttemptFailed):
-            return data, f"{end.error_type.rpartition('.')[2]}: {end.error}"[:_MESSAGE_CHARS]
+            said = f"{end.error_type.rpartition('.')[2]}: {self._serving.mask.text(end.error)}"
+            return data, said[:_MESSAGE_CHARS]
         return data, ""
 
 
@@ -325,7 +325,7 @@ def _current(serving: Serving, run_id: str, command: Perform | cmd.Undo) -> Curr
         interrupted,
         services=serving.parts.services,
         config=serving.parts.config,
-        mask=Mask(serving.secrets),
+        mask=serving.mask,
     )
 
 

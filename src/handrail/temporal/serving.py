@@ -12,6 +12,7 @@ from handrail.codec.codec import Codec
 from handrail.engine.parts import Parts
 from handrail.errors import CodeNotFound
 from handrail.model.definition import WorkflowDefinition
+from handrail.secrets.masking import Mask
 from handrail.secrets.values import SecretValues
 from handrail.temporal.pinned_generators import PinnedGenerators
 from handrail.typed.reference import resolve_name
@@ -51,6 +52,11 @@ class Serving:
     """The task queue that only workers on this machine, in this folder, poll."""
     local: LocalWork = attrs.field(factory=LocalWork)
     bodies: PinnedGenerators = attrs.field(factory=PinnedGenerators)
+
+    @property
+    def mask(self) -> Mask:
+        """Hides secrets in what the cluster's own lists and pages show."""
+        return Mask(self.secrets)
 
     def definition(self, name: str, where: str) -> WorkflowDefinition:
         """The served workflow of this name, else the one that ``where`` (``module:name``) names.
