@@ -114,13 +114,15 @@ def run_pytest(session: nox.Session, *arguments: str) -> None:
 
 
 def run_suite(session: nox.Session, paths: Sequence[str], *options: str) -> None:
-    """Run the tests of these paths in parallel. They are compiled before: each worker would do it
-    for itself.
+    """Run the tests of these paths in parallel. They are compiled before, and what Hypothesis has
+    to know of a Python's Unicode is worked out: each worker would do both for itself.
     """
     if not session.posargs:
         by_size = sorted(paths, key=lambda path: -lines_in(ROOT / path))
         collect = ("python", "-m", "pytest", "--collect-only", "--quiet")
-        run_at_once(session, (*collect, *by_size[::2]), (*collect, *by_size[1::2]))
+        know = "from hypothesis import strategies; strategies.text().validate()"
+        unicode = ("python", "-c", know)
+        run_at_once(session, unicode, (*collect, *by_size[::2]), (*collect, *by_size[1::2]))
     run_pytest(session, *IN_PARALLEL, *options, *paths)
 
 
