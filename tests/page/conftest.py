@@ -10,7 +10,7 @@ import pytest
 from tests.page import live
 from tests.page.places import Place
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 UNUSED = (
     # The popup of each window's address bar: its process costs more than that of our page.
     ("WebUIOmniboxPopup", "WebUIOmniboxAimPopup"),
