@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeAlias, TypeV
 import anyio
 import anyio.lowlevel
 
-from handrail.engine.message_watch import wake_followers, watch_writes
+from handrail.engine.message_watch import Follower, wake_followers, watch_events
 from handrail.engine.parts import Parts
 from handrail.engine.rehearsal_io import EVENTS_A_TURN
 from handrail.engine.requests import Existing, RunRequest
@@ -283,15 +283,19 @@ class ServingEngine(SteeredEngine):
         Raises:
             RunNotFound: there is no such run.
         """
-        journal, known, resumed_at = self._journal, 0, 0.0
-        with self._users.using(), watch_writes(journal) as watch:
+        journal, follower, resumed_at = self._journal, Follower(run_id), 0.0
+        with self._users.using(), watch_events(journal, follower) as watch:
             read = read_after(journal)
             while True:
-                began, seen = time.monotonic(), watch.seen
-                new = read(run_id, known, secrets=_NO_SECRETS) if known else None
+                began, known, new = time.monotonic(), follower.last_read, None
+                if known:
+                    new = await self._users.read(
+                        functools.partial(read, run_id, known, secrets=_NO_SECRETS)
+                    )
                 if new is None:  # the first time, or the run is gone
                     known, new = 0, await self._history(run_id, _NO_SECRETS)
-                known += len(new)
+                follower.last_read = known + len(new)
+                took_s = time.monotonic() - began
                 for event in new:
                     if isinstance(event, RunResumed):
                         resumed_at = event.at
@@ -304,8 +308,8 @@ class ServingEngine(SteeredEngine):
                 drive = self._drives.get(run_id)
                 if drive is not None:
                     drive.raise_error(resumed_at)
-                await anyio.sleep(max(0.0, 5 * (time.monotonic() - began) - EVERY_S))
-                await watch.changed(seen)
+                await anyio.sleep(max(0.0, 5 * took_s - EVERY_S))
+                await watch.more(follower)
 
     @contextlib.asynccontextmanager
     async def serve(self, *, max_runs: int | None = None) -> AsyncGenerator[None, None]:
