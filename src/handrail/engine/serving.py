@@ -254,7 +254,9 @@ class ServingEngine(SteeredEngine):
         from handrail.record.state import info_of, run_state_of
 
         journal, now = self._journal, self._parts.clock.now()
-        return await self._users.read(lambda: run_state_of(journal, info_of(journal, run_id), now))
+        return await self._users.read(
+            lambda: run_state_of(journal, info_of(journal, run_id), now), run_id
+        )
 
     async def result(self, run_id: str) -> WorkflowResult[Any]:
         """Wait until a run has ended, whichever process drives it; returns its result. It waits for
@@ -270,7 +272,8 @@ class ServingEngine(SteeredEngine):
                 async for _ in events:
                     pass
             return await self._users.read(
-                lambda: recorded_result(run_id, definition, journal.events(run_id), journal.codec)
+                lambda: recorded_result(run_id, definition, journal.events(run_id), journal.codec),
+                run_id,
             )
 
     async def follow(self, run_id: str, after: int = 0) -> AsyncGenerator[Event, None]:
@@ -290,7 +293,7 @@ class ServingEngine(SteeredEngine):
                 began, known, new = time.monotonic(), follower.last_read, None
                 if known:
                     new = await self._users.read(
-                        functools.partial(read, run_id, known, secrets=_NO_SECRETS)
+                        functools.partial(read, run_id, known, secrets=_NO_SECRETS), run_id
                     )
                 if new is None:  # the first time, or the run is gone
                     known, new = 0, await self._history(run_id, _NO_SECRETS)

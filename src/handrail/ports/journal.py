@@ -151,7 +151,8 @@ class LastNumbers(Protocol):
     """``last_letters`` and ``last_events`` of a journal: by run, the number of its last message, or
     event; without those of none.
 
-    Optional. They answer for all live runs of a process, or all that it follows, in one call.
+    Optional. They answer for all live runs of a process, or all that it follows, in one call. An
+    executor reads a run in a thread if ``last_events`` says that it is long.
     """
 
     def __call__(self, run_ids: Collection[str], /) -> Mapping[str, float]: ...

@@ -265,7 +265,7 @@ class SqliteJournal:
     def last_events(self, run_ids: Collection[str], /) -> dict[str, int]:
         """By run, the number of its last event; without runs that have none."""
         return self._store.read(
-            "looking for events", lambda connection: last_numbers(connection, run_ids)
+            "reading the last events of runs", lambda connection: last_numbers(connection, run_ids)
         )
 
     def version(self) -> object:
