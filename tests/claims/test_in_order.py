@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -81,3 +82,37 @@ async def test_nobody_waits_behind_one_that_asks_no_more() -> None:
     assert log == ["c", "d"]
     failed = [one.name for one in result.step_results if one.error_type == qualified(ClaimTimeout)]
     assert failed == ["a", "b"]
+
+
+async def test_all_runs_of_an_executor_wait_by_one_thread() -> None:
+    """However many wait for a name; a run that ends closes nothing that another one uses."""
+    before, go_on = claim_threads(), anyio.Event()
+
+    async def hold() -> None:
+        await go_on.wait()
+
+    @workflow
+    def flow() -> Steps[None]:
+        yield from step("a").call(hold).holds("git")
+
+    results: list[Any] = []
+    executor = Executor()
+
+    async def run() -> None:
+        results.append(await executor.run(flow))
+
+    async with anyio.create_task_group() as group:
+        for _ in range(10):
+            group.start_soon(run)
+        await anyio.sleep(1)
+        assert len(claim_threads() - before) == 1
+        go_on.set()
+    assert [one.status for one in results] == ["succeeded"] * 10
+    with anyio.fail_after(10):
+        while claim_threads() - before:  # noqa: ASYNC110  # it ends by itself
+            await anyio.sleep(0.01)
+
+
+def claim_threads() -> set[threading.Thread]:
+    """The threads that look at files of claims."""
+    return {one for one in threading.enumerate() if one.name == "handrail claims"}

@@ -90,7 +90,7 @@ async def test_each_run_is_told_also_when_another_one_has_ended(
 async def test_who_follows_runs_reads_none_until_the_journal_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One of them looks for all; when it leaves, another one does."""
+    """One of them looks for all; when it leaves, another one does. Those read whose run was."""
     journal, asked = SqliteJournal(tmp_path / "runs.db"), Counter[str]()
     events_after = journal.events_after
 
@@ -115,6 +115,9 @@ async def test_who_follows_runs_reads_none_until_the_journal_is_written(
         asked.clear()
         await anyio.sleep(0.5)
         assert not asked
-        for number in range(20):
+        await executor.signal("r7", "number", 7)
+        await anyio.sleep(0.5)
+        assert set(asked) == {"r7"}
+        for number in set(range(20)) - {7}:
             await executor.signal(f"r{number}", "number", number)
     assert values == {f"r{number}": number for number in range(20)}

@@ -172,7 +172,8 @@ class Callbacks:
             loop.receive(cmd.Evaluated(command.path, error=error, at=loop.now()))
             return
         if hasattr(value, "__await__"):
-            flight = Flight(command.path, EVALUATION, value, None)
+            flight = Flight(command.path, EVALUATION, command, None)
+            flight.awaited = value
             loop.start(flight, lambda: await_value(value), loop.context())
         else:
             loop.receive(cmd.Evaluated(command.path, value, at=loop.now()))
@@ -183,8 +184,8 @@ class Callbacks:
 
     def _evaluated(self, flight: Flight, outcome: Any) -> None:
         loop = self._loop
-        if outcome is STOPPED and hasattr(flight.command, "close"):
-            flight.command.close()  # it was perhaps not begun, and would warn of that
+        if outcome is STOPPED and hasattr(flight.awaited, "close"):
+            flight.awaited.close()  # it was perhaps not begun, and would warn of that
         if loop.closing:
             return  # it was stopped, whatever it answered; the next drive asks again
         if outcome is STOPPED or outcome is ABANDONED:

@@ -19,6 +19,7 @@ was lost, the step fails, whatever it returned: others may have worked on the sa
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
@@ -64,6 +65,7 @@ class Claiming:
         self,
         loop: Loop,
         claims: Claims | None,
+        shared: SharedClaims,
         *,
         folder_of: Callable[[cmd.Perform | cmd.Queue], Path | None],
         begin: Callable[[cmd.Perform | cmd.Queue], None],
@@ -74,6 +76,7 @@ class Claiming:
         """The claims that are held, by the path of the step that holds them."""
         self._loop = loop
         self._configured = claims
+        self._shared = shared
         self._folder_of = folder_of
         self._begin = begin
         self._leave_place = leave_place
@@ -101,9 +104,7 @@ class Claiming:
         if self._configured is not None:
             return self._configured
         if self._own is None:
-            from handrail.workspace.claims.local import LocalClaims
-
-            self._own = LocalClaims()
+            self._own = self._shared.join()
         return self._own
 
     def _claimant(self, path: str) -> Claimant:
@@ -396,7 +397,37 @@ class Claiming:
             self.held.clear()
             if self._own is not None:
                 with suppress(ClaimsFailed):
-                    await self._own.close()
+                    await self._shared.leave()
+
+
+class SharedClaims:
+    """The claims of this machine, for all drives of an executor: so one thread looks for all of
+    them. Open while a drive uses them. Mutable; for any thread.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._claims: Claims | None = None
+        self._drives = 0
+
+    def join(self) -> Claims:
+        """Count one more drive."""
+        from handrail.workspace.claims.local import LocalClaims
+
+        with self._lock:
+            self._drives += 1
+            self._claims = self._claims or LocalClaims()
+            return self._claims
+
+    async def leave(self) -> None:
+        """Count one less; the last one closes the claims."""
+        with self._lock:
+            self._drives -= 1
+            claims = None if self._drives else self._claims
+            if claims is not None:
+                self._claims = None
+        if claims is not None:
+            await claims.close()
 
 
 def _nothing() -> None:

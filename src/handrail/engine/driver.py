@@ -198,6 +198,7 @@ class Driver:
         self._claiming = self.attempts.claiming = Claiming(
             self,
             parts.claims,
+            parts.shared_claims,
             folder_of=performer.folder_of,
             begin=self._line.begin,
             leave_place=self._line.release,

@@ -233,20 +233,21 @@ class Engine(TakesOptions):
                         await self._when_free(lease.release)  # or the journal does it later
 
     async def _is_recorded(self, run_id: str) -> bool:
-        return bool(await self._users.read(partial(self._journal.events, run_id)))
+        return bool(await self._users.read(partial(self._journal.events, run_id), run_id))
 
     async def _history(
         self, run_id: str, secrets: Mapping[str, str] | None = None
     ) -> list[ev.Event]:
         """All events of a run, read beside the event loop; see ``history_of``."""
         secrets = self._secrets() if secrets is None else secrets
-        return await self._users.read(partial(history_of, self._journal, run_id, secrets))
+        return await self._users.read(partial(history_of, self._journal, run_id, secrets), run_id)
 
     async def _recorded_result(
         self, definition: WorkflowDefinition, history: Sequence[ev.Event]
     ) -> WorkflowResult[Any]:
         run_id, codec = history[0].run_id, self._journal.codec
-        return await self._users.read(partial(recorded_result, run_id, definition, history, codec))
+        result = partial(recorded_result, run_id, definition, history, codec)
+        return await self._users.read(result, run_id)
 
     def _secrets(self) -> SecretValues:
         return secret_values(self._parts.secrets, os.environ)
@@ -522,7 +523,7 @@ class Engine(TakesOptions):
         now, journal = self._parts.clock.now(), self._journal
         with self._users.using():
             as_written = partial(self._history_as_written, run_id, at)
-            history, secrets = await self._users.read(as_written)
+            history, secrets = await self._users.read(as_written, run_id)
             kept = cut_of(history, at, tuple(outputs or ()))
             refuse_unknown(kept, rerun)
             if inputs and not any(getattr(one, "fingerprint", "") for one in kept):
@@ -602,7 +603,7 @@ class Engine(TakesOptions):
             one, other = (history_of(self._journal, each, self._secrets()) for each in (a, b))
             return diff_of(one, other, self._journal.codec.identity)
 
-        return await self._users.read(compare)
+        return await self._users.read(compare, a, b)
 
     async def export(self, run_id: str, file: str | os.PathLike[str]) -> None:
         """Write a run to a file of JSON lines, masked as in the journal.
@@ -616,7 +617,7 @@ class Engine(TakesOptions):
             history, secrets = self._history_as_written(run_id, None)
             export_to(Path(file), self._journal, history, secrets)
 
-        await self._users.read(write)
+        await self._users.read(write, run_id)
 
     async def import_run(self, file: str | os.PathLike[str], *, run_id: str | None = None) -> str:
         """Put an exported run into the journal, under its own id or ``run_id``; returns the id.
@@ -731,7 +732,7 @@ class Engine(TakesOptions):
             return gate_in(run_id, [*history, *sent], gate, now)
 
         with self._users.using():
-            opened = await self._users.read(find_gate)
+            opened = await self._users.read(find_gate, run_id)
             value = accept_answer(opened, answer)
             event = ev.stamp(ev.GateAnswered(gate, value, by), run_id, 0, now)
             await self._when_free(partial(post_answer, journal, opened, event, self._secrets()))

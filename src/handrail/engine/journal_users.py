@@ -5,6 +5,7 @@ it an executor also finds the drivers of the others, and reads the journal besid
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import threading
 import weakref
@@ -13,12 +14,14 @@ from typing import TYPE_CHECKING, TypeVar
 
 import anyio.to_thread
 
-from handrail.ports.journal import Journal
+from handrail.ports.journal import Journal, last_events
 
 if TYPE_CHECKING:
     from handrail.engine.driver import Driver
 
 T = TypeVar("T")
+LONG_RUN = 1_000
+"""How many events take longer to read than an event loop may wait: about 10 ms."""
 
 
 class JournalUsers:
@@ -46,23 +49,26 @@ class JournalUsers:
         finally:
             self.release()
 
-    async def read(self, reading: Callable[[], T]) -> T:
-        """The result of ``reading``, which may take long; the journal stays open meanwhile.
+    async def read(self, reading: Callable[[], T], *run_ids: str) -> T:
+        """The result of ``reading``, which reads these runs; the journal stays open meanwhile.
 
-        If the journal is a file, a thread calls it, outside of the shared thread limit, and the
-        event loop goes on. A caller that is cancelled does not wait for the thread.
+        If the journal says that one of them is long, a thread calls it, outside of the shared
+        thread limit, and the event loop goes on. A caller that is cancelled does not wait for the
+        thread.
         """
 
         def read() -> T:
             with self.using():
                 return reading()
 
-        journal = self._journal()
-        if journal is None or not journal.durable:
-            return read()
-        return await anyio.to_thread.run_sync(
-            read, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1)
-        )
+        with self.using():
+            journal = self._journal()
+            last = {} if journal is None else last_events(journal)(run_ids)
+            if not any(LONG_RUN <= number < math.inf for number in last.values()):
+                return reading()
+            return await anyio.to_thread.run_sync(
+                read, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1)
+            )
 
     def register(self) -> None:
         """Count one more."""

@@ -1,31 +1,31 @@
 """Looks for messages to the live runs of a journal, once for all drives of one event loop; and for
 events, once for all that follow runs.
 
-Each drive has a task that wants to look, and one of these looks for all: the one that has the lock.
-When its drive ends, the next one goes on. Where the journal can say whether it was written
-(``ports.journal.Version``), nothing else is read until it was. Followers take turns likewise.
+One of those that wait looks for all of them; when it stops, the next one goes on. Where the journal
+can say whether it was written (``ports.journal.Version``), nothing else is asked until it was; then
+only those are woken that have something to read.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Generator, Mapping
-from typing import Protocol
+from collections.abc import Callable, Generator, Iterable
+from typing import Protocol, TypeAlias
 
 import anyio
 from anyio.lowlevel import RunVar
 
-from handrail.ports.journal import Journal, last_letters, version_of
+from handrail.ports.journal import Journal, LastNumbers, last_events, last_letters, version_of
 
 LOOK_EVERY_S = 0.1
-"""How often to look for messages from other processes."""
+"""How often to look for what other processes wrote."""
 UNREADABLE = 50
 """How many looks may fail in a row before a drive ends. A journal that cannot be read can hardly
 be written: work would be done in vain, and no message could cancel the run any more."""
 
 
 class Reader(Protocol):
-    """A drive that reads its messages."""
+    """Who reads the messages, or the events, of a run."""
 
     @property
     def run_id(self) -> str:
@@ -34,8 +34,20 @@ class Reader(Protocol):
 
     @property
     def last_read(self) -> int:
-        """The number of the last message that it read."""
+        """The number of the last one that it read."""
         ...
+
+
+class Follower:
+    """A reader of a run's events. Mutable."""
+
+    def __init__(self, run_id: str) -> None:
+        self.run_id = run_id
+        self.last_read = 0
+
+
+class Drive(Reader, Protocol):
+    """A drive that reads its messages."""
 
     def read_messages(self) -> None:
         """Read the new messages."""
@@ -44,156 +56,143 @@ class Reader(Protocol):
         """End, since this was raised at each of many looks."""
 
 
-class MessageWatch:
-    """The drives of one journal in one event loop, and how many of their looks failed in a row."""
+Kind: TypeAlias = Callable[[Journal], LastNumbers]
 
-    def __init__(self, journal: Journal) -> None:
-        self._version, self._last_letters = version_of(journal), last_letters(journal)
-        self._looks = anyio.Lock()
+
+class Watch:
+    """The readers of one kind in one event loop, on one journal. Mutable."""
+
+    def __init__(self, journal: Journal, kind: Kind) -> None:
+        self._version, self._last_numbers = version_of(journal), kind(journal)
         self._seen: object = None
-        self._last: Mapping[str, float] = {}
-        self._behind: list[Reader] = []
-        """The drives that may have messages to read."""
-        self.readers: dict[Reader, int] = {}
+        self._is_watched = self._tells_all = False
+        self._waiting: dict[Reader, anyio.Event] = {}
+        self._told: dict[Reader, Exception | None] = {}
+        """Those that may have more to read, or the error of the look."""
+        self.readers = set[Reader]()
 
-    async def watch(self, reader: Reader) -> None:
-        """Have the messages to a run read until this is cancelled."""
-        self.readers[reader] = 0
-        self._seen = None  # nothing is known of this run yet
+    def add(self, reader: Reader) -> None:
+        """Look for this one, too."""
+        self.readers.add(reader)
+        self._seen = None  # nothing is known of its run yet
+
+    def remove(self, reader: Reader) -> None:
+        """Look for this one no more."""
+        self.readers.discard(reader)
+        self._told.pop(reader, None)
+
+    async def more(self, reader: Reader) -> None:
+        """Wait until there may be more to read for this one.
+
+        Raises:
+            Exception: a look failed.
+        """
         try:
-            async with self._looks:
-                while True:
-                    await anyio.sleep(LOOK_EVERY_S)
-                    self._look()
+            while reader not in self._told:
+                if self._is_watched:
+                    woken = self._waiting[reader] = anyio.Event()
+                    await woken.wait()
+                else:
+                    await self._look_for_all(reader)
+            error = self._told.pop(reader)
         finally:
-            del self.readers[reader]
+            self._waiting.pop(reader, None)
+            if not self._is_watched:
+                for woken in self._waiting.values():  # the next one looks
+                    woken.set()
+                    break
+        if error is not None:
+            raise error
 
-    def _look(self) -> None:
-        wrong = self._ask()
-        behind, self._behind = self._behind, []
-        for reader in behind:
-            if reader in self.readers:
-                error = wrong or self._read(reader)
-                failed = self.readers[reader] = 0 if error is None else self.readers[reader] + 1
-                if error is not None and failed == UNREADABLE:
-                    reader.cannot_read(error)
-
-    def _ask(self) -> Exception | None:
-        """Ask which runs have messages, if the journal was written since the last look."""
-        try:
-            version = None if self._version is None else self._version()
-            if version is None or version != self._seen:
-                self._last = self._last_letters([one.run_id for one in self.readers])
-                self._seen, self._behind = version, list(self.readers)
-        except Exception as error:  # noqa: BLE001  # of any journal; counted
-            self._seen, self._behind = None, list(self.readers)
-            return error
-        return None
-
-    def _read(self, reader: Reader) -> Exception | None:
-        """Have a drive read its messages; one that leaves some is asked again at the next look."""
-        try:
-            if self._last.get(reader.run_id, 0) > reader.last_read:
-                self._behind.append(reader)
-                reader.read_messages()
-        except Exception as error:  # noqa: BLE001  # it must not end the looks of other drives
-            return error
-        return None
-
-
-_watches: RunVar[dict[Journal, MessageWatch]] = RunVar("handrail message watches")
-
-
-async def watch_messages(journal: Journal, reader: Reader) -> None:
-    """Have the messages to a run read until this is cancelled."""
-    try:
-        here = _watches.get()
-    except LookupError:
-        here = dict[Journal, MessageWatch]()
-        _watches.set(here)
-    if journal not in here:
-        here[journal] = MessageWatch(journal)
-    watch = here[journal]
-    try:
-        await watch.watch(reader)
-    finally:
-        if not watch.readers and here.get(journal) is watch:
-            del here[journal]
-
-
-class WriteWatch:
-    """Those that follow runs of one journal in one event loop, and what they know of it. Mutable.
-
-    The first of them to wait looks for all; each that is woken may be the next.
-    """
-
-    def __init__(self, journal: Journal) -> None:
-        self._version = version_of(journal)
-        self._waiting = set[anyio.Event]()
-        self._is_watched = False
-        self.followers = 0
-        self.seen: object = None
-        """What the last look saw. A follower takes it before it reads its run."""
-
-    async def changed(self, seen: object) -> None:
-        """Wait until there may be more to read than when this was seen."""
-        if self.seen is not seen:
-            return
-        if self._is_watched:
-            mine = anyio.Event()
-            self._waiting.add(mine)
-            try:
-                await mine.wait()
-            finally:
-                self._waiting.discard(mine)
-            return
+    async def _look_for_all(self, reader: Reader) -> None:
+        """Look until there may be more for this one."""
         self._is_watched = True
         try:
-            while self.seen is seen:
+            while reader not in self._told:
                 await anyio.sleep(LOOK_EVERY_S)
-                version = None if self._version is None else self._version()
-                if version is None:
-                    break
-                if version != self.seen:
-                    self.wake(version)
+                self._look()
         finally:
             self._is_watched = False
-            self.wake(self.seen)
 
-    def wake(self, seen: object) -> None:
-        """Have all followers read on."""
-        self.seen = seen
-        for one in self._waiting:
-            one.set()
+    def _look(self) -> None:
+        try:
+            version = None if self._version is None else self._version()
+            if version is not None and version == self._seen:
+                return
+            last = self._last_numbers({one.run_id for one in self.readers})
+        except Exception as error:  # noqa: BLE001  # of any journal
+            self.look_again()
+            self._tell(self.readers, error)
+            return
+        all_, self._tells_all, self._seen = self._tells_all, False, version
+        self._tell(
+            [one for one in self.readers if all_ or last.get(one.run_id, 0) != one.last_read]
+        )
+
+    def look_again(self) -> None:
+        """Tell all at the next look: something could not be read."""
+        self._seen, self._tells_all = None, True
+
+    def tell_all(self) -> None:
+        """Have all read on, though nothing was written."""
+        self._tell(self.readers)
+
+    def _tell(self, readers: Iterable[Reader], error: Exception | None = None) -> None:
+        for one in readers:
+            self._told[one] = error
+            if one in self._waiting:
+                self._waiting[one].set()
 
 
-_write_watches: RunVar[dict[Journal, WriteWatch]] = RunVar("handrail write watches")
+_watches: RunVar[dict[tuple[Journal, Kind], Watch]] = RunVar("handrail watches")
 
 
-def _watches_of_writes() -> dict[Journal, WriteWatch]:
+def _watches_here() -> dict[tuple[Journal, Kind], Watch]:
     try:
-        return _write_watches.get()
+        return _watches.get()
     except LookupError:
-        _write_watches.set(here := dict[Journal, WriteWatch]())
+        _watches.set(here := dict[tuple[Journal, Kind], Watch]())
         return here
 
 
 @contextlib.contextmanager
-def watch_writes(journal: Journal) -> Generator[WriteWatch]:
-    """The watch of a journal, for a follower of one of its runs."""
-    here = _watches_of_writes()
-    watch = here.setdefault(journal, WriteWatch(journal))
-    watch.followers += 1
+def _watching(journal: Journal, kind: Kind, reader: Reader) -> Generator[Watch]:
+    here, key = _watches_here(), (journal, kind)
+    watch = here.get(key) or here.setdefault(key, Watch(journal, kind))
+    watch.add(reader)
     try:
         yield watch
     finally:
-        watch.followers -= 1
-        if not watch.followers:
-            del here[journal]
+        watch.remove(reader)
+        if not watch.readers:
+            del here[key]
+
+
+async def watch_messages(journal: Journal, drive: Drive) -> None:
+    """Have the messages to a run read until this is cancelled."""
+    failed = 0
+    with _watching(journal, last_letters, drive) as watch:
+        while True:
+            try:
+                await watch.more(drive)
+                drive.read_messages()
+                failed = 0
+            except Exception as error:  # noqa: BLE001  # of any journal; counted
+                watch.look_again()
+                failed += 1
+                if failed == UNREADABLE:
+                    drive.cannot_read(error)
+
+
+@contextlib.contextmanager
+def watch_events(journal: Journal, follower: Follower) -> Generator[Watch]:
+    """The watch of a journal's events, for a follower of one of its runs."""
+    with _watching(journal, last_events, follower) as watch:
+        yield watch
 
 
 def wake_followers(journal: Journal) -> None:
     """Have all that follow runs of a journal look again, though nothing was written."""
-    watch = _watches_of_writes().get(journal)
+    watch = _watches_here().get((journal, last_events))
     if watch is not None:
-        watch.wake(object())
+        watch.tell_all()

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, get_args
 
+from handrail.engine.claiming import SharedClaims
 from handrail.engine.perform import Around, FolderOf
 from handrail.engine.shared_limits import SharedAdmission
 from handrail.errors import DefinitionError, RunIdTaken, WrongUse
@@ -82,6 +83,8 @@ class Parts:
     folder_of_agent: FolderOf | None = None
     claims: Claims | None = None
     """The port that grants claims; None: the claims of this machine."""
+    shared_claims: SharedClaims = field(default_factory=SharedClaims)
+    """The claims of this machine, if its drives use them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeAlias, TypeV
 import anyio
 import anyio.lowlevel
 
-from handrail.engine.message_watch import wake_followers, watch_writes
+from handrail.engine.message_watch import Follower, wake_followers, watch_events
 from handrail.engine.parts import Parts
 from handrail.engine.rehearsal_io import EVENTS_A_TURN
 from handrail.engine.requests import Existing, RunRequest
@@ -254,7 +254,9 @@ class ServingEngine(SteeredEngine):
         from handrail.record.state import info_of, run_state_of
 
         journal, now = self._journal, self._parts.clock.now()
-        return await self._users.read(lambda: run_state_of(journal, info_of(journal, run_id), now))
+        return await self._users.read(
+            lambda: run_state_of(journal, info_of(journal, run_id), now), run_id
+        )
 
     async def result(self, run_id: str) -> WorkflowResult[Any]:
         """Wait until a run has ended, whichever process drives it; returns its result. It waits for
@@ -270,7 +272,8 @@ class ServingEngine(SteeredEngine):
                 async for _ in events:
                     pass
             return await self._users.read(
-                lambda: recorded_result(run_id, definition, journal.events(run_id), journal.codec)
+                lambda: recorded_result(run_id, definition, journal.events(run_id), journal.codec),
+                run_id,
             )
 
     async def follow(self, run_id: str, after: int = 0) -> AsyncGenerator[Event, None]:
@@ -283,15 +286,19 @@ class ServingEngine(SteeredEngine):
         Raises:
             RunNotFound: there is no such run.
         """
-        journal, known, resumed_at = self._journal, 0, 0.0
-        with self._users.using(), watch_writes(journal) as watch:
+        journal, follower, resumed_at = self._journal, Follower(run_id), 0.0
+        with self._users.using(), watch_events(journal, follower) as watch:
             read = read_after(journal)
             while True:
-                began, seen = time.monotonic(), watch.seen
-                new = read(run_id, known, secrets=_NO_SECRETS) if known else None
+                began, known, new = time.monotonic(), follower.last_read, None
+                if known:
+                    new = await self._users.read(
+                        functools.partial(read, run_id, known, secrets=_NO_SECRETS), run_id
+                    )
                 if new is None:  # the first time, or the run is gone
                     known, new = 0, await self._history(run_id, _NO_SECRETS)
-                known += len(new)
+                follower.last_read = known + len(new)
+                took_s = time.monotonic() - began
                 for event in new:
                     if isinstance(event, RunResumed):
                         resumed_at = event.at
@@ -304,8 +311,8 @@ class ServingEngine(SteeredEngine):
                 drive = self._drives.get(run_id)
                 if drive is not None:
                     drive.raise_error(resumed_at)
-                await anyio.sleep(max(0.0, 5 * (time.monotonic() - began) - EVERY_S))
-                await watch.changed(seen)
+                await anyio.sleep(max(0.0, 5 * took_s - EVERY_S))
+                await watch.more(follower)
 
     @contextlib.asynccontextmanager
     async def serve(self, *, max_runs: int | None = None) -> AsyncGenerator[None, None]:

@@ -29,11 +29,13 @@ class AttemptStopped(Exception):  # a signal within this package, never shown
 class Flight(InFlight):
     """Something in flight in this process, in a task of its own or in the driver's. Mutable."""
 
-    __slots__ = ("cancels", "current", "handle", "waits", "work")
+    __slots__ = ("awaited", "cancels", "current", "handle", "waits", "work")
 
     def __init__(self, path: str, kind: str, command: Any, current: Current | None) -> None:
         super().__init__(path, kind, command)
         self.current = current
+        self.awaited: Any = None
+        """What a small function of the user's returned, if that is awaited."""
         self.handle: Any = None
         self.waits = False
         """It waits for a claim, and does nothing meanwhile."""

@@ -147,19 +147,31 @@ def version_of(journal: Journal) -> Version | None:
     return cast("Version | None", _besides(journal, "version", "letters"))
 
 
-class LastLetters(Protocol):
-    """``last_letters`` of a journal: by run, the number of its last message; without those of none.
+class LastNumbers(Protocol):
+    """``last_letters`` and ``last_events`` of a journal: by run, the number of its last message, or
+    event; without those of none.
 
-    Optional. It answers for all live runs of a process in one call.
+    Optional. They answer for all live runs of a process, or all that it follows, in one call. An
+    executor reads a run in a thread if ``last_events`` says that it is long.
     """
 
     def __call__(self, run_ids: Collection[str], /) -> Mapping[str, float]: ...
 
 
-def last_letters(journal: Journal) -> LastLetters:
+def last_letters(journal: Journal) -> LastNumbers:
     """The journal's ``last_letters``, or a fallback by which each run may have new messages."""
-    own = cast("LastLetters | None", _besides(journal, "last_letters", "letters"))
-    return own or (lambda run_ids, /: dict.fromkeys(run_ids, math.inf))
+    own = cast("LastNumbers | None", _besides(journal, "last_letters", "letters"))
+    return own or _unknown
+
+
+def last_events(journal: Journal) -> LastNumbers:
+    """The journal's ``last_events``, or a fallback by which each run may have new events."""
+    own = cast("LastNumbers | None", _besides(journal, "last_events", "events"))
+    return own or _unknown
+
+
+def _unknown(run_ids: Collection[str], /) -> Mapping[str, float]:
+    return dict.fromkeys(run_ids, math.inf)
 
 
 class WhenFree(Protocol):
@@ -202,8 +214,8 @@ class Journal(Protocol):
     the journal promises to survive. ``events`` returns them in order, equal to those appended; a
     value whose class cannot be found comes back as ``Unresolved``. A durable journal is read from
     several threads at once, so that no event loop waits. It may also have ``append_all``,
-    ``events_after``, ``version``, ``last_letters`` and ``when_free``: see ``GroupAppend``,
-    ``ReadAfter``, ``Version``, ``LastLetters`` and ``WhenFree``.
+    ``events_after``, ``version``, ``last_letters``, ``last_events`` and ``when_free``: see
+    ``GroupAppend``, ``ReadAfter``, ``Version``, ``LastNumbers`` and ``WhenFree``.
 
     Contract suite: ``handrail.testing.contracts.JournalContract``.
     """

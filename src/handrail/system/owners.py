@@ -13,10 +13,11 @@ import functools
 import os
 import time
 import uuid
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from handrail.model.dataclass import dataclass
-from handrail.system.marker import HAS_PROC, stat_of
+from handrail.system.marker import HAS_PROC, Stat, stat_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ def forget(token: str) -> None:
     _mine.discard(token)
 
 
-def is_alive(owner: Owner, now: float) -> bool:
+def is_alive(owner: Owner, now: float, stat_of: Callable[[int], Stat] = stat_of) -> bool:
     """True if the owner may still live; see the module docstring."""
     if not _is_on_this_machine(owner):
         return is_renewed(owner, now)
@@ -83,6 +84,12 @@ def is_alive(owner: Owner, now: float) -> bool:
         return stat.alive and stat.start_ticks == owner.start_ticks
     # Without a start time the id may be another process's by now, so the lease counts, too.
     return _exists(owner.pid) and is_renewed(owner, now)
+
+
+def any_dead(owners: Iterable[Owner], now: float) -> bool:
+    """True if one of these owners is dead; looks each process up once."""
+    stat = functools.cache(stat_of)
+    return not all(is_alive(one, now, stat) for one in owners)
 
 
 def _is_on_this_machine(owner: Owner) -> bool:

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import anyio
+import anyio.to_thread
 
-from handrail.engine.journal_users import users_of
 from handrail.errors import HandrailError, JournalFailed, RunNotFound
 from handrail.model import events as ev
 from handrail.model.dataclass import dataclass
@@ -89,7 +89,6 @@ class Reader:
     def __init__(self, journal: Journal, mask: Mask, artifacts: Path | None = None) -> None:
         self.artifacts = artifacts
         self._journal = journal
-        self._users = users_of(journal)
         self._mask = mask
         self._runs: tuple[RunInfo, ...] = ()
         self._read_at = -1e9
@@ -130,7 +129,7 @@ class Reader:
 
     async def _in_thread(self, read: Callable[[], T]) -> T:
         """The result of a read: in a thread if the journal is a file, else in the loop."""
-        return await self._users.read(read)
+        return await anyio.to_thread.run_sync(read) if self._journal.durable else read()
 
     def mask_data(self, data: T) -> T:
         """JSON data without secrets."""

@@ -59,6 +59,7 @@ from handrail.journals.sqlite.rows import (
     RunHead,
     insert_all,
     insert_run,
+    last_numbers,
     list_runs,
     read_events,
 )
@@ -259,6 +260,12 @@ class SqliteJournal:
         return self._store.read(
             "looking for messages",
             lambda connection: self._inbox.last_numbers(connection, run_ids),
+        )
+
+    def last_events(self, run_ids: Collection[str], /) -> dict[str, int]:
+        """By run, the number of its last event; without runs that have none."""
+        return self._store.read(
+            "reading the last events of runs", lambda connection: last_numbers(connection, run_ids)
         )
 
     def version(self) -> object:

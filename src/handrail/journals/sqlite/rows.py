@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
@@ -426,6 +426,13 @@ def _labels(text: str) -> dict[str, str]:
     labels: dict[str, Any] = msgspec.json.decode(text)
     # A label that is not a string was a secret.
     return {name: said if isinstance(said, str) else "***" for name, said in labels.items()}
+
+
+def last_numbers(connection: sqlite3.Connection, run_ids: Collection[str]) -> dict[str, int]:
+    """By run, the number of its last event; without runs that have none."""
+    query = "SELECT max(seq) FROM events WHERE run = (SELECT id FROM runs WHERE run_id = ?)"
+    last = {one: connection.execute(query, (one,)).fetchone()[0] for one in run_ids}
+    return {one: number for one, number in last.items() if number}
 
 
 PIECE = 1000

@@ -18,6 +18,7 @@ from handrail.ports.journal import (
     Letter,
     Message,
     group_append,
+    last_events,
     last_letters,
     read_after,
     version_of,
@@ -220,7 +221,7 @@ class JournalContract:
     @pytest.mark.anyio
     async def test_it_says_whether_it_was_written_if_it_can(self, journal: Journal) -> None:
         """Its ``version``, if it has one, changes with each event and each message, and not when it
-        is read; its ``last_letters`` has the number of each run's last message.
+        is read; its ``last_letters`` and ``last_events`` have the numbers of each run's last ones.
         """
         version = version_of(journal) or object
         seen = [version()]
@@ -233,6 +234,7 @@ class JournalContract:
         for number, one in enumerate(seen):
             assert one not in seen[:number]
         assert last_letters(journal)([RUN, "nobody"])[RUN] >= last == 2
+        assert last_events(journal)([RUN, "nobody"])[RUN] >= 1
         if version is not object:
             assert journal.events(RUN)
             assert journal.letters(RUN, 0)

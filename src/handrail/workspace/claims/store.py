@@ -19,6 +19,7 @@ and are killed before another claimant gets the claim.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import sqlite3
 import threading
@@ -45,6 +46,7 @@ from handrail.ports.claims import (
 from handrail.system.marker import is_inside, kill_marked
 from handrail.system.owners import (
     Owner,
+    any_dead,
     forget,
     host,
     is_alive,
@@ -159,8 +161,10 @@ class Store:
         self._connection: sqlite3.Connection | None = None
         self._file: FileIdentity | None = None
         self._seen = -1
+        self._rows: tuple[object, ...] = ()
+        """What the last look read, and which claims and requests had not been renewed."""
         self._last = ClaimSnapshot((), ())
-        """What the last look at the file found."""
+        """What it found in that."""
         self._claims: dict[int, Owner] = {}
         """The owners of this process's claims, by epoch."""
         self._queued: dict[int, tuple[ClaimRequest, Owner]] = {}
@@ -408,21 +412,23 @@ class Store:
         Claims whose lease has run out are ``gone``: they may be taken.
         """
         now, mine = time.time(), {owner.token for owner in self._owners()}
-        held: list[Claim] = []
-        gone: set[int] = set()
-        for row in connection.execute(f"{_CLAIMS} WHERE ended IS NULL"):
-            claim = _claim(row)
-            held.append(claim)
-            # A claim with a ``ttl_s`` is never renewed, and this process's own are never gone.
-            if claim.until is None and row[3] not in mine and not is_renewed(_owner(row, 3), now):
-                gone.add(claim.epoch)
-        line = [
-            _queued_request(row)
-            for row in connection.execute(_LINE)
-            if row[2] in mine or is_renewed(_owner(row, 2), now)
-        ]
-        found = ClaimSnapshot(held, line, gone)
-        if not found.same_as(self._last):  # else what it has found already still holds
+        claims = connection.execute(f"{_CLAIMS} WHERE ended IS NULL").fetchall()
+        line = connection.execute(_LINE).fetchall()
+        # A claim with a ``ttl_s`` is never renewed, and this process's own are never gone.
+        gone = {
+            row[0]
+            for row in claims
+            if row[2] is None and row[3] not in mine and not is_renewed(_owner(row, 3), now)
+        }
+        late = {
+            row[0] for row in line if row[2] not in mine and not is_renewed(_owner(row, 2), now)
+        }
+        rows = (claims, line, gone, late)
+        if rows == self._rows:  # what was found in them still holds
+            return self._last
+        requests = [_queued_request(row) for row in line if row[0] not in late]
+        self._rows, found = rows, ClaimSnapshot([_claim(row) for row in claims], requests, gone)
+        if not found.same_as(self._last):  # else only leases were renewed
             self._last = found
         return self._last
 
@@ -433,9 +439,8 @@ class Store:
     def _anything_dead(self, connection: sqlite3.Connection) -> bool:
         now = time.time()
         rows = connection.execute(f"{_CLAIMS} WHERE ended IS NULL").fetchall()
-        return any(_is_dead(row, now) for row in rows) or any(
-            not is_alive(_owner(row, 2), now) for row in connection.execute(_LINE).fetchall()
-        )
+        line = [_owner(row, 2) for row in connection.execute(_LINE)]
+        return any(_is_dead(row, now) for row in rows) or any_dead(line, now)
 
     def _drop_dead(self, connection: sqlite3.Connection) -> None:
         """End the claims, and drop the requests, whose process is dead or whose time is over."""
@@ -573,6 +578,7 @@ def _encode(request: ClaimRequest) -> str:
     return msgspec.json.encode(_Body(request.claimant, request.resources)).decode()
 
 
+@functools.lru_cache(1024)  # each look reads the whole line again
 def _decode(body: str) -> _Body:
     return msgspec.json.decode(body, type=_Body)
 
