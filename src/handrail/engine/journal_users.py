@@ -63,8 +63,8 @@ class JournalUsers:
 
         with self.using():
             journal = self._journal()
-            last = {} if journal is None else last_events(journal)(run_ids)
-            if not any(LONG_RUN <= number < math.inf for number in last.values()):
+            last = last_events(journal)(run_ids).values() if journal is not None else ()
+            if not any(LONG_RUN <= number < math.inf for number in last):
                 return reading()
             return await anyio.to_thread.run_sync(
                 read, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1)

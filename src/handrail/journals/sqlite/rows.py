@@ -518,8 +518,7 @@ def _piece(connection: sqlite3.Connection, run_id: str, after: int) -> _Piece | 
     """The next events of a run behind a number; None if it has no event of that number."""
     with snapshot(connection):
         run = connection.execute(f"{RUN} WHERE run_id = ?", (run_id,)).fetchone()
-        crc = None if run is None else _checksum_at(connection, run, after)
-        if crc is None:
+        if run is None or (crc := _checksum_at(connection, run, after)) is None:
             return None
         connection.text_factory = bytes  # checksums are over bytes, and msgspec reads bytes
         try:
