@@ -117,6 +117,14 @@ def test_the_guard_lets_one_session_at_a_time_edit_a_file(cli: Cli) -> None:
     assert claim == "session two-sess"
 
 
+@pytest.mark.parametrize("name", ["a\0b", "a\ud800b"])
+def test_the_guard_refuses_an_edit_of_a_file_that_cannot_be(cli: Cli, name: str) -> None:
+    """An agent program takes any other exit code than 2 for leave."""
+    refused = edit(cli, name, "one")
+    assert refused.code == 2
+    assert "Edit no file of such a name." in refused.err
+
+
 def test_the_guard_is_put_into_settings_once_and_taken_out(repo: Path, cli: Cli) -> None:
     """All else in them stays."""
     file = repo / ".claude/settings.json"

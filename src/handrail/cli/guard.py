@@ -60,7 +60,10 @@ def guard(*, install: str | None = None, remove: str | None = None, user: bool =
         raise Refused("handrail guard", f"got no JSON on stdin: {error}", _USE) from None
     if not isinstance(asked, dict):
         raise Refused("handrail guard", "got no JSON object on stdin", _USE)
-    said = anyio.run(_refusal_of_edit, cast("dict[str, Any]", asked))
+    try:
+        said = anyio.run(_refusal_of_edit, cast("dict[str, Any]", asked))
+    except ValueError as error:  # a path that no file can have: only this exit code refuses an edit
+        said = f"handrail guard: {error}. Edit no file of such a name."
     if said:
         print(said, file=sys.stderr)
         return _REFUSED
