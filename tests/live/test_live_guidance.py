@@ -22,7 +22,8 @@ pytestmark = [pytest.mark.live_cli, pytest.mark.live_on("claude", "codex", "code
 Open = Callable[..., Session]
 TABS = "Use tabs, not blanks."
 SOON_S = 2.0
-"""Or, on a slow machine, twice what the program takes to ask its model for the first time."""
+"""Or, on a machine that has more to do, four times what the program takes to ask its model first:
+one is to end and the next to start, and each takes up to twice that alone."""
 WAITS = "python3 -c 'import time; time.sleep(300)' & sleep 300"
 
 
@@ -78,4 +79,4 @@ async def test_guidance_reaches_the_session_that_is_at_work(
     assert (given.next.rung, given.next.session) == ("guide", sessions[0])
     assert run.result.step_results[0].attempts == 1
     assert lasting_carriers_of(run.mark) == []
-    assert took_s[0] < max(SOON_S, 2 * starts_s[0])
+    assert took_s[0] < max(SOON_S, 4 * starts_s[0])
