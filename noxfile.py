@@ -368,10 +368,8 @@ def programs(session: nox.Session) -> None:
     if "temporal" in chosen:
         folders.append("tests/temporal")
     if folders:
-        # a file's tests on one worker: they share a cluster, and its workers; in the order of the
-        # files, since those with the fewest tests take longest
-        by_file = ("--dist=loadscope", "--no-loadscope-reorder")
-        runs.append((*by_file, "-m", "(temporal or hub) and not soak", *folders))
+        # a file's tests on one worker: they share a cluster, and its workers
+        runs.append(("--dist=loadscope", "-m", "(temporal or hub) and not soak", *folders))
     if not runs:
         session.skip(f"none of {', '.join(sorted(chosen))} could be installed")
     for run in runs:
