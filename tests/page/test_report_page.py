@@ -149,9 +149,9 @@ def test_all_can_be_done_with_keys(open_page: Open, report: Path) -> None:
     here = page.locator("[aria-selected=true][role=treeitem]")
     assert here.locator(".name").inner_text() == "divide"
     page.keyboard.press("Enter")
-    assert page.evaluate("document.activeElement.className") == "pane-body"
+    page.locator(".pane-body:focus").wait_for()
     page.keyboard.press("Escape")
-    assert page.locator(".pane").count() == 0
+    page.locator(".pane").wait_for(state="detached")
     page.keyboard.press("h")
     assert here.locator(".name").inner_text() == "2"
     page.keyboard.press("h")
