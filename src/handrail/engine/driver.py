@@ -454,7 +454,7 @@ class Driver:
                 ):  # something else can happen meanwhile
                     self._claiming.launch(command)
                     continue
-                if self.closing:
+                if self.closing:  # nothing would stop it: the end of a drive stops flights
                     self.attempts.stopped_before(command)
                     continue
                 event = await self.attempts.perform_here(command)
