@@ -203,7 +203,7 @@ def _repository_pattern(repository: Repository, pattern: str) -> str:
 def _tell_wait(request: ClaimRequest) -> Callable[[tuple[Claimant, ...]], None]:
     def waiting(others: tuple[Claimant, ...]) -> None:
         who = ", ".join(map(str, others))
-        tell(f"waits for {text_of(request.resources)}: {who} has it")
+        tell(f"waits for {text_of(request.resources)}, behind {who}")
 
     return waiting
 
