@@ -428,7 +428,7 @@ async def test_a_step_is_completed_skipped_and_begun_again() -> None:
                 case _:
                     pass
     assert run.result.status == "suspended"
-    await executor.complete(name, "e", "y", by="eve")
+    await executor.complete(name, "e", '"y"', by="eve")
     assert (await executor.resume(name)).status == "failed"
     with pytest.raises(CannotSteer, match=r"it has failed.* resume\(\) continues it"):
         await executor.retry(name, "f")
