@@ -272,6 +272,7 @@ REFUSED: list[tuple[str, tuple[Any, ...], type[Exception], str]] = [
     # one that has ended
     ("complete", ("done", 2), CannotSteer, f"'done' has ended. {KEPT}"),
     ("skip", ("done",), CannotSteer, KEPT),
+    ("complete", ("done/part", 2), CannotSteer, f"'done' has ended. {KEPT}"),
     ("retry", ("done",), CannotSteer, KEPT),
     ("guide", ("tabs", "done"), CannotSteer, f"'done' has ended. .*{NEXT}"),
     # one that is of another kind
