@@ -63,10 +63,13 @@ def changed_since(
     history: Sequence[ev.Event], paths: Iterable[str], passed: Collection[str]
 ) -> list[str]:
     """What a fork runs again for changed steps: each of them, and all steps that began after it. A
-    step that is new, inside of one that has ended, is followed by what began after that end.
+    step that is new, inside of one that has ended, is followed by what began after that end. A
+    worktree runs again as a whole.
     """
     found: list[str] = []
-    for path in paths:
+    trees = worktrees_of(history)
+    for changed in paths:
+        path = next((tree for tree in trees if is_within(changed, tree)), changed)
         if path in begun(history):
             found += began_since(history, path, passed)
             continue
@@ -77,6 +80,13 @@ def changed_since(
         }
         found += _begun_after(history, min(ends.values(), default=history[-1].seq), path, passed)
     return found
+
+
+def worktrees_of(history: Iterable[ev.Event]) -> list[str]:
+    """The steps that have a worktree of their own, outer ones first."""
+    kind = "worktree"
+    began = (one for one in history if isinstance(one, ev.StepStarted) and one.step_type == kind)
+    return sorted({one.path for one in began})
 
 
 def _begins(event: ev.Event) -> TypeGuard[ev.StepStarted | ev.MemberStarted]:
