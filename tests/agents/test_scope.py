@@ -755,7 +755,7 @@ def test_two_that_write_the_same_files_take_turns(repo: Path) -> None:
     assert f"waits for {whose}" in told[1]
     assert whose in told[0]
     said = log.getvalue()
-    assert "all/c  waits for c/**, all/: step 'b' of run flow-" in said
+    assert "all/c  waits for c/**, all/, behind step 'b' of run flow-" in said
     assert "all/c  has c/**, all/ now" in said
     (info,) = SqliteJournal(journal).runs()
     assert info.waits_for == ()
