@@ -48,6 +48,8 @@ PROJECT = nox.project.load_toml(ROOT / "pyproject.toml")
 WORKERS = min((os.cpu_count() or 1) + 3, 8)  # more than cores: many tests wait for programs
 # each worker a part of the suite, so that what tests of a file share is made once; then of others'
 IN_PARALLEL = (f"--numprocesses={WORKERS}", "--dist=worksteal", "-p", "no:schemathesis")
+# where some take a hundred times as long as others: each when a worker is free
+ONE_BY_ONE = ("--dist=load", "--maxschedchunk=1")
 BRIEF = ("--hypothesis-profile=brief",)
 # One loop on the further Pythons: asyncio is the Python's own, trio the same on each.
 ON_ANOTHER = (*BRIEF, "-k", "not trio")
@@ -391,10 +393,12 @@ def programs(session: nox.Session) -> None:
     runs: list[tuple[str, ...]] = []
     if "browser" in chosen:  # apart: the library that drives it keeps an event loop running
         path = ("--browser-path", browser(session))
-        runs.append(("-p", "schemathesis.pytest.plugin", "-m", "page", "tests/page", *path))
+        runs.append(
+            (*ONE_BY_ONE, "-p", "schemathesis.pytest.plugin", "-m", "page", *path, "tests/page")
+        )
     if any(agents.values()):  # apart: a person's word is to reach an agent within two seconds
         brief = ("-k", "not trio") if os.environ.get("CI") else ()
-        runs.append(("-m", "live_cli", *brief, "tests/live"))
+        runs.append((*ONE_BY_ONE, "-m", "live_cli", *brief, "tests/live"))
     folders: list[str] = []
     if "hub" in chosen and may_use_hub(session):  # first, since it takes longest
         folders.append("tests/hub_programs")
