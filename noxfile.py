@@ -187,11 +187,10 @@ def build(session: nox.Session) -> None:
     """Build the sdist and from it the wheel; fail unless the tree gives the same wheel."""
     session.install(*group("build"))
     shutil.rmtree(DIST, ignore_errors=True)
-    make = ("python", "-m", "build", "--no-isolation")
-    session.run(*make, "--outdir", str(DIST), silent=True)
-    (from_sdist,) = DIST.glob("*.whl")
+    make = ("python", "-m", "build", "--no-isolation", "--outdir")
     with tempfile.TemporaryDirectory() as scratch:
-        session.run(*make, "--wheel", "--outdir", scratch, silent=True)
+        run_at_once(session, (*make, str(DIST)), (*make, scratch, "--wheel"))
+        (from_sdist,) = DIST.glob("*.whl")
         twin = contents(Path(scratch) / from_sdist.name)
     shipped = contents(from_sdist)
     if twin != shipped:
@@ -261,8 +260,8 @@ def lint(session: nox.Session) -> None:
 def examples(session: nox.Session) -> None:
     """Do what the README's first command does, as a newcomer: nothing may be left behind."""
     session.install(wheel("cli,agents"))
-    for example in sorted((ROOT / "examples").glob("*.py")):
-        session.run("handrail", "check", str(example))
+    paths = sorted((ROOT / "examples").glob("*.py"))
+    run_at_once(session, *[("handrail", "check", str(path)) for path in paths])
     with tempfile.TemporaryDirectory() as home, tempfile.TemporaryDirectory() as scratch:
         with session.chdir(home):
             session.run("handrail", "quickstart", env={"HOME": home, "TMPDIR": scratch})
