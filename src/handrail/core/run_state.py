@@ -149,7 +149,7 @@ class LeafNode(StepNode):
 class CompositeNode(StepNode):
     """A step that the core carries out itself: it has children, or waits."""
 
-    __slots__ = ("deadline", "overdue")
+    __slots__ = ("deadline", "overdue", "verb")
 
     @property
     def begins_again(self) -> bool:
@@ -160,6 +160,7 @@ class CompositeNode(StepNode):
         self, step: Step[Any], path: str, parent: Node | None, inputs: Mapping[str, Any]
     ) -> None:
         super().__init__(step, path, parent, inputs)
+        self.verb: Any = step.verb
         self.deadline = 0
         self.overdue = False
 
