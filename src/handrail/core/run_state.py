@@ -375,10 +375,6 @@ class Setting:
     secrets: Mapping[str, str] | None = None
     unwinds: bool = False
 
-    def admitted_before(self) -> int:
-        """How many steps began in earlier drives; 0 if ``max_steps`` is not set."""
-        return 0 if self.limits.max_steps is None else self.recorded.steps_begun()
-
 
 class RunState:
     """The live state of one drive of one run. Mutable."""
@@ -445,7 +441,7 @@ class RunState:
         self.update_begins_at_once()
         self.over_limit: dict[str, dict[str, tuple[StepNode, str, float, str]]] = {}
         """Steps that exceed a limit, with the limit, by the path of the question they wait for."""
-        self.admitted_count = setting.admitted_before()
+        self.admitted_count = 0 if self.limits.max_steps is None else recorded.steps_begun()
         """How many steps were let in; counted only if ``max_steps`` is set."""
         self.visits: dict[tuple[str, str], int] = {}
         """How often each line of a body yielded; counted only if ``max_visits`` is set."""
