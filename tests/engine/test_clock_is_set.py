@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from handrail import Budget, Executor, Limits, Steps, StepTimeout, step, workflow
+from handrail import Budget, CallbackSink, Executor, Limits, Steps, StepTimeout, step, workflow
 from handrail.system.clock import SystemClock
 from tests.engine.support import Boom
 
@@ -157,13 +157,16 @@ async def test_what_is_so_long_is_so_long_whatever_the_clock_says(
     """Pauses, rates and bounds of a run, and all durations, count running time."""
     flow, parts, status = WAITS[what]
     results: list[Any] = []
+    began = anyio.Event()
+    sinks = [CallbackSink(lambda _: began.set())]
 
     async def run() -> None:
-        results.append(await Executor(clock=clock, **parts).run(flow))
+        results.append(await Executor(clock=clock, sinks=sinks, **parts).run(flow))
 
     with anyio.fail_after(10):
         async with anyio.create_task_group() as group:
             group.start_soon(run)
+            await began.wait()
             await anyio.sleep(0.1)
             clock.off_s += jump_s
     (result,) = results

@@ -76,3 +76,14 @@ def opened_at(page: Any, run_id: str) -> None:
     """Go from the list to a run."""
     page.get_by_role("link", name=re.compile(run_id)).click()
     page.locator(".head").wait_for()
+
+
+def lines(page: Any) -> Any:
+    """The lines that are in the page."""
+    return page.get_by_role("listbox", name="Log").get_by_role("option")
+
+
+def has_lines(page: Any, count: int) -> None:
+    """Wait until there are so many lines."""
+    lines(page).nth(count - 1).wait_for()
+    lines(page).nth(count).wait_for(state="detached")

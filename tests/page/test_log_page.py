@@ -11,22 +11,10 @@ from typing import Any
 import pytest
 
 from tests.page.conftest import Open
-from tests.page.places import Place, opened_at, row, shows
-from tests.page.test_fluid import MOST_HEAP, heap, nothing_long
+from tests.page.places import Place, has_lines, lines, opened_at, row, shows
 from tests.page.test_report_page import many, release, written
 
 pytestmark = [pytest.mark.page, pytest.mark.extra("playwright", "starlette", "uvicorn")]
-
-
-def lines(page: Any) -> Any:
-    """The lines that are in the page."""
-    return page.get_by_role("listbox", name="Log").get_by_role("option")
-
-
-def has_lines(page: Any, count: int) -> None:
-    """Wait until there are so many lines."""
-    lines(page).nth(count - 1).wait_for()
-    lines(page).nth(count).wait_for(state="detached")
 
 
 @pytest.fixture(scope="module")
@@ -143,35 +131,6 @@ def test_the_record_is_downloaded(log: Any) -> None:
     events = [json.loads(line) for line in text.splitlines()]
     assert [one["seq"] for one in events] == list(range(1, len(events) + 1))
     assert events[0]["type"] == "WorkflowStarted"
-
-
-THROUGH_ALL = """async () => {
-  const box = document.querySelector('[role=listbox]');
-  for (let part = 0; part <= 60; part++) {
-    box.scrollTop = box.scrollHeight * part / 60;
-    await new Promise(done => setTimeout(done, 30));
-  }
-}"""
-
-
-def test_the_log_of_ten_thousand_members_is_fluid(
-    place: Place, open_page: Open, browser: Any
-) -> None:
-    """Who scrolls through 40,000 lines sees each part of it, and the page holds few of them."""
-    place.drive("many", "r1").join()
-    page = open_page(place.address).page
-    opened_at(page, "r1")
-    with nothing_long(browser, page):
-        page.get_by_role("tab", name="Log").click()
-        lines(page).first.wait_for()
-        page.evaluate(THROUGH_ALL)
-        lines(page).filter(has_text="many succeeded").or_(
-            lines(page).filter(has_text="WorkflowCompleted")
-        ).last.wait_for()
-    assert lines(page).count() < 100
-    page.get_by_role("searchbox").fill("each/9999/do StepCompleted")
-    has_lines(page, 1)
-    assert heap(page) < MOST_HEAP
 
 
 @pytest.mark.parametrize(("flow", "given"), [(release, "it"), (many, 500)], ids=["small", "large"])

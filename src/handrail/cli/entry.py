@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import re
 import shlex
@@ -18,6 +19,10 @@ from handrail.cli.exits import DEBUG, Exit, debugging, exit_for
 from handrail.errors import HandrailError, MissingExtra
 from handrail.shortening import without_codes
 
+_GARBAGE_AFTER = 50_000
+"""Objects made before Python looks for garbage: after its 700 it looks a hundred times while the
+command starts, for an eighth of that time, and nothing that is imported is garbage.
+"""
 _METHODS = re.compile(r"\b(complete|fork|resume)\((?:outputs=\.\.\.)?\)")
 """Methods that errors advise to call; the command has commands of the same names."""
 
@@ -29,6 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     the arguments or ``HANDRAIL_DEBUG`` is set. Without ``arguments`` it runs those of the process,
     and ends the process if a thread that was left behind would keep it alive.
     """
+    if arguments is None:
+        gc.set_threshold(_GARBAGE_AFTER)
     _open_what_is_closed()
     words = list(sys.argv[1:] if arguments is None else arguments)
     if "--debug" in words:

@@ -37,6 +37,7 @@ from handrail.errors import HandrailError, InputsDiffer, RunIdTaken, WorkflowNot
 from handrail.executor import agent_defaults
 from handrail.model.agent_options import NO_OPTIONS
 from handrail.model.definition import WorkflowDefinition
+from handrail.model.results import OVER
 from handrail.ports.journal import Journal, RunInfo
 from handrail.record.reading import ended, history_of, inputs_of
 from handrail.record.run_record import Recorded
@@ -283,7 +284,6 @@ def _find_run(run_id: str, place: Place) -> RunInfo | None:
 
 
 EVERY_S = 0.05
-_OVER = frozenset({"succeeded", "failed", "cancelled"})
 
 
 def cancel(
@@ -313,7 +313,7 @@ def cancel(
         journal = place.find()
         session = Session(options, data, place, journal)
         info = pick_run(journal, run)
-        if shown_status(info) in _OVER:
+        if shown_status(info) in OVER:
             return _print_outcome(
                 info, f"run {info.run_id} has already {_ending_text(info)}", session
             )

@@ -25,6 +25,7 @@ from handrail.cli.inputs import arguments_for
 from handrail.cli.target import load_with_executor
 from handrail.errors import DefinitionError, HandrailError, InvalidInput, MissingExtra
 from handrail.model.dataclass import dataclass
+from handrail.model.results import OVER
 from handrail.ports.journal import SCHEDULE_LABEL, RunInfo
 from handrail.project import no_such_key
 
@@ -35,7 +36,6 @@ SOON_S = 120.0
 """Instants so shortly before a worker's start were not missed: the worker was only restarted."""
 _NAME = re.compile(r"[\w.-]+")
 _TABLE = "[[tool.handrail.schedule]]"
-_OVER = frozenset({"succeeded", "failed", "cancelled"})
 _TEXTS = ("workflow", "cron", "name", "timezone", "overlap", "missed")
 _KEYS = (*_TEXTS, "inputs")
 _CHOICES: Mapping[str, tuple[str, ...]] = {"overlap": get_args(Overlap), "missed": get_args(Missed)}
@@ -220,7 +220,7 @@ class Timetable:
             self._done[schedule.name] = at
             return None
         mine = [one for one in runs if one.labels.get(SCHEDULE_LABEL) == schedule.name]
-        at_work = [one.run_id for one in mine if one.status not in _OVER]
+        at_work = [one.run_id for one in mine if one.status not in OVER]
         begun = self._begun.get(schedule.name, "")
         if begun in processes and all(one.run_id != begun for one in runs):
             at_work.append(begun)  # it has not recorded its start yet

@@ -32,17 +32,15 @@ STOP, ALLOW = "stop", "allow"
 
 def scopes_above(run: RunState, node: Node) -> tuple[Scope, ...]:
     """The budgets that bound a launch of this node, innermost first."""
-    return tuple(_scopes_above(run, node))
-
-
-def _scopes_above(run: RunState, node: Node) -> Iterator[Scope]:
+    found: list[Scope] = []
     above: Node | None = node
     while above is not None:
         if isinstance(above, StepNode) and above.step.modifiers.budget is not None:
-            yield Scope(above.path, above.step.modifiers.budget, above.started_at)
+            found.append(Scope(above.path, above.step.modifiers.budget, above.started_at))
         above = above.parent
     if run.limits.budget is not None:
-        yield Scope("", run.limits.budget, run.started_at)
+        found.append(Scope("", run.limits.budget, run.started_at))
+    return tuple(found)
 
 
 def queue_launch(run: RunState, node: AgentNode, launch: Launch, *, interrupted: bool) -> bool:
@@ -79,7 +77,7 @@ def defer_unmeasured(
     """
     for scope in scopes:
         if run.budgets.at_work.get(scope.path) and _is_unmeasured(run, scope):
-            _warn_once(run, node, scope, "first_launch", 1, 0, due=True)
+            _warn_once(run, node, scope, "first_launch", 1, 0)
             node.phase = Phase.PAUSED
             run.budgets.deferred.append((node.path, launch, interrupted))
             return True
@@ -286,28 +284,19 @@ def _warn(run: RunState, node: AgentNode, scope: Scope) -> None:
     budget, sums = scope.budget, run.budgets.ledger.of(scope.path)
     for name, bound, used in _bounds(run, scope):
         limit = _limit(run, scope, name, bound)
-        due = used >= budget.soft * limit and name != UNKNOWN  # that one's warnings are below
-        _warn_once(run, node, scope, name, used, limit, due=due)
-    if budget.tokens is not None:
-        unknown = sums.unknown_tokens
-        _warn_once(run, node, scope, "unknown_tokens", unknown, 0, due=unknown > 0)
-    if budget.usd is not None:
-        unknown = sums.unknown_usd
-        _warn_once(run, node, scope, "unknown_usd", unknown, 0, due=unknown > 0)
+        if used >= budget.soft * limit and name != UNKNOWN:  # that one's warnings are below
+            _warn_once(run, node, scope, name, used, limit)
+    if budget.tokens is not None and sums.unknown_tokens:
+        _warn_once(run, node, scope, "unknown_tokens", sums.unknown_tokens, 0)
+    if budget.usd is not None and sums.unknown_usd:
+        _warn_once(run, node, scope, "unknown_usd", sums.unknown_usd, 0)
 
 
 def _warn_once(  # noqa: PLR0917  # the fields of one warning
-    run: RunState,
-    node: AgentNode,
-    scope: Scope,
-    name: str,
-    used: float,
-    limit: float,
-    *,
-    due: bool,
+    run: RunState, node: AgentNode, scope: Scope, name: str, used: float, limit: float
 ) -> None:
     key = (scope.path, name, run.budgets.times(scope.path, name))
-    if due and key not in run.budgets.warned:
+    if key not in run.budgets.warned:
         run.budgets.warned.add(key)
         run.record(ev.BudgetWarning(node.path, scope.path, name, used, limit))
 

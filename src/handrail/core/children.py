@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import Any
 
 from handrail.core import commands as cmd
 from handrail.core.ending import child_result, compensation_error, hit_limit, undo
@@ -36,6 +36,7 @@ class BranchNode(CompositeNode):
     """Asks the predicates one by one, then runs the first true arm's step."""
 
     __slots__ = ("arm",)
+    verb: Branching
 
     def __init__(
         self, step: Step[Any], path: str, parent: Node | None, inputs: Mapping[str, Any]
@@ -43,11 +44,6 @@ class BranchNode(CompositeNode):
         super().__init__(step, path, parent, inputs)
         self.arm = 0
         """The index of the arm whose predicate is asked, or whose step runs."""
-
-    @property
-    def verb(self) -> Branching:
-        """The step's verb."""
-        return cast("Branching", self.step.verb)
 
     def begin(self, run: RunState) -> None:
         """Run the arm that an earlier drive chose, or ask the first predicate."""
@@ -101,6 +97,7 @@ class WorkflowNode(BodyStepNode):
     """Runs a child workflow's generator below the step's path."""
 
     __slots__ = ("is_open",)
+    verb: ChildWorkflow
 
     def __init__(
         self, step: Step[Any], path: str, parent: Node | None, inputs: Mapping[str, Any]
@@ -108,11 +105,6 @@ class WorkflowNode(BodyStepNode):
         super().__init__(step, path, parent, inputs)
         self.is_open = False
         """True if the start of the child is recorded, and its end is not."""
-
-    @property
-    def verb(self) -> ChildWorkflow:
-        """The step's verb."""
-        return cast("ChildWorkflow", self.step.verb)
 
     @property
     def name(self) -> str:
@@ -191,11 +183,7 @@ class ScopeNode(BodyStepNode):
     """Runs a helper's generator below the step's path."""
 
     __slots__ = ()
-
-    @property
-    def verb(self) -> ScopedBody:
-        """The step's verb."""
-        return cast("ScopedBody", self.step.verb)
+    verb: ScopedBody
 
     def begin(self, run: RunState) -> None:
         """Enter the generator; fail if an enclosing step has run it already, in any drive."""
@@ -219,11 +207,7 @@ class HeldBodyNode(BodyStepNode):
     """Runs the steps of a function below the step's path while the step holds its claims."""
 
     __slots__ = ()
-
-    @property
-    def verb(self) -> HeldBody:
-        """The step's verb."""
-        return cast("HeldBody", self.step.verb)
+    verb: HeldBody
 
     def begin(self, run: RunState) -> None:
         """Call the function, and enter the generator or step that it returns."""

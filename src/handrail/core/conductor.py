@@ -368,7 +368,7 @@ class Conductor:
         self._loop.add(cmd.Record(event, sync))
 
     def queue_job(self, job: Job) -> None:
-        """Run ``message`` behind what has come in by now."""
+        """Run it behind what has come in by now."""
         self._jobs.append(job)
 
     def _stamp(self, event: ev.Event) -> float:
@@ -417,11 +417,14 @@ class Conductor:
                 pass  # the loop carries these out
 
     def _carry_out_in_line(self, command: cmd.Queue | cmd.Release | cmd.PauseAdmission) -> None:
-        if isinstance(command, cmd.PauseAdmission):
-            self._is_paused = command.on
-            self._line.pause(on=command.on or self._drains is not None)
-        else:
-            self._line.carry_out(command)
+        match command:
+            case cmd.Queue():
+                self._line.enqueue(command)
+            case cmd.Release():
+                self._line.give_up(command.path)
+            case cmd.PauseAdmission():
+                self._is_paused = command.on
+                self._line.pause(on=command.on or self._drains is not None)
 
     def _in_flight(self, command: cmd.Perform | cmd.Undo | Question, kind: Kind) -> None:
         self.flights[command.path, kind] = InFlight(command.path, kind, command)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Generator, Iterator, Mapping
-from typing import Any, Literal, TypeAlias, assert_never, cast
+from typing import Any, Literal, TypeAlias, assert_never
 
 from handrail.core import commands as cmd
 from handrail.core.ending import compensation_error, undo
@@ -148,6 +148,7 @@ class GroupNode(CompositeNode):
     """
 
     __slots__ = ("items", "live", "members")
+    verb: GroupVerb
 
     def __init__(
         self, step: Step[Any], path: str, parent: Node | None, inputs: Mapping[str, Any]
@@ -158,11 +159,6 @@ class GroupNode(CompositeNode):
         self.live = None
         self.items: Items | None = None
         """The items of ``for_each``, for all attempts."""
-
-    @property
-    def verb(self) -> GroupVerb:
-        """The step's verb."""
-        return cast("GroupVerb", self.step.verb)
 
     def undoes_itself(self) -> bool:
         """True for ``all_or_nothing`` only."""

@@ -81,17 +81,6 @@ class Line:
         self._is_paused = False
         """True while the run is paused: nothing is admitted."""
 
-    def carry_out(self, command: cmd.Queue | cmd.Release | cmd.PauseAdmission) -> None:
-        """Carry out a command of the core that concerns the line."""
-        match command:
-            case cmd.Queue():
-                self.enqueue(command)
-            case cmd.Release():
-                self.kept.discard(command.path)
-                self.release(command.path)
-            case cmd.PauseAdmission():
-                self.pause(on=command.on)
-
     def begin(self, command: Waiting) -> None:
         """Begin an attempt, or grant a launch, now or when its turn comes."""
         if type(command) is cmd.Perform:
@@ -208,6 +197,11 @@ class Line:
         if path in self.holders:
             self._give_back(path)
             self.admit()
+
+    def give_up(self, path: str) -> None:
+        """Give back a place also where it was kept for a replacement: no launch is made."""
+        self.kept.discard(path)
+        self.release(path)
 
     def leave(self, path: str) -> Waiting | None:
         """Withdraw from the line; returns the command that waited. Call ``admit`` after it."""

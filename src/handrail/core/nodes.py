@@ -99,26 +99,25 @@ class Node:
         """Count a child that ended while this node is being stopped; only groups count."""
 
 
-class RunNode(Node):
+class _WithGenerator(Node):
+    __slots__ = ("generator", "unwinding")
+
+    def __init__(self, path: str, parent: Node | None, inputs: Mapping[str, Any]) -> None:
+        super().__init__(path, parent, inputs)
+        self.generator = None
+        self.unwinding = False
+
+
+class RunNode(_WithGenerator):
     """The root: the run itself."""
 
-    __slots__ = ("generator", "unwinding")
-
-    def __init__(self, path: str, parent: Node | None, inputs: Mapping[str, Any]) -> None:
-        super().__init__(path, parent, inputs)
-        self.generator = None
-        self.unwinding = False
+    __slots__ = ()
 
 
-class MemberNode(Node):
+class MemberNode(_WithGenerator):
     """A member of ``for_each``: it has a body, or one step."""
 
-    __slots__ = ("generator", "unwinding")
-
-    def __init__(self, path: str, parent: Node | None, inputs: Mapping[str, Any]) -> None:
-        super().__init__(path, parent, inputs)
-        self.generator = None
-        self.unwinding = False
+    __slots__ = ()
 
 
 def nearest_deadline(node: Node | None, timers: Mapping[int, tuple[Node, float]]) -> float | None:

@@ -149,7 +149,7 @@ class LeafNode(StepNode):
 class CompositeNode(StepNode):
     """A step that the core carries out itself: it has children, or waits."""
 
-    __slots__ = ("deadline", "overdue")
+    __slots__ = ("deadline", "overdue", "verb")
 
     @property
     def begins_again(self) -> bool:
@@ -160,6 +160,7 @@ class CompositeNode(StepNode):
         self, step: Step[Any], path: str, parent: Node | None, inputs: Mapping[str, Any]
     ) -> None:
         super().__init__(step, path, parent, inputs)
+        self.verb: Any = step.verb
         self.deadline = 0
         self.overdue = False
 
@@ -374,10 +375,6 @@ class Setting:
     secrets: Mapping[str, str] | None = None
     unwinds: bool = False
 
-    def admitted_before(self) -> int:
-        """How many steps began in earlier drives; 0 if ``max_steps`` is not set."""
-        return 0 if self.limits.max_steps is None else self.recorded.steps_begun()
-
 
 class RunState:
     """The live state of one drive of one run. Mutable."""
@@ -444,7 +441,7 @@ class RunState:
         self.update_begins_at_once()
         self.over_limit: dict[str, dict[str, tuple[StepNode, str, float, str]]] = {}
         """Steps that exceed a limit, with the limit, by the path of the question they wait for."""
-        self.admitted_count = setting.admitted_before()
+        self.admitted_count = 0 if self.limits.max_steps is None else recorded.steps_begun()
         """How many steps were let in; counted only if ``max_steps`` is set."""
         self.visits: dict[tuple[str, str], int] = {}
         """How often each line of a body yielded; counted only if ``max_visits`` is set."""

@@ -23,7 +23,7 @@ from handrail.model import events as ev
 from handrail.model.paths import ancestors_of, is_within
 from handrail.model.results import A_PERSON
 from handrail.record.answers import given_output
-from handrail.steps.verbs import Pause, Question, SignalWait, launches_agent
+from handrail.steps.verbs import WAITS, launches_agent
 
 _DONE: Mapping[str, str] = {"complete": "completed", "skip": "skipped", "retry": "begun again"}
 _TRY_OTHERWISE = "fork(outputs=...) tries another output from there."
@@ -34,7 +34,6 @@ _DUE: Mapping[type, Phase] = {
     Pull: Phase.RUNNING,
 }  # fmt: skip
 """The phase that a node must still be in when its postponed action is pushed."""
-_WAITS = (Pause, Question, SignalWait)
 _MOST = 5
 
 
@@ -237,7 +236,7 @@ def _check_guide(run: RunState, event: ev.RunSteered) -> None:
 
 def _holds_no_agent(node: StepNode) -> bool:
     """True for a call, a program or a wait, unless its fallback is at work."""
-    may_hold = node.children() or not (node.is_leaf or isinstance(node.step.verb, _WAITS))
+    may_hold = node.children() or not (node.is_leaf or isinstance(node.step.verb, WAITS))
     return not may_hold and not launches_agent(node.step.verb)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 from handrail.core import commands as cmd
 from handrail.core.failing import fail
@@ -26,6 +26,7 @@ class ValidationNode(CompositeNode):
     """Runs all stages of a round in order, then a fix, then the next round."""
 
     __slots__ = ("_done", "_fixing", "_rounds", "_stages")
+    verb: Validation
 
     def __init__(
         self, step: Step[Any], path: str, parent: Node | None, inputs: Mapping[str, Any]
@@ -39,11 +40,6 @@ class ValidationNode(CompositeNode):
         self._done: list[StageResult] = []
         """The results of the stages of this round that have ended."""
         self._fixing = False
-
-    @property
-    def verb(self) -> Validation:
-        """The step's verb."""
-        return cast("Validation", self.step.verb)
 
     def validation_so_far(self) -> ValidationResult:
         """The rounds so far, as the fix of this round sees them."""

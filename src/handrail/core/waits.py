@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 from handrail.core import commands as cmd
 from handrail.core.budget import budget_answered, budget_refused
@@ -31,11 +31,7 @@ class TimerNode(CompositeNode):
     """``sleep``: ends when its time has come."""
 
     __slots__ = ()
-
-    @property
-    def verb(self) -> Pause:
-        """The step's verb."""
-        return cast("Pause", self.step.verb)
+    verb: Pause
 
     def begin(self, run: RunState) -> None:
         """Wait until the due time that an earlier drive recorded, or a new one; for a datetime that
@@ -72,11 +68,7 @@ class GateNode(CompositeNode):
     """``ask``: opens a gate and ends with its answer, or at its deadline with the default."""
 
     __slots__ = ()
-
-    @property
-    def verb(self) -> Question:
-        """The step's verb."""
-        return cast("Question", self.step.verb)
+    verb: Question
 
     def begin(self, run: RunState) -> None:
         """Open the gate, or end with the answer on record; in a resume, when its time has come."""
@@ -152,17 +144,13 @@ class SignalNode(CompositeNode):
     """``wait_for``: ends with the next signal of its name; each signal is consumed once."""
 
     __slots__ = ("_consumed",)
+    verb: SignalWait
 
     def __init__(
         self, step: Step[Any], path: str, parent: Node | None, inputs: Mapping[str, Any]
     ) -> None:
         super().__init__(step, path, parent, inputs)
         self._consumed = 0
-
-    @property
-    def verb(self) -> SignalWait:
-        """The step's verb."""
-        return cast("SignalWait", self.step.verb)
 
     @property
     def consumed_signal(self) -> int:

@@ -220,6 +220,7 @@ class WorkNode(GroupNode):
         "queue",
         "tally",
     )
+    verb: WorkGroup  # pyright: ignore[reportIncompatibleVariableOverride]  # it is never set again
 
     def __init__(
         self, step: Step[Any], path: str, parent: Node | None, inputs: Mapping[str, Any]
@@ -260,11 +261,6 @@ class WorkNode(GroupNode):
         """True if no task waits and an added one would begin at once."""
         self._has_unapplied = False
         """True if recorded ends, or edits, have not taken effect yet."""
-
-    @property
-    def verb(self) -> WorkGroup:
-        """The step's verb."""
-        return cast("WorkGroup", self.step.verb)
 
     # -- the start ------------------------------------------------------------------------------
 

@@ -32,6 +32,7 @@ class WorktreeNode(BodyStepNode):
     """Makes a worktree, runs a set-up step and a body in it, then merges and removes it."""
 
     __slots__ = ("ended", "tree")
+    verb: TreeBody
 
     def __init__(
         self, step: Step[Any], path: str, parent: Node | None, inputs: Mapping[str, Any]
@@ -40,11 +41,6 @@ class WorktreeNode(BodyStepNode):
         self.tree: OwnTree | None = None
         self.ended: tuple[Any, AttemptFailure | None] = None, None
         """What the body returned, or why the attempt fails."""
-
-    @property
-    def verb(self) -> TreeBody:
-        """The step's verb."""
-        return cast("TreeBody", self.step.verb)
 
     def begin(self, run: RunState) -> None:
         """Make the worktree."""

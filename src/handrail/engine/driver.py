@@ -101,19 +101,10 @@ ABANDON_AFTER_S = 10.0
 """How long a cancelled flight may take to end before it is abandoned."""
 
 
-class FlightFinished:
+class FlightFinished(partial[None]):
     """The job that hands a finished flight, with its outcome, to the driver."""
 
-    __slots__ = ("_driver", "_flight", "_outcome")
-
-    def __init__(self, driver: Driver, flight: Flight, outcome: Any) -> None:
-        self._driver = driver
-        self._flight = flight
-        self._outcome = outcome
-
-    def __call__(self) -> None:
-        """Hand them over."""
-        self._driver.finished_flight(self._flight, self._outcome)
+    __slots__ = ()
 
 
 class _BeingWritten(msgspec.Struct):
@@ -597,14 +588,14 @@ class Driver:
             case cmd.Queue():
                 self._claiming.launch(command)
             case cmd.Release():
-                self._line.carry_out(command)
+                self._line.give_up(command.path)
                 self._claiming.give_back(command.path)
             case cmd.Claim():
                 self._claiming.claim(command)
             case cmd.Unclaim():
                 self._claiming.give_back(command.path)
             case cmd.PauseAdmission():
-                self._line.carry_out(command)
+                self._line.pause(on=command.on)
 
     def receive(self, event: ev.Event | cmd.Report) -> None:
         """Give an event or report to the core, and queue the commands that it returns."""
@@ -658,7 +649,7 @@ class Driver:
 
     def _deliver(self, flight: Flight, outcome: Any) -> None:
         if not flight.finished:
-            self._jobs.append(FlightFinished(self, flight, outcome))
+            self._jobs.append(FlightFinished(self.finished_flight, flight, outcome))
             self._wake.set()
 
     def finished_flight(self, flight: Flight, outcome: Any) -> None:

@@ -22,6 +22,8 @@ R_co = TypeVar("R_co", covariant=True)
 
 StepStatus: TypeAlias = Literal["succeeded", "failed", "skipped", "defaulted", "cancelled"]
 RunStatus: TypeAlias = Literal["succeeded", "failed", "cancelled", "suspended"]
+OVER: frozenset[str] = frozenset({"succeeded", "failed", "cancelled"})
+"""The statuses of a run that is over; a suspended one goes on."""
 
 _SUCCESS: frozenset[str] = frozenset({"succeeded", "skipped", "defaulted"})
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 import attrs
 
 from handrail.model import events as ev
+from handrail.model.results import OVER
 from handrail.ports.journal import Journal, Letter, RunInfo
 from handrail.record.inbox import last_message, paused_by
 from handrail.record.run_record import FORKED
@@ -21,7 +22,6 @@ PERSON_S = 600.0
 """How often to try a run that waits for a person to do something elsewhere: to sign in, say."""
 _DOUBLINGS = 12
 """A bound on the doublings: by then the wait has long reached an hour."""
-_OVER = frozenset({"succeeded", "failed", "cancelled"})
 _NOT_BROKEN_OFF = frozenset({"waiting", "paused", FORKED})
 """The reasons of suspensions because nothing was left to do, or because nobody has resumed yet."""
 _FOR_LATER = frozenset({"pause", "stop", "guide"})
@@ -89,7 +89,7 @@ class Due:
         self._begun[info.run_id] = _BegunDrive(now, info.events, number, in_vain, died)
 
     def _is_due(self, info: RunInfo, now: float) -> bool:
-        if info.holder is not None or info.damaged or info.status in _OVER:
+        if info.holder is not None or info.damaged or info.status in OVER:
             self._seen.pop(info.run_id, None)
             return False
         letters = self._journal.letters(info.run_id, 0)

@@ -29,9 +29,7 @@ from handrail.record.reading import (
     worktrees_of,
 )
 from handrail.record.run_record import FORKED, Recorded, moved_gate
-from handrail.steps.verbs import LEAF_KINDS
-
-_GIVEN_KINDS = LEAF_KINDS | {"ask", "wait_for", "sleep"}
+from handrail.steps.verbs import LEAF_KINDS, WAIT_KINDS
 
 
 def cut_of(history: Sequence[ev.Event], at: str | None, given: Collection[str]) -> list[ev.Event]:
@@ -89,7 +87,7 @@ def _ended(history: Sequence[ev.Event], path: str) -> int:
     """The index where a step with an output of its own ended; the history's length if not yet."""
     began = history[_began(history, path)]
     kind = began.step_type if isinstance(began, ev.StepStarted) else "member"
-    if kind not in _GIVEN_KINDS:
+    if kind not in LEAF_KINDS | WAIT_KINDS:
         raise WrongUse(
             f"the output of step {path!r} of run {history[0].run_id} cannot be given: it is a "
             f"{kind}, whose output follows from the steps in it. Give theirs."

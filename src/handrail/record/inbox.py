@@ -15,7 +15,7 @@ from typing import Any
 from handrail.errors import GateClosed, GateNotFound
 from handrail.model import events as ev
 from handrail.model.paths import is_budget_gate
-from handrail.model.results import A_PERSON, OpenGate, WaitsFor
+from handrail.model.results import A_PERSON, OVER, OpenGate, WaitsFor
 from handrail.ports.journal import Journal, Letter, Message, RunInfo
 from handrail.record.answers import check_payload
 from handrail.record.dropped import begun
@@ -99,7 +99,7 @@ def with_messages(journal: Journal, info: RunInfo) -> RunInfo:
     """A run's entry updated by its messages: answers and signals that came since its last event are
     no longer among its waits; a paused run waits for an unpause, also while it is driven.
     """
-    if info.damaged or info.status in {"succeeded", "failed", "cancelled"}:
+    if info.damaged or info.status in OVER:
         return info
     letters = [one.event for one in journal.letters(info.run_id, 0)]
     waits = [one for one in info.waits_for if one.kind != "unpause"]
@@ -160,17 +160,7 @@ def last_message(history: Sequence[ev.Event]) -> int:
 def event_of(letter: Letter) -> Message:
     """The event of a message as the run will record it: not numbered yet, timed at the posting."""
     event = letter.event
-    made: Message
-    match event:
-        case ev.GateAnswered():
-            made = ev.GateAnswered(event.path, event.answer, event.by, letter.number)
-        case ev.SignalReceived():
-            made = ev.SignalReceived(event.name, event.payload, event.by, letter.number)
-        case ev.CancelRequested():
-            made = ev.CancelRequested(event.reason, letter.number)
-        case ev.RunSteered() | ev.WorkEdited():
-            made = replace(event, letter=letter.number)
-    return ev.stamp(made, event.run_id, 0, event.at)
+    return ev.stamp(replace(event, letter=letter.number), event.run_id, 0, event.at)
 
 
 def without_message_number(event: ev.Event) -> ev.Event:

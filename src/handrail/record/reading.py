@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from handrail.codec.unresolved import Unresolvable, Unresolved
@@ -268,23 +269,12 @@ def recorded_result(
 ) -> WorkflowResult[Any]:
     """The result of a run that has ended, from its record alone."""
     last = next(one for one in reversed(history) if isinstance(one, ev.WorkflowCompleted))
-    ended_at = last.at
     recorded = Recorded(history)
     for path in recorded.children(""):
         derive(recorded, path, run_id)
     if isinstance(last.value, Unresolved):
         value = codec.load(last.value.text, returned_by(definition))
-        last = ev.WorkflowCompleted(
-            last.status,
-            value,
-            last.error,
-            last.error_type,
-            last.traceback,
-            last.failed_step,
-            last.rollback_errors,
-            last.duration_ms,
-            last.orphaned,
-        )
+        last = replace(last, value=value)
     tree: Tree = recorded.tree_below("", whole=True)
     results = dict(recorded.ends())
     if last.orphaned and last.status == "succeeded":
@@ -302,5 +292,5 @@ def recorded_result(
         completed=last,
         orphaned=last.orphaned,
         incidents=tuple(recorded.incidents),
-        at=ended_at,
+        at=last.at,
     )

@@ -18,7 +18,6 @@ from handrail.codec.unresolved import Unresolved
 from handrail.model import events as ev
 from handrail.model.dataclass import dataclass
 from handrail.model.described import raised_in
-from handrail.model.paths import is_budget_gate
 from handrail.model.results import (
     A_PERSON,
     A_SENDER,
@@ -34,12 +33,12 @@ from handrail.model.results import (
     own_usage,
 )
 from handrail.record.guidance import GivenGuidance, given_guidance
-from handrail.record.inbox import paused_by, unpause_of
+from handrail.record.inbox import asked_by, paused_by, unpause_of
 from handrail.record.results import incident_of
 from handrail.record.run_record import Recorded
 from handrail.record.status import step_wait_after
 from handrail.record.work_view import WorkView, works_of
-from handrail.steps.verbs import LAUNCHED
+from handrail.steps.verbs import LAUNCHED, WAIT_KINDS
 from handrail.typed.jsonsafe import json_safe
 
 StepState: TypeAlias = StepStatus | Literal["running", "waiting", "interrupted", "open"]
@@ -47,7 +46,6 @@ StepState: TypeAlias = StepStatus | Literal["running", "waiting", "interrupted",
 
 IncidentKind: TypeAlias = Literal["cap", "retry", "overflow", "re-ask", "fallback", "suspension"]
 
-_WAITS = frozenset({"ask", "wait_for", "sleep"})
 _KIND_OF_RUNG: Mapping[str, IncidentKind] = {
     "fallback": "fallback",
     "reask": "re-ask",
@@ -430,9 +428,8 @@ class Reading:
 
     def _close_gates(self, step: str) -> None:
         """Forget a step's own question, and questions whether its agent may be launched."""
-        for path in list(self._gates):
-            if path == step or (is_budget_gate(step, path) and path not in self._kinds):
-                del self._gates[path]
+        for path in asked_by(step, self._gates, self._kinds):
+            del self._gates[path]
 
     def _launch_over(self, event: ev.LadderStep | ev.AttemptFailed | ev.StepCompleted) -> None:
         place = self._latest.pop(event.path, None)
@@ -548,7 +545,7 @@ class Reading:
         end = record.end or record.member_end
         if end is None:
             state = self._unfinished(path, kind, now, alive=alive)
-            attempts = record.attempts + (kind not in _WAITS and state != "open")
+            attempts = record.attempts + (kind not in WAIT_KINDS and state != "open")
             failed, name = record.failure, path.rpartition("/")[2]
             cause = None if failed is None else FailureCause.of(path, name, failed)
             return StepView(
@@ -565,7 +562,7 @@ class Reading:
     def _unfinished(self, path: str, kind: str, now: float, *, alive: bool) -> StepState:
         wait = self._waits.get(path)
         lasts = alive and wait is not None and (wait.until is None or wait.until > now)
-        if kind in _WAITS or lasts:
+        if kind in WAIT_KINDS or lasts:
             return "waiting"
         if alive:
             return "running"

@@ -358,6 +358,9 @@ Verb: TypeAlias = (
 
 LEAF_KINDS: frozenset[str] = frozenset(verb.kind for verb in get_args(Verb) if verb.leaf)
 """The kinds of verbs that the engine performs by itself, without steps below."""
+WAITS = (Question, SignalWait, Pause)
+"""The verbs that wait for an answer, a signal or a time."""
+WAIT_KINDS: frozenset[str] = frozenset(verb.kind for verb in WAITS)
 LAUNCHED: frozenset[str] = frozenset({AgentCall.kind, Generation.kind})
 """The kinds of verbs that can launch an agent."""
 
@@ -636,7 +639,7 @@ class Step(Generic[T_co]):
         if not isinstance(budget, Budget):
             raise WrongUse(f"step {self.name!r}: .budget() takes a Budget(...), got {budget!r}")
         verb = self.verb
-        holds_none = verb.leaf or isinstance(verb, (Question, SignalWait, Pause))
+        holds_none = verb.leaf or isinstance(verb, WAITS)
         if holds_none and not isinstance(verb, (AgentCall, Generation)):
             raise DefinitionError(
                 f"step {self.name!r}: .budget() is for agents and for steps that hold others, "
