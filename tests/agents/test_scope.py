@@ -751,11 +751,11 @@ def test_two_that_write_the_same_files_take_turns(repo: Path) -> None:
     kept = contents(repo)
     assert [kept[f"{name}/x"][1].decode() for name in "bcde"] == ["of b", "of c", "of d", "of e"]
     assert {"all/c", "all/e"} <= kept.keys()
-    whose = "c/**, all/, which step 'b' of run flow-"
+    whose = "c/**, all/, behind step 'b' of run flow-"
     assert f"waits for {whose}" in told[1]
     assert whose in told[0]
     said = log.getvalue()
-    assert "all/c  waits for c/**, all/: step 'b' of run flow-" in said
+    assert "all/c  waits for c/**, all/, behind step 'b' of run flow-" in said
     assert "all/c  has c/**, all/ now" in said
     (info,) = SqliteJournal(journal).runs()
     assert info.waits_for == ()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -58,6 +59,32 @@ def test_a_line_that_stands_still_is_decided_once(tmp_path: Path) -> None:
     assert isinstance(granted, Claim)
     assert granted.claimant == Claimant("run1", "step")
     store.close()
+
+
+def test_a_claim_that_was_waited_for_longer_than_a_lease_is_not_taken_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who is next in line finds it held, as long as its holder renews."""
+    git = Resource("git", repository=str(tmp_path))
+    stores = [Store(tmp_path / "claims.db", 30.0) for _ in range(3)]
+    held, *queued = (
+        store.ask(ClaimRequest(Claimant(f"run{n}", "step"), (git,)))
+        for n, store in enumerate(stores)
+    )
+    assert isinstance(held, Claim)
+    second, third = (one.number for one in queued if isinstance(one, QueuePosition))
+    running = time.monotonic
+    for ahead_s in (20, 40):
+        monkeypatch.setattr(time, "monotonic", lambda ahead_s=ahead_s: running() + ahead_s)
+        for store in stores:
+            store.renew()
+    stores[0].end(held)
+    granted = stores[1].look({second})[second]
+    assert isinstance(granted, Claim)
+    assert isinstance(stores[2].look({third})[third], QueuePosition)
+    assert stores[1].is_held(granted)
+    for store in stores:
+        store.close()
 
 
 def open_files_below(folder: Path) -> list[str]:

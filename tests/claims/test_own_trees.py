@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from handrail import Conflict, Executor, MemoryJournal, OwnTree, Steps, current, step, workflow
+from handrail.testing import TextJournal
 
 pytestmark = [
     pytest.mark.usefixtures("outside_git"),
@@ -171,3 +172,35 @@ async def test_each_attempt_has_a_worktree_of_its_own(repo: Path) -> None:
     assert folders[2] == str(repo)
     assert len(set(folders)) == 3
     assert git(repo, "worktree", "list").count("\n") == 0
+
+
+async def test_a_fork_has_a_worktree_of_its_own(repo: Path) -> None:
+    """It does again what was done in the other run's, which it does not touch."""
+    folders: list[str] = []
+
+    def look(name: str) -> None:
+        folders.append(current().cwd)
+        write(name, f"{len(folders)}\n")
+
+    def body() -> Steps[None]:
+        yield from step("one").call(look, "one.txt")
+        yield from step("go?").ask("Go?", choices=["yes"])
+        yield from step("two").call(look, "two.txt")
+
+    @workflow
+    def flow() -> Steps[None]:
+        yield from step("tree").worktree(body)
+
+    executor = Executor(journal=TextJournal(), workflows=[flow])
+    first = await executor.run(flow)
+    fork = await executor.fork(first.run_id)
+    for run_id in (fork, first.run_id):
+        await executor.resume(run_id)
+        await executor.answer(run_id, "tree/go?", "yes")
+        result = await executor.resume(run_id)
+        assert result.success or run_id == first.run_id, result.error
+    assert (folders[1], folders[0]) == (folders[2], folders[3])
+    assert folders[0] != folders[1]
+    assert git(repo, "show", "HEAD:one.txt") == "2"
+    assert result.error is not None  # it had the same files to add
+    assert "conflicts with the working tree" in result.error

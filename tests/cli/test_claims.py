@@ -59,6 +59,7 @@ def test_a_person_claims_lists_and_gives_back(
         (["claim", "odd\udce9/**"], r"'odd\udce9/**' is not. '*' covers such a part of a name"),
         (["release", "nothing"], "nothing: is not claimed here"),
         (["lock", "git"], "lock"),
+        (["lock", "od\udcff", "--", "true"], r"'od\udcff' is no name for a claim"),
         (["worktrees", "--force"], "Add --prune"),
         (["guard", "--install", "vi"], "vi: is not a program that the guard supports"),
     ],

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from handrail import WaitsFor, WorkflowResult
 from handrail.cli import report
+from handrail.cli.journal import Place
 from handrail.testing.fake_programs import Fails, fake_cli
 from tests.cli.conftest import Cli
 
@@ -81,3 +83,18 @@ def test_a_backend_that_was_mistyped_is_told_as_it_was_typed(
     assert told.err.startswith("handrail: --backend: ")
     assert words[1] in told.err
     assert told.err.count("\n") == 1
+
+
+def test_a_run_that_is_paused_says_how_to_unpause_it(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A resume alone begins nothing of it."""
+    wait = WaitsFor("unpause", what="ann", whom="a person")
+    result: WorkflowResult[None] = WorkflowResult(
+        "flow", "r", "suspended", (), 0.0, None, None, waits_for=(wait,)
+    )
+    report.tell_ending(result, quiet=True, interrupted=None, place=Place(folder / ".handrail"))
+    assert capsys.readouterr().err.splitlines() == [
+        "handrail: it waits for an unpause (paused by ann): handrail unpause r",
+        "handrail: nothing was rolled back; to continue: handrail resume r",
+    ]

@@ -170,17 +170,28 @@ def test_a_target_may_be_what_makes_an_executor(cli: Cli) -> None:
     assert "It has: keeps, stays. Name the workflow" in outcome.err
 
 
-@pytest.mark.parametrize("factory", ["waiting", "kept"])
-def test_a_run_of_a_factory_goes_on_with_what_that_makes(factory: str, cli: Cli) -> None:
+@pytest.mark.parametrize(
+    "target",
+    [
+        ["app.py:waiting"],
+        ["app.py:kept"],
+        ["app.py:keeps", "--executor", "app.py:waiting"],
+        ["app.py:keeps", "--executor", "app.py:kept"],
+    ],
+)
+def test_a_run_of_a_factory_goes_on_with_what_that_makes(target: list[str], cli: Cli) -> None:
     """The line that is printed is enough: journal, workflow and services are those of its start."""
-    outcome = cli("run", f"app.py:{factory}", "--run-id", "k")
+    outcome = cli("run", *target, "--run-id", "k")
     assert outcome.code == 3
-    words = shlex.split(outcome.err.rpartition("to continue: handrail resume k")[2])
-    assert words == (["--executor", "app.py:kept"] if factory == "kept" else [])
+    told = shlex.split(outcome.err.rpartition("to continue: handrail resume k")[2])
+    words = ["--executor", "app.py:kept"] if "app.py:kept" in target else []
+    assert told == (words or target[1:])
+    again = cli("show", "k", *words).out.rpartition("to continue:")[2].split()
+    assert again == ["handrail", "resume", "k", *words]
     assert "wait_for" in cli("plan", "k", *words).out
     assert cli("signal", "k", "never", *words).code == 0
     assert cli("resume", "k", *words).out == "the-db\n"
-    assert cli("run", f"app.py:{factory}", "--run-id", "c").code == 3
+    assert cli("run", *target, "--run-id", "c").code == 3
     outcome = cli("cancel", "c", *words)
     assert (outcome.code, "rolled back" in outcome.err) == (0, True)
 

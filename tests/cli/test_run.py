@@ -187,12 +187,13 @@ def test_gates_are_answered_by_lines_of_stdin(cli: Cli, process: Cli) -> None:
 
 NOISY = """\
 import os
-from handrail import step, workflow
+from handrail import current, step, workflow
 
 
 def shout() -> int:
     print("printed by the action")
     os.write(1, b"written to file descriptor 1\\n")
+    current().log.info("logged by the action")
     return os.system("echo said by a child")
 
 
@@ -206,7 +207,9 @@ print("printed by the import")
 
 
 def test_json_is_alone_on_stdout(process: Cli, folder: Path) -> None:
-    """What the module, its actions and their children print goes to stderr with the progress."""
+    """What the module, its actions and their children print goes to stderr with the progress; log
+    lines always do.
+    """
     (folder / "noisy.py").write_text(NOISY, "utf-8")
 
     outcome = process("run", "noisy.py", "--json")
@@ -216,6 +219,11 @@ def test_json_is_alone_on_stdout(process: Cli, folder: Path) -> None:
     assert outcome.data["step_results"][0]["path"] == "shout"
     for said in ("by the action", "descriptor 1", "by a child", "by the import", "shout  python"):
         assert said in outcome.err
+
+    outcome = process("run", "noisy.py")
+
+    assert outcome.out.splitlines()[-1] == "0"
+    assert ("logged" in outcome.out, "logged by the action" in outcome.err) == (False, True)
 
 
 @pytest.mark.usefixtures("flows")

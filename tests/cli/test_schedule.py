@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -25,9 +26,9 @@ def timetable(folder: Path, one: Schedule, *, since: float, up_at: float) -> Tim
     return Timetable([one], folder, up_at)
 
 
-def ids(table: Timetable, now: float, *runs: RunInfo) -> list[str]:
+def ids(table: Timetable, now: float, *runs: RunInfo, at_work: Sequence[str] = ()) -> list[str]:
     """The runs that are begun at a look, and those that are skipped, with why."""
-    found = table.due(runs, now)
+    found = table.due(runs, now, at_work)
     for one in found:
         table.mark_done(one)
     return [f"{one.run_id}: {one.skipped}" if one.skipped else one.run_id for one in found]
@@ -94,6 +95,15 @@ def test_an_earlier_run_that_has_not_ended(tmp_path: Path) -> None:
     assert ids(wait, at_one + 60, ended) == ["hourly-20260301T130000Z"]
     start = Timetable([Schedule("hourly", "0 * * * *", "f:t", overlap="start")], tmp_path, NOON)
     assert ids(start, at_one, earlier) == ["hourly-20260301T130000Z"]
+
+
+def test_an_earlier_run_that_has_only_a_process(tmp_path: Path) -> None:
+    """It has not ended as long as its process may still record its start."""
+    table = Timetable([HOURLY], tmp_path, NOON)
+    one, two = "hourly-20260301T130000Z", "hourly-20260301T140000Z"
+    assert ids(table, NOON + HOUR) == [one]
+    assert ids(table, NOON + 2 * HOUR, at_work=[one]) == [f"{two}: run {one} had not ended"]
+    assert ids(table, NOON + 3 * HOUR) == ["hourly-20260301T150000Z"]
 
 
 def test_a_fork_is_no_run_of_the_schedule(tmp_path: Path) -> None:

@@ -272,6 +272,7 @@ REFUSED: list[tuple[str, tuple[Any, ...], type[Exception], str]] = [
     # one that has ended
     ("complete", ("done", 2), CannotSteer, f"'done' has ended. {KEPT}"),
     ("skip", ("done",), CannotSteer, KEPT),
+    ("complete", ("done/part", 2), CannotSteer, f"'done' has ended. {KEPT}"),
     ("retry", ("done",), CannotSteer, KEPT),
     ("guide", ("tabs", "done"), CannotSteer, f"'done' has ended. .*{NEXT}"),
     # one that is of another kind
@@ -428,7 +429,7 @@ async def test_a_step_is_completed_skipped_and_begun_again() -> None:
                 case _:
                     pass
     assert run.result.status == "suspended"
-    await executor.complete(name, "e", "y", by="eve")
+    await executor.complete(name, "e", '"y"', by="eve")
     assert (await executor.resume(name)).status == "failed"
     with pytest.raises(CannotSteer, match=r"it has failed.* resume\(\) continues it"):
         await executor.retry(name, "f")

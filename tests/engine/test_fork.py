@@ -15,15 +15,19 @@ from handrail import (
     BudgetExceeded,
     Executor,
     FakeBackend,
+    Found,
     InvalidInput,
     JournalDamaged,
     Limits,
     NotRecorded,
     RunIdTaken,
     SqliteJournal,
+    Step,
     Steps,
+    Task,
     Usage,
     WrongUse,
+    scope,
     step,
     workflow,
 )
@@ -101,6 +105,79 @@ def test_a_fork_does_what_is_not_kept(changes: Any, value: str, done: list[str])
         assert result.step(path).given_by == "a person"
     (parent, fork) = executor.journal.runs()
     assert (parent.forked_from, fork.forked_from) == (None, ("p", changes.get("at")))
+
+
+def each(words: str) -> Step[Any]:
+    """A member for each letter."""
+    return step("v").for_each([*words], lambda one: step("s").call(do, one), key=str)
+
+
+def same_each(words: str) -> Step[Any]:
+    """The same members, whose step differs."""
+    return step("v").for_each([1, 2], lambda one: step("s").call(do, f"{one}{words}"))
+
+
+def scoped(words: str) -> Step[Any]:
+    """A helper that has more to do."""
+
+    def helper() -> Steps[None]:
+        for one in words:
+            yield from step(f"s-{one}").call(do, one)
+
+    return scope("v", helper())
+
+
+def inner(words: str) -> Step[Any]:
+    """A group in a group."""
+    return step("out").parallel(each(words), step("x").call(do, "x"))
+
+
+def found(word: str) -> Found[str]:
+    """What a task finds."""
+    return Found(do(word))
+
+
+def queue(words: str) -> Step[Any]:
+    """A task for each letter."""
+    tasks = [Task(one) for one in words]
+    return step("v").work(tasks, lambda task: step("s").call(found, task.id))
+
+
+@pytest.mark.parametrize(
+    ("make", "words", "done"),
+    [
+        *((make, "ab", []) for make in (each, same_each, scoped, inner, queue)),
+        (each, "abc", ["after", "c"]),
+        (each, "ax", ["after", "x"]),
+        (each, "a", ["after"]),
+        (same_each, "x", ["1x", "2x", "after"]),
+        (scoped, "abc", ["after", "c"]),
+        (scoped, "a", ["after"]),
+        (inner, "abc", ["after", "c"]),
+        (queue, "abc", ["a", "after", "b", "c"]),
+    ],
+)
+def test_what_differs_inside_of_a_step_that_ended_runs_again(
+    make: Any, words: str, done: list[str]
+) -> None:
+    """Other inputs, or code, may show only in the members of a group, or below a scope."""
+
+    @workflow("flow")
+    def inside(words: str) -> Steps[None]:
+        yield from make(words)
+        yield from step("after").call(do, "after")
+
+    executor = Executor(journal=TextJournal(), workflows=[inside])
+    run_id = executor.run_sync(inside, "ab").run_id
+    LOG.clear()
+    fork_id = executor.fork_sync(run_id, inputs={"words": words})
+    planned = {one.path for one in executor.plan_sync(fork_id).steps if one.state == "recorded"}
+    result = executor.resume_sync(fork_id)
+    assert (result.success, sorted(LOG)) == (True, done)
+    assert planned <= {one.path for one in result.step_results if one.replayed}
+    LOG.clear()
+    assert executor.resume_sync(executor.fork_sync(fork_id)).success
+    assert LOG == []
 
 
 WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [

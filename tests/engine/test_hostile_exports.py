@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import random
 from collections.abc import Callable, Sequence
@@ -11,7 +12,10 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
+import pytest
+
 from handrail import DamagedExport, Executor, HandrailError, Steps, step, workflow
+from handrail.record.exports import read_export
 from handrail.testing import TextJournal, replay
 
 ODD: tuple[Any, ...] = (
@@ -117,6 +121,29 @@ def test_a_changed_file_is_refused_or_can_be_worked_with(tmp_path: Path) -> None
         ):
             refuses(read, HandrailError)
     assert 10 < taken < 75
+
+
+class Endless(io.RawIOBase):
+    """Nothing but zeros, as in /dev/zero, and no line ends; ``left``: more are not asked for."""
+
+    left = 1 << 20
+
+    def readable(self) -> bool:
+        """It can be read."""
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Fill the buffer."""
+        self.left -= len(buffer)
+        assert self.left > 0
+        buffer[:] = bytes(len(buffer))
+        return len(buffer)
+
+
+def test_a_file_without_an_end_is_refused_by_its_beginning() -> None:
+    """One that is no export need not be read to its end, or to that of its line."""
+    with pytest.raises(DamagedExport, match="line 1: it is no line of an export"):
+        read_export("zeros", io.BufferedReader(Endless()))
 
 
 def refuses(does: Callable[[], object], error: type[Exception]) -> bool:

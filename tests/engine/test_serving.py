@@ -15,6 +15,7 @@ import pytest
 from handrail import (
     Agent,
     AgentError,
+    CallbackSink,
     Executor,
     FakeBackend,
     InputsDiffer,
@@ -23,6 +24,7 @@ from handrail import (
     MemoryJournal,
     RunIdTaken,
     RunNotFound,
+    RunState,
     SqliteJournal,
     Steps,
     WorkflowNotFound,
@@ -36,6 +38,7 @@ from handrail.model.results import WaitsFor
 from handrail.ports.journal import Letter
 from handrail.record.due import AGAIN_S, PERSON_S, Due
 from handrail.record.run_record import FORKED
+from handrail.record.state import info_of, run_state_of
 from handrail.testing import JumpClock, ProcessGone, TextJournal
 from tests.journals.sqlite_support import change_file
 
@@ -105,6 +108,25 @@ async def test_a_run_in_the_background_from_its_start_to_its_result(journal: Any
     assert done == ["tea"]
     assert seen[0] == list(range(1, len(seen[0]) + 1))
     assert seen[4] == seen[0][4:]
+
+
+async def test_a_run_whose_end_is_recorded_has_ended() -> None:
+    """Whoever has its result finds it over, also before its drive has given it back."""
+    journal = MemoryJournal()
+    found: list[RunState] = []
+
+    def look(event: Any) -> None:
+        if isinstance(event, ev.WorkflowCompleted):
+            found.append(run_state_of(journal, info_of(journal, event.run_id), time.time()))
+
+    await Executor(journal=journal, gates="approve", sinks=[CallbackSink(look)]).run(approved)
+    assert [(one.status, one.value) for one in found] == [("succeeded", True)]
+
+
+@workflow
+def approved() -> Steps[bool]:
+    """Ask whether to go on."""
+    return (yield from step("go?").ask("Go?", type=bool))
 
 
 @workflow

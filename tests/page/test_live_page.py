@@ -289,7 +289,7 @@ def test_a_step_that_waits_for_a_claim_says_who_has_it(place: Place, open_page: 
     place.drive("claims", "r2")
     opened_at(page, "r2")
     shows(page, "tag", "waiting")
-    row(page, "tag").get_by_text("waits for git, which step 'tag' of run r1 has").wait_for()
+    row(page, "tag").get_by_text("waits for git, behind step 'tag' of run r1").wait_for()
     place.let("go")
     shows(page, "tag", "succeeded")
     row(page, "tag").get_by_text("waits for").wait_for(state="detached")

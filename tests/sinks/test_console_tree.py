@@ -139,7 +139,7 @@ def test_a_claim_is_waited_for(tree: LiveRun, story: Story) -> None:
     story.tell(ev.ClaimWaiting("migrate", "db", "step 'a' of run b"), after=0)
     assert drawn(tree) == [
         "⏸ ship  1.0 s  run ship-1",
-        "└─ ⏸ migrate  holding  waits for db: step 'a' of run b has it",
+        "└─ ⏸ migrate  holding  waits for db, behind step 'a' of run b",
     ]
     story.tell(ev.ClaimGranted("migrate", "db", 7))
     assert drawn(tree)[1] == "└─ ⠋ migrate  holding  1.0 s"

@@ -85,7 +85,7 @@ LINES: list[tuple[ev.Event, str, str]] = [
     (
         ev.ClaimWaiting("a", "git", "step 'b' of run r"),
         "warning",
-        "waits for git: step 'b' of run r has it",
+        "waits for git, behind step 'b' of run r",
     ),
 ]  # fmt: skip
 

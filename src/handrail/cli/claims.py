@@ -23,6 +23,7 @@ from handrail.cli.options import Json, seconds
 from handrail.cli.report import columns
 from handrail.cli.who import current_claimant, current_user, enclosing_claimant, marker
 from handrail.errors import ClaimLost, DefinitionError
+from handrail.model.paths import check_name
 from handrail.model.patterns import display_pattern, escaped, literal
 from handrail.ports.claims import (
     Claim,
@@ -203,7 +204,7 @@ def _repository_pattern(repository: Repository, pattern: str) -> str:
 def _tell_wait(request: ClaimRequest) -> Callable[[tuple[Claimant, ...]], None]:
     def waiting(others: tuple[Claimant, ...]) -> None:
         who = ", ".join(map(str, others))
-        tell(f"waits for {text_of(request.resources)}: {who} has it")
+        tell(f"waits for {text_of(request.resources)}, behind {who}")
 
     return waiting
 
@@ -329,7 +330,7 @@ class _Child:
 
 
 async def _run_locked(name: str, child: _Child, wait_s: float | None) -> int:
-    resource = Resource(name, repository=await common_of(Path.cwd(), marker()))
+    resource = Resource(check_name(name, "claim"), repository=await common_of(Path.cwd(), marker()))
     inside = enclosing_claimant()
     path = f"lock-{os.getpid()}"
     if inside is None:

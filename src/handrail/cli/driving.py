@@ -216,6 +216,7 @@ def drive(
 
     ``place`` is that of the journal on disk, if there is one: an unfinished run can be resumed.
     """
+    _log_on_stderr()
     is_detached = options.detached is not None
     console = Console(stderr=True, force_terminal=False if is_detached else None)
     screen = None if options.quiet else Screen(console)
@@ -239,6 +240,14 @@ def drive(
                 notifier.tell_stuck(error.run_id, str(error))
             return Exit.USAGE
         return conclude(result, options, data, place, interruption.exit)
+
+
+def _log_on_stderr() -> None:
+    """Have structlog print on stderr, unless the run's code said how to log: stdout is its own."""
+    import structlog
+
+    if not structlog.is_configured():
+        structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))
 
 
 ASKS_AFTER = 200

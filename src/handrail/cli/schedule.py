@@ -12,7 +12,7 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -184,40 +184,53 @@ class Timetable:
         self._seen = _first_seen(folder / SEEN, schedules, now) if schedules else {}
         self._done: dict[str, float] = {}
         """By schedule, the last instant that was decided."""
+        self._begun: dict[str, str] = {}
+        """By schedule, the last run that this worker began."""
 
-    def due(self, infos: Iterable[RunInfo], now: float) -> list[Instant]:
-        """The instants that are to be begun, or skipped, and were not yet."""
+    def due(
+        self, infos: Iterable[RunInfo], now: float, at_work: Container[str] = ()
+    ) -> list[Instant]:
+        """The instants that are to be begun, or skipped, and were not yet; ``at_work``: the runs
+        whose processes this worker has, also those that have recorded nothing yet.
+        """
         last = [(one, one.last(now)) for one in self.schedules]
         open_ = [(one, at) for one, at in last if self._is_open(one, at)]
         if not open_:
             return []
         runs = list(infos)
-        found = [self._decide(one, at, runs) for one, at in open_]
+        found = [self._decide(one, at, runs, at_work) for one, at in open_]
         return [one for one in found if one is not None]
 
     def mark_done(self, instant: Instant) -> None:
         """Note that the instant was begun or skipped; how its run ends does not matter here."""
         self._done[instant.schedule.name] = instant.at
+        if not instant.skipped:
+            self._begun[instant.schedule.name] = instant.run_id
 
     def _is_open(self, schedule: Schedule, at: float) -> bool:
         known = max(self._seen[schedule.key], self._done.get(schedule.name, 0.0))
         is_missed = at < self._began - SOON_S
         return at > known and not (is_missed and schedule.missed == "skip")
 
-    def _decide(self, schedule: Schedule, at: float, runs: Sequence[RunInfo]) -> Instant | None:
+    def _decide(
+        self, schedule: Schedule, at: float, runs: Sequence[RunInfo], processes: Container[str]
+    ) -> Instant | None:
         run_id = schedule.run_id(at)
         if any(one.run_id == run_id for one in runs):  # another worker was first
             self._done[schedule.name] = at
             return None
         mine = [one for one in runs if one.labels.get(SCHEDULE_LABEL) == schedule.name]
-        at_work = [one for one in mine if one.status not in OVER]
+        at_work = [one.run_id for one in mine if one.status not in OVER]
+        begun = self._begun.get(schedule.name, "")
+        if begun in processes and all(one.run_id != begun for one in runs):
+            at_work.append(begun)  # it has not recorded its start yet
         match schedule.overlap:
             case "wait" if at_work:
                 return None
             case "skip":
-                was = [one for one in mine if one.started_at <= at < one.updated_at]
+                was = [one.run_id for one in mine if one.started_at <= at < one.updated_at]
                 for one in (*at_work, *was):
-                    why = f"run {one.run_id} had not ended"
+                    why = f"run {one} had not ended"
                     return Instant(schedule, at, run_id, why)
             case _:
                 pass

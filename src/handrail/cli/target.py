@@ -358,22 +358,24 @@ def names_and_guess(names: Sequence[str] | Workflows, wanted: str) -> str:
     return f"{', '.join(names) or 'none'}.{did_you_mean([wanted], list(names))}"
 
 
-# The TARGET and the folder that a run was started from, recorded as labels for a resume.
+# The TARGET, the executor that was typed, and the folder that a run was started from, recorded as
+# labels for a resume.
 #
 # A file is recorded relative to the parent of the journal's folder, if it is below that, so that a
 # project may be moved; a module by its name. The current folder is recorded if it is not that
 # parent: a resumed run continues in the folder that it was started in.
 
 TARGET = "target"
+_EXECUTOR = "executor"
 _IN = "folder"
 
 
 def labels_of(target: str, workflow: Any, place: Place) -> dict[str, str]:
     """The labels to record of a run that is started from the current folder."""
     where, name = split(target)
-    if is_file(where):
-        where = _relative(Path(where).resolve(), place)
-    labels = {TARGET: f"{where}:{name or _name_of(workflow)}"}
+    labels = {TARGET: _recorded(where, name or _name_of(workflow), place)}
+    if place.typed_executor:
+        labels[_EXECUTOR] = _recorded(*split(place.typed_executor), place)
     here = Path.cwd().resolve()
     if here != place.base:
         labels[_IN] = _relative(here, place)
@@ -385,15 +387,16 @@ def workflow_of(
 ) -> tuple[Any, Place]:
     """The workflow of a run, imported from its recorded TARGET, or from another one; and the place.
 
-    A run without a recorded TARGET takes its workflow from the place's executor. If the TARGET
-    names an executor, and the place has none, the place gets it. Before it imports the recorded
-    TARGET, it prints that unless ``quiet``, and changes to the folder that the run was started in.
+    A run without a recorded TARGET takes its workflow from the place's executor. A place without
+    one gets the executor that the TARGET names, or that was typed when the run was started. Before
+    it imports the recorded TARGET, it prints that unless ``quiet``, and changes to the folder that
+    the run was started in.
 
     Raises:
         Refused: the workflow is not known, or there is no such file, module or workflow.
     """
     if target is not None:
-        return _with_executor(place, *load_with_executor(target, info.workflow_name))
+        return _with_executor(place, info, *load_with_executor(target, info.workflow_name))
     recorded = info.labels.get(TARGET)
     if recorded is None:
         known = () if place.executor is None else place.executor.workflows
@@ -407,15 +410,22 @@ def workflow_of(
     if not quiet:
         tell(f"run {info.run_id} of {recorded}")
     try:
-        return _with_executor(place, *load_with_executor(found, info.workflow_name))
+        workflow, executor = load_with_executor(found, info.workflow_name)
     except Refused as error:
         hint = f"{error.hint} If it is elsewhere now: --target file.py:name.".strip()
         raise Refused(error.what, error.why, hint) from error
+    return _with_executor(place, info, workflow, executor)
 
 
-def _with_executor(place: Place, workflow: Any, executor: Executor | None) -> tuple[Any, Place]:
-    named = executor is not None and place.executor is None
-    return workflow, attrs.evolve(place, executor=executor) if named else place
+def _with_executor(
+    place: Place, info: RunInfo, workflow: Any, executor: Executor | None
+) -> tuple[Any, Place]:
+    if place.executor is not None:
+        return workflow, place
+    typed = info.labels.get(_EXECUTOR)
+    if executor is None and typed is not None:
+        executor = load_executor(_absolute(typed, place))
+    return workflow, attrs.evolve(place, executor=executor)
 
 
 def target_of(labels: Mapping[str, str]) -> str:
@@ -434,6 +444,11 @@ def _change_folder(folder: Path) -> None:
 def _absolute(recorded: str, place: Place) -> str:
     where, _, name = recorded.rpartition(":")
     return f"{place.base / where}:{name}" if is_file(where) else recorded
+
+
+def _recorded(where: str, name: str, place: Place) -> str:
+    """The TARGET as ``_absolute`` reads it."""
+    return f"{_relative(Path(where).resolve(), place) if is_file(where) else where}:{name}"
 
 
 def _relative(path: Path, place: Place) -> str:

@@ -229,7 +229,7 @@ class _Worker:
         schedules = self._timetable.schedules
         self._next_at = min((one.following(now) for one in schedules), default=math.inf)
         infos = runs_of(self._journal)
-        for instant in self._timetable.due(infos, now):
+        for instant in self._timetable.due(infos, now, self._at_work):
             self._begin(instant)
         due = self._due.select_due(infos, now)
         room = self._max_runs - len(self._at_work)

@@ -20,7 +20,7 @@ from handrail.core.run_state import (
 )
 from handrail.errors import CannotSteer, InvalidInput, WrongUse
 from handrail.model import events as ev
-from handrail.model.paths import is_within
+from handrail.model.paths import ancestors_of, is_within
 from handrail.model.results import A_PERSON
 from handrail.record.answers import given_output
 from handrail.steps.verbs import WAITS, launches_agent
@@ -129,8 +129,9 @@ def check_steering(run: RunState, event: ev.RunSteered) -> ev.RunSteered:
         _check_guide(run, event)
         return event
     node = run.nodes.get(path)
-    if path in run.results:
-        raise CannotSteer(run_id, f"step {path!r} has ended", _TRY_OTHERWISE)
+    for ended in (path, *ancestors_of(path, run.results)):
+        if ended in run.results:
+            raise CannotSteer(run_id, f"step {ended!r} has ended", _TRY_OTHERWISE)
     if isinstance(node, MemberNode) or (node is None and run.recorded.at(path).member):
         below = f"Name a step in it. {_at_work(run)}"
         raise CannotSteer(run_id, f"{path!r} is a member of a group, and no step", below)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -54,11 +54,12 @@ from handrail.ports.journal import Journal, Lease, Letter, Message, when_free
 from handrail.record.answers import accept_answer
 from handrail.record.inbox import check_signal, gate_in, sort_messages, unread
 from handrail.record.reading import (
-    began_since,
     by_name,
+    changed_since,
     ended,
     history_of,
     inputs_of,
+    is_fork,
     recorded_result,
     refuse_unknown,
     refuse_without_inputs,
@@ -430,10 +431,9 @@ class Engine(TakesOptions):
                 mismatch.unchanged = unchanged_since(definition, mismatch, history[0].at)
                 changed = [one.path for one in mismatch.changes]
                 known = {*reuse, *rerun}
-                if _is_fork(history) and known.isdisjoint(changed):  # it runs changed steps again
+                if is_fork(history) and known.isdisjoint(changed):  # it runs changed steps again
                     history = await self._history(run_id, leased.secrets)
-                    passed = mismatch.passed
-                    since = (one for path in changed for one in began_since(history, path, passed))
+                    since = changed_since(history, changed, mismatch.passed)
                     rerun = list(dict.fromkeys((*rerun, *since)))
                     continue
                 if mismatch.late or on_change == "refuse" or not known.isdisjoint(changed):
@@ -663,12 +663,13 @@ class Engine(TakesOptions):
             definition = workflow_for(history, given, self._listed)
             changed: dict[str, PlannedStep] = {}
             while True:
-                plan, passed = await self._rehearsed(history, definition, reuse, rerun)
-                more = {one.path: one for one in plan.steps if one.state == "changed"}
-                if not _is_fork(history) or not more.keys() - changed.keys():
+                plan, run = await self._rehearsed(history, definition, reuse, rerun)
+                more = [one.path for one in run.changes]
+                if not is_fork(history) or set(rerun).issuperset(more):
                     break
-                changed.update(more)  # in a fork they run again, with all that followed them
-                since = (one for path in more for one in began_since(history, path, passed))
+                # in a fork they run again, with all that followed them
+                changed.update((one.path, one) for one in plan.steps if one.state == "changed")
+                since = changed_since(history, more, run.passed)
                 rerun = list(dict.fromkeys((*rerun, *since)))
         return replace(plan, steps=tuple(changed.get(one.path, one) for one in plan.steps))
 
@@ -678,8 +679,8 @@ class Engine(TakesOptions):
         definition: WorkflowDefinition,
         reuse: Sequence[str],
         rerun: Sequence[str],
-    ) -> tuple[Plan, Collection[str]]:
-        """A plan, and the paths that the code reached before the first change."""
+    ) -> tuple[Plan, RunState]:
+        """A plan, and the state of the rehearsal, with what has changed."""
         from handrail.engine.planning import plan_of
 
         now, parts = self._parts.clock.now(), self._parts
@@ -689,7 +690,7 @@ class Engine(TakesOptions):
         plan = await plan_of(
             machine, start.first, history, now, evaluator=evaluator, cancel=start.cancel
         )
-        return plan, machine.run.passed
+        return plan, machine.run
 
     def as_recorded(
         self, history: Sequence[ev.Event], definition: WorkflowDefinition
@@ -798,7 +799,3 @@ class Engine(TakesOptions):
     answer_sync = sync_twin(answer)
     signal_sync = sync_twin(signal)
     cancel_sync = sync_twin(cancel)
-
-
-def _is_fork(history: Sequence[ev.Event]) -> bool:
-    return isinstance(history[0], ev.WorkflowStarted) and history[0].forked_from is not None

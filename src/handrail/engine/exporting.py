@@ -89,7 +89,7 @@ def import_from(file: Path, journal: Journal, run_id: str | None, secrets: Secre
         DamagedExport: the file is not as it was written. RunIdTaken: the journal has such a run.
     """
     with file.open("rb") as stream:
-        found = read_export(str(file), stream.readlines())
+        found = read_export(str(file), stream)
     run_id = run_id or found.run_id
     missing = {name for line in found.lines for name in missing_secrets(line.record, secrets)}
     secrets = with_placeholders(secrets, sorted(missing))

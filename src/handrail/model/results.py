@@ -452,7 +452,7 @@ class WaitsFor:
             case "time":
                 text = f"{self.path!r} ({self.what})"
             case "claim":
-                text = f"{self.what}, which {self.whom or 'another step'} has"
+                text = f"{self.what}, behind {self.whom or 'another step'}"
             case "unpause":
                 text = f"an unpause (paused by {self.what})"
         if self.until is None:

@@ -39,13 +39,21 @@ def accept_answer(gate: OpenGate, answer: Any) -> Any:
 
 
 def choice_of(name: str, choices: Sequence[Any], answer: Any) -> Any:
-    """The choice that an answer means: an equal value, else one with the same text.
+    """The choice that an answer means: an equal value, else one with the same text, else the one
+    that the answer is the JSON text of.
 
     Raises:
         InvalidInput: there is none.
     """
-    alike = (one for one in choices if type(one) is type(answer) and one == answer)
-    for choice in (*alike, *(one for one in choices if str(one) == str(answer))):
+    from handrail.typed.convert import DoesNotFit, fit_json
+
+    alike = [one for one in choices if type(one) is type(answer) and one == answer]
+    alike += [one for one in choices if str(one) == str(answer)]
+    if not alike and isinstance(answer, str):
+        with contextlib.suppress(DoesNotFit):
+            said = fit_json(answer, Any)
+            alike += [one for one in choices if type(one) is type(said) and one == said]
+    for choice in alike:
         return choice
     raise InvalidInput(name, short_repr(answer), f"one of: {', '.join(map(str, choices))}")
 

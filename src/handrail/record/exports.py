@@ -14,8 +14,8 @@ events and the SHA-256 of everything before it::
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Any, BinaryIO, NamedTuple
 from zlib import crc32
 
 import msgspec
@@ -117,8 +117,10 @@ class _Fields(msgspec.Struct):
 _decoder = msgspec.json.Decoder(_Fields)
 
 
-def read_export(file: str, lines: Sequence[bytes]) -> Exported:
+def read_export(file: str, stream: BinaryIO) -> Exported:
     """The content of a file, after its checksums are verified.
+
+    The first line that is no line of an export is the last one that is read.
 
     Raises:
         DamagedExport: a line is not as it was written, or the file is of a newer version; with the
@@ -127,7 +129,7 @@ def read_export(file: str, lines: Sequence[bytes]) -> Exported:
     crc, whole, blobs = 0, hashlib.sha256(), dict[str, str]()
     found: Exported | None = None
     number, count = 0, 0
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(_lines_of(stream), 1):
         fields = _fields(file, number, line, crc)
         crc = fields.crc
         if number == 1:
@@ -135,7 +137,10 @@ def read_export(file: str, lines: Sequence[bytes]) -> Exported:
         elif found is None or fields.handrail:
             raise DamagedExport(file, number, "another file begins here")
         elif fields.events >= 0:
-            _check_end(file, number, fields, whole.hexdigest(), count, len(lines))
+            if fields.events != count or fields.sha256 != whole.hexdigest():
+                raise DamagedExport(file, number, "lines before it are missing")
+            if stream.read(1):
+                raise DamagedExport(file, number + 1, "something stands behind its end")
             return found
         elif fields.blob:
             blobs[fields.blob] = _text(fields.data)
@@ -146,6 +151,15 @@ def read_export(file: str, lines: Sequence[bytes]) -> Exported:
             found.lines.append(_line(file, number, fields, blobs))
         whole.update(line)
     raise DamagedExport(file, number + 1, "it ends before its end")
+
+
+def _lines_of(stream: BinaryIO) -> Iterator[bytes]:
+    """Its lines; of a first one that is too long only the beginning, so that another file than an
+    export is not read as one line without an end.
+    """
+    if first := stream.readline(LARGE):
+        yield first
+        yield from stream
 
 
 def _fields(file: str, number: int, line: bytes, before: int) -> _Fields:
@@ -168,15 +182,6 @@ def _begun(file: str, fields: _Fields) -> Exported:
         )
         raise DamagedExport(file, 1, made, "Install that version to read it")
     return Exported(fields.run_id, fields.workflow, [])
-
-
-def _check_end(  # noqa: PLR0917  # what the last line is compared with
-    file: str, number: int, fields: _Fields, whole: str, count: int, lines: int
-) -> None:
-    if fields.events != count or fields.sha256 != whole:
-        raise DamagedExport(file, number, "lines before it are missing")
-    if number != lines:
-        raise DamagedExport(file, number + 1, "something stands behind its end")
 
 
 def _line(file: str, number: int, fields: _Fields, blobs: dict[str, str]) -> Line:

@@ -21,7 +21,13 @@ from handrail.ports.journal import SCHEDULE_LABEL
 from handrail.record.assemble import copier
 from handrail.record.dropped import begun, run_again, superseded
 from handrail.record.inbox import WITH_MESSAGE_NUMBER, without_message_number
-from handrail.record.reading import awaits_its_first_drive, closest_paths, dropped, ended
+from handrail.record.reading import (
+    awaits_its_first_drive,
+    closest_paths,
+    dropped,
+    ended,
+    worktrees_of,
+)
 from handrail.record.run_record import FORKED, Recorded, moved_gate
 from handrail.steps.verbs import LEAF_KINDS, WAIT_KINDS
 
@@ -200,19 +206,24 @@ def gone_in_fork(
     given: Collection[str],
     rerun: Sequence[str],
 ) -> tuple[str, ...]:
-    """The kept paths whose records do not count in a fork: as in a resume of what is kept, and of
-    steps that were undone behind it. A step whose output is ``given`` keeps that.
+    """The kept paths whose records do not count in a fork: as in a resume of what is kept, of steps
+    that were undone behind it, and of worktrees that the fork enters, for those are the other
+    run's. A step whose output is ``given`` keeps that.
 
     Raises:
         NotRecorded: ``rerun`` names a path that is not kept.
     """
     died = None if at or given else died_by(history, kept)
     gone = dropped(kept if died is None else [*kept, died], (), rerun)
-    undone = _undone_behind(history, kept).difference(given)
-    if not undone:
-        return gone
-    again = set(run_again(undone & begun(kept), kept)).difference(given)
-    return tuple(sorted(again.union(gone)))
+    undone = _undone_behind(history, kept).difference(given) & begun(kept)
+    again = run_again(undone | _trees_entered(kept, gone), kept)
+    return tuple(sorted({*again}.difference(given).union(gone)))
+
+
+def _trees_entered(kept: Sequence[ev.Event], gone: Collection[str]) -> set[str]:
+    """The steps with a worktree of their own that have not ended, or are entered again."""
+    entered = {*_without_end(kept), *gone}
+    return {path for path in worktrees_of(kept) if path in entered}
 
 
 def _undone_behind(history: Sequence[ev.Event], kept: Sequence[ev.Event]) -> set[str]:

@@ -467,7 +467,11 @@ class LiveRun:
         return step
 
     def _member_started(self, event: ev.MemberStarted) -> LiveStep:
-        return self._open(event.path, "member", event.at, event.key)
+        step = self._open(event.path, "member", event.at, event.key)
+        group = step.parent
+        if group is not None and group.size is not None and group.size < group.children:
+            group.size = None  # of work that grew: only its own process hears by how much
+        return step
 
     def _member_completed(self, event: ev.MemberCompleted) -> LiveStep:
         step = self._steps.get(event.path) or self._open(event.path, "member", event.at)

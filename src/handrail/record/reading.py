@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from handrail.codec.unresolved import Unresolvable, Unresolved
 from handrail.errors import (
@@ -17,7 +17,7 @@ from handrail.errors import (
 from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition
 from handrail.model.described import defined_at
-from handrail.model.paths import decode_key
+from handrail.model.paths import ancestors_of, decode_key, is_within
 from handrail.model.results import WorkflowResult
 from handrail.model.shapes import WorkflowLike
 from handrail.ports.journal import Journal
@@ -56,16 +56,57 @@ def began_since(history: Sequence[ev.Event], path: str, passed: Collection[str] 
         NotRecorded: it is not recorded.
     """
     refuse_unknown(history, (path,))
-    began = [one for one in history if isinstance(one, (ev.StepStarted, ev.MemberStarted))]
+    began = next(one.seq for one in history if _begins(one) and one.path == path)
+    return _begun_after(history, began, path, passed)
+
+
+def changed_since(
+    history: Sequence[ev.Event], paths: Iterable[str], passed: Collection[str]
+) -> list[str]:
+    """What a fork runs again for changed steps: each of them, and all steps that began after it. A
+    step that is new, inside of one that has ended, is followed by what began after that end. A
+    worktree runs again as a whole.
+    """
+    found: list[str] = []
+    trees = worktrees_of(history)
+    for changed in paths:
+        path = next((tree for tree in trees if is_within(changed, tree)), changed)
+        if path in begun(history):
+            found += began_since(history, path, passed)
+            continue
+        ends = {
+            one.path: one.seq
+            for one in history
+            if isinstance(one, (ev.StepCompleted, ev.MemberCompleted)) and is_within(path, one.path)
+        }
+        found += _begun_after(history, min(ends.values(), default=history[-1].seq), path, passed)
+    return found
+
+
+def worktrees_of(history: Iterable[ev.Event]) -> list[str]:
+    """The steps that have a worktree of their own, outer ones first."""
+    kind = "worktree"
+    began = (one for one in history if isinstance(one, ev.StepStarted) and one.step_type == kind)
+    return sorted({one.path for one in began})
+
+
+def _begins(event: ev.Event) -> TypeGuard[ev.StepStarted | ev.MemberStarted]:
+    return isinstance(event, (ev.StepStarted, ev.MemberStarted))
+
+
+def _begun_after(
+    history: Sequence[ev.Event], seq: int, path: str, passed: Collection[str]
+) -> list[str]:
+    """``path``, and what began after an event; without what is inside, or ``passed`` in a fork."""
+    began = [one for one in history if _begins(one)]
     ends = (one for one in history if isinstance(one, ev.RunSuspended) and one.reason == FORKED)
     copied = max((one.seq for one in ends), default=0)
     own = {one.path for one in began if one.seq > copied}
-    paths = [one.path for one in began]
-    found: list[str] = []
-    for one in dict.fromkeys(paths[paths.index(path) :]):
-        if one != path and one in own and one in passed:
+    found = [path]
+    for one in dict.fromkeys(one.path for one in began if one.seq > seq):
+        if one in own and one in passed:
             continue
-        if not any(one.startswith(f"{above}/") for above in found):
+        if one != path and not any(one.startswith(f"{above}/") for above in found):
             found.append(one)
     return found
 
@@ -80,6 +121,11 @@ def ended(history: Sequence[ev.Event]) -> ev.WorkflowCompleted | None:
     """The end of the run; None if it has none, or a later drive followed it."""
     end = drive_end(history)
     return end if isinstance(end, ev.WorkflowCompleted) else None
+
+
+def is_fork(history: Sequence[ev.Event]) -> bool:
+    """True if the run was made from the record of another one."""
+    return isinstance(history[0], ev.WorkflowStarted) and history[0].forked_from is not None
 
 
 def workflow_named(history: Sequence[ev.Event]) -> str:
@@ -131,10 +177,13 @@ def dropped(
     """The paths whose records a resume supersedes.
 
     Raises:
-        NotRecorded: ``reuse`` or ``rerun`` names a path that the run has no record of.
+        NotRecorded: ``reuse`` or ``rerun`` names a path that the run has no record of. In a fork,
+            ``rerun`` may name a new step inside of a recorded one, which is entered for it.
     """
     rerun = tuple(rerun)
-    refuse_unknown(history, (*reuse, *rerun))
+    known = begun(history) if is_fork(history) else set[str]()
+    new = {one for one in rerun if not known.isdisjoint(ancestors_of(one, known))}
+    refuse_unknown(history, [*reuse, *(one for one in rerun if one not in new)])
     return tuple(sorted({*superseded(history), *run_again(rerun, history)}))
 
 

@@ -171,6 +171,7 @@ class Recorded:
         """
         self.lent_sessions: set[str] = set()
         """Sessions of agents that were opened in the run that this one was forked from."""
+        self.is_fork = False
         self._is_lent = False
         self._forked_at: float | None = None
         """When the fork was made; None once it is driven, or for a run that is no fork."""
@@ -262,7 +263,7 @@ class Recorded:
     def _run_started(self, event: ev.WorkflowStarted) -> None:
         self.started_at = event.at
         self.inputs = dict(event.inputs)
-        self._is_lent = event.forked_from is not None
+        self.is_fork = self._is_lent = event.forked_from is not None
 
     def _run_resumed(self, event: ev.RunResumed) -> None:
         self.begin_time(event.at)

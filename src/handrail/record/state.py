@@ -105,7 +105,7 @@ def run_state_of(journal: Journal, info: RunInfo, now: float) -> RunState:
     return RunState(
         info.run_id,
         info.workflow_name,
-        shown_status(info),
+        shown_status(info) if end is None or info.damaged else end.status,
         view.steps,
         view.waits_for,
         None if end is None else end.value,

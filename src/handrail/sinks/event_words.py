@@ -240,7 +240,7 @@ def _signal_received(event: ev.SignalReceived) -> str:
 
 
 def _claim_waiting(event: ev.ClaimWaiting) -> str:
-    return f"waits for {clean(event.what)}: {clean(event.holder) or 'another step'} has it"
+    return f"waits for {clean(event.what)}, behind {clean(event.holder) or 'another step'}"
 
 
 def _claim_lost(event: ev.ClaimLost) -> str:

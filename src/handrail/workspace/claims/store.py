@@ -25,7 +25,7 @@ import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import astuple
 from pathlib import Path
 from typing import Any
@@ -104,8 +104,9 @@ CREATE TABLE line (
 _CLAIMS = """SELECT epoch, body, until, token, pid, start_ticks, host, boot, since, expires_at
     FROM claims"""
 _ADD_CLAIM = """INSERT INTO claims
-    (epoch, body, files, until, token, pid, start_ticks, host, boot, since, expires_at)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+    (epoch, body, files, until, since, token, pid, start_ticks, host, boot, expires_at)
+    SELECT ?, body, ?, ?, ?, token, pid, start_ticks, host, boot, expires_at
+    FROM line WHERE number = ?"""
 _LINE = """SELECT number, body, token, pid, start_ticks, host, boot, since, expires_at
     FROM line ORDER BY number"""
 _ADD_TO_LINE = """INSERT INTO line
@@ -331,26 +332,27 @@ class Store:
     # -- inside a transaction -------------------------------------------------------------------
 
     def _look_again(
-        self, connection: sqlite3.Connection, numbers: Iterable[int]
+        self, connection: sqlite3.Connection, asked: set[int]
     ) -> dict[int, Claim | QueuePosition]:
         self._drop_dead(connection)
-        found: dict[int, Claim | QueuePosition] = {}
-        claims = self._snapshot(connection)
-        for number in sorted(numbers):
-            if number not in self._queued:
-                continue
-            request, owner = self._queued[number]
-            if number not in claims.line:  # the file was replaced by another one
+        numbers = sorted(self._queued.keys() & asked)
+        line = self._snapshot(connection).line
+        for number in numbers:
+            if number not in line:  # the file was replaced by another one
+                request, owner = self._queued[number]
                 values = (number, _encode(request), *astuple(owner))
                 connection.execute(_ADD_TO_LINE, values).fetchone()
-                claims = self._snapshot(connection)
+        self._renew(connection)  # a claim begins with the lease of its request
+        found: dict[int, Claim | QueuePosition] = {}
+        for number in numbers:
+            request, owner = self._queued[number]
+            claims = self._snapshot(connection)
             claim = self._grant(connection, claims, claims.line[number], request, owner)
             if claim is None:
                 found[number] = QueuePosition(number, claims.in_the_way(claims.line[number]))
             else:
                 del self._queued[number]
                 found[number] = claim
-                claims = self._snapshot(connection)
         return found
 
     def _refuse(
@@ -381,10 +383,9 @@ class Store:
         epoch = _next(connection)
         now = time.time()
         until = None if request.ttl_s is None else now + request.ttl_s
-        columns = (*astuple(owner)[:5], now, owner.expires_at)
+        files = any(resource.tree for resource in request.resources)
+        connection.execute(_ADD_CLAIM, (epoch, files, until, now, one.number))
         connection.execute("DELETE FROM line WHERE number = ?", (one.number,))
-        files = any(one.tree for one in request.resources)
-        connection.execute(_ADD_CLAIM, (epoch, _encode(request), files, until, *columns))
         if owner.pid == os.getpid():
             self._claims[epoch] = owner
         return Claim(request.claimant, request.resources, epoch, now, until, owner.host, owner.pid)
