@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 import anyio
@@ -24,7 +26,7 @@ from handrail import (
     workflow,
 )
 from handrail.model import events as ev
-from handrail.testing import Script
+from handrail.testing import Script, TextJournal
 from tests.engine.support import (
     Jumping,
     boom,
@@ -219,6 +221,61 @@ async def test_a_wrong_answer_leaves_the_gate_open() -> None:
         await executor.answer("nope", "q", "yes")
     assert await executor.answer("r", "q", "yes") == "yes"
     assert (await executor.resume("r", asking)).value == "yes"
+
+
+def not_found_by_name() -> tuple[type[Enum], type[Any]]:
+    """Two classes that a journal cannot find, as in a process without the workflow's module."""
+
+    class Color(Enum):
+        RED = "r"
+
+    @dataclass
+    class Plan:
+        title: str
+
+    return Color, Plan
+
+
+Color, Plan = not_found_by_name()
+RED = Color("r")
+
+
+@pytest.mark.parametrize(
+    ("asked", "sent", "expected"),
+    [
+        ({"type": Color}, "r", RED),
+        ({"type": Color}, RED, RED),
+        ({"type": Plan}, '{"title": "t"}', Plan("t")),
+        ({"type": list[Plan]}, [Plan("t")], [Plan("t")]),
+        ({"choices": [RED]}, "Color.RED", RED),
+        ({"type": Color, "default": "none"}, "none", "none"),
+        ({"type": Color}, "z", "InvalidAnswer: gate 'q': 'z' is not a valid answer"),
+    ],
+)
+async def test_an_answer_of_one_who_did_not_know_the_class_is_converted_by_the_run(
+    asked: dict[str, Any], sent: Any, expected: Any
+) -> None:
+    """One that does not fit fails the step, and a resume asks again."""
+    flow = just(step("q").ask("?", **asked))
+    executor = Executor(journal=TextJournal(), workflows=[flow]).options(run_id="r")
+    await executor.run(flow)
+    await executor.answer("r", "q", sent)
+    result = await executor.resume("r")
+    if isinstance(expected, str) and expected != "none":
+        assert expected in (result.error or "")
+        assert (await executor.resume("r")).waiting
+        return
+    ended = result.step("q")
+    assert (ended.output, type(ended.output)) == (expected, type(expected))
+
+
+async def test_a_signal_of_a_class_that_is_not_found_by_name_is_of_the_declared_type() -> None:
+    """It fits, as it would in the process that sent it."""
+    flow = just(step("q").wait_for("go", Plan))
+    executor = Executor(journal=TextJournal(), workflows=[flow]).options(run_id="r")
+    await executor.run(flow)
+    await executor.signal("r", "go", Plan("t"))
+    assert (await executor.resume("r")).step("q").output == Plan("t")
 
 
 async def test_a_timeout_with_a_default_answers_with_it() -> None:

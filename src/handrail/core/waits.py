@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, cast
 
+from handrail.codec.unresolved import Unresolved
 from handrail.core import commands as cmd
 from handrail.core.budget import budget_answered, budget_refused
 from handrail.core.ending import hit_limit
@@ -20,10 +21,11 @@ from handrail.core.limits import limit_answered, limit_refused
 from handrail.core.nodes import Node, Phase, nearest_deadline
 from handrail.core.run_state import AgentNode, Attempt, CompositeNode, RunState, StepNode
 from handrail.core.stopping import cleanup_overdue, deadline_passed
-from handrail.errors import StepTimeout
+from handrail.errors import HandrailError, StepTimeout
 from handrail.model import events as ev
 from handrail.model.results import OpenGate
-from handrail.record.answers import payload_for
+from handrail.record.answers import answer_for, payload_for
+from handrail.record.outputs import declared_output
 from handrail.steps.verbs import Pause, Question, SignalWait, Step
 
 
@@ -85,7 +87,7 @@ class GateNode(CompositeNode):
             self.timer = run.wait(self, min(answered.at, run.now))
             return
         if answered is not None:
-            run.succeed(self, answered.answer)
+            self.answered(run, answered)
             return
         if run.timers_frozen:
             return
@@ -96,6 +98,15 @@ class GateNode(CompositeNode):
         if own is not None:
             self.timer = run.wait(self, own)
         run.emit(cmd.Ask(self.path, gate))
+
+    def answered(self, run: RunState, event: ev.GateAnswered) -> None:
+        """End with the answer as the code's question takes it, or fail if it does not."""
+        try:
+            answer = answer_for(self.path, self.verb, _resolved(run, self.step, event.answer))
+        except HandrailError as error:
+            fail_with(run, self, error, retryable=False)
+            return
+        run.succeed(self, answer)
 
     def _gate(self, run: RunState) -> OpenGate:
         verb = self.verb
@@ -133,7 +144,7 @@ class GateNode(CompositeNode):
         gate, answered = run.gates.get(self.path), run.answered.get(self.path)
         if answered is not None:
             run.gates.pop(self.path, None)
-            run.succeed(self, answered.answer)
+            self.answered(run, answered)
             return
         if gate is None:
             return
@@ -188,7 +199,8 @@ class SignalNode(CompositeNode):
         """End with the payload, converted to the declared type."""
         self._consumed = signal.seq
         try:
-            value = payload_for(signal.name, signal.payload, self.verb.type)
+            payload = _resolved(run, self.step, signal.payload)
+            value = payload_for(signal.name, payload, self.verb.type)
         except Exception as error:  # noqa: BLE001  # a user's type may raise anything
             fail(run, self, failure_of(error))
             return
@@ -201,6 +213,13 @@ class SignalNode(CompositeNode):
         waiting.pop(self.path, None)
         if not waiting:
             run.listeners.pop(signal, None)
+
+
+def _resolved(run: RunState, step: Step[Any], value: Any) -> Any:
+    """What was sent; if its class cannot be found by name, read by the type that the step has."""
+    if type(value) is Unresolved and run.codec is not None:
+        return run.codec.load(value.text, declared_output(step))
+    return value
 
 
 # -- what ends a wait ------------------------------------------------------------------------------
@@ -290,8 +309,8 @@ def gate_answered(run: RunState, event: ev.GateAnswered) -> None:
         return
     gate = run.gates.pop(event.path, None)
     node = run.step_at(event.path)
-    if gate is not None and node is not None and node.phase is Phase.RUNNING:
-        run.succeed(node, event.answer)
+    if gate is not None and isinstance(node, GateNode) and node.phase is Phase.RUNNING:
+        node.answered(run, event)
 
 
 def gate_refused(run: RunState, report: cmd.GateRefused) -> None:
