@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 from handrail.codec.unresolved import Unresolved
@@ -87,24 +88,31 @@ class GateNode(CompositeNode):
             self.timer = run.wait(self, min(answered.at, run.now))
             return
         if answered is not None:
-            self.answered(run, answered)
-            return
-        if run.timers_frozen:
-            return
-        gate = self._gate(run)
+            self.answered(run, answered, None)
+        elif not run.timers_frozen:
+            self._open(run, self._gate(run))
+
+    def _open(self, run: RunState, gate: OpenGate) -> None:
+        run.revisions[self.path] = gate.opening
         run.gates[self.path] = gate
         run.record(ev.GateOpened(self.path, gate))
         own = self._own_deadline(gate.since)
-        if own is not None:
+        if own is not None and not self.timer:
             self.timer = run.wait(self, own)
         run.emit(cmd.Ask(self.path, gate))
 
-    def answered(self, run: RunState, event: ev.GateAnswered) -> None:
-        """End with the answer as the code's question takes it, or fail if it does not."""
+    def answered(self, run: RunState, event: ev.GateAnswered, gate: OpenGate | None) -> None:
+        """End with the answer as the code's question takes it; ask again if it does not fit.
+
+        ``gate`` is the one that it answers, if this drive opened it.
+        """
         try:
             answer = answer_for(self.path, self.verb, _resolved(run, self.step, event.answer))
-        except HandrailError as error:
-            fail_with(run, self, error, retryable=False)
+        except HandrailError:  # whoever took it did not know the type
+            del run.answered[self.path]
+            if not run.timers_frozen:
+                gate = gate or self._gate(run)
+                self._open(run, replace(gate, opening=gate.opening + 1))
             return
         run.succeed(self, answer)
 
@@ -116,8 +124,6 @@ class GateNode(CompositeNode):
         since = run.now if known is None else known.since
         deadlines = (self._own_deadline(since), nearest_deadline(self, run.timers))
         deadline = min((one for one in deadlines if one is not None), default=None)
-        revision = run.revisions.get(self.path, 0) + 1 if known is None else known.opening
-        run.revisions[self.path] = revision
         return OpenGate(
             self.path,
             verb.question,
@@ -127,7 +133,7 @@ class GateNode(CompositeNode):
             deadline,
             verb.default,
             verb.has_default,
-            revision,
+            run.revisions.get(self.path, 0) + 1 if known is None else known.opening,
         )
 
     def _own_deadline(self, since: float) -> float | None:
@@ -143,8 +149,7 @@ class GateNode(CompositeNode):
         """End with the answer, if there is one; else answer with the default, or fail."""
         gate, answered = run.gates.get(self.path), run.answered.get(self.path)
         if answered is not None:
-            run.gates.pop(self.path, None)
-            self.answered(run, answered)
+            self.answered(run, answered, run.gates.pop(self.path, None))
             return
         if gate is None:
             return
@@ -310,7 +315,7 @@ def gate_answered(run: RunState, event: ev.GateAnswered) -> None:
     gate = run.gates.pop(event.path, None)
     node = run.step_at(event.path)
     if gate is not None and isinstance(node, GateNode) and node.phase is Phase.RUNNING:
-        node.answered(run, event)
+        node.answered(run, event, gate)
 
 
 def gate_refused(run: RunState, report: cmd.GateRefused) -> None:
