@@ -117,6 +117,23 @@ async def test_an_item_that_is_another_late_in_what_can_be_undone_ends_the_drive
     assert isinstance(run.journal.events(RUN)[-1], ev.RunSuspended)
 
 
+def changes_behind_a_fallback(run: Edited, version: int) -> Steps[Any]:
+    """A fallback that can be undone, which only the code leads to; then a step that changes."""
+    yield from run.does("shaky").on_error(lambda *_: run.undoable("instead"))
+    yield from run.does_with("x", version)
+    yield from step("sure").ask("?")
+
+
+async def test_a_change_behind_a_fallback_that_can_be_undone_leaves_the_run_as_it_was() -> None:
+    """It is seen before anything is written, although the handler was asked before."""
+    run = Edited(changes_behind_a_fallback)
+    assert await run.by(1, "shaky") == ("suspended", ["shaky", "instead", "x"])
+    known = len(run.journal.events(RUN))
+    with pytest.raises(ReplayMismatch, match="nothing was run, and the record is unchanged"):
+        await run.by(2)
+    assert len(run.journal.events(RUN)) == known
+
+
 def shorter_child(run: Edited, version: int) -> Steps[Any]:
     """A child that lost its later steps, and one that works with its result."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 import anyio
@@ -24,7 +26,7 @@ from handrail import (
     workflow,
 )
 from handrail.model import events as ev
-from handrail.testing import Script
+from handrail.testing import Script, TextJournal
 from tests.engine.support import (
     Jumping,
     boom,
@@ -219,6 +221,71 @@ async def test_a_wrong_answer_leaves_the_gate_open() -> None:
         await executor.answer("nope", "q", "yes")
     assert await executor.answer("r", "q", "yes") == "yes"
     assert (await executor.resume("r", asking)).value == "yes"
+
+
+def not_found_by_name() -> tuple[type[Enum], type[Any]]:
+    """Two classes that a journal cannot find, as in a process without the workflow's module."""
+
+    class Color(Enum):
+        RED = "r"
+
+    @dataclass
+    class Plan:
+        title: str
+
+    return Color, Plan
+
+
+Color, Plan = not_found_by_name()
+RED = Color("r")
+
+
+@pytest.mark.parametrize(
+    ("asked", "sent", "expected"),
+    [
+        ({"type": Color}, "r", RED),
+        ({"type": Color}, RED, RED),
+        ({"type": Plan}, '{"title": "t"}', Plan("t")),
+        ({"type": list[Plan]}, [Plan("t")], [Plan("t")]),
+        ({"choices": [RED]}, "Color.RED", RED),
+        ({"type": Color, "default": "none"}, "none", "none"),
+    ],
+)
+async def test_an_answer_of_one_who_did_not_know_the_class_is_converted_by_the_run(
+    asked: dict[str, Any], sent: Any, expected: Any
+) -> None:
+    """The step returns what an answer given where the class is known would have been."""
+    flow = just(step("q").ask("?", **asked))
+    executor = Executor(journal=TextJournal(), workflows=[flow]).options(run_id="r")
+    await executor.run(flow)
+    await executor.answer("r", "q", sent)
+    result = await executor.resume("r")
+    ended = result.step("q")
+    assert (ended.output, type(ended.output)) == (expected, type(expected))
+
+
+async def test_an_answer_that_turns_out_to_fit_not_leaves_the_gate_open() -> None:
+    """It is asked again, with the old deadline, and the next answer counts; also after a crash."""
+    flow = just(step("q").ask("?", type=Color, timeout=60))
+    journal, clock = TextJournal(), Jumping()
+    executor = Executor(journal=journal, workflows=[flow], clock=clock).options(run_id="r")
+    deadline = (await executor.run(flow)).waiting[0].deadline
+    await executor.answer("r", "q", "z")
+    clock.time += 10
+    for _ in range(2):
+        (asked,) = (await executor.resume("r")).waiting
+        assert (asked.opening, asked.deadline) == (2, deadline)
+    await executor.answer("r", "q", "r")
+    assert (await executor.resume("r")).step("q").output is RED
+
+
+async def test_a_signal_of_a_class_that_is_not_found_by_name_is_of_the_declared_type() -> None:
+    """It fits, as it would in the process that sent it."""
+    flow = just(step("q").wait_for("go", Plan))
+    executor = Executor(journal=TextJournal(), workflows=[flow]).options(run_id="r")
+    await executor.run(flow)
+    await executor.signal("r", "go", Plan("t"))
+    assert (await executor.resume("r")).step("q").output == Plan("t")
 
 
 async def test_a_timeout_with_a_default_answers_with_it() -> None:

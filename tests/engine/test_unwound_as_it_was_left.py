@@ -33,11 +33,16 @@ def resumable(journal: TextJournal, clock: JumpClock | None = None) -> Executor:
     return executor.options(run_id=RUN)
 
 
-async def cancelled_at(path: str, flow: Workflow[[], Any], journal: TextJournal) -> Any:
-    """The result of a run that is cancelled when this step begins."""
+async def cancelled_at(
+    path: str,
+    flow: Workflow[[], Any],
+    journal: TextJournal,
+    at: type[ev.StepStarted | ev.StepCompleted | ev.RollbackStarted] = ev.StepStarted,
+) -> Any:
+    """The result of a run that is cancelled when this step begins, or at another event of it."""
     async with resumable(journal).stream(flow) as run:
         async for event in run:
-            if isinstance(event, ev.StepStarted) and event.path == path:
+            if isinstance(event, at) and event.path == path:
                 run.cancel("enough")
     return run.result
 
@@ -179,6 +184,53 @@ async def test_a_run_that_died_while_it_was_cancelled_lists_and_undoes_what_it_w
     for left in left_by_the_dead(journal):
         assert listed(await resumable(left).resume(RUN, flow)) == expected
         assert undone(left) == [to_undo]
+
+
+# -- what was ending by itself ---------------------------------------------------------------------
+
+
+async def takes_long(_: object = None) -> None:
+    """Be stopped slowly, and undo slowly."""
+    try:
+        await anyio.sleep(0.02)
+    finally:
+        with anyio.CancelScope(shield=True):
+            await anyio.sleep(0.02)
+
+
+@workflow
+def wins_a_race() -> Steps[Any]:
+    """A race whose loser takes its time to stop."""
+    yield from step("r").race(step("quick").call(int), step("slow").call(takes_long))
+
+
+@workflow
+def fails_and_goes_on() -> Steps[Any]:
+    """A group that undoes its members, and whose failure is as good as a success."""
+    done = step("done").call(int).with_rollback(takes_long)
+    group = step("g").parallel(done, step("bad").call(boom), on_error="all_or_nothing")
+    yield from group.default(0)
+    yield from undoable("next").when(lambda _: True)
+
+
+@pytest.mark.parametrize(
+    ("flow", "path", "at", "to_undo"),
+    [
+        (wins_a_race, "r/quick", ev.StepCompleted, []),
+        (fails_and_goes_on, "g/done", ev.RollbackStarted, ["g/done"]),
+    ],
+    ids=["a race that is won", "a group that undoes its members"],
+)
+async def test_a_group_that_was_cancelled_while_it_ended_stays_cancelled(
+    flow: Workflow[[], Any], path: str, at: Any, to_undo: list[str]
+) -> None:
+    """Wherever its process died, the run does not go on behind it, and does not succeed."""
+    journal = TextJournal()
+    expected = listed(await cancelled_at(path, flow, journal, at))
+    assert expected[0][1] == "cancelled"
+    for left in left_by_the_dead(journal):
+        assert listed(await resumable(left).resume(RUN, flow)) == expected
+        assert list(dict.fromkeys(undone(left))) == to_undo
 
 
 # -- what has come, or passed, since ---------------------------------------------------------------

@@ -69,7 +69,7 @@ one.run_workflow(child, 1, loud=True)  # type: ignore[call-arg]  # pyright: igno
 
 def used() -> Steps[str]:
     done = yield from one.run_workflow(child, 1)
-    assert_type(done.value, str | None)
+    assert_type(done.value, str)
     return done.unwrap()
 
 

@@ -42,7 +42,7 @@ def helper(number: int) -> Steps[int]:
 assert_type(plain.definition, WorkflowDefinition)
 assert_type(plain(1, shout=True), WorkflowResult[str])
 assert_type(plain(1).unwrap(), str)
-assert_type(plain(1).value, str | None)
+assert_type(plain(1).value, str)
 assert_type(named(), WorkflowResult[None])
 assert_type(keyword_named(), WorkflowResult[int])
 assert_type(spelled_out(), WorkflowResult[int])

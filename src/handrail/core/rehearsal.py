@@ -143,12 +143,21 @@ class CatchingUp(Rehearsal):
             case cmd.Perform() | cmd.Queue():
                 self._attempts[command.path] = command
             case cmd.Cancel() if command.path in self._attempts:
+                if self._waits_for_request(command.path):
+                    return
                 stopped = self._attempts.pop(command.path)
                 self._loop.receive(cmd.Stopped(stopped.path, stopped.attempt, at=self._now))
                 return
             case _:
                 pass
         super()._hold(command)
+
+    def _waits_for_request(self, path: str) -> bool:
+        """True for an attempt that ``to_carry_out`` stops once the request to cancel is recorded.
+        Stopped before, it could end a group that had not ended when the request came.
+        """
+        run = self._machine.run
+        return run.setting.unwinds and not cleans_up(run.nodes.get(path))
 
     def left(self) -> list[cmd.Command]:
         """The commands that are still to be carried out."""

@@ -12,7 +12,7 @@ from handrail.core.compensation import find_compensations
 from handrail.core.ending import note_recorded_rollbacks
 from handrail.core.items import Items
 from handrail.core.launches import resume_launches
-from handrail.core.nodes import MemberNode, Node, Phase
+from handrail.core.nodes import MemberNode, Node, Phase, cleans_up
 from handrail.core.retry import attempt_failed
 from handrail.core.run_state import (
     AgentNode,
@@ -206,9 +206,17 @@ def _continue_step(run: RunState, node: StepNode, record: PathRecord) -> None:
         node.phase = Phase.PAUSED
         node.timer = run.wait(node, due)
     elif record.failure is not None and due is None:
+        if _failed_while_stopped(run, node, record.failure):
+            node.stop = run.recorded.cancel
         attempt_failed(run, record.failure)
     else:
         run.push(Attempt(node))
+
+
+def _failed_while_stopped(run: RunState, node: StepNode, failure: ev.AttemptFailed) -> bool:
+    """True if the attempt was at work when the run was cancelled: the step ends as cancelled."""
+    requested = run.recorded.ends_since if run.setting.unwinds else 0
+    return 0 < requested < failure.seq and not cleans_up(node)
 
 
 def _next_attempt_began(run: RunState, node: StepNode, record: PathRecord) -> bool:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
+from handrail.codec.unresolved import Unresolved
 from handrail.core import commands as cmd
 from handrail.core.budget import budget_answered, budget_refused
 from handrail.core.ending import hit_limit
@@ -20,10 +22,11 @@ from handrail.core.limits import limit_answered, limit_refused
 from handrail.core.nodes import Node, Phase, nearest_deadline
 from handrail.core.run_state import AgentNode, Attempt, CompositeNode, RunState, StepNode
 from handrail.core.stopping import cleanup_overdue, deadline_passed
-from handrail.errors import StepTimeout
+from handrail.errors import HandrailError, StepTimeout
 from handrail.model import events as ev
 from handrail.model.results import OpenGate
-from handrail.record.answers import payload_for
+from handrail.record.answers import answer_for, payload_for
+from handrail.record.outputs import declared_output
 from handrail.steps.verbs import Pause, Question, SignalWait, Step
 
 
@@ -77,17 +80,33 @@ class GateNode(CompositeNode):
             self.timer = run.wait(self, min(answered.at, run.now))
             return
         if answered is not None:
-            run.succeed(self, answered.answer)
-            return
-        if run.timers_frozen:
-            return
-        gate = self._gate(run)
+            self.answered(run, answered, None)
+        elif not run.timers_frozen:
+            self._open(run, self._gate(run))
+
+    def _open(self, run: RunState, gate: OpenGate) -> None:
+        run.revisions[self.path] = gate.opening
         run.gates[self.path] = gate
         run.record(ev.GateOpened(self.path, gate))
         own = self._own_deadline(gate.since)
-        if own is not None:
+        if own is not None and not self.timer:
             self.timer = run.wait(self, own)
         run.emit(cmd.Ask(self.path, gate))
+
+    def answered(self, run: RunState, event: ev.GateAnswered, gate: OpenGate | None) -> None:
+        """End with the answer as the code's question takes it; ask again if it does not fit.
+
+        ``gate`` is the one that it answers, if this drive opened it.
+        """
+        try:
+            answer = answer_for(self.path, self.verb, _resolved(run, self.step, event.answer))
+        except HandrailError:  # whoever took it did not know the type
+            del run.answered[self.path]
+            if not run.timers_frozen:
+                gate = gate or self._gate(run)
+                self._open(run, replace(gate, opening=gate.opening + 1))
+            return
+        run.succeed(self, answer)
 
     def _gate(self, run: RunState) -> OpenGate:
         verb = self.verb
@@ -97,8 +116,6 @@ class GateNode(CompositeNode):
         since = run.now if known is None else known.since
         deadlines = (self._own_deadline(since), nearest_deadline(self, run.timers))
         deadline = min((one for one in deadlines if one is not None), default=None)
-        revision = run.revisions.get(self.path, 0) + 1 if known is None else known.opening
-        run.revisions[self.path] = revision
         return OpenGate(
             self.path,
             verb.question,
@@ -108,7 +125,7 @@ class GateNode(CompositeNode):
             deadline,
             verb.default,
             verb.has_default,
-            revision,
+            run.revisions.get(self.path, 0) + 1 if known is None else known.opening,
         )
 
     def _own_deadline(self, since: float) -> float | None:
@@ -124,8 +141,7 @@ class GateNode(CompositeNode):
         """End with the answer, if there is one; else answer with the default, or fail."""
         gate, answered = run.gates.get(self.path), run.answered.get(self.path)
         if answered is not None:
-            run.gates.pop(self.path, None)
-            run.succeed(self, answered.answer)
+            self.answered(run, answered, run.gates.pop(self.path, None))
             return
         if gate is None:
             return
@@ -176,7 +192,8 @@ class SignalNode(CompositeNode):
         """End with the payload, converted to the declared type."""
         self._consumed = signal.seq
         try:
-            value = payload_for(signal.name, signal.payload, self.verb.type)
+            payload = _resolved(run, self.step, signal.payload)
+            value = payload_for(signal.name, payload, self.verb.type)
         except Exception as error:  # noqa: BLE001  # a user's type may raise anything
             fail(run, self, failure_of(error))
             return
@@ -189,6 +206,13 @@ class SignalNode(CompositeNode):
         waiting.pop(self.path, None)
         if not waiting:
             run.listeners.pop(signal, None)
+
+
+def _resolved(run: RunState, step: Step[Any], value: Any) -> Any:
+    """What was sent; if its class cannot be found by name, read by the type that the step has."""
+    if type(value) is Unresolved and run.codec is not None:
+        return run.codec.load(value.text, declared_output(step))
+    return value
 
 
 # -- what ends a wait ------------------------------------------------------------------------------
@@ -278,8 +302,8 @@ def gate_answered(run: RunState, event: ev.GateAnswered) -> None:
         return
     gate = run.gates.pop(event.path, None)
     node = run.step_at(event.path)
-    if gate is not None and node is not None and node.phase is Phase.RUNNING:
-        run.succeed(node, event.answer)
+    if gate is not None and isinstance(node, GateNode) and node.phase is Phase.RUNNING:
+        node.answered(run, event, gate)
 
 
 def gate_refused(run: RunState, report: cmd.GateRefused) -> None:

@@ -362,20 +362,28 @@ class Driver:
         """
         machine, stamp = self.machine, self._stamp
         rehearsing = rehearse(machine, first, stamp, known=known, seq=lambda: self._seq)
-        beyond = await rehearsed(rehearsing, self._rehearse, self._callbacks.evaluated)
+        parts: list[Rehearsal] = []
+        rehearse_part = partial(self._rehearse, parts)
+        try:
+            beyond = await rehearsed(rehearsing, rehearse_part, self._callbacks.evaluated)
+        finally:
+            for part in parts:
+                with anyio.CancelScope(shield=True):
+                    await write_out(part, machine, self._journal, self._bus)
+                warn_of_masked(self.run_id, part)
         carried_out, stopped = to_carry_out(beyond, machine.run, cancel)
         self._todo.extend(carried_out)
         for one in stopped:
             self.attempts.stopped_before(one)
 
-    async def _rehearse(self, rehearsal: Rehearsal) -> None:
-        rehearsal.run()
+    async def _rehearse(self, parts: list[Rehearsal], part: Rehearsal) -> None:
+        """Rehearse another of the parts to write; after a mismatch nothing of any is written."""
+        part.run()
         run = self.machine.run
         if run.changes and run.rehearses:
+            parts.clear()
             raise mismatch_of(run)
-        with anyio.CancelScope(shield=True):
-            await write_out(rehearsal, self.machine, self._journal, self._bus)
-        warn_of_masked(self.run_id, rehearsal)
+        parts.append(part)
 
     def _stamp(self, event: ev.Event) -> float:
         self._seq += 1

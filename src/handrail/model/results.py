@@ -249,7 +249,7 @@ def qualified(cls: type) -> str:
     return recorded_name(f"{cls.__module__}:{cls.__qualname__}").replace(":", ".")
 
 
-_NO_DATA: Any = None
+_UNSET: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +263,7 @@ class CommandResult(Generic[T_co]):
     exit_code: int
     stdout: str
     stderr: str
-    data: T_co = _NO_DATA
+    data: T_co = _UNSET
 
 
 class _DataNotSet(WrongUse, AttributeError):
@@ -523,7 +523,7 @@ class WorkflowResult(Generic[R_co]):
     status: RunStatus
     step_results: tuple[StepResult[Any], ...] = field(default=(), metadata=ELSEWHERE)
     total_duration_ms: float = 0.0
-    value: R_co | None = None
+    value: R_co = _UNSET
     final_output: Any = field(default=None, metadata=IN_VALUE)
     error: str | None = None
     failed_step: str | None = None
@@ -574,7 +574,7 @@ class WorkflowResult(Generic[R_co]):
         """
         if self.status != "succeeded":
             raise WorkflowFailed(self)
-        return cast("R_co", self.value)
+        return self.value
 
     def require_clean(self) -> Self:
         """This result, if no default took part in it.

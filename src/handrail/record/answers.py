@@ -38,6 +38,29 @@ def accept_answer(gate: OpenGate, answer: Any) -> Any:
         raise InvalidAnswer(gate.path, answer, f"{describe_type(gate.type)} ({error})") from None
 
 
+def answer_for(path: str, asked: Question, answer: Any) -> Any:
+    """A recorded answer as the step returns it. It was recorded as given if whoever took it did not
+    know the classes that the question is asked with.
+
+    Raises:
+        InvalidAnswer: it does not fit the question.
+    """
+    from handrail.typed.convert import convert
+
+    with contextlib.suppress(Exception):  # a user's type may raise anything
+        if not asked.choices and convert(answer, asked.type, name=path) is answer:
+            return answer
+    gate = OpenGate(
+        path,
+        asked.question,
+        asked.choices,
+        asked.type,
+        default=asked.default,
+        has_default=asked.has_default,
+    )
+    return accept_answer(gate, answer)
+
+
 def choice_of(name: str, choices: Sequence[Any], answer: Any) -> Any:
     """The choice that an answer means: an equal value, else one with the same text, else the one
     that the answer is the JSON text of.

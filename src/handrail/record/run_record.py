@@ -541,6 +541,7 @@ class Recorded:
         known = record.gates.get(record.attempts + 1)
         if known is None or known.opening < event.gate.opening:  # a new question
             record.gates[record.attempts + 1] = event.gate
+            self.answers.pop(event.path, None)
         home = event.path.rpartition("/")[0]
         if home in self._paths and self._is_budget_gate(home, event.path):  # it is not launched yet
             self._at_work.pop(home, None)
