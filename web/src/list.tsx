@@ -142,7 +142,7 @@ function Recent({ runs, now }: { runs: readonly RunRow[]; now: number }) {
 }
 
 /** Labels that say where a run's code is: the run's own page shows them. */
-const OF_THE_COMMAND = new Set(["target", "folder"]);
+const OF_THE_COMMAND = new Set(["target", "executor", "folder"]);
 
 function Line({ run, now, here }: { run: RunRow; now: number; here: boolean }) {
   const text = why(run, now);
