@@ -215,8 +215,8 @@ class Execution:
         self._result = host.conductor.result
         if self._result is not None:
             return
-        self._look_at_history(host)
         self._publish_waits(host)
+        self._look_at_history(host)
         await self._until(lambda: host.changed or self._is_cancelled)
         if self._is_cancelled:
             self._is_cancelled = False
@@ -239,6 +239,7 @@ class Execution:
         waits = () if suspended is None else suspended.waits_for[: wire.LISTED]
         if waits != self._waits:
             self._waits = waits
+            host.sends_command()
             workflow.upsert_memo({wire.WAITS: self._listed(waits) or None})
 
     def _listed(self, waits: Sequence[WaitsFor]) -> list[Any]:
@@ -249,12 +250,12 @@ class Execution:
         """End the drive before this history is too long; the run continues in a new execution."""
         info, conductor, bounds = workflow.info(), host.conductor, host.bounds
         events, size = info.get_current_history_length(), info.get_current_history_size()
-        if self._is_ending or (events < bounds.long_from(host.events) and size < bounds.soft_bytes):
+        is_too_long = events >= bounds.hard_events or size >= bounds.hard_bytes
+        if self._is_ending or not (host.is_long or is_too_long):
             return
-        conductor.end_when_idle(CONTINUED)
         if conductor.waits_for_people and not conductor.machine.run.parked:
             conductor.end(CONTINUED)
-        elif events >= bounds.hard_events or size >= bounds.hard_bytes:
+        elif is_too_long:
             conductor.drain(CONTINUED)
         else:
             return
@@ -344,6 +345,7 @@ class Execution:
             self._early.append(ev.stamp(event, workflow.info().workflow_id, 0, workflow.time()))
         else:
             self._host.conductor.happened(event)
+            self._host.look()
             self._host.changed = True
 
     def check(self, row: wire.Row) -> None:
@@ -359,6 +361,8 @@ class Execution:
         """Check a message and take it; returns the row of the message as accepted."""
         await workflow.wait_condition(lambda: self._host is not None or self._held)
         event = self._checked(self._event(row))
+        if self._host is not None:
+            self._host.sends_command()  # that it was accepted
         self._take(event)
         return wire.raw(wire.row_of(event, self._serving.codec, self._serving.secrets))
 
