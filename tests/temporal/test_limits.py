@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowUpdateFailedError
+from temporalio.common import RawValue
 from temporalio.service import RPCError, RPCStatusCode
 
 from handrail import (
     ClusterUnreachable,
     Executor,
+    HandrailError,
     MemoryJournal,
     NotDeterministic,
     NotPortable,
     NoWorker,
     RunTerminated,
+    StepFailed,
     TooLarge,
     WrongUse,
     step,
     workflow,
 )
+from handrail.model import events as ev
+from handrail.model.context import WorkflowContext
 from handrail.steps.verbs import Steps
 from handrail.temporal import TemporalExecutor, TemporalWorker
 from handrail.temporal.cluster import is_outage
-from handrail.temporal.wire import BOUNDS, MOST_BYTES, Bounds
+from handrail.temporal.wire import BOUNDS, MESSAGE, MOST_BYTES, Bounds, raw
 from tests.temporal.flows import (
     FLOWS,
     add,
@@ -45,6 +51,7 @@ from tests.temporal.flows import (
 pytestmark = pytest.mark.temporal
 Make = Callable[..., TemporalExecutor]
 LARGE = MOST_BYTES + 1
+SECRET = "correct horse battery"
 
 
 # -- at the start ----------------------------------------------------------------------------------
@@ -232,8 +239,8 @@ async def test_a_secret_in_an_input_travels_as_a_reference(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The worker puts in the value of its own environment; the cluster never has it."""
-    monkeypatch.setenv("SHOP_API_KEY", "correct horse battery")
-    there, text = TemporalExecutor(client, task_queue="shops"), "Bearer correct horse battery"
+    monkeypatch.setenv("SHOP_API_KEY", SECRET)
+    there, text = TemporalExecutor(client, task_queue="shops"), f"Bearer {SECRET}"
     async with TemporalWorker(client, [takes, asks_and_fails], task_queue="shops"):
         with anyio.fail_after(30):
             result = await there.run(takes, text)
@@ -247,15 +254,57 @@ async def test_a_secret_in_an_input_travels_as_a_reference(
         assert not any(b"correct horse" in one.SerializeToString() for one in history.events)
 
 
+REFUSED_MESSAGES: dict[str, ev.Event] = {
+    "an answer": ev.GateAnswered("all/many?", SECRET),
+    "a signal": ev.SignalReceived("count", SECRET),
+    "an output": ev.RunSteered("complete", "all/many?", value=[SECRET]),
+    "a path": ev.RunSteered("complete", SECRET, value=1),
+}
+
+
+async def test_a_secret_in_a_refused_message_does_not_come_back(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cluster passes a refusal on without it, and whoever sent it is told all."""
+    monkeypatch.setenv("SHOP_API_KEY", SECRET)
+    there = TemporalExecutor(client, task_queue="counts", workflows=[counts_on])
+    async with TemporalWorker(client, [counts_on], task_queue="counts"):
+        await there.options(run_id="secrets-refused").run(counts_on)
+        handle: Any = client.get_workflow_handle("secrets-refused")
+        for what, event in REFUSED_MESSAGES.items():
+            row = there._caller.row("secrets-refused", event)  # as ``there`` sends it
+            with pytest.raises(WorkflowUpdateFailedError) as refused:
+                await handle.execute_update(MESSAGE, raw(row), result_type=RawValue)
+            failure: Any = refused.value.cause
+            assert SECRET not in f"{failure} {failure.details}", what
+            with pytest.raises(HandrailError, match=SECRET):
+                await there.ask("secrets-refused", event)
+        await there.cancel("secrets-refused")
+
+
+@workflow
+def counts_on() -> Steps[Any]:
+    """Waits for numbers."""
+    asked = step("many?").ask("How many?", type=int)
+    return (yield from step("all").parallel(asked, step("count").wait_for("count", int)))
+
+
 def refuse(text: str) -> None:
     """Fail with what is given."""
     raise ValueError(f"not {text}")
 
 
+def shows_input(ctx: WorkflowContext) -> bool:
+    """Fail with the run's input."""
+    raise ValueError(ctx.inputs["text"])
+
+
 @workflow
 def asks_and_fails(text: str) -> Steps[None]:
-    """Shows its input in a question and in a failure."""
+    """Shows its input in a question, in a predicate's failure and in a step's."""
     answer = yield from step("which?").ask(f"Which of {text}?")
+    with contextlib.suppress(StepFailed):
+        yield from step("judged").call(refuse, text).when(shows_input)
     yield from step("refuse").call(refuse, answer)
 
 

@@ -44,7 +44,7 @@ from handrail.record.inbox import unpause_of
 from handrail.temporal import wire
 from handrail.temporal.blobs import LARGE_BYTES
 from handrail.temporal.connecting import connection_error_text
-from handrail.temporal.errors_as_data import error_as_data, error_of_data
+from handrail.temporal.errors_as_data import error_of_data
 
 T = TypeVar("T")
 
@@ -382,16 +382,18 @@ class Cluster:
         with _translate_not_found(run_id):
             await self._call_cluster(self._handle(run_id).signal(name, value))
 
-    async def refuse(self, run_id: str, path: str, error: BaseException) -> None:
-        """Tell a run that its gate at ``path`` could not be answered, because of ``error``.
+    async def refuse(self, run_id: str, refusal: wire.Refusal) -> None:
+        """Tell a run that one of its gates could not be answered.
 
         Raises:
             RunNotFound: there is no such run, or it has ended.
         """
-        await self._signal(run_id, wire.REFUSE, wire.raw(wire.Refusal(path, error_as_data(error))))
+        await self._signal(run_id, wire.REFUSE, wire.raw(refusal))
 
-    async def ask(self, run_id: str, row: wire.Row) -> wire.Row:
+    async def ask(self, run_id: str, row: wire.Row, secrets: Mapping[str, str]) -> wire.Row:
         """Send an open run a message that it may refuse; returns it as the run accepted it.
+
+        ``secrets`` are put back into what the run says of a refusal.
 
         Raises:
             HandrailError: the run refused it. RunNotFound: there is no such run, or it has ended.
@@ -407,7 +409,7 @@ class Cluster:
         except WorkflowUpdateFailedError as error:
             cause = error.cause
             if isinstance(cause, ApplicationError) and cause.details:
-                raise error_of_data(cause.details[0]) from None
+                raise error_of_data(cause.details[0], secrets) from None
             raise
         except (TimeoutError, WorkflowUpdateRPCTimeoutOrCancelledError) as error:
             why = await self._no_answer_reason(run_id, error)

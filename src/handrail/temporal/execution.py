@@ -330,7 +330,8 @@ class Execution:
     def refused(self, refusal: wire.Refusal) -> None:
         """Fail a gate that could not be answered."""
         if self._host is not None:
-            self._host.conductor.refused(refusal.path, error_of_data(refusal.error))
+            error = error_of_data(refusal.error, self._serving.secrets)
+            self._host.conductor.refused(refusal.path, error)
             self._host.changed = True
 
     def go_on(self, how: wire.Drive) -> None:
@@ -376,8 +377,12 @@ class Execution:
             host = self._host
             return self._checked_held(event) if host is None else self._checked_live(host, event)
         except HandrailError as error:
+            data = error_as_data(error, self._serving.secrets)
             raise ApplicationError(
-                str(error), error_as_data(error), type=type(error).__name__, non_retryable=True
+                self._serving.mask.text(str(error)),
+                data,
+                type=type(error).__name__,
+                non_retryable=True,
             ) from None
 
     def _checked_live(self, host: RunHost, event: ev.Event) -> ev.Event:

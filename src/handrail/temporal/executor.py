@@ -31,6 +31,7 @@ from handrail.model.shapes import WorkflowLike
 from handrail.ports.sink import Sink
 from handrail.record.outputs import recordable
 from handrail.record.reading import ended
+from handrail.secrets.masking import Mask
 from handrail.secrets.sealing import seal_text
 from handrail.secrets.values import Secrets
 from handrail.temporal.blobs import blobs_at
@@ -458,7 +459,8 @@ class TemporalExecutor(TakesOptions, ReadsRuns):
             if (await cluster.state(run_id)).held:
                 definition = self._caller.definition_to_drive(execution, workflow)
                 history = await self._caller.history(run_id)
-                await cluster.drive(run_id, Drive(cancel=reason))
+                masked = Mask(self._caller.values()).text(reason)
+                await cluster.drive(run_id, Drive(cancel=masked))
                 return await self._wait_for_result(run_id, definition, len(history), None)
         await self.tell(run_id, ev.CancelRequested(reason))
         return None

@@ -596,15 +596,17 @@ class RunHost:
         self._handles[f"awaited {self._numbers}", "evaluation"] = task
 
     def _ask_predicate(self, question: cmd.AskPredicate) -> None:
+        secrets = self._serving.secrets
+
         async def verdict() -> bytes:
             try:
                 value = self._evaluator.begin(question)
                 if hasattr(value, "__await__"):
                     value = await value
             except (Exception, GeneratorExit) as error:  # noqa: BLE001  # the user's function
-                return msgspec.json.encode({"error": error_as_data(error)})
+                return msgspec.json.encode({"error": error_as_data(error, secrets)})
             if not isinstance(value, bool):
-                return msgspec.json.encode({"shown": repr(value)})
+                return msgspec.json.encode({"shown": self._serving.mask.text(repr(value))})
             return msgspec.json.encode({"value": value})
 
         def on_done(handle: asyncio.Task[RawValue]) -> None:
@@ -616,7 +618,7 @@ class RunHost:
                 return
             answer: dict[str, Any] = wire.read(handle.result(), dict[str, Any])
             if "error" in answer:
-                self._evaluated(question, error=error_of_data(answer["error"]))
+                self._evaluated(question, error=error_of_data(answer["error"], secrets))
             else:
                 # A verdict that was no bool is shown as the real value.
                 self._evaluated(question, answer.get("value", Words(answer.get("shown", ""))))

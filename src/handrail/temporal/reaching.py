@@ -57,7 +57,7 @@ class ReachesRuns(Steering):
         """Send a message that the run may refuse; returns it as the run accepted it."""
         cluster = await self._caller.cluster()
         try:
-            row = await cluster.ask(run_id, self._caller.row(run_id, event))
+            row = await cluster.ask(run_id, self._caller.row(run_id, event), self._caller.values())
         except RunNotFound:
             await self._refuse_ended(run_id, event)
             raise

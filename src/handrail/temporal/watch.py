@@ -15,6 +15,8 @@ from handrail.model import events as ev
 from handrail.model.results import OpenGate
 from handrail.temporal.caller import Caller
 from handrail.temporal.cluster import PATIENCE_S, Cluster
+from handrail.temporal.errors_as_data import error_as_data
+from handrail.temporal.wire import Refusal
 
 TROUBLE_S = 10.0
 """How long a run may record nothing before the client asks the cluster why, and logs it."""
@@ -107,7 +109,8 @@ class Watch:
             await self._answers(self._run_id, gate.path, value, by=by)
         except Exception as error:  # noqa: BLE001  # ``gates`` raised, or its answer was invalid
             with contextlib.suppress(HandrailError):
-                await self._cluster.refuse(self._run_id, gate.path, error)
+                data = error_as_data(error, self._caller.values())
+                await self._cluster.refuse(self._run_id, Refusal(gate.path, data))
 
     async def _say_trouble(self, first: str = "") -> None:
         """Log what keeps the run from advancing, each trouble once."""
