@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import anyio
 import pytest
-from temporalio.client import Client, WorkflowUpdateFailedError
+from temporalio.client import Client, WorkflowHandle, WorkflowUpdateFailedError
 from temporalio.common import RawValue
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -32,7 +33,7 @@ from handrail.model import events as ev
 from handrail.model.context import WorkflowContext
 from handrail.steps.verbs import Steps
 from handrail.temporal import TemporalExecutor, TemporalWorker
-from handrail.temporal.cluster import is_outage
+from handrail.temporal.cluster import failure_of_call
 from handrail.temporal.wire import BOUNDS, MESSAGE, MOST_BYTES, Bounds, raw
 from tests.temporal.flows import (
     FLOWS,
@@ -165,19 +166,42 @@ async def test_a_cluster_that_is_not_there_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "text", "outage"),
+    ("status", "text", "kind"),
     [
-        (RPCStatusCode.UNAVAILABLE, "", True),
-        (RPCStatusCode.UNKNOWN, "transport error", True),
-        (RPCStatusCode.UNKNOWN, "the workflow is odd", False),
-        (RPCStatusCode.NOT_FOUND, "no connection between them", False),
+        (RPCStatusCode.UNAVAILABLE, "", ClusterUnreachable),
+        (RPCStatusCode.UNKNOWN, "transport error", ClusterUnreachable),
+        (RPCStatusCode.UNKNOWN, "the workflow is odd", RPCError),
+        (RPCStatusCode.NOT_FOUND, "no connection between them", RPCError),
+        (RPCStatusCode.CANCELLED, "operation was canceled", ClusterUnreachable),
+        (RPCStatusCode.DEADLINE_EXCEEDED, "Timeout expired", ClusterUnreachable),
+        (RPCStatusCode.UNAUTHENTICATED, "who are you?", ClusterUnreachable),
+        (RPCStatusCode.PERMISSION_DENIED, "not you", ClusterUnreachable),
+        (RPCStatusCode.RESOURCE_EXHAUSTED, "too many calls", ClusterUnreachable),
+        (RPCStatusCode.INVALID_ARGUMENT, "WorkflowId length exceeds limit.", WrongUse),
     ],
 )
-def test_a_connection_that_breaks_during_a_call_is_an_outage(
-    status: RPCStatusCode, text: str, *, outage: bool
+def test_a_failed_call_is_said_as_what_it_means(
+    status: RPCStatusCode, text: str, kind: type[Exception]
 ) -> None:
-    """Its error has no status that says so."""
-    assert is_outage(RPCError(text, status, b"")) is outage
+    """With the cluster's words. A connection that breaks during a call has no status of its own."""
+    failure = failure_of_call(RPCError(text, status, b""), "here:1/default")
+    assert type(failure) is kind
+    assert text.rstrip(".") in str(failure)
+
+
+async def test_a_wait_that_is_broken_off_goes_on(
+    engine: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever waits for a run's end hears of it although a call for it was cancelled on its way."""
+    result = WorkflowHandle.result
+
+    async def broken(*_: Any, **__: Any) -> NoReturn:
+        monkeypatch.setattr(WorkflowHandle, "result", result)
+        raise RPCError("operation was canceled", RPCStatusCode.CANCELLED, b"")
+
+    monkeypatch.setattr(WorkflowHandle, "result", broken)
+    assert (await engine(workflows=FLOWS).run(counts, 2)).value == 2
+    assert WorkflowHandle.result is result
 
 
 async def test_a_namespace_that_is_not_there_is_named(client: Client) -> None:
@@ -203,12 +227,18 @@ async def test_a_run_that_was_terminated_is_named_and_goes_on(engine: Make, clie
 # -- workers ---------------------------------------------------------------------------------------
 
 
-async def test_without_a_worker_that_is_said(client: Client) -> None:
+async def test_without_a_worker_that_is_said(
+    client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
     """Whoever looks at the run is told; the run begins when there is one."""
     there = TemporalExecutor(client, task_queue="nobody", workflows=FLOWS)
     await there.start(counts, 2, run_id="waits-for-a-worker")
     with pytest.raises(NoWorker, match="no worker serves it"):
         await there.get("waits-for-a-worker")
+    with pytest.raises(NoWorker, match="no worker serves it"):
+        await there.signal("waits-for-a-worker", "news")
+    gc.collect()
+    assert "never retrieved" not in caplog.text
     async with TemporalWorker(client, FLOWS, task_queue="nobody"):
         assert (await there.result("waits-for-a-worker")).value == 2
 

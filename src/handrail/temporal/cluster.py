@@ -36,7 +36,7 @@ from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from handrail.cluster_errors import ClusterUnreachable, NoWorker, RunTerminated
-from handrail.errors import HandrailError, RunIdTaken, RunNotFound
+from handrail.errors import HandrailError, RunIdTaken, RunNotFound, WrongUse
 from handrail.model.events import RunSteered
 from handrail.model.results import RunStatus, WaitsFor
 from handrail.ports.journal import Holder, RunInfo
@@ -157,8 +157,12 @@ class Cluster:
     async def runs(self) -> AsyncIterator[ExecutionInfo]:
         """The last execution of every run, the newest first."""
         seen: set[str] = set()
-        query = f"TaskQueue = '{self.task_queue}'"
-        async for found in self.client.list_workflows(query):
+        listed = self.client.list_workflows(f"TaskQueue = '{self.task_queue}'")
+        while True:
+            try:
+                found = await self._call_cluster(anext(listed))
+            except StopAsyncIteration:
+                return
             if found.id in seen or found.status is WorkflowExecutionStatus.CONTINUED_AS_NEW:
                 continue
             seen.add(found.id)
@@ -268,7 +272,8 @@ class Cluster:
         Raises:
             TimeoutError: there was no reply within ``SOON_S``, and no worker polls the queue.
         """
-        asked = asyncio.ensure_future(self._call_cluster(call))
+        asked = asyncio.ensure_future(self._call_cluster(call, of_worker=True))
+        asked.add_done_callback(_take_error)
         try:
             if not (await asyncio.wait({asked}, timeout=SOON_S))[0] and not await self.workers():
                 raise TimeoutError("no worker")
@@ -289,10 +294,12 @@ class Cluster:
 
         Raises:
             RunTerminated: the record was too large to continue in another execution.
+            RunNotFound: there is no such run.
         """
         handle = self.client.get_workflow_handle(run_id, run_id=execution, result_type=RawValue)
         try:
-            result = await self._call_cluster(handle.result())
+            with _translate_not_found(run_id):
+                result = await self._call_cluster(handle.result())
         except WorkflowFailureError as error:
             cause = error.cause
             if isinstance(cause, ApplicationError) and cause.type in {wire.FAILED, wire.CANCELLED}:
@@ -323,10 +330,7 @@ class Cluster:
 
     async def troubles(self, run_id: str) -> list[str]:
         """What keeps a run from advancing, for people: its code, its steps, missing workers."""
-        try:
-            described = (await self.execution_info(run_id)).description
-        except RPCError as error:
-            return [f"the cluster at {self.address} does not answer ({error})"]
+        described = (await self.execution_info(run_id)).description
         found: list[str] = []
         if described is None:
             return found
@@ -411,7 +415,7 @@ class Cluster:
             if isinstance(cause, ApplicationError) and cause.details:
                 raise error_of_data(cause.details[0], secrets) from None
             raise
-        except (TimeoutError, WorkflowUpdateRPCTimeoutOrCancelledError) as error:
+        except (TimeoutError, WorkflowUpdateRPCTimeoutOrCancelledError, RPCError) as error:
             why = await self._no_answer_reason(run_id, error)
             raise NoWorker(run_id, self.task_queue, why) from None
         found: wire.Row = wire.read(answer, wire.Row)
@@ -422,27 +426,49 @@ class Cluster:
     def _handle(self, run_id: str) -> WorkflowHandle[Any, Any]:
         return self.client.get_workflow_handle(run_id)
 
-    async def _call_cluster(self, call: Awaitable[T]) -> T:
-        """The result of a call.
+    async def _call_cluster(self, call: Awaitable[T], *, of_worker: bool = False) -> T:
+        """The result of a call; with ``of_worker`` it has to be answered by a worker.
 
         Raises:
-            ClusterUnreachable: the cluster does not answer, or has no such namespace.
+            ClusterUnreachable, WrongUse: as ``failure_of_call``. RPCError: that depends on the
+                call; also if no worker has answered in time.
         """
         try:
             return await call
         except RPCError as error:
-            if is_outage(error):
-                raise ClusterUnreachable(self.address, connection_error_text(error)) from None
-            if "amespace" in str(error) and error.status is RPCStatusCode.NOT_FOUND:
-                raise ClusterUnreachable(self.address, connection_error_text(error)) from None
-            raise
+            if of_worker and error.status in _TIMED_OUT:
+                raise
+            raise failure_of_call(error, self.address) from None
 
 
-def is_outage(error: RPCError) -> bool:
-    """True if the cluster did not answer. A connection that broke during a call has no status."""
-    if error.status in {RPCStatusCode.UNKNOWN, RPCStatusCode.INTERNAL}:
-        return any(sign in str(error) for sign in _BROKEN_CONNECTION)
-    return error.status is RPCStatusCode.UNAVAILABLE
+def failure_of_call(error: RPCError, address: str) -> Exception:
+    """What a failed call to a cluster means; ``error`` itself if that depends on what was called.
+
+    ``ClusterUnreachable``: it did not answer, or takes no calls from here. ``WrongUse``: it refused
+    the call for what was in it.
+    """
+    text = connection_error_text(error)
+    match error.status:
+        case RPCStatusCode.NOT_FOUND if "amespace" in str(error):
+            return ClusterUnreachable(address, text)
+        case RPCStatusCode.NOT_FOUND | RPCStatusCode.UNIMPLEMENTED:
+            return error
+        case RPCStatusCode.FAILED_PRECONDITION | RPCStatusCode.ABORTED:
+            return error
+        case RPCStatusCode.UNKNOWN | RPCStatusCode.INTERNAL:
+            # A connection that broke during a call has no status of its own.
+            is_broken = any(sign in str(error) for sign in _BROKEN_CONNECTION)
+            return ClusterUnreachable(address, text) if is_broken else error
+        case RPCStatusCode.INVALID_ARGUMENT:
+            return WrongUse(f"the cluster at {address} refused this: {text}")
+        case _:
+            return ClusterUnreachable(address, text)
+
+
+def _take_error(call: asyncio.Future[Any]) -> None:
+    """Keep asyncio from reporting the error of a call that nobody waits for any more."""
+    if not call.cancelled():
+        call.exception()
 
 
 @contextlib.contextmanager

@@ -14,6 +14,7 @@ import attrs
 import msgspec
 from temporalio.client import Client
 from temporalio.converter import StorageDriver
+from temporalio.service import RPCError
 
 from handrail.cluster_errors import NoWorker, RunTerminated, TooLarge
 from handrail.codec.codec import Codec
@@ -22,7 +23,14 @@ from handrail.engine.parts import OnChange, check_paths, new_run_id
 from handrail.engine.preflight import refuse_unportable
 from handrail.engine.requests import Existing, Options, RunRequest, TakesOptions
 from handrail.engine.serving import RunHandle
-from handrail.errors import HandrailError, ReplayMismatch, RunIdTaken, StepChange, WrongUse
+from handrail.errors import (
+    HandrailError,
+    ReplayMismatch,
+    RunIdTaken,
+    RunNotFound,
+    StepChange,
+    WrongUse,
+)
 from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition
 from handrail.model.policy import Limits
@@ -303,15 +311,16 @@ class TemporalExecutor(TakesOptions, ReadsRuns):
 
         Raises:
             RunTerminated: the cluster ended the run, which has no end of its own.
+            RunNotFound: the cluster has deleted the run.
         """
         while True:
             try:
                 if await cluster.ended(run_id) is not None:
                     return
                 execution = await cluster.execution_info(run_id)
-            except RunTerminated:
+            except (RunTerminated, RunNotFound):
                 raise
-            except (OSError, RuntimeError, HandrailError):
+            except (OSError, RuntimeError, HandrailError, RPCError):
                 await asyncio.sleep(LOOK_S[1])
                 continue
             raise RunTerminated(run_id, execution.status.name.lower().replace("_", " "))
