@@ -91,6 +91,12 @@ class ExecutionInfo:
         """True if the execution has not ended."""
         return self.status is WorkflowExecutionStatus.RUNNING
 
+    @property
+    def since(self) -> float:
+        """When the run began, in unix seconds: this execution, or an earlier one."""
+        since: float | None = self.memo.get(wire.SINCE)
+        return self.started_at.timestamp() if since is None else since
+
 
 class Cluster:
     """A namespace of a cluster, and the task queue of its runs. Keeps no state of a run."""
@@ -151,33 +157,37 @@ class Cluster:
         except RPCError as error:
             if error.status is not RPCStatusCode.NOT_FOUND:
                 raise
-            raise RunNotFound(run_id, [one.run_id async for one in self.runs()]) from None
+            raise RunNotFound(run_id, [one.run_id for one in await self.runs()]) from None
         return await _read_execution(found, found)
 
-    async def runs(self) -> AsyncIterator[ExecutionInfo]:
-        """The last execution of every run, the newest first."""
-        seen: set[str] = set()
+    async def runs(self) -> list[ExecutionInfo]:
+        """The last execution of every run; the runs oldest first."""
+        found: dict[str, ExecutionInfo] = {}
+        async for one in self._executions():  # of one run the newest comes first
+            if one.run_id not in found:
+                found[one.run_id] = one
+        return sorted(found.values(), key=lambda one: one.since)
+
+    async def _executions(self) -> AsyncIterator[ExecutionInfo]:
         listed = self.client.list_workflows(f"TaskQueue = '{self.task_queue}'")
         while True:
             try:
                 found = await self._call_cluster(anext(listed))
             except StopAsyncIteration:
                 return
-            if found.id in seen or found.status is WorkflowExecutionStatus.CONTINUED_AS_NEW:
-                continue
-            seen.add(found.id)
-            yield await _read_execution(found)
+            if found.status is not WorkflowExecutionStatus.CONTINUED_AS_NEW:
+                yield await _read_execution(found)
 
     async def infos(self) -> list[RunInfo]:
         """Every run as a journal lists it, oldest first.
 
         The number of events is exact for the newest ``ASKED`` open runs, whose workers are asked.
         """
-        executions = [one async for one in self.runs()]
-        asked = [one for one in executions if one.is_open][:ASKED] if await self.workers() else []
+        executions = await self.runs()
+        asked = [one for one in executions if one.is_open][-ASKED:] if await self.workers() else []
         found = await asyncio.gather(*(self._state_soon(one.run_id) for one in asked))
         states = {one.run_id: state for one, state in zip(asked, found, strict=True)}
-        return [info_of(one, self.address, states.get(one.run_id)) for one in reversed(executions)]
+        return [info_of(one, self.address, states.get(one.run_id)) for one in executions]
 
     async def info(self, run_id: str) -> RunInfo:
         """One run as a journal lists it.
@@ -401,7 +411,7 @@ class Cluster:
 
         Raises:
             HandrailError: the run refused it. RunNotFound: there is no such run, or it has ended.
-            NoWorker: no worker answers for the run; the message was not delivered.
+            NoWorker: no worker answers for the run; the message may still reach it.
         """
         handle = self._handle(run_id)
         asked = cast("Any", handle).execute_update(
@@ -417,6 +427,7 @@ class Cluster:
             raise
         except (TimeoutError, WorkflowUpdateRPCTimeoutOrCancelledError, RPCError) as error:
             why = await self._no_answer_reason(run_id, error)
+            why = f"{why}. The message may still reach the run when there is one"
             raise NoWorker(run_id, self.task_queue, why) from None
         found: wire.Row = wire.read(answer, wire.Row)
         return found
@@ -507,7 +518,6 @@ async def _read_execution(
 def info_of(execution: ExecutionInfo, address: str, state: wire.State | None = None) -> RunInfo:
     """A run as a journal lists it, from the cluster's list and, if given, its worker's state."""
     memo = execution.memo
-    since = memo.get(wire.SINCE) or execution.started_at.timestamp()
     updated_at = (execution.ended_at or execution.started_at).timestamp()
     is_driven = execution.is_open and wire.HELD not in memo
     status = _status_of(execution)
@@ -519,11 +529,11 @@ def info_of(execution: ExecutionInfo, address: str, state: wire.State | None = N
         execution.run_id,
         execution.workflow,
         status,
-        since,
+        execution.since,
         execution.events if state is None else state.events,
         updated_at if state is None else state.updated_at,
         memo.get(wire.LABELS, {}),
-        Holder(0, address, since) if is_driven else None,
+        Holder(0, address, execution.since) if is_driven else None,
         waits_for=waits,
     )
 

@@ -28,7 +28,7 @@ class ReachesRuns(Steering):
 
         Raises:
             GateClosed, GateNotFound, InvalidAnswer, RunNotFound: see those. NoWorker: no worker
-                answers for the run; nothing was sent.
+                answers for the run; the answer may still reach it.
         """
         event = await self.ask(run_id, ev.GateAnswered(gate, answer, by))
         assert isinstance(event, ev.GateAnswered)
@@ -41,7 +41,7 @@ class ReachesRuns(Steering):
 
         Raises:
             InvalidSignal, RunNotFound, OutputNotSerializable: as ``Executor.signal``. NoWorker: no
-                worker answers for the run; nothing was sent.
+                worker answers for the run; the signal may still reach it.
         """
         await self.ask(run_id, ev.SignalReceived(name, payload, by))
 
