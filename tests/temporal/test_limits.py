@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -15,7 +16,9 @@ from temporalio.common import RawValue
 from temporalio.service import RPCError, RPCStatusCode
 
 from handrail import (
+    Budget,
     ClusterUnreachable,
+    DefinitionError,
     Executor,
     HandrailError,
     MemoryJournal,
@@ -141,6 +144,40 @@ def test_an_argument_of_an_executor_that_means_nothing_here_is_refused(name: str
     """By name, with where it belongs."""
     with pytest.raises(WrongUse, match=f"{name}="):
         TemporalExecutor("127.0.0.1:7233", **{name: REFUSED[name]})
+
+
+@workflow(name="counts")
+def other_counts() -> Steps[None]:
+    """Another workflow of a name that one of these tests has."""
+    yield from step("add").call(add, 1, 1)
+
+
+WRONG: dict[str, tuple[Any, type[Exception]]] = {
+    "gates": ("nonsense", DefinitionError),
+    "on_change": ("nonsense", WrongUse),
+    "workflows": ([counts, other_counts], WrongUse),
+    "sinks": ([object()], WrongUse),
+    "limits": (Budget(launches=1), WrongUse),
+    "max_crashes": (-1, DefinitionError),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_an_argument_of_the_wrong_kind_is_refused_as_by_an_executor(name: str) -> None:
+    """By both, with the same words."""
+    value, kind = WRONG[name]
+    told: list[str] = []
+    for make in (Executor, partial(TemporalExecutor, "127.0.0.1:7233")):
+        with pytest.raises(kind) as refused:
+            make(**{name: value})
+        told.append(str(refused.value))
+    assert told[0] == told[1]
+
+
+def test_a_worker_serves_no_two_workflows_of_one_name() -> None:
+    """It could not know which is meant."""
+    with pytest.raises(WrongUse, match="counts"):
+        TemporalWorker("127.0.0.1:7233", [counts, other_counts])
 
 
 def test_an_unknown_argument_is_a_type_error() -> None:

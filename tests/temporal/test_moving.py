@@ -157,7 +157,7 @@ async def test_a_run_is_forked(engine: Make, folder: Path) -> None:
     assert (await there.resume(made)).value == 42
     assert (await there.result("stem")).value == 3
     info = next(one for one in await there.runs() if one.run_id == made)
-    assert info.status == "succeeded"
+    assert (info.status, info.forked_from) == ("succeeded", ("stem", None))
 
 
 async def test_runs_are_listed_oldest_first(engine: Make, folder: Path) -> None:

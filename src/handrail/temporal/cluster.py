@@ -535,6 +535,7 @@ def info_of(execution: ExecutionInfo, address: str, state: wire.State | None = N
         memo.get(wire.LABELS, {}),
         Holder(0, address, execution.since) if is_driven else None,
         waits_for=waits,
+        forked_from=msgspec.convert(memo.get(wire.FORKED), tuple[str, str | None] | None),
     )
 
 

@@ -120,7 +120,7 @@ class Execution:
         self._held = False
         self._go: wire.Drive | None = None
         self._is_cancelled = False
-        self._began_at = 0.0
+        self._origin: dict[str, Any] = {}
         self._is_ending = False
         """The drive is about to end, because this execution's history is long."""
         self._result: WorkflowResult[Any] | None = None
@@ -187,7 +187,7 @@ class Execution:
     ) -> RunHost:
         info = workflow.info()
         run_id, name = info.workflow_id, info.workflow_type
-        self._began_at = history[0].at if history else workflow.time()
+        self._origin = wire.origin_of(history[0]) if history else {wire.SINCE: workflow.time()}
         self._go = None
         early, self._early = self._early, []
         letters = _counting(early) if start.resumed else []
@@ -279,7 +279,7 @@ class Execution:
 
     def _memo(self, following: wire.Start, host: RunHost) -> dict[str, Any]:
         """The memo of the execution that follows."""
-        memo: dict[str, Any] = {wire.LABELS: following.labels, wire.SINCE: self._began_at}
+        memo: dict[str, Any] = {wire.LABELS: following.labels, **self._origin}
         last = self._event(host.rows[-1])
         if following.held and isinstance(last, ev.RunSuspended):
             memo[wire.HELD] = "suspended"

@@ -19,7 +19,13 @@ from temporalio.service import RPCError
 from handrail.cluster_errors import NoWorker, RunTerminated, TooLarge
 from handrail.codec.codec import Codec
 from handrail.engine.outside import run_outside, sync_twin
-from handrail.engine.parts import OnChange, check_paths, new_run_id
+from handrail.engine.parts import (
+    OnChange,
+    check_arguments,
+    check_callers_parts,
+    check_paths,
+    new_run_id,
+)
 from handrail.engine.preflight import refuse_unportable
 from handrail.engine.requests import Existing, Options, RunRequest, TakesOptions
 from handrail.engine.serving import RunHandle
@@ -50,7 +56,7 @@ from handrail.temporal.reading import LOOK_S, ReadsRuns
 from handrail.temporal.record import labels_of, result_of
 from handrail.temporal.run import ClusterRun
 from handrail.temporal.watch import Show, Watch
-from handrail.temporal.wire import MOST_BYTES, SINCE, Drive, Start, pack_rows
+from handrail.temporal.wire import MOST_BYTES, Drive, Start, origin_of, pack_rows
 from handrail.typed.schema import hints_of
 
 P = ParamSpec("P")
@@ -123,6 +129,19 @@ class TemporalExecutor(TakesOptions, ReadsRuns):
     ) -> None:
         for name in elsewhere:
             raise _refused(name)
+        check_arguments(
+            {
+                "workflows": workflows,
+                "limits": limits,
+                "sinks": sinks,
+                "secrets": secrets,
+                "linger_s": linger_s,
+                "cleanup_timeout_s": cleanup_timeout_s,
+                "max_crashes": max_crashes,
+                "on_change": on_change,
+            }
+        )
+        check_callers_parts(gates, sinks, workflows)
         super().__init__(
             Caller(
                 client,
@@ -414,7 +433,7 @@ class TemporalExecutor(TakesOptions, ReadsRuns):
         start = self._caller.start(workflow_reference(definition), labels=labels_of(history))
         start.resumed, start.reuse, start.rerun = True, tuple(reuse), tuple(rerun)
         chunks = pack_rows(self._caller.rows(history))
-        memo = {SINCE: history[0].at}
+        memo = origin_of(history[0])
         await cluster.begin(run_id, definition.name, start, chunks, again=True, memo=memo)
 
     async def _checked(
