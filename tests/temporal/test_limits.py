@@ -265,9 +265,10 @@ async def test_a_run_that_was_terminated_is_named_and_goes_on(engine: Make, clie
 
 
 async def test_without_a_worker_that_is_said(
-    client: Client, caplog: pytest.LogCaptureFixture
+    client: Client, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever looks at the run is told; the run begins when there is one."""
+    monkeypatch.setattr("handrail.temporal.cluster.SOON_S", 0.2)
     there = TemporalExecutor(client, task_queue="nobody", workflows=FLOWS)
     await there.start(counts, 2, run_id="waits-for-a-worker")
     with pytest.raises(NoWorker, match="no worker serves it"):
@@ -280,8 +281,11 @@ async def test_without_a_worker_that_is_said(
         assert (await there.result("waits-for-a-worker")).value == 2
 
 
-async def test_a_worker_without_the_code_says_so(client: Client) -> None:
+async def test_a_worker_without_the_code_says_so(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is looked for by its name; what is not there is said, and another worker takes the run."""
+    monkeypatch.setattr("handrail.temporal.cluster.PATIENCE_S", 1.0)
 
     @workflow(name="elsewhere")
     def only_here() -> Steps[int]:

@@ -43,16 +43,18 @@ async def histories(client: Client, worker: Any, tmp_path_factory: pytest.TempPa
     folder = tmp_path_factory.mktemp("histories")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("handrail.temporal.wire.BOUNDS", Bounds(soft_events=60))
-        for case in CASES:
-            if case.name in NAMES:
-                options = {**(case.options or {}), "workflows": CONFORMANCE}
-                there = TemporalExecutor(client, task_queue="tests", **options)
-                inputs = {"folder": tmp_path_factory.mktemp("effects")}
-                result = await case.act(there, case.flow, inputs)
-                await _store(client, result.run_id, folder)
         there = TemporalExecutor(client, task_queue="tests", workflows=[*FLOWS, *CONFORMANCE])
-        for flow, args in ((counts, (30,)), (storm, (tmp_path_factory.mktemp("storm"), 12, 2))):
-            await _store(client, (await there.run(flow, *args)).run_id, folder)
+        results = await asyncio.gather(
+            there.run(counts, 30),
+            there.run(storm, tmp_path_factory.mktemp("storm"), 12, 2),
+            *(
+                case.act(there, case.flow, {"folder": tmp_path_factory.mktemp("effects")})
+                for case in CASES
+                if case.name in NAMES
+            ),
+        )
+    for result in results:
+        await _store(client, result.run_id, folder)
     return folder
 
 
