@@ -22,6 +22,7 @@ from handrail.model.context import WorkflowContext
 from handrail.steps.verbs import Steps
 from handrail.temporal import TemporalExecutor, TemporalWorker, replayer
 from handrail.temporal.execution import Execution
+from handrail.temporal.host import Tasks
 from handrail.temporal.wire import Bounds
 from handrail.testing.conformance import CASES, storm
 from handrail.testing.conformance import FLOWS as CONFORMANCE
@@ -96,6 +97,23 @@ async def test_code_that_decides_otherwise_is_found(
     history = await client.get_workflow_handle(result.run_id).fetch_history()
     with pytest.raises(NondeterminismError):
         await replayer([changed]).replay_workflow(history)
+
+
+@pytest.mark.parametrize(
+    ("came", "begun"),
+    [
+        ([(3, 10), (9, 20), (15, 30)], [True, True, True]),  # each with its task
+        ([(3, 10), (15, 10)], [True, False]),  # before its task, for a query
+        ([(3, 10), (3, 14), (9, 14), (15, 30)], [True, True, True, True]),  # a local end's clock
+        ([(3, 10), (3, 14), (9, 20), (15, 20)], [True, True, True, False]),
+    ],
+)
+def test_events_that_come_before_their_task_are_told_by_the_clock(
+    came: list[tuple[int, int]], begun: list[bool]
+) -> None:
+    """It stands still, unless a local activity's end had put it forward."""
+    tasks = Tasks()
+    assert [tasks.has_begun(*one) for one in came] == begun
 
 
 _judged = threading.Event()

@@ -249,7 +249,7 @@ class Cluster:
 
     async def _query(self, run_id: str, name: str, *args: Any) -> RawValue:
         """The reply to a query. It is asked again within ``PATIENCE_S``: a worker that puts the run
-        out of its memory may drop the first.
+        out of its memory, or had no place in it to answer from, may drop the first.
         """
         soon = timedelta(seconds=PATIENCE_S / 2)
 
@@ -262,8 +262,8 @@ class Cluster:
         try:
             try:
                 answer = await ask()
-            except RPCError as error:
-                if error.status not in _TIMED_OUT:
+            except (RPCError, WorkflowQueryFailedError) as error:
+                if isinstance(error, RPCError) and error.status not in _TIMED_OUT:
                     raise
                 answer = await ask()
         except (TimeoutError, WorkflowQueryFailedError) as error:

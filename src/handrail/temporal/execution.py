@@ -205,7 +205,14 @@ class Execution:
         return host
 
     async def _turn(self, host: RunHost) -> None:
-        """Carry out all that is due, then wait until something happens."""
+        """Carry out all that is due, then wait until something happens.
+
+        Raises:
+            RuntimeError: not in a task; this worker then forgets the run, and rebuilds it.
+        """
+        if not host.has_begun():
+            self._keep_bodies()
+            raise RuntimeError("events came for a query, before their task: they come once more")
         host.changed = False
         host.send_what_waits()
         if not host.conductor.pump(host.bounds.pump):

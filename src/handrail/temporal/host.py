@@ -202,6 +202,11 @@ class RunHost:
         """Note that this workflow task sends a command, or hears of a local activity's end."""
         self._tasks.send(workflow.info().get_current_history_length())
 
+    def has_begun(self) -> bool:
+        """False if a query is all that what comes in came for; see ``Tasks``."""
+        task = workflow.info().get_current_history_length()
+        return self._tasks.has_begun(task, workflow.time_ns()) or workflow.unsafe.is_replaying()
+
     def look(self) -> None:
         """Look at the history's length, in its turn behind what has come in by now.
 
@@ -679,11 +684,30 @@ class Tasks:
       between the two. A local activity that takes long or a refused update leaves such tasks.
     - A local activity's end comes in one task earlier if a query was answered while it came.
 
+    And a worker that rebuilds a run to answer a query may be handed events whose task has not begun
+    yet. What comes with that task would then come too late. The clock gives such events away: it
+    still stands at the task before, unless a local activity's end has put it forward.
+
     Tasks are named by the history's length in them. Mutable.
     """
 
     def __init__(self) -> None:
         self._sent = self._this = self._before = -1
+        self._clock = -1, -1
+        self._is_ahead = False
+        """True while the clock may be that of a local activity's worker."""
+
+    def has_begun(self, task: int, at_ns: int) -> bool:
+        """False for events whose task has not begun; ``at_ns`` is what the clock says."""
+        last, last_ns = self._clock
+        self._clock = task, at_ns
+        if task == last:
+            self._is_ahead = self._is_ahead or at_ns != last_ns
+        elif at_ns != last_ns:
+            self._is_ahead = False
+        else:
+            return self._is_ahead
+        return True
 
     def send(self, task: int) -> None:
         """Note that ``task``, which is under way, sends a command."""
