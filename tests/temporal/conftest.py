@@ -13,12 +13,16 @@ from temporalio.client import Client
 
 from handrail import Executor
 from handrail.temporal import TemporalExecutor, TemporalWorker
-from handrail.temporal.dev import DevServer, dev_server
+from handrail.temporal.dev import _TUNED, DevServer
 from handrail.testing.conformance import FLOWS as CONFORMANCE
 from tests.temporal.flows import FLOWS
 from tests.temporal.plant import TemporalPlant
 
 WORKERS = 3
+AT_ONCE = ("--dynamic-config-value", 'history.workflowIdReuseMinimalInterval="1ms"')
+"""Without it an execution that goes on in another, or a resumed run, waits until a second is over:
+these executions last for less.
+"""
 
 _STATUS = pytest.StashKey[int]()
 
@@ -32,8 +36,12 @@ def anyio_backend() -> str:
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServer]:
     """A cluster with a file, so that it survives being killed."""
-    with dev_server(tmp_path_factory.mktemp("cluster") / "db") as running:
-        yield running
+    running = DevServer(tmp_path_factory.mktemp("cluster") / "db")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("handrail.temporal.dev._TUNED", (*_TUNED, *AT_ONCE))
+        running.start()
+    yield running
+    running.kill()
 
 
 @pytest.fixture(scope="module")

@@ -72,12 +72,24 @@ class Wire:
 
 
 class TemporalPlant:
-    """One cluster with a file, and worker processes that reach it by a wire."""
+    """One cluster with a file, and worker processes that reach it by a wire.
 
-    def __init__(self, folder: Path, queue: str, modules: Sequence[str], *more: str) -> None:
+    ``server``: a cluster that others use, too, and that nothing happens to.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        queue: str,
+        modules: Sequence[str],
+        *more: str,
+        server: DevServer | None = None,
+    ) -> None:
         self.folder = folder
-        self.server = DevServer(folder / "db")
-        self.server.start()
+        self._is_own = server is None
+        self.server = DevServer(folder / "db") if server is None else server
+        if self._is_own:
+            self.server.start()
         self.wire = Wire(self.server.port)
         self._queue = queue
         self._words = [*modules, *more]
@@ -148,4 +160,5 @@ class TemporalPlant:
             process.kill()
             process.wait()
         self.wire.cut()
-        self.server.end()
+        if self._is_own:
+            self.server.kill()

@@ -11,6 +11,7 @@ from temporalio.client import Client, WorkflowHistory
 
 from handrail import Executor
 from handrail.temporal import TemporalExecutor, TemporalWorker
+from handrail.temporal.dev import DevServer
 from handrail.temporal.wire import Bounds
 from handrail.testing.conformance import by_path, essence
 from handrail.testing.contracts.host import history_of
@@ -91,7 +92,7 @@ async def test_what_a_person_says_reaches_an_agent_at_work(client: Client, tmp_p
 
 
 async def test_when_its_machine_is_gone_a_session_is_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    client: Client, server: DevServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The step waits for the machine a while, and is then begun on another."""
     monkeypatch.setattr("handrail.temporal.wire.BOUNDS", Bounds(gone_s=2))
@@ -100,17 +101,17 @@ async def test_when_its_machine_is_gone_a_session_is_left(
     for home in homes:
         home.mkdir()
     with fake_cli("claude", ["Begun.", "Gone on."], path=tmp_path / "fake"):
-        plant = TemporalPlant(tmp_path / "plant", "homes", ["tests.temporal.agents"])
+        folder = tmp_path / "plant"
+        plant = TemporalPlant(folder, "homes", ["tests.temporal.agents"], server=server)
         try:
             pid = plant.start_worker(cwd=homes[0])
-            there = TemporalExecutor(plant.server.address, task_queue="homes", workflows=FLOWS)
+            there = TemporalExecutor(client, task_queue="homes", workflows=FLOWS)
             result = await there.options(run_id="moves").run(talks, "claude")
             assert result.status == "suspended"
             plant.kill_worker(pid)
             plant.start_worker(cwd=homes[1])
             await there.answer("moves", "go?", "yes")
             assert (await there.result("moves")).value == ["Begun.", "Gone on."]
-            client = await Client.connect(plant.server.address)
             begun = queues(await client.get_workflow_handle("moves").fetch_history())
         finally:
             plant.close()

@@ -2,32 +2,42 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import anyio
 import pytest
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowHandle, WorkflowUpdateFailedError
+from temporalio.common import RawValue
 from temporalio.service import RPCError, RPCStatusCode
 
 from handrail import (
+    Budget,
     ClusterUnreachable,
+    DefinitionError,
     Executor,
+    HandrailError,
     MemoryJournal,
     NotDeterministic,
     NotPortable,
     NoWorker,
     RunTerminated,
+    StepFailed,
     TooLarge,
     WrongUse,
     step,
     workflow,
 )
+from handrail.model import events as ev
+from handrail.model.context import WorkflowContext
 from handrail.steps.verbs import Steps
 from handrail.temporal import TemporalExecutor, TemporalWorker
-from handrail.temporal.cluster import is_outage
-from handrail.temporal.wire import BOUNDS, MOST_BYTES, Bounds
+from handrail.temporal.cluster import failure_of_call
+from handrail.temporal.wire import BOUNDS, MESSAGE, MOST_BYTES, Bounds, raw
 from tests.temporal.flows import (
     FLOWS,
     add,
@@ -45,6 +55,7 @@ from tests.temporal.flows import (
 pytestmark = pytest.mark.temporal
 Make = Callable[..., TemporalExecutor]
 LARGE = MOST_BYTES + 1
+SECRET = "correct horse battery"
 
 
 # -- at the start ----------------------------------------------------------------------------------
@@ -135,6 +146,40 @@ def test_an_argument_of_an_executor_that_means_nothing_here_is_refused(name: str
         TemporalExecutor("127.0.0.1:7233", **{name: REFUSED[name]})
 
 
+@workflow(name="counts")
+def other_counts() -> Steps[None]:
+    """Another workflow of a name that one of these tests has."""
+    yield from step("add").call(add, 1, 1)
+
+
+WRONG: dict[str, tuple[Any, type[Exception]]] = {
+    "gates": ("nonsense", DefinitionError),
+    "on_change": ("nonsense", WrongUse),
+    "workflows": ([counts, other_counts], WrongUse),
+    "sinks": ([object()], WrongUse),
+    "limits": (Budget(launches=1), WrongUse),
+    "max_crashes": (-1, DefinitionError),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_an_argument_of_the_wrong_kind_is_refused_as_by_an_executor(name: str) -> None:
+    """By both, with the same words."""
+    value, kind = WRONG[name]
+    told: list[str] = []
+    for make in (Executor, partial(TemporalExecutor, "127.0.0.1:7233")):
+        with pytest.raises(kind) as refused:
+            make(**{name: value})
+        told.append(str(refused.value))
+    assert told[0] == told[1]
+
+
+def test_a_worker_serves_no_two_workflows_of_one_name() -> None:
+    """It could not know which is meant."""
+    with pytest.raises(WrongUse, match="counts"):
+        TemporalWorker("127.0.0.1:7233", [counts, other_counts])
+
+
 def test_an_unknown_argument_is_a_type_error() -> None:
     """As of any function."""
     with pytest.raises(TypeError, match="nonsense"):
@@ -158,19 +203,42 @@ async def test_a_cluster_that_is_not_there_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "text", "outage"),
+    ("status", "text", "kind"),
     [
-        (RPCStatusCode.UNAVAILABLE, "", True),
-        (RPCStatusCode.UNKNOWN, "transport error", True),
-        (RPCStatusCode.UNKNOWN, "the workflow is odd", False),
-        (RPCStatusCode.NOT_FOUND, "no connection between them", False),
+        (RPCStatusCode.UNAVAILABLE, "", ClusterUnreachable),
+        (RPCStatusCode.UNKNOWN, "transport error", ClusterUnreachable),
+        (RPCStatusCode.UNKNOWN, "the workflow is odd", RPCError),
+        (RPCStatusCode.NOT_FOUND, "no connection between them", RPCError),
+        (RPCStatusCode.CANCELLED, "operation was canceled", ClusterUnreachable),
+        (RPCStatusCode.DEADLINE_EXCEEDED, "Timeout expired", ClusterUnreachable),
+        (RPCStatusCode.UNAUTHENTICATED, "who are you?", ClusterUnreachable),
+        (RPCStatusCode.PERMISSION_DENIED, "not you", ClusterUnreachable),
+        (RPCStatusCode.RESOURCE_EXHAUSTED, "too many calls", ClusterUnreachable),
+        (RPCStatusCode.INVALID_ARGUMENT, "WorkflowId length exceeds limit.", WrongUse),
     ],
 )
-def test_a_connection_that_breaks_during_a_call_is_an_outage(
-    status: RPCStatusCode, text: str, *, outage: bool
+def test_a_failed_call_is_said_as_what_it_means(
+    status: RPCStatusCode, text: str, kind: type[Exception]
 ) -> None:
-    """Its error has no status that says so."""
-    assert is_outage(RPCError(text, status, b"")) is outage
+    """With the cluster's words. A connection that breaks during a call has no status of its own."""
+    failure = failure_of_call(RPCError(text, status, b""), "here:1/default")
+    assert type(failure) is kind
+    assert text.rstrip(".") in str(failure)
+
+
+async def test_a_wait_that_is_broken_off_goes_on(
+    engine: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever waits for a run's end hears of it although a call for it was cancelled on its way."""
+    result = WorkflowHandle.result
+
+    async def broken(*_: Any, **__: Any) -> NoReturn:
+        monkeypatch.setattr(WorkflowHandle, "result", result)
+        raise RPCError("operation was canceled", RPCStatusCode.CANCELLED, b"")
+
+    monkeypatch.setattr(WorkflowHandle, "result", broken)
+    assert (await engine(workflows=FLOWS).run(counts, 2)).value == 2
+    assert WorkflowHandle.result is result
 
 
 async def test_a_namespace_that_is_not_there_is_named(client: Client) -> None:
@@ -196,18 +264,28 @@ async def test_a_run_that_was_terminated_is_named_and_goes_on(engine: Make, clie
 # -- workers ---------------------------------------------------------------------------------------
 
 
-async def test_without_a_worker_that_is_said(client: Client) -> None:
+async def test_without_a_worker_that_is_said(
+    client: Client, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whoever looks at the run is told; the run begins when there is one."""
+    monkeypatch.setattr("handrail.temporal.cluster.SOON_S", 0.2)
     there = TemporalExecutor(client, task_queue="nobody", workflows=FLOWS)
     await there.start(counts, 2, run_id="waits-for-a-worker")
     with pytest.raises(NoWorker, match="no worker serves it"):
         await there.get("waits-for-a-worker")
+    with pytest.raises(NoWorker, match="The message may still reach the run"):
+        await there.signal("waits-for-a-worker", "news")
+    gc.collect()
+    assert "never retrieved" not in caplog.text
     async with TemporalWorker(client, FLOWS, task_queue="nobody"):
         assert (await there.result("waits-for-a-worker")).value == 2
 
 
-async def test_a_worker_without_the_code_says_so(client: Client) -> None:
+async def test_a_worker_without_the_code_says_so(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is looked for by its name; what is not there is said, and another worker takes the run."""
+    monkeypatch.setattr("handrail.temporal.cluster.PATIENCE_S", 1.0)
 
     @workflow(name="elsewhere")
     def only_here() -> Steps[int]:
@@ -232,8 +310,8 @@ async def test_a_secret_in_an_input_travels_as_a_reference(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The worker puts in the value of its own environment; the cluster never has it."""
-    monkeypatch.setenv("SHOP_API_KEY", "correct horse battery")
-    there, text = TemporalExecutor(client, task_queue="shops"), "Bearer correct horse battery"
+    monkeypatch.setenv("SHOP_API_KEY", SECRET)
+    there, text = TemporalExecutor(client, task_queue="shops"), f"Bearer {SECRET}"
     async with TemporalWorker(client, [takes, asks_and_fails], task_queue="shops"):
         with anyio.fail_after(30):
             result = await there.run(takes, text)
@@ -247,15 +325,57 @@ async def test_a_secret_in_an_input_travels_as_a_reference(
         assert not any(b"correct horse" in one.SerializeToString() for one in history.events)
 
 
+REFUSED_MESSAGES: dict[str, ev.Event] = {
+    "an answer": ev.GateAnswered("all/many?", SECRET),
+    "a signal": ev.SignalReceived("count", SECRET),
+    "an output": ev.RunSteered("complete", "all/many?", value=[SECRET]),
+    "a path": ev.RunSteered("complete", SECRET, value=1),
+}
+
+
+async def test_a_secret_in_a_refused_message_does_not_come_back(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cluster passes a refusal on without it, and whoever sent it is told all."""
+    monkeypatch.setenv("SHOP_API_KEY", SECRET)
+    there = TemporalExecutor(client, task_queue="counts", workflows=[counts_on])
+    async with TemporalWorker(client, [counts_on], task_queue="counts"):
+        await there.options(run_id="secrets-refused").run(counts_on)
+        handle: Any = client.get_workflow_handle("secrets-refused")
+        for what, event in REFUSED_MESSAGES.items():
+            row = there._caller.row("secrets-refused", event)  # as ``there`` sends it
+            with pytest.raises(WorkflowUpdateFailedError) as refused:
+                await handle.execute_update(MESSAGE, raw(row), result_type=RawValue)
+            failure: Any = refused.value.cause
+            assert SECRET not in f"{failure} {failure.details}", what
+            with pytest.raises(HandrailError, match=SECRET):
+                await there.ask("secrets-refused", event)
+        await there.cancel("secrets-refused")
+
+
+@workflow
+def counts_on() -> Steps[Any]:
+    """Waits for numbers."""
+    asked = step("many?").ask("How many?", type=int)
+    return (yield from step("all").parallel(asked, step("count").wait_for("count", int)))
+
+
 def refuse(text: str) -> None:
     """Fail with what is given."""
     raise ValueError(f"not {text}")
 
 
+def shows_input(ctx: WorkflowContext) -> bool:
+    """Fail with the run's input."""
+    raise ValueError(ctx.inputs["text"])
+
+
 @workflow
 def asks_and_fails(text: str) -> Steps[None]:
-    """Shows its input in a question and in a failure."""
+    """Shows its input in a question, in a predicate's failure and in a step's."""
     answer = yield from step("which?").ask(f"Which of {text}?")
+    with contextlib.suppress(StepFailed):
+        yield from step("judged").call(refuse, text).when(shows_input)
     yield from step("refuse").call(refuse, answer)
 
 

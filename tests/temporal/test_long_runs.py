@@ -26,12 +26,12 @@ Make = Callable[..., TemporalExecutor]
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Executions are long from 40 events on, and too long from 200; 60 steps are in flight."""
-    bounds = Bounds(window=60, soft_events=40, hard_events=200)
+    """Executions are long from 40 events on, and too long from 100; 30 steps are in flight."""
+    bounds = Bounds(window=30, soft_events=40, hard_events=100)
     monkeypatch.setattr("handrail.temporal.wire.BOUNDS", bounds)
 
 
-@pytest.mark.parametrize(("flow", "inputs"), [(counts, (40,)), (fans, (200, 0.02))])
+@pytest.mark.parametrize(("flow", "inputs"), [(counts, (40,)), (fans, (100, 0.02))])
 async def test_it_comes_to_the_same_end(
     flow: Any, inputs: tuple[Any, ...], engine: Make, tmp_path: Path
 ) -> None:

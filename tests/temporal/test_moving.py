@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import anyio
 import anyio.to_thread
 import pytest
 
@@ -156,7 +157,22 @@ async def test_a_run_is_forked(engine: Make, folder: Path) -> None:
     assert (await there.resume(made)).value == 42
     assert (await there.result("stem")).value == 3
     info = next(one for one in await there.runs() if one.run_id == made)
-    assert info.status == "succeeded"
+    assert (info.status, info.forked_from) == ("succeeded", ("stem", None))
+
+
+async def test_runs_are_listed_oldest_first(engine: Make, folder: Path) -> None:
+    """Whatever is open: the run that began last is ``--latest``."""
+    there = engine(workflows=ALL)
+    ids = ["oldest", "in the middle", "youngest"]
+    for run_id, flow in zip(ids, (waiting, stepwise, stepwise), strict=True):
+        await there.options(run_id=run_id).run(flow, folder)
+    with anyio.fail_after(10):
+        listed: list[str] = []
+        while len(listed) < len(ids):  # the cluster lists a run some time after it has begun
+            listed = [one.run_id for one in await there.runs() if one.run_id in ids]
+    assert listed == ids
+    with pytest.raises(RunNotFound, match="youngest"):
+        await there.get("nobody")
 
 
 async def test_an_id_means_one_run(engine: Make, folder: Path) -> None:

@@ -116,13 +116,22 @@ class DriveStart:
 
 def check_parts(parts: Parts) -> None:
     """Raise if an executor's arguments are wrong."""
-    gates = parts.gates
+    check_callers_parts(parts.gates, parts.sinks, parts.workflows)
+    for name, agent in parts.agents.items():
+        if not callable(getattr(agent, "run", None)):
+            raise WrongUse(f"agents[{name!r}] must be an agent, got {agent!r}")
+
+
+def check_callers_parts(
+    gates: object, sinks: Iterable[Sink], workflows: Iterable[WorkflowLike[..., Any]]
+) -> None:
+    """Raise if one of the arguments is wrong that are a caller's also where others perform."""
     if gates is not None and not callable(gates) and gates not in GATE_POLICIES:
         raise DefinitionError(
             f"gates is a callable that is given an OpenGate, or one of "
             f"{', '.join(GATE_POLICIES)}, got {gates!r}"
         )
-    for sink in parts.sinks:
+    for sink in sinks:
         if not callable(getattr(sink, "emit", None)) or isinstance(sink, type):
             raise WrongUse(f"a sink is an object with a method emit(event), got {sink!r}")
         if iscoroutinefunction(sink.emit):
@@ -130,11 +139,8 @@ def check_parts(parts: Parts) -> None:
                 f"emit of a sink is called and not awaited, so that of {sink!r} cannot be async. "
                 f"Put the event into a queue there, and await in a task of your own."
             )
-    for name, agent in parts.agents.items():
-        if not callable(getattr(agent, "run", None)):
-            raise WrongUse(f"agents[{name!r}] must be an agent, got {agent!r}")
     named: dict[str, Any] = {}
-    for one in parts.workflows:
+    for one in workflows:
         definition = one.definition
         first = named.setdefault(definition.name, definition)
         if first is not definition:

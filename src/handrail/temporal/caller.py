@@ -125,7 +125,7 @@ class Caller:
             raise TooLarge(f"the record of run {run_id}", size, wire.MOST_BYTES)
         mask, waits = Mask(SecretValues(values)), run_waits(history, time.time())[: wire.LISTED]
         memo = {
-            wire.SINCE: history[0].at,
+            **wire.origin_of(history[0]),
             wire.HELD: run_status(history) or wire.DEAD,
             wire.WAITS: [mask.plain(msgspec.to_builtins(one)) for one in waits],
         }

@@ -36,7 +36,7 @@ from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from handrail.cluster_errors import ClusterUnreachable, NoWorker, RunTerminated
-from handrail.errors import HandrailError, RunIdTaken, RunNotFound
+from handrail.errors import HandrailError, RunIdTaken, RunNotFound, WrongUse
 from handrail.model.events import RunSteered
 from handrail.model.results import RunStatus, WaitsFor
 from handrail.ports.journal import Holder, RunInfo
@@ -44,7 +44,7 @@ from handrail.record.inbox import unpause_of
 from handrail.temporal import wire
 from handrail.temporal.blobs import LARGE_BYTES
 from handrail.temporal.connecting import connection_error_text
-from handrail.temporal.errors_as_data import error_as_data, error_of_data
+from handrail.temporal.errors_as_data import error_of_data
 
 T = TypeVar("T")
 
@@ -90,6 +90,12 @@ class ExecutionInfo:
     def is_open(self) -> bool:
         """True if the execution has not ended."""
         return self.status is WorkflowExecutionStatus.RUNNING
+
+    @property
+    def since(self) -> float:
+        """When the run began, in unix seconds: this execution, or an earlier one."""
+        since: float | None = self.memo.get(wire.SINCE)
+        return self.started_at.timestamp() if since is None else since
 
 
 class Cluster:
@@ -151,29 +157,37 @@ class Cluster:
         except RPCError as error:
             if error.status is not RPCStatusCode.NOT_FOUND:
                 raise
-            raise RunNotFound(run_id, [one.run_id async for one in self.runs()]) from None
+            raise RunNotFound(run_id, [one.run_id for one in await self.runs()]) from None
         return await _read_execution(found, found)
 
-    async def runs(self) -> AsyncIterator[ExecutionInfo]:
-        """The last execution of every run, the newest first."""
-        seen: set[str] = set()
-        query = f"TaskQueue = '{self.task_queue}'"
-        async for found in self.client.list_workflows(query):
-            if found.id in seen or found.status is WorkflowExecutionStatus.CONTINUED_AS_NEW:
-                continue
-            seen.add(found.id)
-            yield await _read_execution(found)
+    async def runs(self) -> list[ExecutionInfo]:
+        """The last execution of every run; the runs oldest first."""
+        found: dict[str, ExecutionInfo] = {}
+        async for one in self._executions():  # of one run the newest comes first
+            if one.run_id not in found:
+                found[one.run_id] = one
+        return sorted(found.values(), key=lambda one: one.since)
+
+    async def _executions(self) -> AsyncIterator[ExecutionInfo]:
+        listed = self.client.list_workflows(f"TaskQueue = '{self.task_queue}'")
+        while True:
+            try:
+                found = await self._call_cluster(anext(listed))
+            except StopAsyncIteration:
+                return
+            if found.status is not WorkflowExecutionStatus.CONTINUED_AS_NEW:
+                yield await _read_execution(found)
 
     async def infos(self) -> list[RunInfo]:
         """Every run as a journal lists it, oldest first.
 
         The number of events is exact for the newest ``ASKED`` open runs, whose workers are asked.
         """
-        executions = [one async for one in self.runs()]
-        asked = [one for one in executions if one.is_open][:ASKED] if await self.workers() else []
+        executions = await self.runs()
+        asked = [one for one in executions if one.is_open][-ASKED:] if await self.workers() else []
         found = await asyncio.gather(*(self._state_soon(one.run_id) for one in asked))
         states = {one.run_id: state for one, state in zip(asked, found, strict=True)}
-        return [info_of(one, self.address, states.get(one.run_id)) for one in reversed(executions)]
+        return [info_of(one, self.address, states.get(one.run_id)) for one in executions]
 
     async def info(self, run_id: str) -> RunInfo:
         """One run as a journal lists it.
@@ -235,7 +249,7 @@ class Cluster:
 
     async def _query(self, run_id: str, name: str, *args: Any) -> RawValue:
         """The reply to a query. It is asked again within ``PATIENCE_S``: a worker that puts the run
-        out of its memory may drop the first.
+        out of its memory, or had no place in it to answer from, may drop the first.
         """
         soon = timedelta(seconds=PATIENCE_S / 2)
 
@@ -248,8 +262,8 @@ class Cluster:
         try:
             try:
                 answer = await ask()
-            except RPCError as error:
-                if error.status not in _TIMED_OUT:
+            except (RPCError, WorkflowQueryFailedError) as error:
+                if isinstance(error, RPCError) and error.status not in _TIMED_OUT:
                     raise
                 answer = await ask()
         except (TimeoutError, WorkflowQueryFailedError) as error:
@@ -268,7 +282,8 @@ class Cluster:
         Raises:
             TimeoutError: there was no reply within ``SOON_S``, and no worker polls the queue.
         """
-        asked = asyncio.ensure_future(self._call_cluster(call))
+        asked = asyncio.ensure_future(self._call_cluster(call, of_worker=True))
+        asked.add_done_callback(_take_error)
         try:
             if not (await asyncio.wait({asked}, timeout=SOON_S))[0] and not await self.workers():
                 raise TimeoutError("no worker")
@@ -289,10 +304,12 @@ class Cluster:
 
         Raises:
             RunTerminated: the record was too large to continue in another execution.
+            RunNotFound: there is no such run.
         """
         handle = self.client.get_workflow_handle(run_id, run_id=execution, result_type=RawValue)
         try:
-            result = await self._call_cluster(handle.result())
+            with _translate_not_found(run_id):
+                result = await self._call_cluster(handle.result())
         except WorkflowFailureError as error:
             cause = error.cause
             if isinstance(cause, ApplicationError) and cause.type in {wire.FAILED, wire.CANCELLED}:
@@ -323,10 +340,7 @@ class Cluster:
 
     async def troubles(self, run_id: str) -> list[str]:
         """What keeps a run from advancing, for people: its code, its steps, missing workers."""
-        try:
-            described = (await self.execution_info(run_id)).description
-        except RPCError as error:
-            return [f"the cluster at {self.address} does not answer ({error})"]
+        described = (await self.execution_info(run_id)).description
         found: list[str] = []
         if described is None:
             return found
@@ -382,20 +396,22 @@ class Cluster:
         with _translate_not_found(run_id):
             await self._call_cluster(self._handle(run_id).signal(name, value))
 
-    async def refuse(self, run_id: str, path: str, error: BaseException) -> None:
-        """Tell a run that its gate at ``path`` could not be answered, because of ``error``.
+    async def refuse(self, run_id: str, refusal: wire.Refusal) -> None:
+        """Tell a run that one of its gates could not be answered.
 
         Raises:
             RunNotFound: there is no such run, or it has ended.
         """
-        await self._signal(run_id, wire.REFUSE, wire.raw(wire.Refusal(path, error_as_data(error))))
+        await self._signal(run_id, wire.REFUSE, wire.raw(refusal))
 
-    async def ask(self, run_id: str, row: wire.Row) -> wire.Row:
+    async def ask(self, run_id: str, row: wire.Row, secrets: Mapping[str, str]) -> wire.Row:
         """Send an open run a message that it may refuse; returns it as the run accepted it.
+
+        ``secrets`` are put back into what the run says of a refusal.
 
         Raises:
             HandrailError: the run refused it. RunNotFound: there is no such run, or it has ended.
-            NoWorker: no worker answers for the run; the message was not delivered.
+            NoWorker: no worker answers for the run; the message may still reach it.
         """
         handle = self._handle(run_id)
         asked = cast("Any", handle).execute_update(
@@ -407,10 +423,11 @@ class Cluster:
         except WorkflowUpdateFailedError as error:
             cause = error.cause
             if isinstance(cause, ApplicationError) and cause.details:
-                raise error_of_data(cause.details[0]) from None
+                raise error_of_data(cause.details[0], secrets) from None
             raise
-        except (TimeoutError, WorkflowUpdateRPCTimeoutOrCancelledError) as error:
+        except (TimeoutError, WorkflowUpdateRPCTimeoutOrCancelledError, RPCError) as error:
             why = await self._no_answer_reason(run_id, error)
+            why = f"{why}. The message may still reach the run when there is one"
             raise NoWorker(run_id, self.task_queue, why) from None
         found: wire.Row = wire.read(answer, wire.Row)
         return found
@@ -420,27 +437,49 @@ class Cluster:
     def _handle(self, run_id: str) -> WorkflowHandle[Any, Any]:
         return self.client.get_workflow_handle(run_id)
 
-    async def _call_cluster(self, call: Awaitable[T]) -> T:
-        """The result of a call.
+    async def _call_cluster(self, call: Awaitable[T], *, of_worker: bool = False) -> T:
+        """The result of a call; with ``of_worker`` it has to be answered by a worker.
 
         Raises:
-            ClusterUnreachable: the cluster does not answer, or has no such namespace.
+            ClusterUnreachable, WrongUse: as ``failure_of_call``. RPCError: that depends on the
+                call; also if no worker has answered in time.
         """
         try:
             return await call
         except RPCError as error:
-            if is_outage(error):
-                raise ClusterUnreachable(self.address, connection_error_text(error)) from None
-            if "amespace" in str(error) and error.status is RPCStatusCode.NOT_FOUND:
-                raise ClusterUnreachable(self.address, connection_error_text(error)) from None
-            raise
+            if of_worker and error.status in _TIMED_OUT:
+                raise
+            raise failure_of_call(error, self.address) from None
 
 
-def is_outage(error: RPCError) -> bool:
-    """True if the cluster did not answer. A connection that broke during a call has no status."""
-    if error.status in {RPCStatusCode.UNKNOWN, RPCStatusCode.INTERNAL}:
-        return any(sign in str(error) for sign in _BROKEN_CONNECTION)
-    return error.status is RPCStatusCode.UNAVAILABLE
+def failure_of_call(error: RPCError, address: str) -> Exception:
+    """What a failed call to a cluster means; ``error`` itself if that depends on what was called.
+
+    ``ClusterUnreachable``: it did not answer, or takes no calls from here. ``WrongUse``: it refused
+    the call for what was in it.
+    """
+    text = connection_error_text(error)
+    match error.status:
+        case RPCStatusCode.NOT_FOUND if "amespace" in str(error):
+            return ClusterUnreachable(address, text)
+        case RPCStatusCode.NOT_FOUND | RPCStatusCode.UNIMPLEMENTED:
+            return error
+        case RPCStatusCode.FAILED_PRECONDITION | RPCStatusCode.ABORTED:
+            return error
+        case RPCStatusCode.UNKNOWN | RPCStatusCode.INTERNAL:
+            # A connection that broke during a call has no status of its own.
+            is_broken = any(sign in str(error) for sign in _BROKEN_CONNECTION)
+            return ClusterUnreachable(address, text) if is_broken else error
+        case RPCStatusCode.INVALID_ARGUMENT:
+            return WrongUse(f"the cluster at {address} refused this: {text}")
+        case _:
+            return ClusterUnreachable(address, text)
+
+
+def _take_error(call: asyncio.Future[Any]) -> None:
+    """Keep asyncio from reporting the error of a call that nobody waits for any more."""
+    if not call.cancelled():
+        call.exception()
 
 
 @contextlib.contextmanager
@@ -479,7 +518,6 @@ async def _read_execution(
 def info_of(execution: ExecutionInfo, address: str, state: wire.State | None = None) -> RunInfo:
     """A run as a journal lists it, from the cluster's list and, if given, its worker's state."""
     memo = execution.memo
-    since = memo.get(wire.SINCE) or execution.started_at.timestamp()
     updated_at = (execution.ended_at or execution.started_at).timestamp()
     is_driven = execution.is_open and wire.HELD not in memo
     status = _status_of(execution)
@@ -491,12 +529,13 @@ def info_of(execution: ExecutionInfo, address: str, state: wire.State | None = N
         execution.run_id,
         execution.workflow,
         status,
-        since,
+        execution.since,
         execution.events if state is None else state.events,
         updated_at if state is None else state.updated_at,
         memo.get(wire.LABELS, {}),
-        Holder(0, address, since) if is_driven else None,
+        Holder(0, address, execution.since) if is_driven else None,
         waits_for=waits,
+        forked_from=msgspec.convert(memo.get(wire.FORKED), tuple[str, str | None] | None),
     )
 
 

@@ -15,6 +15,7 @@ from handrail.model import events as ev
 from handrail.model.launch import Fault
 from handrail.model.results import Usage
 from handrail.record.outputs import declared_output, recordable
+from handrail.secrets.sealing import seal_text, unseal_text
 from handrail.secrets.values import SecretValues
 from handrail.steps.verbs import Step
 from handrail.temporal.wire import End, Row, event_of, row_of, text_of
@@ -35,8 +36,9 @@ class EndCodec:
     ) -> End:
         """An attempt's end as data; an output that cannot be recorded becomes a failure."""
         if isinstance(end, cmd.LaunchFailed):
-            fault = msgspec.Raw(self._codec.dump(end.fault, where=end.path, root="fault").encode())
-            return End(self.row(end.failed), fault, end.took_s)
+            fault = self._codec.dump(end.fault, where=end.path, root="fault")
+            sealed = msgspec.Raw(seal_text(fault, self._secrets)[0].encode())
+            return End(self.row(end.failed), sealed, end.took_s)
         try:
             return End(self.row(end))
         except OutputNotSerializable as error:
@@ -77,7 +79,7 @@ class EndCodec:
         """The report that an end with a ``fault`` makes to the core."""
         assert end.fault is not None
         assert end.event is not None
-        fault: Fault = self._codec.load(text_of(end.fault), Fault)
+        fault: Fault = self._codec.load(unseal_text(text_of(end.fault), self._secrets), Fault)
         failed = self.event(end.event)
         assert isinstance(failed, ev.AttemptFailed)
         return cmd.LaunchFailed(path, fault, failed, end.took_s, at)

@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
+
+import msgspec
 
 from handrail.errors import HandrailError
 from handrail.model.described import bases_of, text_of, traceback_of
+from handrail.secrets.sealing import seal_text, unseal_text
 from handrail.typed.reference import resolve_name
 
 
-def error_as_data(error: BaseException) -> dict[str, Any]:
-    """An exception's type, arguments, text, bases and traceback, as JSON data."""
+def error_as_data(error: BaseException, secrets: Mapping[str, str]) -> dict[str, Any]:
+    """An exception's type, arguments, text, bases and traceback, as JSON data without secrets."""
     kind = type(error)
     arguments = [one for one in error.args if isinstance(one, (str, int, float, bool, type(None)))]
-    return {
+    data = {
         "type": f"{kind.__module__}:{kind.__qualname__}",
         "args": arguments if len(arguments) == len(error.args) else None,
         "text": text_of(error),
         "bases": list(bases_of(error)),
         "traceback": traceback_of(error),
     }
+    sealed: dict[str, Any] = msgspec.json.decode(
+        seal_text(msgspec.json.encode(data).decode(), secrets)[0]
+    )
+    return sealed
 
 
-def error_of_data(data: dict[str, Any]) -> BaseException:
+def error_of_data(data: dict[str, Any], secrets: Mapping[str, str]) -> BaseException:
     """The exception; if its class cannot be rebuilt here, a stand-in with its name and text."""
+    data = msgspec.json.decode(unseal_text(msgspec.json.encode(data).decode(), secrets))
     text: str = data["text"]
     arguments = data.get("args")
     try:

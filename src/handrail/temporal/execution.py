@@ -120,7 +120,7 @@ class Execution:
         self._held = False
         self._go: wire.Drive | None = None
         self._is_cancelled = False
-        self._began_at = 0.0
+        self._origin: dict[str, Any] = {}
         self._is_ending = False
         """The drive is about to end, because this execution's history is long."""
         self._result: WorkflowResult[Any] | None = None
@@ -187,7 +187,7 @@ class Execution:
     ) -> RunHost:
         info = workflow.info()
         run_id, name = info.workflow_id, info.workflow_type
-        self._began_at = history[0].at if history else workflow.time()
+        self._origin = wire.origin_of(history[0]) if history else {wire.SINCE: workflow.time()}
         self._go = None
         early, self._early = self._early, []
         letters = _counting(early) if start.resumed else []
@@ -205,7 +205,14 @@ class Execution:
         return host
 
     async def _turn(self, host: RunHost) -> None:
-        """Carry out all that is due, then wait until something happens."""
+        """Carry out all that is due, then wait until something happens.
+
+        Raises:
+            RuntimeError: not in a task; this worker then forgets the run, and rebuilds it.
+        """
+        if not host.has_begun():
+            self._keep_bodies()
+            raise RuntimeError("events came for a query, before their task: they come once more")
         host.changed = False
         host.send_what_waits()
         if not host.conductor.pump(host.bounds.pump):
@@ -215,8 +222,8 @@ class Execution:
         self._result = host.conductor.result
         if self._result is not None:
             return
-        self._look_at_history(host)
         self._publish_waits(host)
+        self._look_at_history(host)
         await self._until(lambda: host.changed or self._is_cancelled)
         if self._is_cancelled:
             self._is_cancelled = False
@@ -239,6 +246,7 @@ class Execution:
         waits = () if suspended is None else suspended.waits_for[: wire.LISTED]
         if waits != self._waits:
             self._waits = waits
+            host.sends_command()
             workflow.upsert_memo({wire.WAITS: self._listed(waits) or None})
 
     def _listed(self, waits: Sequence[WaitsFor]) -> list[Any]:
@@ -249,12 +257,12 @@ class Execution:
         """End the drive before this history is too long; the run continues in a new execution."""
         info, conductor, bounds = workflow.info(), host.conductor, host.bounds
         events, size = info.get_current_history_length(), info.get_current_history_size()
-        if self._is_ending or (events < bounds.long_from(host.events) and size < bounds.soft_bytes):
+        is_too_long = events >= bounds.hard_events or size >= bounds.hard_bytes
+        if self._is_ending or not (host.is_long or is_too_long):
             return
-        conductor.end_when_idle(CONTINUED)
         if conductor.waits_for_people and not conductor.machine.run.parked:
             conductor.end(CONTINUED)
-        elif events >= bounds.hard_events or size >= bounds.hard_bytes:
+        elif is_too_long:
             conductor.drain(CONTINUED)
         else:
             return
@@ -278,7 +286,7 @@ class Execution:
 
     def _memo(self, following: wire.Start, host: RunHost) -> dict[str, Any]:
         """The memo of the execution that follows."""
-        memo: dict[str, Any] = {wire.LABELS: following.labels, wire.SINCE: self._began_at}
+        memo: dict[str, Any] = {wire.LABELS: following.labels, **self._origin}
         last = self._event(host.rows[-1])
         if following.held and isinstance(last, ev.RunSuspended):
             memo[wire.HELD] = "suspended"
@@ -329,7 +337,8 @@ class Execution:
     def refused(self, refusal: wire.Refusal) -> None:
         """Fail a gate that could not be answered."""
         if self._host is not None:
-            self._host.conductor.refused(refusal.path, error_of_data(refusal.error))
+            error = error_of_data(refusal.error, self._serving.secrets)
+            self._host.conductor.refused(refusal.path, error)
             self._host.changed = True
 
     def go_on(self, how: wire.Drive) -> None:
@@ -344,6 +353,7 @@ class Execution:
             self._early.append(ev.stamp(event, workflow.info().workflow_id, 0, workflow.time()))
         else:
             self._host.conductor.happened(event)
+            self._host.look()
             self._host.changed = True
 
     def check(self, row: wire.Row) -> None:
@@ -359,6 +369,8 @@ class Execution:
         """Check a message and take it; returns the row of the message as accepted."""
         await workflow.wait_condition(lambda: self._host is not None or self._held)
         event = self._checked(self._event(row))
+        if self._host is not None:
+            self._host.sends_command()  # that it was accepted
         self._take(event)
         return wire.raw(wire.row_of(event, self._serving.codec, self._serving.secrets))
 
@@ -372,8 +384,12 @@ class Execution:
             host = self._host
             return self._checked_held(event) if host is None else self._checked_live(host, event)
         except HandrailError as error:
+            data = error_as_data(error, self._serving.secrets)
             raise ApplicationError(
-                str(error), error_as_data(error), type=type(error).__name__, non_retryable=True
+                self._serving.mask.text(str(error)),
+                data,
+                type=type(error).__name__,
+                non_retryable=True,
             ) from None
 
     def _checked_live(self, host: RunHost, event: ev.Event) -> ev.Event:

@@ -14,15 +14,29 @@ import attrs
 import msgspec
 from temporalio.client import Client
 from temporalio.converter import StorageDriver
+from temporalio.service import RPCError
 
 from handrail.cluster_errors import NoWorker, RunTerminated, TooLarge
 from handrail.codec.codec import Codec
 from handrail.engine.outside import run_outside, sync_twin
-from handrail.engine.parts import OnChange, check_paths, new_run_id
+from handrail.engine.parts import (
+    OnChange,
+    check_arguments,
+    check_callers_parts,
+    check_paths,
+    new_run_id,
+)
 from handrail.engine.preflight import refuse_unportable
 from handrail.engine.requests import Existing, Options, RunRequest, TakesOptions
 from handrail.engine.serving import RunHandle
-from handrail.errors import HandrailError, ReplayMismatch, RunIdTaken, StepChange, WrongUse
+from handrail.errors import (
+    HandrailError,
+    ReplayMismatch,
+    RunIdTaken,
+    RunNotFound,
+    StepChange,
+    WrongUse,
+)
 from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition
 from handrail.model.policy import Limits
@@ -31,6 +45,7 @@ from handrail.model.shapes import WorkflowLike
 from handrail.ports.sink import Sink
 from handrail.record.outputs import recordable
 from handrail.record.reading import ended
+from handrail.secrets.masking import Mask
 from handrail.secrets.sealing import seal_text
 from handrail.secrets.values import Secrets
 from handrail.temporal.blobs import blobs_at
@@ -41,7 +56,7 @@ from handrail.temporal.reading import LOOK_S, ReadsRuns
 from handrail.temporal.record import labels_of, result_of
 from handrail.temporal.run import ClusterRun
 from handrail.temporal.watch import Show, Watch
-from handrail.temporal.wire import MOST_BYTES, SINCE, Drive, Start, pack_rows
+from handrail.temporal.wire import MOST_BYTES, Drive, Start, origin_of, pack_rows
 from handrail.typed.schema import hints_of
 
 P = ParamSpec("P")
@@ -114,6 +129,19 @@ class TemporalExecutor(TakesOptions, ReadsRuns):
     ) -> None:
         for name in elsewhere:
             raise _refused(name)
+        check_arguments(
+            {
+                "workflows": workflows,
+                "limits": limits,
+                "sinks": sinks,
+                "secrets": secrets,
+                "linger_s": linger_s,
+                "cleanup_timeout_s": cleanup_timeout_s,
+                "max_crashes": max_crashes,
+                "on_change": on_change,
+            }
+        )
+        check_callers_parts(gates, sinks, workflows)
         super().__init__(
             Caller(
                 client,
@@ -302,15 +330,16 @@ class TemporalExecutor(TakesOptions, ReadsRuns):
 
         Raises:
             RunTerminated: the cluster ended the run, which has no end of its own.
+            RunNotFound: the cluster has deleted the run.
         """
         while True:
             try:
                 if await cluster.ended(run_id) is not None:
                     return
                 execution = await cluster.execution_info(run_id)
-            except RunTerminated:
+            except (RunTerminated, RunNotFound):
                 raise
-            except (OSError, RuntimeError, HandrailError):
+            except (OSError, RuntimeError, HandrailError, RPCError):
                 await asyncio.sleep(LOOK_S[1])
                 continue
             raise RunTerminated(run_id, execution.status.name.lower().replace("_", " "))
@@ -404,7 +433,7 @@ class TemporalExecutor(TakesOptions, ReadsRuns):
         start = self._caller.start(workflow_reference(definition), labels=labels_of(history))
         start.resumed, start.reuse, start.rerun = True, tuple(reuse), tuple(rerun)
         chunks = pack_rows(self._caller.rows(history))
-        memo = {SINCE: history[0].at}
+        memo = origin_of(history[0])
         await cluster.begin(run_id, definition.name, start, chunks, again=True, memo=memo)
 
     async def _checked(
@@ -458,7 +487,8 @@ class TemporalExecutor(TakesOptions, ReadsRuns):
             if (await cluster.state(run_id)).held:
                 definition = self._caller.definition_to_drive(execution, workflow)
                 history = await self._caller.history(run_id)
-                await cluster.drive(run_id, Drive(cancel=reason))
+                masked = Mask(self._caller.values()).text(reason)
+                await cluster.drive(run_id, Drive(cancel=masked))
                 return await self._wait_for_result(run_id, definition, len(history), None)
         await self.tell(run_id, ev.CancelRequested(reason))
         return None

@@ -125,6 +125,9 @@ class RunHost:
         """Starts of activities put off to the next task: one task's answer has a size limit."""
         self._sent_bytes = 0
         self._sent_in = -1
+        self._tasks = Tasks()
+        self.is_long = False
+        """True once the history is so long that the run is to continue in a new execution."""
         self._numbers = 0
         machine = Machine(
             definition,
@@ -192,6 +195,33 @@ class RunHost:
             return None
         ev.stamp(event, self._end_codec.run_id, 0, self.now())
         return wire.row_of(event, self._serving.codec, self._serving.secrets)
+
+    # -- the history ----------------------------------------------------------------------------
+
+    def sends_command(self) -> None:
+        """Note that this workflow task sends a command, or hears of a local activity's end."""
+        self._tasks.send(workflow.info().get_current_history_length())
+
+    def has_begun(self) -> bool:
+        """False if a query is all that what comes in came for; see ``Tasks``."""
+        task = workflow.info().get_current_history_length()
+        return self._tasks.has_begun(task, workflow.time_ns()) or workflow.unsafe.is_replaying()
+
+    def look(self) -> None:
+        """Look at the history's length, in its turn behind what has come in by now.
+
+        Call it for all that comes in by an event of the history, so not for local activities: their
+        ends may come in later than in a replay.
+        """
+        info = workflow.info()
+        events, size = info.get_current_history_length(), info.get_current_history_size()
+        self.conductor.queue_job(partial(self._look, events, size))
+
+    def _look(self, events: int, size: int) -> None:
+        is_long = events >= self.bounds.long_from(self.events) or size >= self.bounds.soft_bytes
+        if self._tasks.is_sure(events) and is_long:
+            self.is_long = True
+            self.conductor.end_when_idle(CONTINUED)
 
     # -- the record -----------------------------------------------------------------------------
 
@@ -264,9 +294,13 @@ class RunHost:
         self._alarm = asyncio.ensure_future(self._ring(due))
 
     async def _ring(self, due: float) -> None:
-        await asyncio.sleep(max(0.0, due - self.now()))
+        left_s = max(0.0, due - self.now())
+        if left_s:
+            self.sends_command()
+        await asyncio.sleep(left_s)
         self._alarm = None
         self.conductor.tick()
+        self.look()
         self.changed = True
 
     def turn(self, path: str) -> None:
@@ -389,6 +423,7 @@ class RunHost:
                 partial(later, start_to_close=start_to_close, queue=queue, once=once)
             )
             return
+        self.sends_command()
         settings = wire.Settings(self._start.max_crashes, once, self._start.blobs)
         gone = timedelta(seconds=self.bounds.gone_s)
         handle = workflow.start_activity(
@@ -407,7 +442,12 @@ class RunHost:
             self._activity, path, kind, name, text, start_to_close=start_to_close, once=once
         )
         self._handles[path, kind] = handle
-        handle.add_done_callback(partial(self._activity_finished, path, kind, again))
+
+        def over(task: asyncio.Task[RawValue]) -> None:
+            self._activity_finished(path, kind, again, task)
+            self.look()
+
+        handle.add_done_callback(over)
 
     def _has_room(self, size: int) -> bool:
         """True if this workflow task's answer has room for ``size`` more bytes, counted then."""
@@ -561,15 +601,17 @@ class RunHost:
         self._handles[f"awaited {self._numbers}", "evaluation"] = task
 
     def _ask_predicate(self, question: cmd.AskPredicate) -> None:
+        secrets = self._serving.secrets
+
         async def verdict() -> bytes:
             try:
                 value = self._evaluator.begin(question)
                 if hasattr(value, "__await__"):
                     value = await value
             except (Exception, GeneratorExit) as error:  # noqa: BLE001  # the user's function
-                return msgspec.json.encode({"error": error_as_data(error)})
+                return msgspec.json.encode({"error": error_as_data(error, secrets)})
             if not isinstance(value, bool):
-                return msgspec.json.encode({"shown": repr(value)})
+                return msgspec.json.encode({"shown": self._serving.mask.text(repr(value))})
             return msgspec.json.encode({"value": value})
 
         def on_done(handle: asyncio.Task[RawValue]) -> None:
@@ -581,7 +623,7 @@ class RunHost:
                 return
             answer: dict[str, Any] = wire.read(handle.result(), dict[str, Any])
             if "error" in answer:
-                self._evaluated(question, error=error_of_data(answer["error"]))
+                self._evaluated(question, error=error_of_data(answer["error"], secrets))
             else:
                 # A verdict that was no bool is shown as the real value.
                 self._evaluated(question, answer.get("value", Words(answer.get("shown", ""))))
@@ -610,6 +652,7 @@ class RunHost:
 
         def over(task: asyncio.Task[RawValue]) -> None:
             self._serving.local.take(name)
+            self.sends_command()  # a marker records it
             if self._handles.get((path, kind)) is task:
                 del self._handles[path, kind]
                 on_done(task)
@@ -629,6 +672,56 @@ class RunHost:
         from handrail.temporal.performing import perform_here
 
         return await perform_here(self._serving, self._end_codec, command)
+
+
+class Tasks:
+    """Which workflow tasks each replay finds again with the history's length that they had.
+
+    A replay makes the same calls in the same order. But it does not always make them in the same
+    tasks, so the history's length differs:
+
+    - Two tasks are one if the first sent no command, nor the one before it, and nothing happened
+      between the two. A local activity that takes long or a refused update leaves such tasks.
+    - A local activity's end comes in one task earlier if a query was answered while it came.
+
+    And a worker that rebuilds a run to answer a query may be handed events whose task has not begun
+    yet. What comes with that task would then come too late. The clock gives such events away: it
+    still stands at the task before, unless a local activity's end has put it forward.
+
+    Tasks are named by the history's length in them. Mutable.
+    """
+
+    def __init__(self) -> None:
+        self._sent = self._this = self._before = -1
+        self._clock = -1, -1
+        self._is_ahead = False
+        """True while the clock may be that of a local activity's worker."""
+
+    def has_begun(self, task: int, at_ns: int) -> bool:
+        """False for events whose task has not begun; ``at_ns`` is what the clock says."""
+        last, last_ns = self._clock
+        self._clock = task, at_ns
+        if task == last:
+            self._is_ahead = self._is_ahead or at_ns != last_ns
+        elif at_ns != last_ns:
+            self._is_ahead = False
+        else:
+            return self._is_ahead
+        return True
+
+    def send(self, task: int) -> None:
+        """Note that ``task``, which is under way, sends a command."""
+        self._enter(task)
+        self._sent = task
+
+    def is_sure(self, task: int) -> bool:
+        """True if ``task``, which is under way, or the one before it sent a command."""
+        self._enter(task)
+        return self._sent in {task, self._before}
+
+    def _enter(self, task: int) -> None:
+        if task != self._this:
+            self._before, self._this = self._this, task
 
 
 # -- how a run begins ------------------------------------------------------------------------------

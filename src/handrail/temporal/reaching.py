@@ -28,7 +28,7 @@ class ReachesRuns(Steering):
 
         Raises:
             GateClosed, GateNotFound, InvalidAnswer, RunNotFound: see those. NoWorker: no worker
-                answers for the run; nothing was sent.
+                answers for the run; the answer may still reach it.
         """
         event = await self.ask(run_id, ev.GateAnswered(gate, answer, by))
         assert isinstance(event, ev.GateAnswered)
@@ -41,7 +41,7 @@ class ReachesRuns(Steering):
 
         Raises:
             InvalidSignal, RunNotFound, OutputNotSerializable: as ``Executor.signal``. NoWorker: no
-                worker answers for the run; nothing was sent.
+                worker answers for the run; the signal may still reach it.
         """
         await self.ask(run_id, ev.SignalReceived(name, payload, by))
 
@@ -57,7 +57,7 @@ class ReachesRuns(Steering):
         """Send a message that the run may refuse; returns it as the run accepted it."""
         cluster = await self._caller.cluster()
         try:
-            row = await cluster.ask(run_id, self._caller.row(run_id, event))
+            row = await cluster.ask(run_id, self._caller.row(run_id, event), self._caller.values())
         except RunNotFound:
             await self._refuse_ended(run_id, event)
             raise

@@ -8,6 +8,8 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+from temporalio.service import RPCError
+
 from handrail.engine.bus import bus_for
 from handrail.engine.callbacks import ask_on_stdin
 from handrail.errors import HandrailError
@@ -15,6 +17,8 @@ from handrail.model import events as ev
 from handrail.model.results import OpenGate
 from handrail.temporal.caller import Caller
 from handrail.temporal.cluster import PATIENCE_S, Cluster
+from handrail.temporal.errors_as_data import error_as_data
+from handrail.temporal.wire import Refusal
 
 TROUBLE_S = 10.0
 """How long a run may record nothing before the client asks the cluster why, and logs it."""
@@ -58,10 +62,13 @@ class Watch:
     async def look(self) -> ev.RunSuspended | None:
         """The suspension, if the run waits for a person and nothing in this process answers it."""
         try:
-            state = await self._cluster.state(self._run_id)
-        except (HandrailError, OSError, RuntimeError) as error:
+            return await self._look()
+        except (HandrailError, OSError, RuntimeError, RPCError) as error:
             await self._say_trouble(str(error))
             return None
+
+    async def _look(self) -> ev.RunSuspended | None:
+        state = await self._cluster.state(self._run_id)
         if state.events != self._events:
             self._events, self._quiet_since = state.events, time.monotonic()
         elif time.monotonic() - self._quiet_since > TROUBLE_S and state.suspended is None:
@@ -107,13 +114,14 @@ class Watch:
             await self._answers(self._run_id, gate.path, value, by=by)
         except Exception as error:  # noqa: BLE001  # ``gates`` raised, or its answer was invalid
             with contextlib.suppress(HandrailError):
-                await self._cluster.refuse(self._run_id, gate.path, error)
+                data = error_as_data(error, self._caller.values())
+                await self._cluster.refuse(self._run_id, Refusal(gate.path, data))
 
     async def _say_trouble(self, first: str = "") -> None:
         """Log what keeps the run from advancing, each trouble once."""
         try:
             troubles = await asyncio.wait_for(self._cluster.troubles(self._run_id), PATIENCE_S)
-        except (TimeoutError, HandrailError, OSError, RuntimeError) as error:
+        except (TimeoutError, HandrailError, OSError, RuntimeError, RPCError) as error:
             troubles = [first or str(error) or "the cluster does not answer"]
         for trouble in troubles:
             key = trouble.partition(" (attempt")[0]

@@ -33,9 +33,11 @@ STATE = "handrail_state"
 """The query for a run's ``State``."""
 LOCAL = "handrail_local"
 """The local activity for work on the worker that runs the workflow's code."""
-LABELS, SINCE, HELD, WAITS, STATUS = "labels", "since", "held", "waits", "status"
+LABELS, SINCE, FORKED, HELD, WAITS = "labels", "since", "forked_from", "held", "waits"
+STATUS = "status"
 """Keys of the memo, which lists of runs show. Labels; when the run began, unless this is its first
-execution; a held run's status; what the run waits for; how it ended, if not well."""
+execution; of which run it is a fork; a held run's status; what the run waits for; how it ended, if
+not well."""
 LISTED = 20
 """The most waits of a run that its memo lists."""
 DEAD = "dead"
@@ -222,6 +224,12 @@ class Ended(msgspec.Struct, omit_defaults=True):
     error: str | None = None
     events: int = 0
     record: list[str] = []
+
+
+def origin_of(first: ev.Event) -> dict[str, Any]:
+    """What the memo says of a run that has a record: when it began, of which run it is a fork."""
+    forked = first.forked_from if isinstance(first, ev.WorkflowStarted) else None
+    return {SINCE: first.at} if forked is None else {SINCE: first.at, FORKED: list(forked)}
 
 
 # -- payloads --------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from temporalio.client import Client
 from temporalio.converter import StorageDriver
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner, Worker
 
-from handrail.engine.parts import definition_of
+from handrail.engine.parts import check_callers_parts, definition_of
 from handrail.errors import WrongUse
 from handrail.executor import Executor
 from handrail.model.shapes import WorkflowLike
@@ -154,9 +154,11 @@ def _serving(
             "shared_limits hold in one process, and a worker is one of many: max_activities= "
             "bounds it"
         )
+    served = (*parts.workflows, *workflows)
+    check_callers_parts(None, (), served)
     return Serving(
         parts,
-        {one.definition.name: definition_of(one) for one in (*parts.workflows, *workflows)},
+        {one.definition.name: definition_of(one) for one in served},
         parts.journal.codec,
         secret_values(parts.secrets, os.environ),
         task_queue,

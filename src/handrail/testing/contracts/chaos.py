@@ -161,8 +161,7 @@ async def _storm(
     except BaseException:
         task.cancel()
         raise
-    result = await asyncio.wait_for(task, 120)
-    expected = await here.run(storm, **inputs)
+    result, expected = await asyncio.gather(asyncio.wait_for(task, 120), here.run(storm, **inputs))
     await assert_alike([(here, expected), (there, result)], scratch / "history")
 
 
