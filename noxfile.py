@@ -237,7 +237,7 @@ def types(session: nox.Session) -> None:
     """
     session.install(wheel("all"), *group("types"))
     seen = SEEN if os.environ.get("CI") else ()
-    tools = ("mypy", *session.posargs), ("pyright", *(session.posargs or seen))
+    tools = ("mypy", "--num-workers=2", *session.posargs), ("pyright", *(session.posargs or seen))
     run_at_once(session, *tools, env={"PYRIGHT_PYTHON_IGNORE_WARNINGS": "1"})
 
 

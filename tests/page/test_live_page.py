@@ -278,8 +278,8 @@ def test_a_queue_is_changed_while_its_run_is_alive(place: Place, open_page: Open
     assert did.count() == 2
 
 
-def test_a_step_that_waits_for_a_claim_says_who_has_it(place: Place, open_page: Open) -> None:
-    """Its row shows that it waits, for what and for whom, until it has it."""
+def test_a_step_that_waits_for_a_claim_says_behind_whom(place: Place, open_page: Open) -> None:
+    """Its row shows that it waits, for what and behind whom, until it has it."""
     subprocess.run(["git", "init", "--quiet", str(place.folder)], check=True)
     place.drive("claims", "r1")
     page = open_page(place.address).page

@@ -16,7 +16,7 @@ export function waitText(wait: WaitsFor, now: number): string {
     case "time":
       return `waits: ${wait.what}${until}`;
     case "claim":
-      return `waits for ${wait.what}${wait.whom ? `, which ${wait.whom} has` : ""}`;
+      return `waits for ${wait.what}${wait.whom ? `, behind ${wait.whom}` : ""}`;
     case "unpause":
       return wait.whom ? `paused by ${wait.whom}` : "paused";
     default:
