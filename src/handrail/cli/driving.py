@@ -23,7 +23,7 @@ import attrs
 from rich.console import Console
 
 from handrail import Executor
-from handrail.cli.channels import silence, tell, write_json
+from handrail.cli.channels import log_on_stderr, silence, tell, write_json
 from handrail.cli.detaching import Detached
 from handrail.cli.exits import EXIT_OF, Exit
 from handrail.cli.gates import can_ask, gate_handler
@@ -216,7 +216,7 @@ def drive(
 
     ``place`` is that of the journal on disk, if there is one: an unfinished run can be resumed.
     """
-    _log_on_stderr()
+    log_on_stderr()
     is_detached = options.detached is not None
     console = Console(stderr=True, force_terminal=False if is_detached else None)
     screen = None if options.quiet else Screen(console)
@@ -240,14 +240,6 @@ def drive(
                 notifier.tell_stuck(error.run_id, str(error))
             return Exit.USAGE
         return conclude(result, options, data, place, interruption.exit)
-
-
-def _log_on_stderr() -> None:
-    """Have structlog print on stderr, unless the run's code said how to log: stdout is its own."""
-    import structlog
-
-    if not structlog.is_configured():
-        structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))
 
 
 ASKS_AFTER = 200
