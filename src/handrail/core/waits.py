@@ -80,7 +80,7 @@ class GateNode(CompositeNode):
             self.timer = run.wait(self, min(answered.at, run.now))
             return
         if answered is not None:
-            self.answered(run, answered, None)
+            self.answered(run, answered, self._gate(run))
         elif not run.timers_frozen:
             self._open(run, self._gate(run))
 
@@ -93,17 +93,13 @@ class GateNode(CompositeNode):
             self.timer = run.wait(self, own)
         run.emit(cmd.Ask(self.path, gate))
 
-    def answered(self, run: RunState, event: ev.GateAnswered, gate: OpenGate | None) -> None:
-        """End with the answer as the code's question takes it; ask again if it does not fit.
-
-        ``gate`` is the one that it answers, if this drive opened it.
-        """
+    def answered(self, run: RunState, event: ev.GateAnswered, gate: OpenGate) -> None:
+        """End with the answer as the code's question takes it; ask again if it does not fit."""
         try:
-            answer = answer_for(self.path, self.verb, _resolved(run, self.step, event.answer))
+            answer = answer_for(gate, _resolved(run, self.step, event.answer))
         except HandrailError:  # whoever took it did not know the type
             del run.answered[self.path]
             if not run.timers_frozen:
-                gate = gate or self._gate(run)
                 self._open(run, replace(gate, opening=gate.opening + 1))
             return
         run.succeed(self, answer)
@@ -141,7 +137,8 @@ class GateNode(CompositeNode):
         """End with the answer, if there is one; else answer with the default, or fail."""
         gate, answered = run.gates.get(self.path), run.answered.get(self.path)
         if answered is not None:
-            self.answered(run, answered, run.gates.pop(self.path, None))
+            run.gates.pop(self.path, None)
+            self.answered(run, answered, gate or self._gate(run))
             return
         if gate is None:
             return

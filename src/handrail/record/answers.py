@@ -38,9 +38,9 @@ def accept_answer(gate: OpenGate, answer: Any) -> Any:
         raise InvalidAnswer(gate.path, answer, f"{describe_type(gate.type)} ({error})") from None
 
 
-def answer_for(path: str, asked: Question, answer: Any) -> Any:
-    """A recorded answer as the step returns it. It was recorded as given if whoever took it did not
-    know the classes that the question is asked with.
+def answer_for(gate: OpenGate, answer: Any) -> Any:
+    """A recorded answer as the step that asks now returns it. It was recorded as given if whoever
+    took it did not know the classes that the question is asked with.
 
     Raises:
         InvalidAnswer: it does not fit the question.
@@ -48,16 +48,8 @@ def answer_for(path: str, asked: Question, answer: Any) -> Any:
     from handrail.typed.convert import convert
 
     with contextlib.suppress(Exception):  # a user's type may raise anything
-        if not asked.choices and convert(answer, asked.type, name=path) is answer:
+        if not gate.choices and convert(answer, gate.type, name=gate.path) is answer:
             return answer
-    gate = OpenGate(
-        path,
-        asked.question,
-        asked.choices,
-        asked.type,
-        default=asked.default,
-        has_default=asked.has_default,
-    )
     return accept_answer(gate, answer)
 
 
