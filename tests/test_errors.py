@@ -190,7 +190,7 @@ CASES: list[tuple[BaseException, str, dict[str, Any]]] = [
     ),
     (
         ClaimTimeout("step 'a' of run r", "src/**", 2.5, ["a person", "step 'b' of run r"]),
-        r"step 'a' of run r did not get src/\*\* within 2\.5 s: before it came a person, .*claims`",
+        r"step 'a' of run r did not get src/\*\* within 2\.5 s, behind a person, .*claims`",
         {"what": "src/**", "seconds": 2.5, "holders": ("a person", "step 'b' of run r")},
     ),
     (ClaimTimeout("ann", "git", 0), r"ann did not get git at once\. Wait longer", {"holders": ()}),

@@ -284,7 +284,7 @@ class ClaimTimeout(HandrailError, TimeoutError):
 
     def __str__(self) -> str:
         within = f" within {self.seconds:g} s" if self.seconds else " at once"
-        whose = f": before it came {', '.join(self.holders)}" if self.holders else ""
+        whose = f", behind {', '.join(self.holders)}" if self.holders else ""
         return (
             f"{self.claimant} did not get {self.what}{within}{whose}. Wait longer, or end the "
             f"holder; `handrail claims` lists all claims."

@@ -430,9 +430,9 @@ class WaitsFor:
 
     ``kind`` says what ``what`` is: ``answer``: the question. ``signal``: its name. ``person``: what
     somebody must do before a resume. ``time``: ``sleep``, ``retry``, or the kind of the failure
-    that an agent waits out. ``claim``: what the step or run ``whom`` has claimed now. ``unpause``:
-    who paused the run. An empty ``whom``: nobody needs to act. ``until`` is the deadline of an
-    answer or a signal, and the time at which a wait for ``time`` ends; None: no end.
+    that an agent waits out. ``claim``: what it is to hold, in line behind the step or run ``whom``.
+    ``unpause``: who paused the run. An empty ``whom``: nobody needs to act. ``until`` is the
+    deadline of an answer or a signal, and the time at which a wait for ``time`` ends; None: no end.
     """
 
     kind: Literal["answer", "signal", "person", "time", "claim", "unpause"]
