@@ -462,9 +462,12 @@ def failure_of_call(error: RPCError, address: str) -> Exception:
     match error.status:
         case RPCStatusCode.NOT_FOUND if "amespace" in str(error):
             return ClusterUnreachable(address, text)
-        case RPCStatusCode.NOT_FOUND | RPCStatusCode.UNIMPLEMENTED:
-            return error
-        case RPCStatusCode.FAILED_PRECONDITION | RPCStatusCode.ABORTED:
+        case (
+            RPCStatusCode.NOT_FOUND
+            | RPCStatusCode.UNIMPLEMENTED
+            | RPCStatusCode.FAILED_PRECONDITION
+            | RPCStatusCode.ABORTED
+        ):
             return error
         case RPCStatusCode.UNKNOWN | RPCStatusCode.INTERNAL:
             # A connection that broke during a call has no status of its own.
