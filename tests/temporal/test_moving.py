@@ -160,6 +160,20 @@ async def test_a_run_is_forked(engine: Make, folder: Path) -> None:
     assert (info.status, info.forked_from) == ("succeeded", ("stem", None))
 
 
+async def test_a_fork_runs_changed_steps_again(engine: Make, folder: Path) -> None:
+    """With all that followed them, and the plan says so before."""
+    there = engine()
+    await there.options(run_id="trunk").run(flows.branched, folder)
+    made = await there.fork("trunk", at="second")
+    plan = await there.plan(made, flows.branched_otherwise)
+    assert [(one.path, one.state) for one in plan.steps] == [
+        ("first", "changed"),
+        ("second", "may run"),
+    ]
+    assert (await there.resume(made, flows.branched_otherwise)).value == 11
+    assert effects(folder) == {("first", 1): 2, ("second", 1): 2}
+
+
 async def test_runs_are_listed_oldest_first(engine: Make, folder: Path) -> None:
     """Whatever is open: the run that began last is ``--latest``."""
     there = engine(workflows=ALL)

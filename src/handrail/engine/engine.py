@@ -656,6 +656,18 @@ class Engine(TakesOptions):
             RunNotFound, NotRecorded, WorkflowNotFound, WrongUse, Unresolvable, DefinitionError: as
                 ``resume``.
         """
+        plan, _ = await self.plan_with_rerun(run_id, workflow, reuse=reuse, rerun=rerun)
+        return plan
+
+    async def plan_with_rerun(
+        self,
+        run_id: str,
+        workflow: WorkflowLike[..., Any] | None = None,
+        *,
+        reuse: Sequence[str] = (),
+        rerun: Sequence[str] = (),
+    ) -> tuple[Plan, Sequence[str]]:
+        """``plan``, and ``rerun`` with what a fork runs again: changed steps, and what followed."""
         check_paths(reuse=reuse, rerun=rerun)
         given = self._resolve_workflow(workflow)
         with self._users.using():
@@ -667,11 +679,11 @@ class Engine(TakesOptions):
                 more = [one.path for one in run.changes]
                 if not is_fork(history) or set(rerun).issuperset(more):
                     break
-                # in a fork they run again, with all that followed them
                 changed.update((one.path, one) for one in plan.steps if one.state == "changed")
                 since = changed_since(history, more, run.passed)
                 rerun = list(dict.fromkeys((*rerun, *since)))
-        return replace(plan, steps=tuple(changed.get(one.path, one) for one in plan.steps))
+        steps = tuple(changed.get(one.path, one) for one in plan.steps)
+        return replace(plan, steps=steps), rerun
 
     async def _rehearsed(
         self,
