@@ -200,6 +200,13 @@ def branched_otherwise(folder: Path) -> Steps[int]:
     return (yield from step("second").call(counted, folder, first + 1))
 
 
+@workflow(name="branched")
+def branched_further(folder: Path) -> Steps[int]:
+    """The same workflow, once its second step has been changed."""
+    first = yield from step("first").call(counted, folder, 1)
+    return (yield from step("second").call(counted, folder, first + 21))
+
+
 @workflow
 def notes_late(folder: Path, seconds: float) -> Steps[str]:
     """A step that lasts."""

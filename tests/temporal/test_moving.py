@@ -174,6 +174,15 @@ async def test_a_fork_runs_changed_steps_again(engine: Make, folder: Path) -> No
     assert effects(folder) == {("first", 1): 2, ("second", 1): 2}
 
 
+async def test_a_fork_finds_a_change_behind_a_new_end(engine: Make, folder: Path) -> None:
+    """No plan can see it; the run goes on in an execution that runs the changed step again."""
+    there = engine()
+    await there.options(run_id="bough").run(flows.branched, folder)
+    made = await there.fork("bough", rerun=["first"])
+    assert (await there.resume(made, flows.branched_further)).value == 22
+    assert effects(folder) == {("first", 1): 2, ("second", 1): 2}
+
+
 async def test_runs_are_listed_oldest_first(engine: Make, folder: Path) -> None:
     """Whatever is open: the run that began last is ``--latest``."""
     there = engine(workflows=ALL)
