@@ -187,27 +187,6 @@ def stepwise(folder: Path, n: int = 3) -> Steps[int]:
 
 
 @workflow
-def branched(folder: Path) -> Steps[int]:
-    """A second step by the first; no worker lists it, so it is found by its module."""
-    first = yield from step("first").call(counted, folder, 1)
-    return (yield from step("second").call(counted, folder, first + 1))
-
-
-@workflow(name="branched")
-def branched_otherwise(folder: Path) -> Steps[int]:
-    """The same workflow, once its first step has been changed."""
-    first = yield from step("first").call(counted, folder, 10)
-    return (yield from step("second").call(counted, folder, first + 1))
-
-
-@workflow(name="branched")
-def branched_further(folder: Path) -> Steps[int]:
-    """The same workflow, once its second step has been changed."""
-    first = yield from step("first").call(counted, folder, 1)
-    return (yield from step("second").call(counted, folder, first + 21))
-
-
-@workflow
 def notes_late(folder: Path, seconds: float) -> Steps[str]:
     """A step that lasts."""
     return (yield from step("late").call(noted_nap, folder, seconds))
