@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import anyio
 import msgspec
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from handrail.ports.claims import Claim, Claimant, Claims, LaunchClaims, Resource
     from handrail.workspace.git import Repository
 
-CLAIM = "claim"
+CLAIM: Final = "claim"
 CLOSING_S = 30.0
 """How long releasing claims may take at the end of an attempt, or of the drive."""
 Waiting: TypeAlias = cmd.Perform | cmd.Queue | cmd.Claim
@@ -147,13 +147,13 @@ class Claiming:
 
     def _ask(self, command: Waiting, wanted: Wanted) -> None:
         loop = self._loop
-        flight = Flight(command.path, CLAIM, command, None)
+        flight = Flight(command.path, CLAIM, command)
         turn = self._turns[flight] = anyio.Event()
         if len(self._turns) == 1:
             turn.set()
         loop.start(flight, lambda: self._acquire(flight, wanted, turn), loop.context())
         if wanted.wait_s:
-            loop.timers.at(loop.now() + wanted.wait_s, flight)
+            loop.limit(command.path, CLAIM, wanted.wait_s)
 
     def _end_turn(self, flight: Flight) -> None:
         """Let the next flight ask: this one is in line, or asks no more."""
@@ -256,7 +256,7 @@ class Claiming:
             return
         self.give_back(path)
         if outcome is STOPPED or outcome is ABANDONED:
-            if loop.closing:
+            if loop.ends is not None:
                 return
             if not isinstance(command, cmd.Claim):
                 self._stopped(command)
@@ -362,14 +362,14 @@ class Claiming:
         """Release the claims of the step at this path, and withdraw its request for any."""
         loop = self._loop
         flight = loop.flights.get((path, CLAIM))
-        if flight is not None and not flight.finished:
-            flight.finished = True
-            del loop.flights[path, CLAIM]
+        if flight is not None:
+            loop.remove_flight(path, CLAIM)
             self._end_turn(flight)
-            loop.tasks.stop(flight)
+            if not flight.stopping:
+                loop.tasks.stop(flight)
         for claim in self.held.pop(path, ()):
             self._releasing[claim.epoch] = claim
-            flight = Flight(path, CLAIM, None, None)
+            flight = Flight(path, CLAIM, None)
             flight.finished = True
             loop.tasks.start(flight, partial(self._release, claim), loop.context())
 

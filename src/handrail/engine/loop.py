@@ -7,9 +7,10 @@ from contextvars import Context
 from typing import Any, NoReturn, Protocol
 
 from handrail.core import commands as cmd
+from handrail.core.conductor import Kind, Question
 from handrail.core.line import LineDriver
 from handrail.core.machine import Machine
-from handrail.core.timers import Job, Timers
+from handrail.core.timers import InFlight, Job
 from handrail.engine.tasks import Flight, Tasks
 from handrail.errors import HandrailError
 from handrail.model import events as ev
@@ -22,25 +23,40 @@ class Loop(LineDriver, Protocol):
 
     run_id: str
     machine: Machine
-    flights: dict[tuple[str, str], Flight]
+    flights: dict[tuple[str, str], Any]
     """Flights: what is at work outside the loop, by path and kind."""
     tasks: Tasks
-    timers: Timers[Flight]
     mask: Mask
     mark: str
     """The mark that the run's processes carry, by which they are found."""
 
-    closing: bool
-    """The drive ends before its run does: flights get no end in the record."""
-
-    interrupted: str | None
-    """Why the drive was interrupted, if it was."""
+    ends: str | None
+    """Why the drive ends before its run does, if so: flights get no end in the record."""
 
     def receive(self, event: ev.Event | cmd.Report) -> None:
         """Give an event or report to the core, and queue the commands that it returns."""
 
     def record(self, event: ev.Event, *, sync: bool = False) -> None:
         """Queue an event to be recorded; ``sync``: on disk at once."""
+
+    def stopped(
+        self, path: str, attempt: int, known: cmd.BrokenOff = ..., *, abandoned: bool = False
+    ) -> None:
+        """Report a stopped attempt to the machine; as interrupted, if the drive is ending."""
+
+    def evaluated(
+        self, question: Question, value: Any = None, error: BaseException | None = None
+    ) -> None:
+        """Report the answer to a question."""
+
+    def undone(self, path: str, end: ev.RollbackCompleted) -> None:
+        """Report how a rollback ended."""
+
+    def limit(self, path: str, kind: Kind, left_s: float) -> None:
+        """Stop what is in flight after ``left_s`` seconds, and fail it as timed out."""
+
+    def remove_flight(self, path: str, kind: Kind) -> InFlight | None:
+        """Note that something in flight has ended, or that its end counts no more; returns it."""
 
     def emit_notice(self, notice: ev.Notice) -> None:
         """Show progress to the sinks; some notices are journaled first."""
