@@ -409,15 +409,15 @@ class Conductor:
                 self.timers.wait(command.due, command.token)
             case cmd.Cancel() | cmd.BreakOff():
                 self._stop(command.path, again=isinstance(command, cmd.BreakOff))
-            case cmd.Release():
-                self._line.give_up(command.path)
+            case cmd.Release() | cmd.Unclaim():
+                self._give_back(command)
             case cmd.PauseAdmission():
                 self._line.pause(on=command.on or self._drains is not None)
             case cmd.EndDrive() | cmd.Changed():
                 self._end_drive(command.reason)
             case cmd.Finish():
                 self.result = command.result
-            case cmd.Record() | cmd.Tell() | cmd.Pull() | cmd.Unclaim():
+            case cmd.Record() | cmd.Tell() | cmd.Pull():
                 pass  # the loop carries these out
             case _:
                 if self.ends is None:  # else the next drive begins it
@@ -425,19 +425,30 @@ class Conductor:
 
     def _begin(self, command: cmd.Perform | cmd.Queue | cmd.Claim | cmd.Undo | Question) -> None:
         match command:
-            case cmd.Perform() | cmd.Queue():
-                self._line.begin(command)
             case cmd.AskPredicate() | cmd.AskFallback() | cmd.FindStages():
                 self._in_flight(command, "evaluation")
                 self._host.evaluate(command)
+            case cmd.Perform() | cmd.Queue():
+                self._launch(command)
             case cmd.Ask():
                 self._ask(command)
             case cmd.Undo():
                 self._in_flight(command, "rollback")
                 self._host.undo(command)
-            case cmd.Claim():  # claims are of one machine, and no other run is here
-                error = NotPortable(command.path, "claim", ONE_MACHINE) if self._spread else None
-                self.receive(cmd.Evaluated(command.path, error=error, at=self.now()))
+            case cmd.Claim():
+                self._claim(command)
+
+    def _launch(self, command: cmd.Perform | cmd.Queue) -> None:
+        self._line.begin(command)
+
+    def _claim(self, command: cmd.Claim) -> None:
+        """Grant it: claims are of one machine, and no other run is here."""
+        error = NotPortable(command.path, "claim", ONE_MACHINE) if self._spread else None
+        self.receive(cmd.Evaluated(command.path, error=error, at=self.now()))
+
+    def _give_back(self, command: cmd.Release | cmd.Unclaim) -> None:
+        if isinstance(command, cmd.Release):
+            self._line.give_up(command.path)
 
     def _in_flight(self, command: cmd.Perform | cmd.Undo | Question, kind: Kind) -> None:
         self.flights[command.path, kind] = self.flight_type(command.path, kind, command)

@@ -58,7 +58,7 @@ class Claiming:
     """The claims of one drive. Mutable.
 
     ``begin`` takes each attempt or launch that has its claims; ``leave_place`` frees the place of
-    the step at a path; ``stopped`` ends an attempt or launch that was stopped before it began.
+    the step at a path.
     """
 
     def __init__(
@@ -70,7 +70,6 @@ class Claiming:
         folder_of: Callable[[cmd.Perform | cmd.Queue], Path | None],
         begin: Callable[[cmd.Perform | cmd.Queue], None],
         leave_place: Callable[[str], None],
-        stopped: Callable[[cmd.Perform | cmd.Queue], None],
     ) -> None:
         self.held: dict[str, list[Claim]] = {}
         """The claims that are held, by the path of the step that holds them."""
@@ -80,7 +79,6 @@ class Claiming:
         self._folder_of = folder_of
         self._begin = begin
         self._leave_place = leave_place
-        self._stopped = stopped
         self._own: Claims | None = None
         self._blocked_by: dict[str, str] = {}
         """The holder of the claims that each path waits for."""
@@ -259,7 +257,7 @@ class Claiming:
             if loop.ends is not None:
                 return
             if not isinstance(command, cmd.Claim):
-                self._stopped(command)
+                loop.stopped(path, command.attempt)
                 return
             outcome = CancelledFromWithin(path)
         if isinstance(command, cmd.Claim):

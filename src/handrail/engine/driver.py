@@ -188,7 +188,6 @@ class Driver(Conductor):
             folder_of=performer.folder_of,
             begin=self._line.begin,
             leave_place=self._line.release,
-            stopped=self.stopped_before,
         )
         self._callbacks = Callbacks(
             self, evaluator, answer=self._answer_when_free, interrupted=self._handler_interrupted
@@ -463,6 +462,9 @@ class Driver(Conductor):
                 if todo:  # what came in meanwhile is recorded first: after a pause no step begins
                     todo.append(cmd.Record(event, sync))
                     continue
+            elif kind is cmd.Tell:
+                self.emit_notice(command.progress)
+                continue
             elif kind is cmd.Pull:
                 await anyio.lowlevel.checkpoint()
                 self.turn(command.path)
@@ -557,25 +559,15 @@ class Driver(Conductor):
         finally:
             self._syncing = False
 
-    def _carry_out(self, command: cmd.Command) -> None:
-        match command:
-            case cmd.Tell():
-                self.emit_notice(command.progress)
-            case cmd.Unclaim():
-                self._claiming.give_back(command.path)
-            case _:
-                super()._carry_out(command)
-                if isinstance(command, cmd.Release):
-                    self._claiming.give_back(command.path)
+    def _launch(self, command: cmd.Perform | cmd.Queue) -> None:
+        self._claiming.launch(command)
 
-    def _begin(self, command: cmd.Perform | cmd.Queue | cmd.Claim | cmd.Undo | Question) -> None:
-        match command:
-            case cmd.Perform() | cmd.Queue():
-                self._claiming.launch(command)
-            case cmd.Claim():
-                self._claiming.claim(command)
-            case _:
-                super()._begin(command)
+    def _claim(self, command: cmd.Claim) -> None:
+        self._claiming.claim(command)
+
+    def _give_back(self, command: cmd.Release | cmd.Unclaim) -> None:
+        super()._give_back(command)
+        self._claiming.give_back(command.path)
 
     def receive(self, happened: ev.Event | cmd.Report) -> None:
         """Give the machine what happened, and queue the commands that it returns."""
@@ -676,10 +668,6 @@ class Driver(Conductor):
         if path in self._line.waiting and not again:
             self._claiming.give_back(path)
         super()._stop(path, again=again)
-
-    def stopped_before(self, command: cmd.Perform | cmd.Queue) -> None:
-        """Report an attempt that must not begin any more as stopped."""
-        self._jobs.append(partial(self.stopped, command.path, command.attempt))
 
     # -- time -----------------------------------------------------------------------------------
 
