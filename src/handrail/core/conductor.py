@@ -166,6 +166,8 @@ class Conductor:
         self._rehearsing: Rehearsing | None = None
         self._rehearsal: Rehearsal | None = None
         """The part of the record that ``_rehearsing`` leads to now."""
+        self._gone_through: list[Rehearsal] = []
+        """The parts gone through, which are written once all of the record is."""
         self._asked: RecordedQuestion | None = None
         """The question of ``_rehearsing`` that waits for its answer."""
         self._handled: set[str] = set()
@@ -214,6 +216,8 @@ class Conductor:
         self._loop.now = self.now()
         if self._rehearsal is not None and not self._rehearse(most):
             return False
+        if self._asked is not None:
+            return True  # nothing else counts before the record is gone through
         while self.result is None:
             if not self._loop.run(most):
                 return False
@@ -336,14 +340,17 @@ class Conductor:
             run = self.machine.run
             if run.changes and run.rehearses:
                 raise mismatch_of(run)
-            rehearsal, self._rehearsal = self._rehearsal, None
-            for number, (event, sync) in enumerate(rehearsal.happened):
-                if sync is not None:
-                    self._write(cast("ev.Event", event), rehearsal.declared.get(number))
-                elif self._tell is not None:
-                    self._tell(cast("ev.Progress", event))
+            self._gone_through.append(self._rehearsal)
+            self._rehearsal = None
             self._rehearse_on()
         return True
+
+    def _write_out(self, part: Rehearsal) -> None:
+        for number, (event, sync) in enumerate(part.happened):
+            if sync is not None:
+                self._write(cast("ev.Event", event), part.declared.get(number))
+            elif self._tell is not None:
+                self._tell(cast("ev.Progress", event))
 
     def _rehearse_on(self, answer: cmd.Evaluated | None = None) -> None:
         """Take up the next part of the record, ask for it, or begin what lies beyond all of it."""
@@ -351,6 +358,9 @@ class Conductor:
         try:
             part = self._rehearsing.send(answer)
         except StopIteration as done:
+            for each in self._gone_through:
+                self._write_out(each)
+            self._gone_through.clear()
             self._rehearsed(done.value)
             return
         if isinstance(part, Rehearsal):
@@ -675,9 +685,8 @@ class Conductor:
 
     def _check(self) -> None:
         """Raise if nothing can happen any more, which no user can cause."""
-        at_work = self.flights or self._line.waiting or self._rehearsal or self._pulls
-        waits = self.machine.waits or self._alarm is not None or self._asked
-        if not at_work and not waits:
+        at_work = self.flights or self._line.waiting or self._pulls
+        if not at_work and not self.machine.waits and self._alarm is None:
             raise CoreStalled
 
 
