@@ -4,8 +4,9 @@ Theory of operation
 ===================
 
 The conductor carries out the machine's commands, and performs nothing itself. A *host* performs the
-attempts: the workflow code of a cluster, or a test that supplies each end by hand. It implements
-the ``Host`` Protocol, seven methods. It reports the ends of what it began in any order, by
+attempts: the workflow code of a cluster, a test that supplies each end by hand, or the driver of
+this process (``engine.driver``), which is a conductor and its own host. A host implements the
+``Host`` Protocol, seven methods. It reports the ends of what it began in any order, by
 ``finished``, ``evaluated``, ``undone``, ``tick`` and ``turned``; ``happened`` takes what people
 send. These methods only queue their report. ``pump`` then does all that follows.
 

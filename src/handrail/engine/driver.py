@@ -3,10 +3,13 @@
 Theory of operation
 ===================
 
-The driver is one task with one loop. It carries out commands in order, in ``_carry_out``; when
-there are none it waits for the next job or timer, in ``_wait``. Everything that comes from
-elsewhere (ends of attempts, answers, signals, a request to cancel) becomes a job: a function that
-the loop calls. So the core is never entered twice.
+The driver is a conductor (``core.conductor``) and its own host. What it does not inherit is what
+only this process has: a journal that may be slow, tasks, threads, and claims.
+
+It is one task with one loop, which takes the place of ``pump``. It carries out commands in order,
+in ``_carry_out_in_order``; when there are none it waits for the next job or timer, in ``_wait``.
+Everything that comes from elsewhere (ends of attempts, answers, signals, a request to cancel)
+becomes a job: a function that the loop calls. So the core is never entered twice.
 
 An event goes one way: numbered, then ``journal.append``, then sinks, then ``machine.receive``.
 Where a journal can, consecutive records are written in one transaction (``append_all``). A drive
@@ -28,9 +31,8 @@ open), it is performed in the driver's own task, in a context of its own (see
 ``engine.attempt_tasks``). No task, no scope, no queue. A request to cancel that arrives meanwhile
 stops it as it would stop a task.
 
-Timers of the core and of attempts are entries of one heap (``core.timers``). Gates and signals
-cost no task. Attempts that wait for a place within the limits stand in ``core.line``.
-``engine.callbacks`` starts evaluations, gate handlers and rollbacks, and reports their outcomes.
+Gates and signals cost no task. ``engine.callbacks`` starts evaluations, gate handlers and
+rollbacks, and reports their outcomes.
 """
 
 from __future__ import annotations
