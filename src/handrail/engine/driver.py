@@ -53,7 +53,7 @@ import msgspec
 from handrail.core import commands as cmd
 from handrail.core.admission import Admission
 from handrail.core.changes import mismatch_of
-from handrail.core.conductor import Conductor, Question
+from handrail.core.conductor import Question
 from handrail.core.ending import close_bodies
 from handrail.core.line import Line
 from handrail.core.machine import Machine
@@ -77,13 +77,13 @@ from handrail.engine.bus import Bus
 from handrail.engine.callbacks import Callbacks, Evaluator
 from handrail.engine.claiming import CLAIM, Claiming
 from handrail.engine.inbox import Inbox, is_urgent
-from handrail.engine.loop import FailedWrite, Skew
+from handrail.engine.loop import FailedWrite, Loop, Skew
 from handrail.engine.message_watch import watch_messages
 from handrail.engine.parts import Parts
 from handrail.engine.perform import Performer
 from handrail.engine.rehearsal_io import rehearsed, warn_of_masked, write_out
 from handrail.engine.shared_limits import SharedLine
-from handrail.engine.tasks import ABANDONED, Flight, Tasks, tasks
+from handrail.engine.tasks import ABANDONED, Flight, tasks
 from handrail.errors import (
     CoreStalled,
     GateClosed,
@@ -126,10 +126,9 @@ GATHER_ABOVE = 8
 _set = object.__setattr__  # numbers an event as model.events.stamp does, without a call
 
 
-class Driver(Conductor):
+class Driver(Loop):
     """One drive of one run in this process. Mutable; lives as long as the drive."""
 
-    flight_type = Flight
     make_attempts = Attempts
 
     def __init__(
@@ -159,7 +158,7 @@ class Driver(Conductor):
         self._thread, self._home = threading.get_ident(), running_loop()
         self._skew = Skew(parts.clock)
         self.context = copy_context().copy
-        self.tasks: Tasks = tasks(self._deliver)
+        self.tasks = tasks(self._deliver)
         self._escaped: BaseException | None = None
         self._is_interrupted = False
         self._linger_until: float | None = None

@@ -1,16 +1,13 @@
-"""The interface of the driver's loop, as its parts see it."""
+"""The driver, as its parts see it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextvars import Context
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
-from handrail.core import commands as cmd
-from handrail.core.conductor import Kind, Question
-from handrail.core.line import LineDriver
-from handrail.core.machine import Machine
-from handrail.core.timers import InFlight, Job
+from handrail.core.conductor import Conductor
+from handrail.core.timers import Job
 from handrail.engine.tasks import Flight, Tasks
 from handrail.errors import HandrailError
 from handrail.model import events as ev
@@ -18,61 +15,33 @@ from handrail.ports.clock import SET_S, Clock
 from handrail.secrets.masking import Mask
 
 
-class Loop(LineDriver, Protocol):
-    """One task that carries out commands in order, and then its jobs."""
+class Loop(Conductor):
+    """A conductor in one task, which carries out commands in order, and then its jobs."""
 
-    run_id: str
-    machine: Machine
-    flights: dict[tuple[str, str], Any]
-    """Flights: what is at work outside the loop, by path and kind."""
+    flight_type = Flight
     tasks: Tasks
     mask: Mask
     mark: str
     """The mark that the run's processes carry, by which they are found."""
 
-    ends: str | None
-    """Why the drive ends before its run does, if so: flights get no end in the record."""
-
-    def receive(self, event: ev.Event | cmd.Report) -> None:
-        """Give an event or report to the core, and queue the commands that it returns."""
-
-    def record(self, event: ev.Event, *, sync: bool = False) -> None:
-        """Queue an event to be recorded; ``sync``: on disk at once."""
-
-    def stopped(
-        self, path: str, attempt: int, known: cmd.BrokenOff = ..., *, abandoned: bool = False
-    ) -> None:
-        """Report a stopped attempt to the machine; as interrupted, if the drive is ending."""
-
-    def evaluated(
-        self, question: Question, value: Any = None, error: BaseException | None = None
-    ) -> None:
-        """Report the answer to a question."""
-
-    def undone(self, path: str, end: ev.RollbackCompleted) -> None:
-        """Report how a rollback ended."""
-
-    def limit(self, path: str, kind: Kind, left_s: float) -> None:
-        """Stop what is in flight after ``left_s`` seconds, and fail it as timed out."""
-
-    def remove_flight(self, path: str, kind: Kind) -> InFlight | None:
-        """Note that something in flight has ended, or that its end counts no more; returns it."""
+    context: Callable[[], Context]
+    """Returns a copy of the context that the drive was begun in."""
 
     def emit_notice(self, notice: ev.Notice) -> None:
         """Show progress to the sinks; some notices are journaled first."""
+        raise NotImplementedError
 
     def post(self, job: Job, *, urgent: bool = False) -> None:
         """Queue a job as ``queue_job`` does, from any thread, and wake the loop."""
+        raise NotImplementedError
 
     def look_at_clock(self) -> None:
         """If the clock was set, shift the timers on elapsed running time."""
-
-    def context(self) -> Context:
-        """A copy of the context that the drive was begun in."""
-        ...
+        raise NotImplementedError
 
     def start(self, flight: Flight, work: Callable[[], Any], context: Context) -> None:
         """Start a flight in a task of its own; the loop gets its outcome as a job."""
+        raise NotImplementedError
 
 
 class FailedWrite:
