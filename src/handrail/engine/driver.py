@@ -65,6 +65,7 @@ from handrail.core.waits import (
     accept_no_other_answer,
     clock_was_set,
     counts_running_time,
+    open_gate,
     process_waits_for,
 )
 from handrail.engine.attempt_tasks import (
@@ -86,14 +87,12 @@ from handrail.engine.shared_limits import SharedLine
 from handrail.engine.tasks import ABANDONED, Flight, tasks
 from handrail.errors import (
     CoreStalled,
-    GateClosed,
-    GateNotFound,
     HandrailError,
     OutputNotSerializable,
 )
 from handrail.model import events as ev
 from handrail.model.policy import Limits
-from handrail.model.results import OpenGate, WorkflowResult
+from handrail.model.results import WorkflowResult
 from handrail.ports.journal import GroupAppend, Journal, group_append, when_free
 from handrail.record.answers import accept_answer
 from handrail.steps.verbs import PLAIN
@@ -231,7 +230,7 @@ class Driver(Loop):
             GateClosed: it was answered before. GateNotFound: it was never opened.
             InvalidAnswer: this is not an answer to it; the gate stays open.
         """
-        gate = self._open_gate(path)
+        gate = open_gate(self.machine.run, path)
         value = accept_answer(gate, answer)
         self._inbox.answer(gate, value, by, self.now())
         self._look_for_messages()
@@ -306,15 +305,6 @@ class Driver(Loop):
     def cannot_read(self, error: Exception) -> None:
         """Have the drive end with this error: its messages cannot be read."""
         self.post(partial(_raise, error), urgent=True)
-
-    def _open_gate(self, path: str) -> OpenGate:
-        answered = self.machine.run.answered.get(path)
-        if answered is not None:
-            raise GateClosed(path, answered.answer, answered.by, answered.at)
-        gate = self.machine.run.gates.get(path)
-        if gate is None:
-            raise GateNotFound(self.run_id, path, tuple(self.machine.run.gates))
-        return gate
 
     # -- the loop -------------------------------------------------------------------------------
 
