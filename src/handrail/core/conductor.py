@@ -161,7 +161,7 @@ class Conductor:
         self._jobs: deque[Job] = deque()
         self._window = math.inf if window is None else window
         limits = machine.run.limits if limits is None else limits
-        self._line = self._make_line(_within(limits, window), last_at)
+        self.line = self._make_line(_within(limits, window), last_at)
         self._pulls: deque[str] = deque()
         """Groups that begin no more members until the window has room."""
         self._rehearsing: Rehearsing | None = None
@@ -306,7 +306,7 @@ class Conductor:
     def drain(self, reason: str) -> None:
         """Begin nothing more, and end the drive once all that is in flight has ended."""
         self._drains = reason
-        self._line.pause(on=True)
+        self.line.pause(on=True)
         self._jobs.append(self._end_if_drained)
 
     # -- its state ------------------------------------------------------------------------------
@@ -323,7 +323,7 @@ class Conductor:
     @property
     def nothing_is_at_work(self) -> bool:
         """True if nothing is in flight, and in line only what a pause holds back."""
-        if self._line.waiting and self.machine.run.paused is None:
+        if self.line.waiting and self.machine.run.paused is None:
             return False
         return not self.flights
 
@@ -423,7 +423,7 @@ class Conductor:
             case cmd.Release() | cmd.Unclaim():
                 self._give_back(command)
             case cmd.PauseAdmission():
-                self._line.pause(on=command.on or self._drains is not None)
+                self.line.pause(on=command.on or self._drains is not None)
             case cmd.EndDrive() | cmd.Changed():
                 self._end_drive(command.reason)
             case cmd.Finish():
@@ -450,7 +450,7 @@ class Conductor:
                 self._claim(command)
 
     def _launch(self, command: cmd.Perform | cmd.Queue) -> None:
-        self._line.begin(command)
+        self.line.begin(command)
 
     def _claim(self, command: cmd.Claim) -> None:
         """Grant it: claims are of one machine, and no other run is here."""
@@ -459,7 +459,7 @@ class Conductor:
 
     def _give_back(self, command: cmd.Release | cmd.Unclaim) -> None:
         if isinstance(command, cmd.Release):
-            self._line.give_up(command.path)
+            self.line.give_up(command.path)
 
     def _in_flight(self, command: cmd.Perform | cmd.Undo | Question, kind: Kind) -> None:
         self.flights[command.path, kind] = self.flight_type(command.path, kind, command)
@@ -508,7 +508,7 @@ class Conductor:
         flight = self.remove_flight(path, "attempt")
         if flight is None:
             return
-        self._line.release(path)
+        self.line.release(path)
         command = flight.command
         assert isinstance(command, cmd.Perform)
         known = end.launch if isinstance(end, cmd.Stopped) else cmd.NOTHING_KNOWN
@@ -542,7 +542,7 @@ class Conductor:
     def _interrupted(self, path: str, reason: str, usage: Usage | None) -> None:
         flight = self.remove_flight(path, "attempt")
         if flight is not None:
-            self._line.release(path)
+            self.line.release(path)
             self.record(ev.StepInterrupted(path, reason, usage))
             if self.ends is None:
                 self._end_drive(reason)
@@ -604,10 +604,10 @@ class Conductor:
 
     def _stop(self, path: str, *, again: bool) -> None:
         """Stop what is in flight or queued at a path; ``again``: another launch takes its place."""
-        queued = self._line.keep(path) if again else self._line.leave(path)
+        queued = self.line.keep(path) if again else self.line.leave(path)
         if queued is not None:
             self.stopped(path, queued.attempt)
-            self._line.admit()
+            self.line.admit()
         for kind in ("claim", "attempt", "evaluation"):
             flight = self.flights.get((path, kind))
             if flight is not None:
@@ -639,8 +639,8 @@ class Conductor:
     def _end_drive(self, reason: str) -> None:
         if self.ends is None and self.result is None:
             self.ends = reason
-            for path in list(self._line.waiting):
-                self._line.leave(path)
+            for path in list(self.line.waiting):
+                self.line.leave(path)
             for (path, kind), flight in list(self.flights.items()):
                 if kind == "gate":
                     flight.finished = True
@@ -686,7 +686,7 @@ class Conductor:
 
     def _check(self) -> None:
         """Raise if nothing can happen any more, which no user can cause."""
-        at_work = self.flights or self._line.waiting or self._pulls
+        at_work = self.flights or self.line.waiting or self._pulls
         if not at_work and not self.machine.waits and self._alarm is None:
             raise CoreStalled
 

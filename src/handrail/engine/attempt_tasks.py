@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextvars import Context
 from typing import Any, Final
 
@@ -40,8 +40,7 @@ class _Ended(msgspec.Struct):
 class Attempts:
     """The attempts of one drive. Mutable.
 
-    ``interrupt`` ends the drive after an action raised KeyboardInterrupt or SystemExit. With a
-    ``durable`` journal an interrupted attempt is recorded as interrupted, else it is stopped.
+    With a ``durable`` journal, attempts that are interrupted are recorded as such, else as stopped.
     """
 
     def __init__(
@@ -49,7 +48,6 @@ class Attempts:
         loop: Loop,
         performer: Performer,
         skew: Skew,
-        interrupt: Callable[[BaseException], None],
         *,
         durable: bool,
     ) -> None:
@@ -58,7 +56,6 @@ class Attempts:
         self._loop = loop
         self._performer = performer
         self._skew = skew
-        self._interrupt = interrupt
         self._durable = durable
         self._ticks = 0
         self._run_id, self._mask = loop.run_id, loop.mask
@@ -217,7 +214,7 @@ class Attempts:
     def interrupted(self, path: str, error: BaseException) -> None:
         """End the drive, because an action raised KeyboardInterrupt or SystemExit."""
         self._note_interruption(path, interruption(error))
-        self._interrupt(error)
+        self._loop.escaped(error)
 
     def _note_interruption(self, path: str, reason: str) -> None:
         if self._durable:

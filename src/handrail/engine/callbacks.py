@@ -130,8 +130,7 @@ def _stage(item: str | Stage, known: Mapping[str, Any]) -> Stage:
 class Callbacks:
     """Starts evaluations, gate handlers and rollbacks; reports their outcomes to the core. Mutable.
 
-    ``answer`` answers a gate for its handler; ``interrupted`` gets the KeyboardInterrupt or
-    SystemExit that a gate handler raised.
+    ``answer`` answers a gate for its handler.
     """
 
     def __init__(
@@ -140,12 +139,10 @@ class Callbacks:
         evaluator: Evaluator,
         *,
         answer: Callable[[str, Any, str | None], Awaitable[Any]],
-        interrupted: Callable[[BaseException], None],
     ) -> None:
         self._loop = loop
         self._evaluator = evaluator
         self._answer = answer
-        self._interrupted = interrupted
 
     def finished(self, flight: Flight, outcome: Any) -> None:
         """Report the outcome of a flight to the core."""
@@ -204,7 +201,7 @@ class Callbacks:
             return
         match outcome:
             case KeyboardInterrupt() | SystemExit():
-                self._interrupted(outcome)
+                loop.escaped(outcome)
             case BaseException():
                 loop.receive(cmd.GateRefused(path, outcome, at=loop.now()))
             case (HandrailError() as failure,):

@@ -55,11 +55,7 @@ Waiting: TypeAlias = cmd.Perform | cmd.Queue | cmd.Claim
 
 
 class Claiming:
-    """The claims of one drive. Mutable.
-
-    ``begin`` takes each attempt or launch that has its claims; ``leave_place`` frees the place of
-    the step at a path.
-    """
+    """The claims of one drive. Mutable."""
 
     def __init__(
         self,
@@ -68,8 +64,6 @@ class Claiming:
         shared: SharedClaims,
         *,
         folder_of: Callable[[cmd.Perform | cmd.Queue], Path | None],
-        begin: Callable[[cmd.Perform | cmd.Queue], None],
-        leave_place: Callable[[str], None],
     ) -> None:
         self.held: dict[str, list[Claim]] = {}
         """The claims that are held, by the path of the step that holds them."""
@@ -77,8 +71,6 @@ class Claiming:
         self._configured = claims
         self._shared = shared
         self._folder_of = folder_of
-        self._begin = begin
-        self._leave_place = leave_place
         self._own: Claims | None = None
         self._blocked_by: dict[str, str] = {}
         """The holder of the claims that each path waits for."""
@@ -118,7 +110,7 @@ class Claiming:
         if flight is not None and not flight.finished:
             flight.command = command
         elif command.wanted is None or command.path in self.held:
-            self._begin(command)
+            self._loop.line.begin(command)
         else:
             self._ask(command, command.wanted)
 
@@ -268,7 +260,7 @@ class Claiming:
     def _begin_granted(self, path: str) -> None:
         command = self._granted.pop(path, None)
         if command is not None and path in self.held:
-            self._begin(command)
+            self._loop.line.begin(command)
 
     def clock_was_set(self, jump_s: float) -> None:
         """Shift the start of the attempts that wait here, for the clock jumped by ``jump_s``."""
@@ -348,7 +340,7 @@ class Claiming:
 
         def note_claim(event: ev.OfClaims) -> None:
             if isinstance(event, ev.ClaimWaiting):
-                self._loop.post(partial(self._leave_place, path))
+                self._loop.post(partial(self._loop.line.release, path))
             self._loop.emit_notice(event)
 
         claimant = self._claimant(path)

@@ -174,24 +174,14 @@ class Driver(Loop):
         self.mask = bus.mask
         self.mark = performer.contexts.mark
         self._inbox, self._when_free = Inbox(journal, machine), when_free(journal)
-        self.attempts = self.make_attempts(
-            self,
-            performer,
-            self._skew,
-            self._handler_interrupted,
-            durable=journal.durable,
-        )
+        self.attempts = self.make_attempts(self, performer, self._skew, durable=journal.durable)
         self._claiming = self.attempts.claiming = Claiming(
             self,
             parts.claims,
             parts.shared_claims,
             folder_of=performer.folder_of,
-            begin=self._line.begin,
-            leave_place=self._line.release,
         )
-        self._callbacks = Callbacks(
-            self, evaluator, answer=self._answer_when_free, interrupted=self._handler_interrupted
-        )
+        self._callbacks = Callbacks(self, evaluator, answer=self._answer_when_free)
 
     def _make_line(self, limits: Limits, last_at: float) -> Line:
         admission = Admission(limits, last_at, processes=max(4, os.cpu_count() or 1))
@@ -335,7 +325,7 @@ class Driver(Loop):
                     await self._work()
                 raise
             finally:
-                self._line.close()
+                self.line.close()
                 await self._claiming.close()
                 if self.result is None:  # the journal failed: nothing can be recorded any more
                     close_bodies(self.machine.run)
@@ -409,8 +399,8 @@ class Driver(Loop):
         todo, machine, run_id, now = self._todo, self.machine, self.run_id, self.now
         receive, reacts_to = machine.receive, machine.reacts_to
         emit, append = self._bus.emit, self._journal.append
-        free, holders, waiting = self._line.free, self._line.holders, self._line.waiting
-        kept, held, gathers = self._line.kept, self._claiming.held, self._gathers
+        free, holders, waiting = self.line.free, self.line.holders, self.line.waiting
+        kept, held, gathers = self.line.kept, self._claiming.held, self._gathers
         while todo:
             command: Any = todo.popleft()
             kind = type(command)  # pyright: ignore[reportUnknownVariableType]  # of any command
@@ -442,7 +432,7 @@ class Driver(Loop):
                     continue
                 event = await self.attempts.perform_here(command)
                 if holders:
-                    self._line.release(command.path)
+                    self.line.release(command.path)
                 if self._jobs:  # messages that its own thread sent before it ended
                     self._read_messages_if_it_can()
                 if todo:
@@ -643,7 +633,7 @@ class Driver(Loop):
             self._callbacks.finished(flight, outcome)
         elif isinstance(outcome, (KeyboardInterrupt, SystemExit)):
             self.remove_flight(path, ATTEMPT)
-            self._line.release(path)
+            self.line.release(path)
             self.attempts.interrupted(path, outcome)
         else:
             self._finished(path, self.attempts.end_of(flight, outcome))
@@ -656,7 +646,7 @@ class Driver(Loop):
         if asks is not None:
             self.stopped(path, asks.attempt)
             return
-        if path in self._line.waiting and not again:
+        if path in self.line.waiting and not again:
             self._claiming.give_back(path)
         super()._stop(path, again=again)
 
@@ -670,7 +660,7 @@ class Driver(Loop):
         run = self.machine.run
         self.timers.shift(jump_s, partial(counts_running_time, run))
         clock_was_set(run, jump_s)
-        self._line.clock_was_set(jump_s)
+        self.line.clock_was_set(jump_s)
         self._claiming.clock_was_set(jump_s)
         if self._linger_until is not None:
             self._linger_until += jump_s
@@ -746,7 +736,8 @@ class Driver(Loop):
 
     # -- ends -----------------------------------------------------------------------------------
 
-    def _handler_interrupted(self, error: BaseException) -> None:
+    def escaped(self, error: BaseException) -> None:
+        """End the drive, then raise this: a KeyboardInterrupt or SystemExit of the user's code."""
         self._escaped = error
         self._interrupt(interruption(error))
 

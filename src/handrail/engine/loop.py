@@ -35,6 +35,10 @@ class Loop(Conductor):
         """Queue a job as ``queue_job`` does, from any thread, and wake the loop."""
         raise NotImplementedError
 
+    def escaped(self, error: BaseException) -> None:
+        """End the drive, then raise this: a KeyboardInterrupt or SystemExit of the user's code."""
+        raise NotImplementedError
+
     def look_at_clock(self) -> None:
         """If the clock was set, shift the timers on elapsed running time."""
         raise NotImplementedError
