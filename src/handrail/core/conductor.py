@@ -169,6 +169,8 @@ class Conductor:
         """The part of the record that ``_rehearsing`` leads to now."""
         self._gone_through: list[Rehearsal] = []
         """The parts gone through, which are written once all of the record is."""
+        self._beyond: Sequence[cmd.Command] | None = None
+        """What lies beyond the record, once that is gone through, until it is carried out."""
         self._asked: RecordedQuestion | None = None
         """The question of ``_rehearsing`` that waits for its answer."""
         self._handled: set[str] = set()
@@ -219,6 +221,10 @@ class Conductor:
             return False
         if self._asked is not None:
             return True  # nothing else counts before the record is gone through
+        if self._beyond is not None:
+            for part in self._gone_through:
+                self._write_out(part)
+            self._go_beyond(self._beyond)
         while self.result is None:
             if not self._loop.run(most):
                 return False
@@ -329,7 +335,7 @@ class Conductor:
 
     # -- rehearsing -----------------------------------------------------------------------------
 
-    def _rehearse(self, most: float) -> bool:
+    def _rehearse(self, most: float = math.inf) -> bool:
         """Rehearse the record, and the parts that answers lead back into.
 
         True once that is done, or an answer is pending; False if it takes more than ``most``
@@ -340,6 +346,7 @@ class Conductor:
                 return False
             run = self.machine.run
             if run.changes and run.rehearses:
+                self._gone_through.clear()
                 raise mismatch_of(run)
             self._gone_through.append(self._rehearsal)
             self._rehearsal = None
@@ -354,15 +361,12 @@ class Conductor:
                 self._tell(cast("ev.Progress", event))
 
     def _rehearse_on(self, answer: cmd.Evaluated | None = None) -> None:
-        """Take up the next part of the record, ask for it, or begin what lies beyond all of it."""
+        """Take up the next part of the record, ask for it, or note what lies beyond all of it."""
         assert self._rehearsing is not None
         try:
             part = self._rehearsing.send(answer)
         except StopIteration as done:
-            for each in self._gone_through:
-                self._write_out(each)
-            self._gone_through.clear()
-            self._rehearsed(done.value)
+            self._beyond = done.value
             return
         if isinstance(part, Rehearsal):
             self._rehearsal = part
@@ -370,7 +374,9 @@ class Conductor:
             self._asked = part
             self._host.evaluate(part)
 
-    def _rehearsed(self, beyond: Sequence[cmd.Command]) -> None:
+    def _go_beyond(self, beyond: Sequence[cmd.Command]) -> None:
+        self._gone_through.clear()
+        self._beyond = None
         carried_out, stopped = to_carry_out(beyond, self.machine.run, self._cancel)
         self._todo.extend(carried_out)
         for one in stopped:

@@ -58,7 +58,6 @@ from handrail.core.ending import close_bodies
 from handrail.core.line import Line
 from handrail.core.machine import Machine
 from handrail.core.nodes import Phase
-from handrail.core.rehearsal import Rehearsal, rehearse
 from handrail.core.timers import Job
 from handrail.core.value_texts import declared_in, event_in_its_place
 from handrail.core.waits import (
@@ -82,7 +81,7 @@ from handrail.engine.loop import FailedWrite, Loop, Skew
 from handrail.engine.message_watch import watch_messages
 from handrail.engine.parts import Parts
 from handrail.engine.perform import Performer
-from handrail.engine.rehearsal_io import rehearsed, warn_of_masked, write_out
+from handrail.engine.rehearsal_io import warn_of_masked, write_out
 from handrail.engine.shared_limits import SharedLine
 from handrail.engine.tasks import ABANDONED, Flight, tasks
 from handrail.errors import (
@@ -314,10 +313,8 @@ class Driver(Loop):
         async with self.tasks:
             self._watch_for_messages_meanwhile()
             try:
-                if self.machine.run.recorded.is_empty:
-                    self._todo.append(cmd.Record(first))
-                else:
-                    await self._replay(first, known, cancel)
+                self.begin(first, known, cancel)
+                await self._replay()
                 await self._work()
             except (KeyboardInterrupt, SystemExit, anyio.get_cancelled_exc_class()) as error:
                 with anyio.CancelScope(shield=True):
@@ -337,32 +334,20 @@ class Driver(Loop):
         assert self.result is not None
         return self.result
 
-    async def _replay(self, first: ev.Event, known: Sequence[ev.Event], cancel: str | None) -> None:
-        """Rehearse the record; if the code still matches it, write and show the outcome. A run that
-        is being cancelled makes no more attempts, except to clean up.
-        """
-        machine, stamp = self.machine, self._stamp
-        rehearsing = rehearse(machine, first, stamp, known=known, seq=lambda: self._seq)
-        parts: list[Rehearsal] = []
-        rehearse_part = partial(self._rehearse_part, parts)
+    async def _replay(self) -> None:
+        """Rehearse the record, if any; if the code still matches it, write and show the outcome."""
         try:
-            beyond = await rehearsed(rehearsing, rehearse_part, self._callbacks.evaluated)
+            self._rehearse()
+            while (question := self._asked) is not None:
+                answer = await self._callbacks.evaluated(question)
+                self.evaluated(question, answer.value, answer.error)
+                self._rehearse()
         finally:
-            for part in parts:
+            for part in self._gone_through:
                 with anyio.CancelScope(shield=True):
-                    await write_out(part, machine, self._journal, self._bus)
+                    await write_out(part, self.machine, self._journal, self._bus)
                 warn_of_masked(self.run_id, part)
-        self._cancel = cancel
-        self._rehearsed(beyond)
-
-    async def _rehearse_part(self, parts: list[Rehearsal], part: Rehearsal) -> None:
-        """Rehearse another of the parts to write; after a mismatch nothing of any is written."""
-        part.run()
-        run = self.machine.run
-        if run.changes and run.rehearses:
-            parts.clear()
-            raise mismatch_of(run)
-        parts.append(part)
+        self._go_beyond(self._beyond or ())
 
     def _watch_for_messages_meanwhile(self) -> None:
         """Look for messages while the drive lasts; no process can send any to a run in memory."""
@@ -592,8 +577,9 @@ class Driver(Loop):
         self._callbacks.undo(rollback)
 
     def evaluate(self, question: Question) -> None:
-        """Call the user's function, or look up the stages."""
-        self._callbacks.evaluate(question)
+        """Call the user's function, or look up the stages; ``_replay`` awaits what it asks for."""
+        if question is not self._asked:
+            self._callbacks.evaluate(question)
 
     def stop(self, it: Flight) -> None:
         """Cancel a flight, and abandon it if it does not end within ``ABANDON_AFTER_S``."""
