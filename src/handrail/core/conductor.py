@@ -424,6 +424,10 @@ class Conductor:
         match command:
             case cmd.Wait():
                 self.timers.wait(command.due, command.token)
+            case cmd.AskPredicate() | cmd.AskFallback() | cmd.FindStages() | cmd.Ask():
+                self._begin(command)
+            case cmd.Perform() | cmd.Queue() | cmd.Claim() | cmd.Undo():
+                self._begin(command)
             case cmd.Cancel() | cmd.BreakOff():
                 self._stop(command.path, again=isinstance(command, cmd.BreakOff))
             case cmd.Release() | cmd.Unclaim():
@@ -436,11 +440,11 @@ class Conductor:
                 self.result = command.result
             case cmd.Record() | cmd.Tell() | cmd.Pull():
                 pass  # the loop carries these out
-            case _:
-                if self.ends is None:  # else the next drive begins it
-                    self._begin(command)
 
     def _begin(self, command: cmd.Perform | cmd.Queue | cmd.Claim | cmd.Undo | Question) -> None:
+        """Begin it, unless the drive is ending: then the next drive does."""
+        if self.ends is not None:
+            return
         match command:
             case cmd.AskPredicate() | cmd.AskFallback() | cmd.FindStages():
                 self._in_flight(command, "evaluation")
@@ -515,35 +519,39 @@ class Conductor:
         if flight is None:
             return
         self.line.release(path)
-        command = flight.command
-        assert isinstance(command, cmd.Perform)
+        command: cmd.Perform = flight.command
+        if flight.stopping:
+            self._halted(flight, command, end)
+        else:
+            self._attempt_over(command, end)
+
+    def _halted(self, flight: InFlight, command: cmd.Perform, end: End) -> None:
+        """Record an attempt that was stopped, whatever it ended in, as that or as timed out."""
         known = end.launch if isinstance(end, cmd.Stopped) else cmd.NOTHING_KNOWN
         abandoned = isinstance(end, cmd.Stopped) and end.abandoned
         if flight.timed_out:
             error = time_bound(command, self.now())[1]
             self.record(failure_event(command, error, known.total, abandoned=abandoned))
-        elif flight.stopping:
-            self.stopped(path, command.attempt, known, abandoned=abandoned)
         else:
-            self._attempt_over(command, end)
+            self.stopped(command.path, command.attempt, known, abandoned=abandoned)
 
     def _overdue(self, path: str, known: cmd.BrokenOff, *, abandoned: bool) -> None:
         flight = self.flights.get((path, "attempt"))
         if flight is not None and isinstance(flight.command, cmd.Perform):
-            flight.timed_out = not flight.stopping
+            if not flight.stopping:
+                flight.stopping = flight.timed_out = True
             self._finished(path, cmd.Stopped(path, flight.command.attempt, abandoned, known))
 
     def _attempt_over(self, command: cmd.Perform, end: End) -> None:
         match end:
-            case cmd.LaunchFailed():
-                self.receive(end)
-            case cmd.Stopped():
-                self.record(
-                    failure_event(command, CancelledFromWithin(command.path), end.launch.total)
-                )
             case ev.StepCompleted() | ev.AttemptFailed():
                 modifiers = command.step.modifiers
                 self.record(end, sync=modifiers.checkpoint or modifiers.once)
+            case cmd.LaunchFailed():
+                self.receive(end)
+            case cmd.Stopped():
+                error = CancelledFromWithin(command.path)
+                self.record(failure_event(command, error, end.launch.total))
 
     def _interrupted(self, path: str, reason: str, usage: Usage | None) -> None:
         flight = self.remove_flight(path, "attempt")
