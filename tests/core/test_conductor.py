@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from handrail import Limits, ReplayMismatch, Steps, step, workflow
+from handrail import Limits, ReplayMismatch, Step, Steps, step, workflow
 from handrail.codec.codec import Codec
 from handrail.core import commands as cmd
-from handrail.core.attempt_ends import success_event
+from handrail.core.attempt_ends import failure_event, success_event
 from handrail.core.conductor import Conductor, Question
 from handrail.core.machine import Machine
 from handrail.core.run_state import Setting
@@ -384,6 +384,38 @@ def changed() -> Steps[int]:
     yield from step("a").call(abs, 7)
     last: int = yield from step("b").call(abs, 2)
     return last
+
+
+def repair(one: Step[Any]) -> Step[Any]:
+    """What a handler runs instead: this, and something that takes longer."""
+    return step("fix").parallel(one, step("two").call(abs, 2))
+
+
+@workflow
+def repaired() -> Steps[Any]:
+    """A call that fails, and has a handler."""
+    return (
+        yield from step("a")
+        .call(abs, 1)
+        .on_error(lambda _ctx, _failed: repair(step("one").call(abs, 1)))
+    )
+
+
+def test_what_a_handler_returns_is_compared_with_the_record_before_anything_is_recorded() -> None:
+    """Messages that come meanwhile wait, too: a mismatch leaves the record as it was."""
+    host = Told(repaired, codec=True)
+    host.conductor.finished("a", failure_event(host.commands["a"], OSError("gone")))
+    host.conductor.pump()
+    host.conductor.evaluated(host.questions[0], repair(step("one").call(abs, 1)))
+    host.conductor.pump()
+    host.end("a/fix/one")
+    again = Told(repaired, host.events, codec=True)
+    again.conductor.happened(ev.CancelRequested("no more of it"))
+    again.conductor.pump()
+    again.conductor.evaluated(again.questions[0], repair(step("one").call(abs, 7)))
+    with pytest.raises(ReplayMismatch):
+        again.conductor.pump()
+    assert again.events == []
 
 
 def test_the_time_of_an_attempt_counts_as_long_as_it_is_in_flight() -> None:

@@ -251,6 +251,32 @@ async def test_no_step_begins_while_a_drive_ends() -> None:
     assert result.status == "suspended"
 
 
+async def test_a_step_that_would_begin_while_a_drive_ends_was_not_interrupted() -> None:
+    """After an answer that comes then: the next drive runs it, also if it may run only once."""
+    journal, done = TextJournal(), list[str]()
+
+    async def lingers() -> None:
+        if done:
+            return
+        try:
+            await anyio.sleep_forever()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await executor.answer("r", "both/asks/go?", "yes")
+                await anyio.sleep(0.1)
+                done.append("lingers")
+
+    asks = just(step("go?").ask("Go?"), step("next").call(done.append, "next").once())
+    flow = just(step("both").parallel(step("slow").call(lingers), step("asks").subworkflow(asks)))
+    async with Executor(journal=journal) as executor:
+        await executor.start(flow, run_id="r")
+        await anyio.wait_all_tasks_blocked()
+    interrupted = [one for one in journal.events("r") if isinstance(one, ev.StepInterrupted)]
+    assert [one.path for one in interrupted] == ["both/slow"]
+    result = await Executor(journal=journal).resume("r", flow)
+    assert (result.status, done) == ("succeeded", ["lingers", "next"])
+
+
 async def test_a_command_is_cancelled_with_its_children() -> None:
     """Cancelling ends a command's whole process group promptly."""
     result, _ = await cancelled_at(just(step("c").command("sleep 60 & sleep 60")), "c")

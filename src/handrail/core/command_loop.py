@@ -25,7 +25,7 @@ class CommandLoop:
     many are open as the group's window allows.
     """
 
-    __slots__ = ("_carry_out", "_late", "_machine", "_pull", "_record", "_tell", "_todo", "now")
+    __slots__ = ("_carry_out", "_late", "_machine", "_pull", "_record", "_tell", "now", "todo")
 
     def __init__(
         self,
@@ -43,17 +43,14 @@ class CommandLoop:
         self._tell = tell
         self._carry_out = carry_out
         self._pull = pull if pull is not None else self._pull_late
-        self._todo: deque[cmd.Command] = deque()
+        self.todo: deque[cmd.Command] = deque()
+        """The commands that are queued."""
         self._late: deque[cmd.Report] = deque()
-
-    def add(self, *commands: cmd.Command) -> None:
-        """Queue these commands."""
-        self._todo.extend(commands)
 
     def receive(self, happened: ev.Event | cmd.Report) -> None:
         """Give the machine what happened, and queue the commands that it returns."""
         self.begin(happened)
-        self._todo.extend(self._machine.go_on())
+        self.todo.extend(self._machine.go_on())
 
     def begin(self, happened: ev.Event | cmd.Report) -> None:
         """Give the machine what happened; ``run`` carries out what follows, in parts if need be.
@@ -62,15 +59,15 @@ class CommandLoop:
         """
         machine = self._machine
         if machine.has_actions:
-            self._todo.extend(machine.go_on())
-        self._todo.extend(machine.begin(happened))
+            self.todo.extend(machine.go_on())
+        self.todo.extend(machine.begin(happened))
 
     def _pull_late(self, path: str) -> None:
         self._late.append(cmd.Pulled(path, at=self.now))
 
     def run(self, most: float = math.inf) -> bool:
         """Run until no command is left or about ``most`` are carried out; True if none is left."""
-        todo, late, machine = self._todo, self._late, self._machine
+        todo, late, machine = self.todo, self._late, self._machine
         while todo or late or machine.has_actions:
             if most <= 0:
                 return False

@@ -4,8 +4,9 @@ Theory of operation
 ===================
 
 The conductor carries out the machine's commands, and performs nothing itself. A *host* performs the
-attempts: the workflow code of a cluster, or a test that supplies each end by hand. It implements
-the ``Host`` Protocol, seven methods. It reports the ends of what it began in any order, by
+attempts: the workflow code of a cluster, a test that supplies each end by hand, or the driver of
+this process (``engine.driver``), which is a conductor and its own host. A host implements the
+``Host`` Protocol, seven methods. It reports the ends of what it began in any order, by
 ``finished``, ``evaluated``, ``undone``, ``tick`` and ``turned``; ``happened`` takes what people
 send. These methods only queue their report. ``pump`` then does all that follows.
 
@@ -62,7 +63,7 @@ from handrail.model.policy import Limits
 from handrail.model.results import Usage, WorkflowResult
 from handrail.record.answers import accept_answer
 
-Kind: TypeAlias = Literal["attempt", "evaluation", "gate", "rollback"]
+Kind: TypeAlias = Literal["attempt", "claim", "evaluation", "gate", "rollback"]
 Question: TypeAlias = cmd.AskPredicate | cmd.AskFallback | cmd.FindStages | cmd.Ask
 End: TypeAlias = ev.StepCompleted | ev.AttemptFailed | cmd.LaunchFailed | cmd.Stopped
 """How an attempt can end."""
@@ -92,8 +93,8 @@ class Host(Protocol):
         A question is a predicate or handler to call, stages to look up, or a gate to have answered.
         """
 
-    def stop(self, it: InFlight, /) -> None:
-        """Stop something soon; report its end as if it had ended by itself."""
+    def stop(self, it: Any, /) -> None:
+        """Stop something soon, an ``InFlight``; report its end as if it had ended by itself."""
 
     def alarm(self, due: float | None, /) -> None:
         """Call ``tick`` at this time (None: never); a ring of an earlier alarm does no harm."""
@@ -116,12 +117,15 @@ class Conductor:
     on several machines, so that no step can have claims, which are of one machine.
     """
 
+    flight_type: type[InFlight] = InFlight
+    """The kind of entry that is kept of what is in flight; a host may add to it."""
+
     def __init__(
         self,
         machine: Machine,
         host: Host,
         *,
-        record: Callable[[ev.Event], None],
+        record: Callable[[ev.Event], object],
         tell: Callable[[ev.Progress], None] | None = None,
         seq: int = 0,
         limits: Limits | None = None,
@@ -131,10 +135,13 @@ class Conductor:
         spread: bool = False,
     ) -> None:
         self.machine = machine
+        self.run_id = machine.run.setting.run_id
         self.result: WorkflowResult[Any] | None = None
-        self.timers = Timers[InFlight](machine.run.timers)
-        self.flights: dict[tuple[str, Kind], InFlight] = {}
-        """What the host has begun and not ended, by path and kind."""
+        self.ends: str | None = None
+        """Why the drive ends before its run does, if so: nothing begins any more."""
+        self.timers = Timers[Any](machine.run.timers)
+        self.flights: dict[tuple[str, str], Any] = {}
+        """What the host has begun and not ended, by path and kind; each a ``flight_type``."""
         self.now = host.now
         self._host = host
         self._keep = record
@@ -150,24 +157,31 @@ class Conductor:
             carry_out=self._carry_out,
             pull=self._pull,
         )
+        self._todo: deque[Any] = self._loop.todo
         self._jobs: deque[Job] = deque()
         self._window = math.inf if window is None else window
         limits = machine.run.limits if limits is None else limits
-        self._line = Line(self, Admission(_within(limits, window), last_at), self._start)
+        self.line = self._make_line(_within(limits, window), last_at)
         self._pulls: deque[str] = deque()
         """Groups that begin no more members until the window has room."""
         self._rehearsing: Rehearsing | None = None
         self._rehearsal: Rehearsal | None = None
         """The part of the record that ``_rehearsing`` leads to now."""
+        self._gone_through: list[Rehearsal] = []
+        """The parts gone through, which are written once all of the record is."""
+        self._beyond: Sequence[cmd.Command] | None = None
+        """What lies beyond the record, once that is gone through, until it is carried out."""
         self._asked: RecordedQuestion | None = None
         """The question of ``_rehearsing`` that waits for its answer."""
+        self._handled: set[str] = set()
+        """Gates that the host is asked to have answered."""
         self._cancel: str | None = None
-        self._ends: str | None = None
-        """Why the drive ends before the run, if it does."""
         self._when_idle: str | None = None
         self._drains: str | None = None
-        self._is_paused = False
         self._alarm: float | None = None
+
+    def _make_line(self, limits: Limits, last_at: float) -> Line:
+        return Line(self, Admission(limits, last_at), self._start)
 
     # -- from the host --------------------------------------------------------------------------
 
@@ -205,14 +219,21 @@ class Conductor:
         self._loop.now = self.now()
         if self._rehearsal is not None and not self._rehearse(most):
             return False
+        if self._asked is not None:
+            return True  # nothing else counts before the record is gone through
+        if self._beyond is not None:
+            for part in self._gone_through:
+                self._write_out(part)
+            self._go_beyond(self._beyond)
         while self.result is None:
             if not self._loop.run(most):
                 return False
             if not self._jobs:
+                self._dismiss()
+            if not self._jobs:
                 break
             self._jobs.popleft()()
         if self.result is None:
-            self._dismiss()
             self._set_alarm()
             self._check()
         elif self.machine.run.changes:
@@ -246,9 +267,8 @@ class Conductor:
         elif question is self._asked:
             self._asked = None
             self._rehearse_on(cmd.Evaluated(question.path, value, error, self.now()))
-        elif self._remove_flight(question.path, "evaluation") is None:
-            return
-        elif self._ends is None or error is None:  # else it is asked again
+        elif self.remove_flight(question.path, "evaluation") and self.ends is None:
+            # else the next drive asks again
             self.receive(cmd.Evaluated(question.path, value, error, self.now()))
 
     def refused(self, path: str, error: BaseException) -> None:
@@ -292,7 +312,7 @@ class Conductor:
     def drain(self, reason: str) -> None:
         """Begin nothing more, and end the drive once all that is in flight has ended."""
         self._drains = reason
-        self._line.pause(on=True)
+        self.line.pause(on=True)
         self._jobs.append(self._end_if_drained)
 
     # -- its state ------------------------------------------------------------------------------
@@ -300,23 +320,22 @@ class Conductor:
     @property
     def waits_for_people(self) -> bool:
         """True if only a person's action, or a deadline for it, lets the run continue."""
-        return self.result is None and not self.flights and not self._goes_on_by_itself()
-
-    def _goes_on_by_itself(self) -> bool:
-        if self._rehearsal is not None or self._asked is not None:
-            return True
-        if self._line.waiting and not self._is_paused:
-            return True
+        if self.result is not None or self._rehearsal is not None or self._asked is not None:
+            return False
         run = self.machine.run
-        return any(process_waits_for(run, token) for _, token in self.timers.waits())
+        waits = (process_waits_for(run, token) for _, token in self.timers.waits())
+        return self.nothing_is_at_work and not any(waits)
 
     @property
-    def _run_id(self) -> str:
-        return self.machine.run.setting.run_id
+    def nothing_is_at_work(self) -> bool:
+        """True if nothing is in flight, and in line only what a pause holds back."""
+        if self.line.waiting and self.machine.run.paused is None:
+            return False
+        return not self.flights
 
     # -- rehearsing -----------------------------------------------------------------------------
 
-    def _rehearse(self, most: float) -> bool:
+    def _rehearse(self, most: float = math.inf) -> bool:
         """Rehearse the record, and the parts that answers lead back into.
 
         True once that is done, or an answer is pending; False if it takes more than ``most``
@@ -327,23 +346,27 @@ class Conductor:
                 return False
             run = self.machine.run
             if run.changes and run.rehearses:
+                self._gone_through.clear()
                 raise mismatch_of(run)
-            rehearsal, self._rehearsal = self._rehearsal, None
-            for number, (event, sync) in enumerate(rehearsal.happened):
-                if sync is not None:
-                    self._write(cast("ev.Event", event), rehearsal.declared.get(number))
-                elif self._tell is not None:
-                    self._tell(cast("ev.Progress", event))
+            self._gone_through.append(self._rehearsal)
+            self._rehearsal = None
             self._rehearse_on()
         return True
 
+    def _write_out(self, part: Rehearsal) -> None:
+        for number, (event, sync) in enumerate(part.happened):
+            if sync is not None:
+                self._write(cast("ev.Event", event), part.declared.get(number))
+            elif self._tell is not None:
+                self._tell(cast("ev.Progress", event))
+
     def _rehearse_on(self, answer: cmd.Evaluated | None = None) -> None:
-        """Take up the next part of the record, ask for it, or begin what lies beyond all of it."""
+        """Take up the next part of the record, ask for it, or note what lies beyond all of it."""
         assert self._rehearsing is not None
         try:
             part = self._rehearsing.send(answer)
         except StopIteration as done:
-            self._rehearsed(done.value)
+            self._beyond = done.value
             return
         if isinstance(part, Rehearsal):
             self._rehearsal = part
@@ -351,11 +374,13 @@ class Conductor:
             self._asked = part
             self._host.evaluate(part)
 
-    def _rehearsed(self, beyond: Sequence[cmd.Command]) -> None:
+    def _go_beyond(self, beyond: Sequence[cmd.Command]) -> None:
+        self._gone_through.clear()
+        self._beyond = None
         carried_out, stopped = to_carry_out(beyond, self.machine.run, self._cancel)
-        self._loop.add(*carried_out)
+        self._todo.extend(carried_out)
         for one in stopped:
-            self._jobs.append(partial(self._stopped, one.path, one.attempt))
+            self._jobs.append(partial(self.stopped, one.path, one.attempt))
 
     # -- what the loop and the line ask for -----------------------------------------------------
 
@@ -364,8 +389,11 @@ class Conductor:
         self._loop.receive(happened)
 
     def record(self, event: ev.Event, *, sync: bool = False) -> None:
-        """Queue an event to be recorded, behind the commands queued already."""
-        self._loop.add(cmd.Record(event, sync))
+        """Queue an event to be recorded, behind the commands queued already.
+
+        ``sync``: on disk at once.
+        """
+        self._todo.append(cmd.Record(event, sync))
 
     def queue_job(self, job: Job) -> None:
         """Run it behind what has come in by now."""
@@ -373,7 +401,7 @@ class Conductor:
 
     def _stamp(self, event: ev.Event) -> float:
         self._seq += 1
-        return ev.stamp(event, self._run_id, self._seq, self.now()).at
+        return ev.stamp(event, self.run_id, self._seq, self.now()).at
 
     def _record(self, command: cmd.Record) -> ev.Event:
         self._stamp(command.event)
@@ -390,64 +418,73 @@ class Conductor:
 
     def _show(self, progress: ev.Progress) -> None:
         if self._tell is not None:
-            self._tell(ev.stamp(progress, self._run_id, self._seq, self.now()))
+            self._tell(ev.stamp(progress, self.run_id, self._seq, self.now()))
 
     def _carry_out(self, command: cmd.Command) -> None:
         match command:
-            case cmd.Perform():
-                self._line.launch(command)
             case cmd.Wait():
                 self.timers.wait(command.due, command.token)
+            case cmd.AskPredicate() | cmd.AskFallback() | cmd.FindStages() | cmd.Ask():
+                self._begin(command)
+            case cmd.Perform() | cmd.Queue() | cmd.Claim() | cmd.Undo():
+                self._begin(command)
             case cmd.Cancel() | cmd.BreakOff():
                 self._stop(command.path, again=isinstance(command, cmd.BreakOff))
-            case cmd.Queue() | cmd.Release() | cmd.PauseAdmission():
-                self._carry_out_in_line(command)
-            case cmd.AskPredicate() | cmd.AskFallback() | cmd.FindStages() | cmd.Ask():
-                self._ask(command)
-            case cmd.Undo():
-                self._undo(command)
+            case cmd.Release() | cmd.Unclaim():
+                self._give_back(command)
+            case cmd.PauseAdmission():
+                self.line.pause(on=command.on or self._drains is not None)
             case cmd.EndDrive() | cmd.Changed():
                 self._end_drive(command.reason)
             case cmd.Finish():
                 self.result = command.result
-            case cmd.Claim():  # claims are of one machine, and no other run is here
-                error = NotPortable(command.path, "claim", ONE_MACHINE) if self._spread else None
-                self.receive(cmd.Evaluated(command.path, error=error, at=self.now()))
-            case cmd.Record() | cmd.Tell() | cmd.Pull() | cmd.Unclaim():
+            case cmd.Record() | cmd.Tell() | cmd.Pull():
                 pass  # the loop carries these out
 
-    def _carry_out_in_line(self, command: cmd.Queue | cmd.Release | cmd.PauseAdmission) -> None:
+    def _begin(self, command: cmd.Perform | cmd.Queue | cmd.Claim | cmd.Undo | Question) -> None:
+        """Begin it, unless the drive is ending: then the next drive does."""
+        if self.ends is not None:
+            return
         match command:
-            case cmd.Queue():
-                self._line.enqueue(command)
-            case cmd.Release():
-                self._line.give_up(command.path)
-            case cmd.PauseAdmission():
-                self._is_paused = command.on
-                self._line.pause(on=command.on or self._drains is not None)
+            case cmd.AskPredicate() | cmd.AskFallback() | cmd.FindStages():
+                self._in_flight(command, "evaluation")
+                self._host.evaluate(command)
+            case cmd.Perform() | cmd.Queue():
+                self._launch(command)
+            case cmd.Ask():
+                self._ask(command)
+            case cmd.Undo():
+                self._in_flight(command, "rollback")
+                self._host.undo(command)
+            case cmd.Claim():
+                self._claim(command)
+
+    def _launch(self, command: cmd.Perform | cmd.Queue) -> None:
+        self.line.begin(command)
+
+    def _claim(self, command: cmd.Claim) -> None:
+        """Grant it: claims are of one machine, and no other run is here."""
+        error = NotPortable(command.path, "claim", ONE_MACHINE) if self._spread else None
+        self.receive(cmd.Evaluated(command.path, error=error, at=self.now()))
+
+    def _give_back(self, command: cmd.Release | cmd.Unclaim) -> None:
+        if isinstance(command, cmd.Release):
+            self.line.give_up(command.path)
 
     def _in_flight(self, command: cmd.Perform | cmd.Undo | Question, kind: Kind) -> None:
-        self.flights[command.path, kind] = InFlight(command.path, kind, command)
+        self.flights[command.path, kind] = self.flight_type(command.path, kind, command)
 
-    def _ask(self, question: Question) -> None:
-        if not isinstance(question, cmd.Ask):
-            self._in_flight(question, "evaluation")
-        elif self._handles_gates:
+    def _ask(self, question: cmd.Ask) -> None:
+        if self._handles_gates:
             self._in_flight(question, "gate")
-        else:
-            return
-        self._host.evaluate(question)
-
-    def _undo(self, rollback: cmd.Undo) -> None:
-        if self._ends is None:  # else the next drive runs it
-            self._in_flight(rollback, "rollback")
-            self._host.undo(rollback)
+            self._handled.add(question.path)
+            self._host.evaluate(question)
 
     def _start(self, command: cmd.Perform) -> None:
         """Begin an attempt, unless the drive is ending, or is to end when nothing is in flight."""
-        if self._ends is None and self._when_idle is not None and not self.flights:
+        if self.ends is None and self._when_idle is not None and not self.flights:
             self._end_drive(self._when_idle)
-        if self._ends is None:
+        if self.ends is None:
             self._in_flight(command, "attempt")
             self._host.perform(command)
 
@@ -466,56 +503,62 @@ class Conductor:
 
     # -- how things end -------------------------------------------------------------------------
 
-    def _remove_flight(self, path: str, kind: Kind) -> InFlight | None:
-        flight = self.flights.pop((path, kind), None)
+    def remove_flight(self, path: str, kind: Kind) -> InFlight | None:
+        """Note that something in flight has ended, or that its end counts no more; returns it."""
+        flight: InFlight | None = self.flights.pop((path, kind), None)
         if flight is not None:
             flight.finished = True
-            self._jobs.append(self._go_on)
-            if self._ends is not None:
-                self._close_when_idle()
+            if self._pulls or self._drains is not None:
+                self._jobs.append(self._go_on)
+            if self.ends is not None and not self.flights:
+                self._jobs.append(self._close)
         return flight
 
     def _finished(self, path: str, end: End) -> None:
-        flight = self._remove_flight(path, "attempt")
+        flight = self.remove_flight(path, "attempt")
         if flight is None:
             return
-        self._line.release(path)
-        command = flight.command
-        assert isinstance(command, cmd.Perform)
+        self.line.release(path)
+        command: cmd.Perform = flight.command
+        if flight.stopping:
+            self._halted(flight, command, end)
+        else:
+            self._attempt_over(command, end)
+
+    def _halted(self, flight: InFlight, command: cmd.Perform, end: End) -> None:
+        """Record an attempt that was stopped, whatever it ended in, as that or as timed out."""
         known = end.launch if isinstance(end, cmd.Stopped) else cmd.NOTHING_KNOWN
         abandoned = isinstance(end, cmd.Stopped) and end.abandoned
         if flight.timed_out:
             error = time_bound(command, self.now())[1]
             self.record(failure_event(command, error, known.total, abandoned=abandoned))
-        elif flight.stopping:
-            self._stopped(path, command.attempt, known, abandoned=abandoned)
         else:
-            self._attempt_over(command, end)
+            self.stopped(command.path, command.attempt, known, abandoned=abandoned)
 
     def _overdue(self, path: str, known: cmd.BrokenOff, *, abandoned: bool) -> None:
         flight = self.flights.get((path, "attempt"))
         if flight is not None and isinstance(flight.command, cmd.Perform):
-            flight.timed_out = not flight.stopping
+            if not flight.stopping:
+                flight.stopping = flight.timed_out = True
             self._finished(path, cmd.Stopped(path, flight.command.attempt, abandoned, known))
 
     def _attempt_over(self, command: cmd.Perform, end: End) -> None:
         match end:
-            case cmd.LaunchFailed():
-                self.receive(end)
-            case cmd.Stopped():
-                self.record(
-                    failure_event(command, CancelledFromWithin(command.path), end.launch.total)
-                )
             case ev.StepCompleted() | ev.AttemptFailed():
                 modifiers = command.step.modifiers
                 self.record(end, sync=modifiers.checkpoint or modifiers.once)
+            case cmd.LaunchFailed():
+                self.receive(end)
+            case cmd.Stopped():
+                error = CancelledFromWithin(command.path)
+                self.record(failure_event(command, error, end.launch.total))
 
     def _interrupted(self, path: str, reason: str, usage: Usage | None) -> None:
-        flight = self._remove_flight(path, "attempt")
+        flight = self.remove_flight(path, "attempt")
         if flight is not None:
-            self._line.release(path)
+            self.line.release(path)
             self.record(ev.StepInterrupted(path, reason, usage))
-            if self._ends is None:
+            if self.ends is None:
                 self._end_drive(reason)
 
     def _noticed(self, event: ev.Event) -> None:
@@ -523,8 +566,8 @@ class Conductor:
             self.record(event)
 
     def _undone(self, path: str, end: ev.RollbackCompleted) -> None:
-        flight = self._remove_flight(path, "rollback")
-        if flight is None or (self._ends is not None and end.error is not None):
+        flight = self.remove_flight(path, "rollback")
+        if flight is None or (self.ends is not None and end.error is not None):
             return  # it was broken off, and the next drive runs it again
         command = flight.command
         assert isinstance(command, cmd.Undo)
@@ -534,7 +577,7 @@ class Conductor:
 
     def _answered(self, question: cmd.Ask, value: Any, error: BaseException | None) -> None:
         path, run = question.path, self.machine.run
-        if self._remove_flight(path, "gate") is None or path in run.answered:
+        if self.remove_flight(path, "gate") is None or path in run.answered:
             return
         gate = run.gates.get(path)
         if gate is None:
@@ -565,20 +608,21 @@ class Conductor:
     def _dismiss(self) -> None:
         """Stop the flights that were to have a gate answered that is closed now."""
         gates = self.machine.run.gates
-        for (path, kind), flight in list(self.flights.items()):
-            if kind == "gate" and path not in gates:
-                del self.flights[path, kind]
+        for path in [path for path in self._handled if path not in gates]:
+            self._handled.discard(path)
+            flight = self.remove_flight(path, "gate")
+            if flight is not None:
                 self._halt(flight)
 
     # -- stopping -------------------------------------------------------------------------------
 
     def _stop(self, path: str, *, again: bool) -> None:
         """Stop what is in flight or queued at a path; ``again``: another launch takes its place."""
-        queued = self._line.keep(path) if again else self._line.leave(path)
+        queued = self.line.keep(path) if again else self.line.leave(path)
         if queued is not None:
-            self._stopped(path, queued.attempt)
-            self._line.admit()
-        for kind in ("attempt", "evaluation"):
+            self.stopped(path, queued.attempt)
+            self.line.admit()
+        for kind in ("claim", "attempt", "evaluation"):
             flight = self.flights.get((path, kind))
             if flight is not None:
                 self._halt(flight)
@@ -588,7 +632,7 @@ class Conductor:
             flight.stopping = True
             self._host.stop(flight)
 
-    def _stopped(
+    def stopped(
         self,
         path: str,
         attempt: int,
@@ -597,8 +641,8 @@ class Conductor:
         abandoned: bool = False,
     ) -> None:
         """Report a stopped attempt to the machine; as interrupted, if the drive is ending."""
-        if self._ends is not None:
-            self.record(ev.StepInterrupted(path, self._ends, known.own))
+        if self.ends is not None:
+            self.record(ev.StepInterrupted(path, self.ends, known.own))
         else:
             self.receive(cmd.Stopped(path, attempt, abandoned, known, at=self.now()))
 
@@ -607,24 +651,21 @@ class Conductor:
             self._end_drive(self._drains)
 
     def _end_drive(self, reason: str) -> None:
-        if self._ends is None and self.result is None:
-            self._ends = reason
-            self._close_when_idle()
-
-    def _close_when_idle(self) -> None:
-        """Stop all that is in flight or queued; close once nothing is in flight."""
-        for path in list(self._line.waiting):
-            self._line.leave(path)
-        for (path, kind), flight in list(self.flights.items()):
-            if kind == "gate":
-                del self.flights[path, kind]
-            self._halt(flight)
-        if not self.flights:
-            self._jobs.append(self._close)
+        if self.ends is None and self.result is None:
+            self.ends = reason
+            for path in list(self.line.waiting):
+                self.line.leave(path)
+            for (path, kind), flight in list(self.flights.items()):
+                if kind == "gate":
+                    flight.finished = True
+                    del self.flights[path, kind]
+                self._halt(flight)
+            if not self.flights:
+                self._jobs.append(self._close)
 
     def _close(self) -> None:
-        if not self.flights and self.result is None and self._ends is not None:
-            self.receive(cmd.CloseRun(self._ends, at=self.now()))
+        if self.result is None:
+            self.receive(cmd.CloseRun(self.ends or "", at=self.now()))
 
     # -- time -----------------------------------------------------------------------------------
 
@@ -659,9 +700,8 @@ class Conductor:
 
     def _check(self) -> None:
         """Raise if nothing can happen any more, which no user can cause."""
-        at_work = self.flights or self._line.waiting or self._rehearsal or self._pulls
-        waits = self.machine.waits or self._alarm is not None or self._asked
-        if not at_work and not waits:
+        at_work = self.flights or self.line.waiting or self._pulls
+        if not at_work and not self.machine.waits and self._alarm is None:
             raise CoreStalled
 
 

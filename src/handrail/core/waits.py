@@ -22,7 +22,7 @@ from handrail.core.limits import limit_answered, limit_refused
 from handrail.core.nodes import Node, Phase, nearest_deadline
 from handrail.core.run_state import AgentNode, Attempt, CompositeNode, RunState, StepNode
 from handrail.core.stopping import cleanup_overdue, deadline_passed
-from handrail.errors import HandrailError, StepTimeout
+from handrail.errors import GateClosed, GateNotFound, HandrailError, StepTimeout
 from handrail.model import events as ev
 from handrail.model.results import OpenGate
 from handrail.record.answers import answer_for, payload_for
@@ -285,6 +285,27 @@ def clock_was_set(run: RunState, jump_s: float) -> None:
     for token, (node, due) in run.timers.items():
         if counts_running_time(run, token):
             run.timers[token] = node, due + jump_s
+
+
+def open_gate(run: RunState, path: str) -> OpenGate:
+    """The open gate at a path.
+
+    Raises:
+        GateClosed: it was answered before. GateNotFound: it was never opened.
+    """
+    answered = run.answered.get(path)
+    if answered is not None:
+        raise GateClosed(path, answered.answer, answered.by, answered.at)
+    gate = run.gates.get(path)
+    if gate is None:
+        raise GateNotFound(run.setting.run_id, path, tuple(run.gates))
+    return gate
+
+
+def awaited_types(run: RunState, signal: str) -> list[Any]:
+    """The types that open ``wait_for`` steps convert the payload of this signal to."""
+    verbs = (node.step.verb for node in run.listeners.get(signal, {}).values())
+    return [verb.type for verb in verbs if isinstance(verb, SignalWait)]
 
 
 def accept_no_other_answer(run: RunState, event: ev.GateAnswered) -> None:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextvars import Context
-from typing import Any
+from typing import Any, Final
 
 import anyio
 import anyio.lowlevel
 import msgspec
 
 from handrail.core import commands as cmd
-from handrail.core.attempt_ends import failure_event, success_event, time_bound
+from handrail.core.attempt_ends import success_event, time_bound
+from handrail.core.conductor import End
 from handrail.core.run_state import RunState
 from handrail.engine.calls import UNBEGUN, InContext, await_value, is_async
 from handrail.engine.claiming import Claiming
@@ -20,14 +21,13 @@ from handrail.engine.current import CURRENT, Current
 from handrail.engine.loop import Loop, Skew
 from handrail.engine.perform import Performer, raised_event
 from handrail.engine.tasks import ABANDONED, STOPPED, AttemptStopped, Flight
-from handrail.errors import CancelledFromWithin
 from handrail.model import events as ev
 from handrail.steps.verbs import PythonCall
 
 TURN_STEPS = 64
 """How many steps in a row the driver's own task performs before the event loop gets a turn."""
 
-ATTEMPT = "attempt"
+ATTEMPT: Final = "attempt"
 _NOTHING: Mapping[str, Any] = {}
 
 
@@ -40,8 +40,7 @@ class _Ended(msgspec.Struct):
 class Attempts:
     """The attempts of one drive. Mutable.
 
-    ``interrupt`` ends the drive after an action raised KeyboardInterrupt or SystemExit. With a
-    ``durable`` journal an interrupted attempt is recorded as interrupted, else it is stopped.
+    With a ``durable`` journal, attempts that are interrupted are recorded as such, else as stopped.
     """
 
     def __init__(
@@ -49,7 +48,6 @@ class Attempts:
         loop: Loop,
         performer: Performer,
         skew: Skew,
-        interrupt: Callable[[BaseException], None],
         *,
         durable: bool,
     ) -> None:
@@ -58,7 +56,6 @@ class Attempts:
         self._loop = loop
         self._performer = performer
         self._skew = skew
-        self._interrupt = interrupt
         self._durable = durable
         self._ticks = 0
         self._run_id, self._mask = loop.run_id, loop.mask
@@ -149,7 +146,7 @@ class Attempts:
         self, command: cmd.Perform, coroutine: Any, context: Context, first: Any
     ) -> Any:
         """Await the rest of an attempt that did not end at once, so that it can be stopped."""
-        flight = Flight(command.path, ATTEMPT, command, None)
+        flight = Flight(command.path, ATTEMPT, command)
         self.inline = flight
         try:
             return await self._loop.tasks.inline(flight, InContext(coroutine, context, first))
@@ -163,32 +160,21 @@ class Attempts:
     def _stopped_here(self, flight: Flight, *, abandoned: bool) -> None:
         """Report the stop behind urgent messages: they say why the attempt was stopped."""
         path, attempt = flight.path, flight.command.attempt
-        self._loop.queue_job(lambda: self.report_stop(path, attempt, abandoned=abandoned))
+        self._loop.queue_job(lambda: self._report_stop(path, attempt, abandoned=abandoned))
 
-    def stopped_before(self, command: cmd.Perform | cmd.Queue) -> None:
-        """Report an attempt that must not begin any more as stopped."""
-        path, attempt = command.path, command.attempt
-        self._loop.queue_job(lambda: self.report_stop(path, attempt, abandoned=False))
-
-    def report_stop(self, path: str, attempt: int, *, abandoned: bool) -> None:
-        """Report a stopped attempt to the core; if the drive is closing, as interrupted."""
-        if self._loop.closing:
-            self._note_interruption(path, self._loop.interrupted or "interrupted")
-        else:
-            self._stopped(path, attempt, abandoned=abandoned)
-
-    def _stopped(self, path: str, attempt: int, *, abandoned: bool = False) -> None:
-        known = self._broken_off(path)
-        self._loop.receive(cmd.Stopped(path, attempt, abandoned, known, at=self._loop.now()))
+    def _report_stop(self, path: str, attempt: int, *, abandoned: bool = False) -> None:
+        self._loop.stopped(path, attempt, self._broken_off(path), abandoned=abandoned)
 
     def _broken_off(self, path: str) -> cmd.BrokenOff:
         return self._performer.broken_off.pop(path, cmd.NOTHING_KNOWN)
 
     # -- in a task of its own -------------------------------------------------------------------
 
-    def start(self, command: cmd.Perform) -> None:
+    def perform(self, command: cmd.Perform) -> None:
         """Start an attempt in a task of its own."""
-        current = Current(
+        loop, path = self._loop, command.path
+        flight: Flight = loop.flights[path, ATTEMPT]
+        flight.current = current = Current(
             self._run_id,
             command.path,
             command.attempt,
@@ -199,13 +185,11 @@ class Attempts:
             self._mask,
             command.tree,
         )
-        flight = Flight(command.path, ATTEMPT, command, current)
         context = self._context()
         context.run(CURRENT.set, current)
-        self._loop.start(flight, lambda: self._at_work(command, current), context)
+        loop.start(flight, lambda: self._at_work(command, current), context)
         if command.deadline is not None or command.step.modifiers.timeout_s is not None:
-            left_s, _ = time_bound(command, self._loop.now())
-            self._loop.timers.at(self._loop.now() + max(0.0, left_s), flight)
+            loop.limit(path, ATTEMPT, time_bound(command, loop.now())[0])
 
     async def _at_work(self, command: cmd.Perform, current: Current) -> Any:
         claiming, performer = self.claiming, self._performer
@@ -216,32 +200,21 @@ class Attempts:
             command, lambda: performer.perform(command, current, claims_of)
         )
 
-    def finished(self, flight: Flight, outcome: Any) -> None:
-        """Record the end of an attempt that had a task of its own."""
-        command: cmd.Perform = flight.command
-        if isinstance(outcome, (KeyboardInterrupt, SystemExit)):
-            self.interrupted(flight.path, outcome)
-        elif flight.timed_out:
-            error, spent = time_bound(command, self._loop.now())[1], self._broken_off(flight.path)
-            abandoned = outcome is ABANDONED
-            self._loop.record(failure_event(command, error, spent.total, abandoned=abandoned))
-        elif flight.stopping:
-            self.report_stop(flight.path, command.attempt, abandoned=outcome is ABANDONED)
-        elif outcome is STOPPED or outcome is ABANDONED:
-            self._loop.record(failure_event(command, CancelledFromWithin(flight.path)))
-        elif isinstance(outcome, BaseException):
-            self._loop.record(raised_event(command, outcome))
-        elif type(outcome) is cmd.LaunchFailed:
-            self._loop.receive(outcome)
-        else:
-            modifiers = command.step.modifiers
-            on_disk = modifiers.checkpoint or modifiers.once
-            self._loop.record(outcome, sync=on_disk)
+    def end_of(self, flight: Flight, outcome: Any) -> End:
+        """How an attempt that had a task of its own has ended."""
+        command, path = flight.command, flight.path
+        if flight.stopping or outcome is STOPPED or outcome is ABANDONED:
+            abandoned, known = outcome is ABANDONED, self._broken_off(path)
+            return cmd.Stopped(path, command.attempt, abandoned, known, self._loop.now())
+        if isinstance(outcome, BaseException):
+            return raised_event(command, outcome)
+        end: End = outcome
+        return end
 
     def interrupted(self, path: str, error: BaseException) -> None:
         """End the drive, because an action raised KeyboardInterrupt or SystemExit."""
         self._note_interruption(path, interruption(error))
-        self._interrupt(error)
+        self._loop.escaped(error)
 
     def _note_interruption(self, path: str, reason: str) -> None:
         if self._durable:
@@ -250,7 +223,7 @@ class Attempts:
             node = self._loop.machine.run.nodes.get(path)
             if node is not None:
                 attempt = node.attempt
-                self._loop.queue_job(lambda: self._stopped(path, attempt))
+                self._loop.queue_job(lambda: self._report_stop(path, attempt))
 
 
 def cancelled_itself() -> bool:

@@ -13,6 +13,7 @@ import anyio.to_thread
 from handrail.core import commands as cmd
 from handrail.core.attempt_ends import rollback_event
 from handrail.core.commands import AskFallback, AskPredicate, Evaluated, FindStages, Undo
+from handrail.core.conductor import Question
 from handrail.engine.calls import ActionRaised, await_value, call
 from handrail.engine.current import CURRENT, Contexts, Current
 from handrail.engine.loop import Loop
@@ -25,7 +26,6 @@ from handrail.errors import (
     JournalFailed,
     LeaseLost,
     StagesMissing,
-    StepTimeout,
 )
 from handrail.model.dataclass import dataclass
 from handrail.model.results import OpenGate
@@ -127,14 +127,10 @@ def _stage(item: str | Stage, known: Mapping[str, Any]) -> Stage:
     return found if isinstance(found, Stage) else Stage(item, found)
 
 
-EVALUATION, GATE, ROLLBACK = "evaluation", "gate", "rollback"
-
-
 class Callbacks:
     """Starts evaluations, gate handlers and rollbacks; reports their outcomes to the core. Mutable.
 
-    ``answer`` answers a gate for its handler; ``interrupted`` gets the KeyboardInterrupt or
-    SystemExit that a gate handler raised.
+    ``answer`` answers a gate for its handler.
     """
 
     def __init__(
@@ -143,15 +139,12 @@ class Callbacks:
         evaluator: Evaluator,
         *,
         answer: Callable[[str, Any, str | None], Awaitable[Any]],
-        interrupted: Callable[[BaseException], None],
     ) -> None:
         self._loop = loop
         self._evaluator = evaluator
         self._answer = answer
-        self._interrupted = interrupted
-        self._asked: dict[str, Flight] = {}
 
-    def finished_flight(self, flight: Flight, outcome: Any) -> None:
+    def finished(self, flight: Flight, outcome: Any) -> None:
         """Report the outcome of a flight to the core."""
         match flight.kind:
             case "evaluation":
@@ -161,47 +154,36 @@ class Callbacks:
             case _:
                 self._undone(flight, outcome)
 
-    # -- evaluations ----------------------------------------------------------------------------
+    # -- evaluations and gate handlers ----------------------------------------------------------
 
-    def evaluate(self, command: cmd.AskPredicate | cmd.AskFallback | cmd.FindStages) -> None:
-        """Call a small function of the user's, or look up the stages of a validation."""
+    def evaluate(self, question: Question) -> None:
+        """Call a small function of the user's, look up stages, or start a gate's handler."""
         loop = self._loop
+        if isinstance(question, cmd.Ask):
+            asked: Flight = loop.flights[question.path, "gate"]
+            loop.start(asked, lambda: self._answer_gate(question), loop.context())
+            return
         try:
-            value = loop.context().run(self._evaluator.begin, command)
+            value = loop.context().run(self._evaluator.begin, question)
         except (Exception, GeneratorExit) as error:  # noqa: BLE001  # the user's function
-            loop.receive(cmd.Evaluated(command.path, error=error, at=loop.now()))
+            loop.evaluated(question, error=error)
             return
         if hasattr(value, "__await__"):
-            flight = Flight(command.path, EVALUATION, command, None)
+            flight: Flight = loop.flights[question.path, "evaluation"]
             flight.awaited = value
             loop.start(flight, lambda: await_value(value), loop.context())
         else:
-            loop.receive(cmd.Evaluated(command.path, value, at=loop.now()))
+            loop.evaluated(question, value)
 
     async def evaluated(self, command: cmd.AskFallback | cmd.FindStages) -> cmd.Evaluated:
         """Evaluate, and wait for the outcome."""
         return await self._evaluator.evaluated(command, self._loop.now())
 
     def _evaluated(self, flight: Flight, outcome: Any) -> None:
-        loop = self._loop
         if outcome is STOPPED and hasattr(flight.awaited, "close"):
             flight.awaited.close()  # it was perhaps not begun, and would warn of that
-        if loop.closing:
-            return  # it was stopped, whatever it answered; the next drive asks again
-        if outcome is STOPPED or outcome is ABANDONED:
-            outcome = CancelledFromWithin(flight.path)
-        if isinstance(outcome, BaseException):
-            loop.receive(cmd.Evaluated(flight.path, error=outcome, at=loop.now()))
-        else:
-            loop.receive(cmd.Evaluated(flight.path, outcome, at=loop.now()))
-
-    # -- gate handlers --------------------------------------------------------------------------
-
-    def ask(self, command: cmd.Ask) -> None:
-        """Start the gate handler for a gate."""
-        flight = Flight(command.path, GATE, command, None)
-        self._asked[command.path] = flight
-        self._loop.start(flight, lambda: self._answer_gate(command), self._loop.context())
+        value, error = _ended(flight, outcome)
+        self._loop.evaluated(flight.command, value, error)
 
     async def _answer_gate(self, command: cmd.Ask) -> tuple[HandrailError, ...]:
         """Have the gate's handler answer it; returns the failure of the run's journal, if any."""
@@ -212,23 +194,14 @@ class Callbacks:
             return (error,)
         return ()
 
-    def dismiss(self) -> None:
-        """Stop the handlers of closed gates: their answers no longer count."""
-        loop = self._loop
-        for path in [path for path in self._asked if path not in loop.machine.run.gates]:
-            flight = self._asked.pop(path)
-            if not flight.finished:
-                flight.finished = True
-                del loop.flights[path, GATE]
-                loop.tasks.stop(flight)
-
     def _answered(self, flight: Flight, outcome: Any) -> None:
         loop, path = self._loop, flight.path
+        loop.remove_flight(path, "gate")
         if path not in loop.machine.run.gates or path in loop.machine.run.answered:
             return
         match outcome:
             case KeyboardInterrupt() | SystemExit():
-                self._interrupted(outcome)
+                loop.escaped(outcome)
             case BaseException():
                 loop.receive(cmd.GateRefused(path, outcome, at=loop.now()))
             case (HandrailError() as failure,):
@@ -239,32 +212,28 @@ class Callbacks:
     # -- rollbacks ------------------------------------------------------------------------------
 
     def undo(self, command: cmd.Undo) -> None:
-        """Start a rollback with its timeout; if this drive is closing, the next one starts it."""
-        loop = self._loop
-        if loop.closing:
-            return
-        contexts = self._evaluator.contexts
+        """Start a rollback with its timeout."""
+        loop, evaluator, path = self._loop, self._evaluator, command.path
+        contexts = evaluator.contexts
         services, config = contexts.services, contexts.config
-        current = Current(
-            loop.run_id, command.path, 1, services=services, config=config, mask=loop.mask
-        )
-        flight = Flight(command.path, ROLLBACK, command, current)
+        current = Current(loop.run_id, path, 1, services=services, config=config, mask=loop.mask)
+        flight: Flight = loop.flights[path, "rollback"]
+        flight.current = current
         context = loop.context()
         context.run(CURRENT.set, current)
-        evaluator = self._evaluator
         loop.start(flight, lambda: evaluator.undo(command, current), context)
-        loop.timers.at(loop.now() + command.rollback.timeout_s, flight)
+        loop.limit(path, "rollback", command.rollback.timeout_s)
 
     def _undone(self, flight: Flight, outcome: Any) -> None:
-        broken_off = outcome is STOPPED or outcome is ABANDONED
-        if self._loop.closing and (broken_off or isinstance(outcome, BaseException)):
-            return  # interrupted: the next drive runs it again
-        if flight.timed_out:
-            outcome = StepTimeout(flight.path, flight.command.rollback.timeout_s)
-        elif broken_off:
-            outcome = CancelledFromWithin(flight.path)
-        error = outcome if isinstance(outcome, BaseException) else None
-        self._loop.record(rollback_event(flight.path, error))
+        _, error = _ended(flight, outcome)
+        self._loop.undone(flight.path, rollback_event(flight.path, error))
+
+
+def _ended(flight: Flight, outcome: Any) -> tuple[Any, BaseException | None]:
+    """What a flight returned, and what it raised."""
+    if outcome is STOPPED or outcome is ABANDONED:
+        return None, CancelledFromWithin(flight.path)
+    return (None, outcome) if isinstance(outcome, BaseException) else (outcome, None)
 
 
 _AT_THE_TERMINAL = threading.Lock()

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import anyio
 import msgspec
@@ -48,18 +48,14 @@ if TYPE_CHECKING:
     from handrail.ports.claims import Claim, Claimant, Claims, LaunchClaims, Resource
     from handrail.workspace.git import Repository
 
-CLAIM = "claim"
+CLAIM: Final = "claim"
 CLOSING_S = 30.0
 """How long releasing claims may take at the end of an attempt, or of the drive."""
 Waiting: TypeAlias = cmd.Perform | cmd.Queue | cmd.Claim
 
 
 class Claiming:
-    """The claims of one drive. Mutable.
-
-    ``begin`` takes each attempt or launch that has its claims; ``leave_place`` frees the place of
-    the step at a path; ``stopped`` ends an attempt or launch that was stopped before it began.
-    """
+    """The claims of one drive. Mutable."""
 
     def __init__(
         self,
@@ -68,9 +64,6 @@ class Claiming:
         shared: SharedClaims,
         *,
         folder_of: Callable[[cmd.Perform | cmd.Queue], Path | None],
-        begin: Callable[[cmd.Perform | cmd.Queue], None],
-        leave_place: Callable[[str], None],
-        stopped: Callable[[cmd.Perform | cmd.Queue], None],
     ) -> None:
         self.held: dict[str, list[Claim]] = {}
         """The claims that are held, by the path of the step that holds them."""
@@ -78,9 +71,6 @@ class Claiming:
         self._configured = claims
         self._shared = shared
         self._folder_of = folder_of
-        self._begin = begin
-        self._leave_place = leave_place
-        self._stopped = stopped
         self._own: Claims | None = None
         self._blocked_by: dict[str, str] = {}
         """The holder of the claims that each path waits for."""
@@ -120,7 +110,7 @@ class Claiming:
         if flight is not None and not flight.finished:
             flight.command = command
         elif command.wanted is None or command.path in self.held:
-            self._begin(command)
+            self._loop.line.begin(command)
         else:
             self._ask(command, command.wanted)
 
@@ -147,13 +137,13 @@ class Claiming:
 
     def _ask(self, command: Waiting, wanted: Wanted) -> None:
         loop = self._loop
-        flight = Flight(command.path, CLAIM, command, None)
+        flight = Flight(command.path, CLAIM, command)
         turn = self._turns[flight] = anyio.Event()
         if len(self._turns) == 1:
             turn.set()
         loop.start(flight, lambda: self._acquire(flight, wanted, turn), loop.context())
         if wanted.wait_s:
-            loop.timers.at(loop.now() + wanted.wait_s, flight)
+            loop.limit(command.path, CLAIM, wanted.wait_s)
 
     def _end_turn(self, flight: Flight) -> None:
         """Let the next flight ask: this one is in line, or asks no more."""
@@ -256,10 +246,10 @@ class Claiming:
             return
         self.give_back(path)
         if outcome is STOPPED or outcome is ABANDONED:
-            if loop.closing:
+            if loop.ends is not None:
                 return
             if not isinstance(command, cmd.Claim):
-                self._stopped(command)
+                loop.stopped(path, command.attempt)
                 return
             outcome = CancelledFromWithin(path)
         if isinstance(command, cmd.Claim):
@@ -270,7 +260,7 @@ class Claiming:
     def _begin_granted(self, path: str) -> None:
         command = self._granted.pop(path, None)
         if command is not None and path in self.held:
-            self._begin(command)
+            self._loop.line.begin(command)
 
     def clock_was_set(self, jump_s: float) -> None:
         """Shift the start of the attempts that wait here, for the clock jumped by ``jump_s``."""
@@ -350,7 +340,7 @@ class Claiming:
 
         def note_claim(event: ev.OfClaims) -> None:
             if isinstance(event, ev.ClaimWaiting):
-                self._loop.post(partial(self._leave_place, path))
+                self._loop.post(partial(self._loop.line.release, path))
             self._loop.emit_notice(event)
 
         claimant = self._claimant(path)
@@ -362,14 +352,14 @@ class Claiming:
         """Release the claims of the step at this path, and withdraw its request for any."""
         loop = self._loop
         flight = loop.flights.get((path, CLAIM))
-        if flight is not None and not flight.finished:
-            flight.finished = True
-            del loop.flights[path, CLAIM]
+        if flight is not None:
+            loop.remove_flight(path, CLAIM)
             self._end_turn(flight)
-            loop.tasks.stop(flight)
+            if not flight.stopping:
+                loop.tasks.stop(flight)
         for claim in self.held.pop(path, ()):
             self._releasing[claim.epoch] = claim
-            flight = Flight(path, CLAIM, None, None)
+            flight = Flight(path, CLAIM, None)
             flight.finished = True
             loop.tasks.start(flight, partial(self._release, claim), loop.context())
 

@@ -3,10 +3,13 @@
 Theory of operation
 ===================
 
-The driver is one task with one loop. It carries out commands in order, in ``_carry_out``; when
-there are none it waits for the next job or timer, in ``_wait``. Everything that comes from
-elsewhere (ends of attempts, answers, signals, a request to cancel) becomes a job: a function that
-the loop calls. So the core is never entered twice.
+The driver is a conductor (``core.conductor``) and its own host. What it does not inherit is what
+only this process has: a journal that may be slow, tasks, threads, and claims.
+
+It is one task with one loop, which takes the place of ``pump``. It carries out commands in order,
+in ``_carry_out_in_order``; when there are none it waits for the next job or timer, in ``_wait``.
+Everything that comes from elsewhere (ends of attempts, answers, signals, a request to cancel)
+becomes a job: a function that the loop calls. So the core is never entered twice.
 
 An event goes one way: numbered, then ``journal.append``, then sinks, then ``machine.receive``.
 Where a journal can, consecutive records are written in one transaction (``append_all``). A drive
@@ -28,9 +31,8 @@ open), it is performed in the driver's own task, in a context of its own (see
 ``engine.attempt_tasks``). No task, no scope, no queue. A request to cancel that arrives meanwhile
 stops it as it would stop a task.
 
-Timers of the core and of attempts are entries of one heap (``core.timers``). Gates and signals
-cost no task. Attempts that wait for a place within the limits stand in ``core.line``.
-``engine.callbacks`` starts evaluations, gate handlers and rollbacks, and reports their outcomes.
+Gates and signals cost no task. ``engine.callbacks`` starts evaluations, gate handlers and
+rollbacks, and reports their outcomes.
 """
 
 from __future__ import annotations
@@ -51,17 +53,18 @@ import msgspec
 from handrail.core import commands as cmd
 from handrail.core.admission import Admission
 from handrail.core.changes import mismatch_of
+from handrail.core.conductor import Question
 from handrail.core.ending import close_bodies
 from handrail.core.line import Line
 from handrail.core.machine import Machine
 from handrail.core.nodes import Phase
-from handrail.core.rehearsal import Rehearsal, rehearse, to_carry_out
-from handrail.core.timers import Job, Timers
+from handrail.core.timers import Job
 from handrail.core.value_texts import declared_in, event_in_its_place
 from handrail.core.waits import (
     accept_no_other_answer,
     clock_was_set,
     counts_running_time,
+    open_gate,
     process_waits_for,
 )
 from handrail.engine.attempt_tasks import (
@@ -71,25 +74,24 @@ from handrail.engine.attempt_tasks import (
     interruption,
 )
 from handrail.engine.bus import Bus
-from handrail.engine.callbacks import EVALUATION, GATE, Callbacks, Evaluator
+from handrail.engine.callbacks import Callbacks, Evaluator
 from handrail.engine.claiming import CLAIM, Claiming
 from handrail.engine.inbox import Inbox, is_urgent
-from handrail.engine.loop import FailedWrite, Skew
+from handrail.engine.loop import FailedWrite, Loop, Skew
 from handrail.engine.message_watch import watch_messages
 from handrail.engine.parts import Parts
 from handrail.engine.perform import Performer
-from handrail.engine.rehearsal_io import rehearsed, warn_of_masked, write_out
+from handrail.engine.rehearsal_io import warn_of_masked, write_out
 from handrail.engine.shared_limits import SharedLine
-from handrail.engine.tasks import ABANDONED, Flight, Tasks, tasks
+from handrail.engine.tasks import ABANDONED, Flight, tasks
 from handrail.errors import (
     CoreStalled,
-    GateClosed,
-    GateNotFound,
     HandrailError,
     OutputNotSerializable,
 )
 from handrail.model import events as ev
-from handrail.model.results import OpenGate, WorkflowResult
+from handrail.model.policy import Limits
+from handrail.model.results import WorkflowResult
 from handrail.ports.journal import GroupAppend, Journal, group_append, when_free
 from handrail.record.answers import accept_answer
 from handrail.steps.verbs import PLAIN
@@ -122,8 +124,8 @@ GATHER_ABOVE = 8
 _set = object.__setattr__  # numbers an event as model.events.stamp does, without a call
 
 
-class Driver:
-    """One drive of one run. Mutable; lives as long as the drive."""
+class Driver(Loop):
+    """One drive of one run in this process. Mutable; lives as long as the drive."""
 
     make_attempts = Attempts
 
@@ -139,24 +141,24 @@ class Driver:
         evaluator: Evaluator,
         last_at: float,
     ) -> None:
-        self.machine = machine
-        self.run_id = machine.run.setting.run_id
-        self.result: WorkflowResult[Any] | None = None
         self._parts, self._journal, self._bus = parts, journal, bus
-        self._seq = seq
         self.now = parts.clock.now
-        self._todo: deque[cmd.Command | _BeingWritten] = deque()
-        self._jobs: deque[Job] = deque()
+        super().__init__(
+            machine,
+            self,
+            record=journal.append,
+            tell=self.emit_notice,
+            seq=seq,
+            last_at=last_at,
+            handles_gates=parts.gates is not None,
+        )
         self._wake = anyio.Event()
         self._thread, self._home = threading.get_ident(), running_loop()
-        self.flights: dict[tuple[str, str], Flight] = {}
-        self.timers = Timers[Flight](machine.run.timers)
         self._skew = Skew(parts.clock)
         self.context = copy_context().copy
-        self.tasks: Tasks = tasks(self._deliver)
+        self.tasks = tasks(self._deliver)
         self._escaped: BaseException | None = None
-        self.interrupted: str | None = None
-        self.closing = False
+        self._is_interrupted = False
         self._linger_until: float | None = None
         self._late = deque[ev.GateAnswered | ev.SignalReceived]()
         """Messages that came behind timers which have not fired yet."""
@@ -171,33 +173,20 @@ class Driver:
         self.mask = bus.mask
         self.mark = performer.contexts.mark
         self._inbox, self._when_free = Inbox(journal, machine), when_free(journal)
-        self.attempts = self.make_attempts(
-            self,
-            performer,
-            self._skew,
-            self._handler_interrupted,
-            durable=journal.durable,
-        )
-        processes = max(4, os.cpu_count() or 1)
-        admission = Admission(machine.run.limits, last_at, processes=processes)
-        shared, start = parts.shared, self.attempts.start
-        self._line = (
-            Line(self, admission, start)
-            if shared is None
-            else SharedLine(self, admission, shared, start)
-        )
+        self.attempts = self.make_attempts(self, performer, self._skew, durable=journal.durable)
         self._claiming = self.attempts.claiming = Claiming(
             self,
             parts.claims,
             parts.shared_claims,
             folder_of=performer.folder_of,
-            begin=self._line.begin,
-            leave_place=self._line.release,
-            stopped=self.attempts.stopped_before,
         )
-        self._callbacks = Callbacks(
-            self, evaluator, answer=self._answer_when_free, interrupted=self._handler_interrupted
-        )
+        self._callbacks = Callbacks(self, evaluator, answer=self._answer_when_free)
+
+    def _make_line(self, limits: Limits, last_at: float) -> Line:
+        admission = Admission(limits, last_at, processes=max(4, os.cpu_count() or 1))
+        if self._parts.shared is None:
+            return Line(self, admission, self._start)
+        return SharedLine(self, admission, self._parts.shared, self._start)
 
     # -- from outside, in any thread ------------------------------------------------------------
 
@@ -230,7 +219,7 @@ class Driver:
             GateClosed: it was answered before. GateNotFound: it was never opened.
             InvalidAnswer: this is not an answer to it; the gate stays open.
         """
-        gate = self._open_gate(path)
+        gate = open_gate(self.machine.run, path)
         value = accept_answer(gate, answer)
         self._inbox.answer(gate, value, by, self.now())
         self._look_for_messages()
@@ -306,15 +295,6 @@ class Driver:
         """Have the drive end with this error: its messages cannot be read."""
         self.post(partial(_raise, error), urgent=True)
 
-    def _open_gate(self, path: str) -> OpenGate:
-        answered = self.machine.run.answered.get(path)
-        if answered is not None:
-            raise GateClosed(path, answered.answer, answered.by, answered.at)
-        gate = self.machine.run.gates.get(path)
-        if gate is None:
-            raise GateNotFound(self.run_id, path, tuple(self.machine.run.gates))
-        return gate
-
     # -- the loop -------------------------------------------------------------------------------
 
     async def drive(
@@ -333,18 +313,16 @@ class Driver:
         async with self.tasks:
             self._watch_for_messages_meanwhile()
             try:
-                if self.machine.run.recorded.is_empty:
-                    self._todo.append(cmd.Record(first))
-                else:
-                    await self._replay(first, known, cancel)
-                await self._loop()
+                self.begin(first, known, cancel)
+                await self._replay()
+                await self._work()
             except (KeyboardInterrupt, SystemExit, anyio.get_cancelled_exc_class()) as error:
                 with anyio.CancelScope(shield=True):
                     self._interrupt(interruption(error))
-                    await self._loop()
+                    await self._work()
                 raise
             finally:
-                self._line.close()
+                self.line.close()
                 await self._claiming.close()
                 if self.result is None:  # the journal failed: nothing can be recorded any more
                     close_bodies(self.machine.run)
@@ -356,58 +334,40 @@ class Driver:
         assert self.result is not None
         return self.result
 
-    async def _replay(self, first: ev.Event, known: Sequence[ev.Event], cancel: str | None) -> None:
-        """Rehearse the record; if the code still matches it, write and show the outcome. A run that
-        is being cancelled makes no more attempts, except to clean up.
-        """
-        machine, stamp = self.machine, self._stamp
-        rehearsing = rehearse(machine, first, stamp, known=known, seq=lambda: self._seq)
-        parts: list[Rehearsal] = []
-        rehearse_part = partial(self._rehearse, parts)
+    async def _replay(self) -> None:
+        """Rehearse the record, if any; if the code still matches it, write and show the outcome."""
         try:
-            beyond = await rehearsed(rehearsing, rehearse_part, self._callbacks.evaluated)
+            self._rehearse()
+            while (question := self._asked) is not None:
+                answer = await self._callbacks.evaluated(question)
+                self.evaluated(question, answer.value, answer.error)
+                self._rehearse()
         finally:
-            for part in parts:
+            for part in self._gone_through:
                 with anyio.CancelScope(shield=True):
-                    await write_out(part, machine, self._journal, self._bus)
+                    await write_out(part, self.machine, self._journal, self._bus)
                 warn_of_masked(self.run_id, part)
-        carried_out, stopped = to_carry_out(beyond, machine.run, cancel)
-        self._todo.extend(carried_out)
-        for one in stopped:
-            self.attempts.stopped_before(one)
-
-    async def _rehearse(self, parts: list[Rehearsal], part: Rehearsal) -> None:
-        """Rehearse another of the parts to write; after a mismatch nothing of any is written."""
-        part.run()
-        run = self.machine.run
-        if run.changes and run.rehearses:
-            parts.clear()
-            raise mismatch_of(run)
-        parts.append(part)
-
-    def _stamp(self, event: ev.Event) -> float:
-        self._seq += 1
-        return ev.stamp(event, self.run_id, self._seq, self.now()).at
+        self._go_beyond(self._beyond or ())
 
     def _watch_for_messages_meanwhile(self) -> None:
         """Look for messages while the drive lasts; no process can send any to a run in memory."""
         if self._journal.durable:
-            flight = Flight("", "messages", None, None)
+            flight = Flight("", "messages", None)
             flight.finished = True
             watch = partial(watch_messages, self._journal, self)
             self.tasks.start(flight, watch, self.context())
 
-    async def _loop(self) -> None:
+    async def _work(self) -> None:
         while self.result is None:
             if self._todo:
-                await self._carry_out()
+                await self._carry_out_in_order()
             elif self._jobs:
                 self._jobs.popleft()()
                 for _ in range(self._gathers if len(self.flights) > GATHER_ABOVE else 0):
                     if not self._jobs or type(self._jobs[0]) is not FlightFinished:
                         break
                     self._jobs.popleft()()
-            elif not await self._fire_timers():
+            elif not await self._fire_next():
                 await self._wait()
                 self.look_at_clock()
 
@@ -417,15 +377,15 @@ class Driver:
             self._todo.popleft()
             await self._show_when_written(written.event, written.pending)
 
-    async def _carry_out(self) -> None:  # noqa: C901, PLR0912, PLR0915  # see its text
+    async def _carry_out_in_order(self) -> None:  # noqa: C901, PLR0912, PLR0915  # see its text
         """Carry out commands in order. One long function on purpose: it runs for each step, and a
         call costs as much as what most of its lines do.
         """
         todo, machine, run_id, now = self._todo, self.machine, self.run_id, self.now
         receive, reacts_to = machine.receive, machine.reacts_to
         emit, append = self._bus.emit, self._journal.append
-        free, holders, waiting = self._line.free, self._line.holders, self._line.waiting
-        kept, held, gathers = self._line.kept, self._claiming.held, self._gathers
+        free, holders, waiting = self.line.free, self.line.holders, self.line.waiting
+        kept, held, gathers = self.line.kept, self._claiming.held, self._gathers
         while todo:
             command: Any = todo.popleft()
             kind = type(command)  # pyright: ignore[reportUnknownVariableType]  # of any command
@@ -434,6 +394,8 @@ class Driver:
                     continue
                 event, sync = command.event, command.sync
             elif kind is cmd.Perform:
+                if self.ends is not None:
+                    continue  # the next drive begins it
                 modifiers = command.step.modifiers
                 if (
                     todo
@@ -453,12 +415,9 @@ class Driver:
                 ):  # something else can happen meanwhile
                     self._claiming.launch(command)
                     continue
-                if self.closing:  # nothing would stop it: the end of a drive stops flights
-                    self.attempts.stopped_before(command)
-                    continue
                 event = await self.attempts.perform_here(command)
                 if holders:
-                    self._line.release(command.path)
+                    self.line.release(command.path)
                 if self._jobs:  # messages that its own thread sent before it ended
                     self._read_messages_if_it_can()
                 if todo:
@@ -469,15 +428,18 @@ class Driver:
                 if todo:  # what came in meanwhile is recorded first: after a pause no step begins
                     todo.append(cmd.Record(event, sync))
                     continue
+            elif kind is cmd.Tell:
+                self.emit_notice(command.progress)
+                continue
             elif kind is cmd.Pull:
                 await anyio.lowlevel.checkpoint()
-                self._pull_on(command.path)
+                self.turn(command.path)
                 continue
             elif kind is _BeingWritten:
                 await self._show_when_written(command.event, command.pending)
                 continue
             else:
-                self._carry_out_other(command)
+                self._carry_out(command)
                 continue
             self._seq = seq = self._seq + 1
             _set(event, "run_id", run_id)
@@ -563,63 +525,19 @@ class Driver:
         finally:
             self._syncing = False
 
-    def _carry_out_other(self, command: cmd.Command) -> None:
-        match command:
-            case cmd.Wait():
-                self.timers.wait(command.due, command.token)
-            case cmd.Tell():
-                self.emit_notice(command.progress)
-            case cmd.Cancel() | cmd.BreakOff():
-                self._stop(command.path, again=isinstance(command, cmd.BreakOff))
-            case cmd.Queue() | cmd.Release() | cmd.Claim() | cmd.Unclaim() | cmd.PauseAdmission():
-                self._line_up(command)
-            case cmd.EndDrive():
-                self._interrupt(command.reason)
-            case cmd.Ask():
-                if self._parts.gates is not None:
-                    self._callbacks.ask(command)
-            case cmd.AskPredicate() | cmd.AskFallback() | cmd.FindStages():
-                self._callbacks.evaluate(command)
-            case cmd.Undo():
-                self._callbacks.undo(command)
-            case cmd.Changed():
-                self._end_drive(command.reason)
-            case cmd.Finish():
-                self.result = command.result
-            case _:
-                raise AssertionError(command)
+    def _launch(self, command: cmd.Perform | cmd.Queue) -> None:
+        self._claiming.launch(command)
 
-    def _line_up(
-        self, command: cmd.Queue | cmd.Release | cmd.Claim | cmd.Unclaim | cmd.PauseAdmission
-    ) -> None:
-        match command:
-            case cmd.Queue():
-                self._claiming.launch(command)
-            case cmd.Release():
-                self._line.give_up(command.path)
-                self._claiming.give_back(command.path)
-            case cmd.Claim():
-                self._claiming.claim(command)
-            case cmd.Unclaim():
-                self._claiming.give_back(command.path)
-            case cmd.PauseAdmission():
-                self._line.pause(on=command.on)
+    def _claim(self, command: cmd.Claim) -> None:
+        self._claiming.claim(command)
 
-    def receive(self, event: ev.Event | cmd.Report) -> None:
-        """Give an event or report to the core, and queue the commands that it returns."""
-        self._todo.extend(self.machine.receive(event))
+    def _give_back(self, command: cmd.Release | cmd.Unclaim) -> None:
+        super()._give_back(command)
+        self._claiming.give_back(command.path)
 
-    def _pull_on(self, path: str) -> None:
-        """Report ``Pulled`` behind jobs that came in meanwhile: a request to cancel, above all."""
-        self._jobs.append(lambda: self.receive(cmd.Pulled(path, at=self.now())))
-
-    def queue_job(self, job: Job) -> None:
-        """Queue a job behind those that came in meanwhile."""
-        self._jobs.append(job)
-
-    def record(self, event: ev.Event, *, sync: bool = False) -> None:
-        """Queue an event to be recorded; ``sync``: on disk at once."""
-        self._todo.append(cmd.Record(event, sync))
+    def receive(self, happened: ev.Event | cmd.Report) -> None:
+        """Give the machine what happened, and queue the commands that it returns."""
+        self._todo.extend(self.machine.receive(happened))
 
     def emit_notice(self, notice: ev.Notice) -> None:
         """Show progress to the sinks. Some notices are journaled first, at once: those of claims,
@@ -648,7 +566,36 @@ class Driver:
                 self._todo.append(_BeingWritten(notice, pending))
                 self._wake.set()
 
-    # -- attempts -------------------------------------------------------------------------------
+    # -- as its own host ------------------------------------------------------------------------
+
+    def perform(self, attempt: cmd.Perform) -> None:
+        """Start the attempt in a task of its own."""
+        self.attempts.perform(attempt)
+
+    def undo(self, rollback: cmd.Undo) -> None:
+        """Start the rollback in a task of its own."""
+        self._callbacks.undo(rollback)
+
+    def evaluate(self, question: Question) -> None:
+        """Call the user's function, or look up the stages; ``_replay`` awaits what it asks for."""
+        if question is not self._asked:
+            self._callbacks.evaluate(question)
+
+    def stop(self, it: Flight) -> None:
+        """Cancel a flight, and abandon it if it does not end within ``ABANDON_AFTER_S``."""
+        if it.current is not None:
+            it.current.cancelled = True
+        self.tasks.stop(it)
+        if not it.finished:
+            leave = partial(self.finished_flight, it, ABANDONED)
+            self.timers.at(self.now() + ABANDON_AFTER_S, leave)
+
+    def alarm(self, due: float | None) -> None:
+        """Do nothing: the loop looks for timers that are due."""
+
+    def turn(self, path: str) -> None:
+        """Go on behind jobs that came in meanwhile: a request to cancel, above all."""
+        self.turned(path)
 
     def start(self, flight: Flight, work: Callable[[], Any], context: Context) -> None:
         """Start a flight in a task of its own."""
@@ -664,47 +611,30 @@ class Driver:
         """Hand the outcome of a flight to the core, once."""
         if flight.finished:
             return
-        flight.finished = True
-        del self.flights[flight.path, flight.kind]
-        if flight.kind == ATTEMPT:
-            self._line.release(flight.path)
-            self.attempts.finished(flight, outcome)
-        elif flight.kind == CLAIM:
+        path = flight.path
+        if flight.kind == CLAIM:
+            self.remove_flight(path, CLAIM)
             self._claiming.finished(flight, outcome)
+        elif flight.kind != ATTEMPT:
+            self._callbacks.finished(flight, outcome)
+        elif isinstance(outcome, (KeyboardInterrupt, SystemExit)):
+            self.remove_flight(path, ATTEMPT)
+            self.line.release(path)
+            self.attempts.interrupted(path, outcome)
         else:
-            self._callbacks.finished_flight(flight, outcome)
+            self._finished(path, self.attempts.end_of(flight, outcome))
 
     def _stop(self, path: str, *, again: bool) -> None:
-        """Stop the step at a path: at work, or waiting for claims or a place. ``again``: another
-        launch takes its place. An attempt in the driver's own task was stopped before, as urgent.
+        """Stop the step at a path also where it waits for claims, or has them and not begun. An
+        attempt in the driver's own task was stopped before, as urgent.
         """
         asks = self._claiming.withdraw(path, again=again)
         if asks is not None:
-            self.attempts.report_stop(path, asks.attempt, abandoned=False)
+            self.stopped(path, asks.attempt)
             return
-        queued = self._line.keep(path) if again else self._line.leave(path)
-        if queued is not None:
-            if not again:
-                self._claiming.give_back(path)
-            self.attempts.report_stop(path, queued.attempt, abandoned=False)
-            self._line.admit()
-        for kind in (CLAIM, ATTEMPT, EVALUATION):
-            flight = self.flights.get((path, kind))
-            if flight is not None:
-                self._halt(flight)
-
-    def _halt(self, flight: Flight) -> None:
-        """Cancel a flight, and abandon it if it does not end within ``ABANDON_AFTER_S``."""
-        if not flight.stopping:
-            if flight.current is not None:
-                flight.current.cancelled = True
-            self.tasks.stop(flight)
-            self.timers.at(self.now() + ABANDON_AFTER_S, partial(self._leave, flight))
-
-    def _leave(self, flight: Flight) -> None:
-        """Abandon a flight that ignores its cancellation."""
-        if not flight.finished:
-            self.finished_flight(flight, ABANDONED)
+        if path in self.line.waiting and not again:
+            self._claiming.give_back(path)
+        super()._stop(path, again=again)
 
     # -- time -----------------------------------------------------------------------------------
 
@@ -716,12 +646,12 @@ class Driver:
         run = self.machine.run
         self.timers.shift(jump_s, partial(counts_running_time, run))
         clock_was_set(run, jump_s)
-        self._line.clock_was_set(jump_s)
+        self.line.clock_was_set(jump_s)
         self._claiming.clock_was_set(jump_s)
         if self._linger_until is not None:
             self._linger_until += jump_s
 
-    async def _fire_timers(self) -> bool:
+    async def _fire_next(self) -> bool:
         """Fire the timers of the next moment that has come; True if any was. Messages that came
         before a late one are recorded first.
         """
@@ -733,26 +663,16 @@ class Driver:
                 return True
         fired = False
         for what in self.timers.moment(self.now()):
-            await self._fire(what)
+            if not isinstance(what, int) or not await self._answered_in_time(what):
+                self._fire(what)
             fired = True
         return fired
 
-    async def _fire(self, what: int | Flight | Job) -> None:
-        match what:
-            case int():
-                node, _ = self.machine.run.timers[what]
-                if what != node.timer or not await self._answered_in_time(node.path):
-                    self.receive(cmd.TimerFired(node.path, what, at=self.now()))
-            case Flight():
-                what.timed_out = True
-                self._halt(what)
-            case _:
-                what()
-
-    async def _answered_in_time(self, path: str) -> bool:
+    async def _answered_in_time(self, token: int) -> bool:
         """True if an answer came before the gate's timeout could close it; reads that answer."""
-        gate = self.machine.run.gates.get(path)
-        if gate is None:
+        node, _ = self.machine.run.timers[token]
+        gate = self.machine.run.gates.get(node.path)
+        if gate is None or token != node.timer:
             return False
         if await self._when_free(partial(self._inbox.close, gate, self.now())):
             return False
@@ -760,9 +680,11 @@ class Driver:
         return True
 
     async def _wait(self) -> None:
-        self._callbacks.dismiss()
+        self._dismiss()
+        if self._jobs:
+            return
         due = self.timers.next_due()
-        is_idle = self._nothing_is_at_work() and not self.closing
+        is_idle = self.nothing_is_at_work and self.ends is None
         if is_idle and not self._waits_for_timer():
             if not self.machine.waits and due is None:
                 raise CoreStalled
@@ -772,7 +694,7 @@ class Driver:
             if now >= self._linger_until:
                 self.read_messages()  # an answer that was accepted must not wait for the next drive
                 if not self._todo and not self._jobs and not self._late:
-                    (self._end_drive if self._line.waiting else self._suspend)("waiting")
+                    self._end_drive("waiting")
                 return
             due = self._linger_until if due is None else min(due, self._linger_until)
         else:
@@ -784,18 +706,10 @@ class Driver:
         busy = sum(1 for one in self.flights.values() if not one.waits)
         await self._parts.clock.wait(self._wake, due, busy=busy + self._claiming.at_work)
 
-    def _nothing_is_at_work(self) -> bool:
-        """True if no flight is at work, and none waits for a place in a run that is not paused."""
-        if self._line.waiting and self.machine.run.paused is None:
-            return False
-        return not self.flights
-
     def is_asleep(self, for_s: float) -> bool:
         """True if the run does nothing, and no time that it waits for comes within ``for_s``."""
         now = self.now()
-        return self._nothing_is_at_work() and all(
-            due - now > for_s for due, _ in self.timers.waits()
-        )
+        return self.nothing_is_at_work and all(due - now > for_s for due, _ in self.timers.waits())
 
     def _waits_for_timer(self) -> bool:
         """True if a timer is set that the drive waits for, rather than suspend."""
@@ -808,46 +722,18 @@ class Driver:
 
     # -- ends -----------------------------------------------------------------------------------
 
-    def _suspend(self, reason: str) -> None:
-        self.closing = True
-        self.receive(cmd.CloseRun(reason, at=self.now()))
-
-    def _handler_interrupted(self, error: BaseException) -> None:
+    def escaped(self, error: BaseException) -> None:
+        """End the drive, then raise this: a KeyboardInterrupt or SystemExit of the user's code."""
         self._escaped = error
         self._interrupt(interruption(error))
 
     def _interrupt(self, reason: str) -> None:
         """End the drive: with a durable journal suspend the run, without one cancel it."""
-        if self.interrupted is not None or self.result is not None:
-            return
-        self.interrupted = reason
-        if not self._journal.durable:
+        if self._journal.durable:
+            self._end_drive(reason)
+        elif not self._is_interrupted and self.ends is None and self.result is None:
+            self._is_interrupted = True
             self._jobs.appendleft(lambda: self.record(ev.CancelRequested(reason)))
-            return
-        self._end_drive(reason)
-
-    def _end_drive(self, reason: str) -> None:
-        """Stop all flights, and close the drive when they have ended."""
-        self.interrupted = self.interrupted or reason
-        self.closing = True
-        self._close_when_idle()
-
-    def _close_when_idle(self) -> None:
-        """Stop all flights, also those begun meanwhile; close the drive once there are none."""
-        for path in list(self._line.waiting):
-            self._line.leave(path)
-        for path, kind in list(self.flights):
-            flight = self.flights[path, kind]
-            if kind == GATE:
-                flight.finished = True
-                del self.flights[path, kind]
-                self.tasks.stop(flight)
-            else:
-                self._halt(flight)
-        if self.flights:
-            self.timers.at(self.now() + 0.02, partial(self._jobs.append, self._close_when_idle))
-        else:
-            self._jobs.append(partial(self._suspend, self.interrupted or "interrupted"))
 
 
 def _raise(error: Exception) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from handrail.core.machine import Machine
 from handrail.core.steering import check_steering
+from handrail.core.waits import awaited_types
 from handrail.core.work_edits import check_edit
 from handrail.engine.tasks import Flight
 from handrail.errors import GateClosed
@@ -21,7 +22,7 @@ from handrail.model.results import OpenGate
 from handrail.ports.journal import Journal, Letter
 from handrail.record.answers import check_payload
 from handrail.record.inbox import TIMEOUT, event_of, gate_key, is_signal
-from handrail.steps.verbs import SignalWait, launches_agent
+from handrail.steps.verbs import launches_agent
 
 
 class Inbox:
@@ -49,9 +50,7 @@ class Inbox:
         Raises:
             InvalidSignal: an open ``wait_for`` would fail with this payload.
         """
-        waiting = list(self._machine.run.listeners.get(name, {}).values())
-        verbs = [node.step.verb for node in waiting]
-        types = [verb.type for verb in verbs if isinstance(verb, SignalWait)]
+        types = awaited_types(self._machine.run, name)
         if types:
             check_payload(name, payload, types, self._on_the_way(name))
         event = ev.stamp(ev.SignalReceived(name, payload, by), self._run_id, 0, at)

@@ -1,15 +1,13 @@
-"""The interface of the driver's loop, as its parts see it."""
+"""The driver, as its parts see it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextvars import Context
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
-from handrail.core import commands as cmd
-from handrail.core.line import LineDriver
-from handrail.core.machine import Machine
-from handrail.core.timers import Job, Timers
+from handrail.core.conductor import Conductor
+from handrail.core.timers import Job
 from handrail.engine.tasks import Flight, Tasks
 from handrail.errors import HandrailError
 from handrail.model import events as ev
@@ -17,46 +15,37 @@ from handrail.ports.clock import SET_S, Clock
 from handrail.secrets.masking import Mask
 
 
-class Loop(LineDriver, Protocol):
-    """One task that carries out commands in order, and then its jobs."""
+class Loop(Conductor):
+    """A conductor in one task, which carries out commands in order, and then its jobs."""
 
-    run_id: str
-    machine: Machine
-    flights: dict[tuple[str, str], Flight]
-    """Flights: what is at work outside the loop, by path and kind."""
+    flight_type = Flight
     tasks: Tasks
-    timers: Timers[Flight]
     mask: Mask
     mark: str
     """The mark that the run's processes carry, by which they are found."""
 
-    closing: bool
-    """The drive ends before its run does: flights get no end in the record."""
-
-    interrupted: str | None
-    """Why the drive was interrupted, if it was."""
-
-    def receive(self, event: ev.Event | cmd.Report) -> None:
-        """Give an event or report to the core, and queue the commands that it returns."""
-
-    def record(self, event: ev.Event, *, sync: bool = False) -> None:
-        """Queue an event to be recorded; ``sync``: on disk at once."""
+    context: Callable[[], Context]
+    """Returns a copy of the context that the drive was begun in."""
 
     def emit_notice(self, notice: ev.Notice) -> None:
         """Show progress to the sinks; some notices are journaled first."""
+        raise NotImplementedError
 
     def post(self, job: Job, *, urgent: bool = False) -> None:
         """Queue a job as ``queue_job`` does, from any thread, and wake the loop."""
+        raise NotImplementedError
+
+    def escaped(self, error: BaseException) -> None:
+        """End the drive, then raise this: a KeyboardInterrupt or SystemExit of the user's code."""
+        raise NotImplementedError
 
     def look_at_clock(self) -> None:
         """If the clock was set, shift the timers on elapsed running time."""
-
-    def context(self) -> Context:
-        """A copy of the context that the drive was begun in."""
-        ...
+        raise NotImplementedError
 
     def start(self, flight: Flight, work: Callable[[], Any], context: Context) -> None:
         """Start a flight in a task of its own; the loop gets its outcome as a job."""
+        raise NotImplementedError
 
 
 class FailedWrite:

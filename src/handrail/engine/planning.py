@@ -11,7 +11,6 @@ from handrail.core.nodes import Node, Phase
 from handrail.core.rehearsal import Rehearsal, rehearse
 from handrail.core.run_state import StepNode
 from handrail.engine.callbacks import Evaluator
-from handrail.engine.rehearsal_io import rehearsed
 from handrail.engine.step_names import without_step
 from handrail.errors import StepChange
 from handrail.model import events as ev
@@ -37,14 +36,18 @@ async def retrace(
     def stamp(event: ev.Event) -> float:
         return ev.stamp(event, machine.run.setting.run_id, 0, now).at
 
-    async def evaluated(command: cmd.AskFallback | cmd.FindStages) -> cmd.Evaluated:
-        return await evaluator.evaluated(command, now)
-
-    async def perform(rehearsal: Rehearsal) -> None:
-        rehearsal.run()
-
+    rehearsing, answer = rehearse(machine, first, stamp), None
     try:
-        return await rehearsed(rehearse(machine, first, stamp), perform, evaluated)
+        while True:
+            part = rehearsing.send(answer)
+            answer = None
+            if isinstance(part, Rehearsal):
+                part.run()
+            else:
+                answer = await evaluator.evaluated(part, now)
+    except StopIteration as done:
+        beyond: list[cmd.Command] = done.value
+        return beyond
     finally:
         close_bodies(machine.run)
 

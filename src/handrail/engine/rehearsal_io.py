@@ -1,45 +1,20 @@
-"""A resume's I/O for its rehearsal (``core.rehearsal``): asks the user's code, writes events."""
+"""Writes and shows the events that a resume's rehearsal (``core.rehearsal``) found."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from typing import cast
 
 import anyio
 import anyio.lowlevel
 
-from handrail.core import commands as cmd
 from handrail.core.machine import Machine
-from handrail.core.rehearsal import RecordedQuestion, Rehearsal, Rehearsing
+from handrail.core.rehearsal import Rehearsal
 from handrail.core.value_texts import with_text
 from handrail.engine.bus import Bus, warn
 from handrail.errors import OutputNotSerializable
 from handrail.model import events as ev
 from handrail.ports.journal import Journal
-
-
-async def rehearsed(
-    rehearsing: Rehearsing,
-    perform: Callable[[Rehearsal], Awaitable[None]],
-    evaluated: Callable[[RecordedQuestion], Awaitable[cmd.Evaluated]],
-) -> list[cmd.Command]:
-    """The commands beyond the record, once ``perform`` has run each part of the rehearsal.
-
-    ``evaluated`` asks the user's code the questions that lead back into the record.
-    """
-    answer: cmd.Evaluated | None = None
-    try:
-        while True:
-            part = rehearsing.send(answer)
-            answer = None
-            if isinstance(part, Rehearsal):
-                await perform(part)
-            else:
-                answer = await evaluated(part)
-    except StopIteration as done:
-        beyond: list[cmd.Command] = done.value
-        return beyond
-
 
 EVENTS_A_TURN = 64
 """How many events are written and shown before the loop gets a turn."""

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from handrail.core.run_state import RunState
 from handrail.core.steering import check_path, check_steering, guidance_event
 from handrail.core.work_edits import check_edit, edit_of
 from handrail.engine.engine import Engine
@@ -18,7 +19,6 @@ from handrail.engine.outside import sync_twin
 from handrail.engine.step_names import no_step_at
 from handrail.errors import CannotSteer
 from handrail.model import events as ev
-from handrail.model.definition import WorkflowDefinition
 from handrail.model.work import Task
 from handrail.record.reading import ended, workflow_for
 
@@ -186,9 +186,7 @@ class SteeredEngine(Steering, Engine):
         check_path(event.path)
         driver = self._users.drivers.get(run_id)
         if driver is not None:
-            run = driver.machine.run
-            if event.path not in run.nodes and event.path not in run.results:
-                refuse_unknown(run_id, run.definition, event.path)
+            refuse_unknown(driver.machine.run, event.path)
             await self._when_free(partial(driver.steer, event))
             return
         with self._users.using():
@@ -199,8 +197,7 @@ class SteeredEngine(Steering, Engine):
                 raise CannotSteer(run_id, *ended_run_hint(last))
             definition = workflow_for(history, None, self._known)
             run = await self._retrace(history, definition, self._parts.clock.now())
-            if event.path not in run.nodes and event.path not in run.results:
-                refuse_unknown(run_id, definition, event.path)
+            refuse_unknown(run, event.path)
             await self._post(run_id, check_steering(run, event))
 
 
@@ -212,8 +209,11 @@ def ended_run_hint(last: ev.WorkflowCompleted) -> tuple[str, str]:
     return f"it {what}, so no step is running", "resume() continues it."
 
 
-def refuse_unknown(run_id: str, definition: WorkflowDefinition, path: str) -> None:
-    """Raise ``CannotSteer`` if the workflow's source shows that no step has this path."""
-    instead = no_step_at(definition, path)
+def refuse_unknown(run: RunState, path: str) -> None:
+    """Raise ``CannotSteer`` if no step of this path has begun, nor is in the workflow's source."""
+    if path in run.nodes or path in run.results:
+        return
+    instead = no_step_at(run.definition, path)
     if instead is not None:
+        run_id = run.setting.run_id
         raise CannotSteer(run_id, f"its workflow has no step {path!r}", instead)

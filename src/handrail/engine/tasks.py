@@ -31,9 +31,9 @@ class Flight(InFlight):
 
     __slots__ = ("awaited", "cancels", "current", "handle", "waits", "work")
 
-    def __init__(self, path: str, kind: str, command: Any, current: Current | None) -> None:
+    def __init__(self, path: str, kind: str, command: Any) -> None:
         super().__init__(path, kind, command)
-        self.current = current
+        self.current: Current | None = None
         self.awaited: Any = None
         """What a small function of the user's returned, if that is awaited."""
         self.handle: Any = None
@@ -70,11 +70,10 @@ class Tasks(Protocol):
         """Run the work in a task of its own, in this context."""
 
     def stop(self, flight: Flight) -> None:
-        """Cancel the flight, once."""
-        if not flight.stopping:
-            flight.stopping = True
-            if flight.handle is not None:
-                flight.handle.cancel()
+        """Cancel the flight; call it once."""
+        flight.stopping = True
+        if flight.handle is not None:
+            flight.handle.cancel()
 
     def stop_inline(self, flight: Flight, leave_after_s: float) -> None:
         """Cancel a flight that ``inline`` awaits; abandon it if it has not ended in that time.
@@ -247,7 +246,8 @@ class TrioTasks(Tasks):
     def stop_inline(self, flight: Flight, leave_after_s: float) -> None:
         """Cancel the scope; ``inline`` waits for its end, however long that takes."""
         del leave_after_s
-        self.stop(flight)
+        if not flight.stopping:
+            self.stop(flight)
 
     async def inline(self, flight: Flight, awaitable: InContext) -> Any:
         """Await it in a scope of its own."""

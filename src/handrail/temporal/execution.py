@@ -16,21 +16,15 @@ from temporalio.worker import Interceptor, WorkflowInterceptorClassInput
 
 from handrail.cluster_errors import TooLarge
 from handrail.core.steering import check_steering
+from handrail.core.waits import awaited_types, open_gate
 from handrail.engine.steering import refuse_unknown
-from handrail.errors import (
-    CannotSteer,
-    GateClosed,
-    GateNotFound,
-    HandrailError,
-    ReplayMismatch,
-)
+from handrail.errors import CannotSteer, HandrailError, ReplayMismatch
 from handrail.model import events as ev
 from handrail.model.results import WaitsFor, WorkflowResult
 from handrail.record.answers import accept_answer, check_payload
 from handrail.record.inbox import gate_in, waited_for
 from handrail.record.reading import rerun_in_fork
 from handrail.record.run_record import Recorded
-from handrail.steps.verbs import SignalWait
 from handrail.temporal import wire
 from handrail.temporal.blobs import LARGE_BYTES
 from handrail.temporal.errors_as_data import error_as_data, error_of_data
@@ -424,23 +418,16 @@ class Execution:
             raise CannotSteer(run_id, "it has just ended", "resume() continues it.")
         match event:
             case ev.GateAnswered(path=path):
-                answered = run.answered.get(path)
-                if answered is not None:
-                    raise GateClosed(path, answered.answer, answered.by, answered.at)
-                gate = run.gates.get(path)
-                if gate is None:
-                    raise GateNotFound(run_id, path, tuple(run.gates))
-                accepted = ev.GateAnswered(path, accept_answer(gate, event.answer), event.by)
+                answer = accept_answer(open_gate(run, path), event.answer)
+                accepted = ev.GateAnswered(path, answer, event.by)
                 return ev.stamp(accepted, run_id, 0, event.at)
             case ev.SignalReceived(name=name):
-                verbs = [node.step.verb for node in run.listeners.get(name, {}).values()]
-                types = [verb.type for verb in verbs if isinstance(verb, SignalWait)]
+                types = awaited_types(run, name)
                 if types:
                     check_payload(name, event.payload, types, 0)
                 return event
             case ev.RunSteered() if event.path:
-                if event.path not in run.nodes and event.path not in run.results:
-                    refuse_unknown(run_id, run.definition, event.path)
+                refuse_unknown(run, event.path)
                 return check_steering(run, event)
             case _:
                 return event
