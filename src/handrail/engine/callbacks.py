@@ -198,7 +198,8 @@ class Callbacks:
     # -- gate handlers --------------------------------------------------------------------------
 
     def ask(self, command: cmd.Ask) -> None:
-        """Start the gate handler for a gate."""
+        """Start the gate handler for a gate; one that still answers its last opening is stopped."""
+        self._dismiss(command.path)
         flight = Flight(command.path, GATE, command, None)
         self._asked[command.path] = flight
         self._loop.start(flight, lambda: self._answer_gate(command), self._loop.context())
@@ -214,13 +215,16 @@ class Callbacks:
 
     def dismiss(self) -> None:
         """Stop the handlers of closed gates: their answers no longer count."""
-        loop = self._loop
-        for path in [path for path in self._asked if path not in loop.machine.run.gates]:
-            flight = self._asked.pop(path)
-            if not flight.finished:
-                flight.finished = True
-                del loop.flights[path, GATE]
-                loop.tasks.stop(flight)
+        gates = self._loop.machine.run.gates
+        for path in [path for path in self._asked if path not in gates]:
+            self._dismiss(path)
+
+    def _dismiss(self, path: str) -> None:
+        flight = self._asked.pop(path, None)
+        if flight is not None and not flight.finished:
+            flight.finished = True
+            del self._loop.flights[path, GATE]
+            self._loop.tasks.stop(flight)
 
     def _answered(self, flight: Flight, outcome: Any) -> None:
         loop, path = self._loop, flight.path
