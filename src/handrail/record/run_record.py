@@ -160,8 +160,8 @@ class Recorded:
         """Why the run is being cancelled; None if it is not, or has ended since."""
         self.paused: ev.RunSteered | None = None
         """The event that paused the run; None if it is not paused any more."""
-        self.steering_requests: dict[str, ev.RunSteered] = {}
-        """A person's requests to steer steps that have not ended since, by path."""
+        self.steering_requests: dict[str, list[ev.RunSteered]] = {}
+        """People's requests to steer steps that have not ended since, by path, in order."""
         self.guidance = Guidance()
         self.limit: ev.LimitReached | None = None
         """The limit by which the run will fail; None once it has ended."""
@@ -323,9 +323,8 @@ class Recorded:
         self.read_messages(event.letter)
         if event.action == "guide":
             self.guidance.on_steered(event, self._agents & self._at_work.keys())
-        elif event.path:  # whether a step can be skipped is not known before it begins
-            if event.action != "skip" or event.path not in self.steering_requests:
-                self.steering_requests[event.path] = event
+        elif event.path:  # which of them the step accepts is not known before it begins
+            self.steering_requests.setdefault(event.path, []).append(event)
         elif event.action != "stop":
             self.paused = event if event.action == "pause" else None
 
