@@ -54,6 +54,8 @@ class HistoryIndex:
         """The error texts of each path. If a body passed a failure on, its text names the failed
         step first.
         """
+        self.attempt_failed: dict[str, int] = {}
+        """The position where the last failed attempt of each step ended."""
         self._unwinding = False
         begin, begun_at, ends, ended_at = self.known.add, self.begun_at, self.ends, self.ended_at
         for index, event in enumerate(history):
@@ -77,6 +79,7 @@ class HistoryIndex:
                 self.known.add(event.path)
             case ev.AttemptFailed():
                 self.error_texts.setdefault(event.path, []).append(event.error)
+                self.attempt_failed[event.path] = index
             case ev.RollbackCompleted():
                 self.undone[event.path] = index
             case ev.RunResumed():
@@ -88,9 +91,9 @@ class HistoryIndex:
 
     def _drop(self, paths: Iterable[str]) -> None:
         """Drop what a resume superseded; while the run is being cancelled, keep the starts."""
-        outcomes = (self.ends, self.ended_at, self.error_texts, self.undone, self.cleaning_up)
+        at = (self.ended_at, self.attempt_failed, self.undone, self.cleaning_up)
         for path in paths:
-            for found in outcomes:
+            for found in (self.ends, self.error_texts, *at):
                 found.pop(path, None)
             if not self._unwinding:
                 self.begun_at.pop(path, None)
@@ -319,7 +322,8 @@ def cancelled_half_way(history: Sequence[ev.Event]) -> tuple[str, ...]:
             break
         if isinstance(history[index], ev.CancelRequested):
             whole, since = HistoryIndex(history), HistoryIndex(history[index:])
-            cancelled = _outside(since.ended_as("cancelled"), since.outcomes(), whole)
+            over = since.attempt_failed | since.outcomes()
+            cancelled = _outside(since.ended_as("cancelled"), over, whole)
             return tuple(sorted(_expanded(cancelled, (), whole)))
     return ()
 
