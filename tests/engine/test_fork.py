@@ -260,6 +260,30 @@ def test_what_a_fork_did_before_a_changed_step_is_not_done_again(*, dies: bool) 
     assert (result.value, LOG) == ("anewB", ["a", "new", "B"])
 
 
+def test_a_member_that_a_fork_made_before_a_changed_step_is_not_made_again() -> None:
+    """A group that the other run had undone, before a step that another input changes."""
+
+    def member(name: str) -> Steps[str]:
+        return (yield from step("m").call(do, name).with_rollback(lambda _: LOG.append("undo")))
+
+    def fail() -> None:
+        raise OSError
+
+    @workflow("flow")
+    def flow(n: int = 1, fails: bool = True) -> Steps[str]:
+        yield from step("each").for_each(["x", "y"], member)
+        b = yield from step("b").call(do, f"b{n}")
+        if fails:
+            yield from step("z").call(fail)
+        return b
+
+    executor = Executor(journal=TextJournal(), workflows=[flow])
+    executor.options(run_id="p").run_sync(flow)
+    LOG.clear()
+    result = executor.resume_sync(executor.fork_sync("p", inputs={"n": 2, "fails": False}))
+    assert (result.value, LOG) == ("b2", ["x", "y", "b2"])
+
+
 async def test_a_run_that_is_driven_can_be_forked() -> None:
     """What is recorded by then counts; an action that is at work is made again."""
 

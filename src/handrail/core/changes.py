@@ -52,7 +52,7 @@ def note_change(run: RunState, change: StepChange) -> bool:
         return False
     if change not in run.changes:
         if not run.changes:
-            run.passed = frozenset((*run.results, *run.nodes))
+            run.passed = frozenset((*run.results, *run.nodes, *run.tree))
         run.changes.append(change)
         if not run.rehearses:  # the first change ends the drive
             run.emit(cmd.Changed(change.path))

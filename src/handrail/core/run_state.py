@@ -452,7 +452,7 @@ class RunState:
         self.changes: list[StepChange] = []
         """Recorded steps that the code now describes differently, if nobody accepted that."""
         self.passed: frozenset[str] = frozenset()
-        """The steps that the code had reached before the first of these changes, by path."""
+        """The steps and members that the code had reached before the first of these changes."""
         # waits
         self.timers: dict[int, tuple[Node, float]] = {}
         """The node and due time (unix seconds) of each timer that is set, by token."""
