@@ -27,8 +27,9 @@ from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 
 from handrail.errors import LimitExceeded, StepIsPoisonous, StepWasInterrupted
 from handrail.model import events as ev
-from handrail.model.paths import ancestors_of, parent_of
+from handrail.model.paths import ancestors_of, join, parent_of
 from handrail.model.results import qualified
+from handrail.steps.verbs import LEAVE, MAKE, MERGE, REMOVE
 
 # The parts of a history that still count: when each step began and ended, and how.
 #
@@ -262,14 +263,26 @@ def _with_what_is_entered(
 ) -> tuple[str, ...]:
     """The paths to drop so that the ``own`` and ``whole`` ones run again. In the composites that
     are entered for it, steps that were cancelled, cleaned up or undone are dropped, too: they may
-    end differently now.
+    end differently now. A worktree that was removed is made again.
     """
     dropped = _expanded(own, whole, index)
     ended = index.outcomes(but=dropped)
     inside = functools.partial(_inside, dropped, ended, index)
     stopped = inside(index.ended_as("cancelled"))
     whole = inside(index.cleaning_up) | inside(index.undone)
-    return tuple(sorted(dropped | _expanded(stopped, whole, index)))
+    dropped |= _expanded(stopped, whole, index)
+    return tuple(sorted(dropped | _git_work_in_removed_trees(dropped, index)))
+
+
+def _git_work_in_removed_trees(dropped: set[str], index: HistoryIndex) -> set[str]:
+    """What git did for the dropped ``worktree`` steps whose worktree is not there any more."""
+    found = set[str]()
+    for path, end in index.ends.items():
+        base, _, name = path.rpartition("/")
+        is_removed = name == REMOVE or (name == LEAVE and end.result.output is True)
+        if is_removed and end.status == "succeeded" and parent_of(path, index.known) in dropped:
+            found.update(join(base, one) for one in (MAKE, MERGE, REMOVE, LEAVE))
+    return found & index.known
 
 
 def _inside(
