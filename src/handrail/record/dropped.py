@@ -280,7 +280,7 @@ def _git_work_in_removed_trees(dropped: set[str], index: HistoryIndex) -> set[st
     for path, end in index.ends.items():
         base, _, name = path.rpartition("/")
         is_removed = name == REMOVE or (name == LEAVE and end.result.output is True)
-        if is_removed and end.status == "succeeded" and parent_of(path, index.known) in dropped:
+        if is_removed and parent_of(path, index.known) in dropped:
             found.update(join(base, one) for one in (MAKE, MERGE, REMOVE, LEAVE))
     return found & index.known
 
