@@ -9,7 +9,19 @@ from typing import Any
 
 import pytest
 
-from handrail import Conflict, Executor, MemoryJournal, OwnTree, Steps, current, step, workflow
+from handrail import (
+    Agent,
+    Conflict,
+    Executor,
+    FakeBackend,
+    MemoryJournal,
+    OwnTree,
+    Steps,
+    current,
+    step,
+    workflow,
+)
+from handrail.ports.agent import AgentTurn
 from handrail.testing import TextJournal
 
 pytestmark = [
@@ -286,3 +298,65 @@ async def test_a_worktree_that_was_left_with_changes_is_gone_on_in(repo: Path) -
     result = await executor.resume(failed.run_id)
     assert (result.error, writing.log[before:]) == (None, ["one", "two", "after"])
     assert git(repo, "show", "HEAD:one.txt") == "one\none"
+
+
+@pytest.mark.parametrize("named", [False, True])
+async def test_a_worktree_may_have_others_in_it(
+    repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, named: bool
+) -> None:
+    """What is done in the innermost comes to the outermost; they stand beside each other."""
+    if named:
+        monkeypatch.setenv("HANDRAIL_DIR", str(tmp_path / "own"))
+    folders: list[Path] = []
+
+    def body(names: list[str]) -> Steps[None]:
+        yield from step("write").call(write, f"{names[0]}.txt", names[0])
+        folders.append(Path((yield from step("where").call(lambda: current().cwd))))
+        if names[1:]:
+            yield from step(names[1]).worktree(body, names[1:], merge="merge")
+
+    @workflow
+    def flow() -> Steps[None]:
+        yield from step("one").worktree(body, ["one", "two", "three"])
+
+    result = await Executor().run(flow)
+    assert result.error is None
+    assert [git(repo, "show", f"HEAD:{name}.txt") for name in ("one", "two", "three")] == [
+        "one",
+        "two",
+        "three",
+    ]
+    assert git(repo, "status", "--porcelain") == ""
+    assert git(repo, "branch", "--list", "handrail/*") == ""
+    assert all(
+        not one.is_relative_to(other) for one in folders for other in folders if one != other
+    )
+
+
+async def test_what_a_step_left_in_a_worktree_of_a_worktree_is_kept(repo: Path) -> None:
+    """Also if the enclosing one, whose body handled that, is merged and removed."""
+
+    def inner() -> Steps[None]:
+        yield from step("write").call(write, "inner.txt", "inner")
+        raise ValueError
+
+    def outer() -> Steps[None]:
+        yield from step("inner").worktree(inner).skip_on_error()
+        yield from step("agent").agent(agent, worktree=True)
+
+    def reply(turn: AgentTurn) -> str:
+        (Path(turn.options.cwd or "") / "agent.txt").write_text("agent")
+        return "done"
+
+    agent = Agent("coder", "work", backend=FakeBackend([reply]))
+
+    @workflow
+    def flow() -> Steps[None]:
+        yield from step("outer").worktree(outer)
+
+    result = await Executor().run(flow)
+    assert result.error is None
+    assert git(repo, "show", "HEAD:agent.txt") == "agent"
+    (kept,) = git(repo, "worktree", "list").splitlines()[1:]
+    folder, *_ = kept.split()
+    assert (Path(folder) / "inner.txt").read_text() == "inner"
