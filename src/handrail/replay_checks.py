@@ -71,7 +71,8 @@ def _history(source: Source, run_id: str | None) -> Sequence[ev.Event]:
         if len(known) != 1:
             listed = ", ".join(known[-5:]) or "none"
             where = getattr(source, "path", "the journal")
-            raise WrongUse(f"name a run of {where}, with run_id: it has {listed}")
+            how = "with run_id, or --run-id on the command line"
+            raise WrongUse(f"name a run of {where}, {how}: it has {listed}")
         run_id = known[0]
     return history_of(source, run_id)
 

@@ -9,7 +9,19 @@ from typing import Any
 
 import pytest
 
-from handrail import Conflict, Executor, MemoryJournal, OwnTree, Steps, current, step, workflow
+from handrail import (
+    Agent,
+    Conflict,
+    Executor,
+    FakeBackend,
+    MemoryJournal,
+    OwnTree,
+    Steps,
+    current,
+    step,
+    workflow,
+)
+from handrail.ports.agent import AgentTurn
 from handrail.testing import TextJournal
 
 pytestmark = [
@@ -204,3 +216,147 @@ async def test_a_fork_has_a_worktree_of_its_own(repo: Path) -> None:
     assert git(repo, "show", "HEAD:one.txt") == "2"
     assert result.error is not None  # it had the same files to add
     assert "conflicts with the working tree" in result.error
+
+
+class Writing:
+    """A body that writes a file twice, and whose steps fail as often as asked. Mutable."""
+
+    def __init__(self, **fails: int) -> None:
+        self.log: list[str] = []
+        self._fails = fails
+
+    def do(self, name: str) -> None:
+        """Note that the step runs; fail, or add a line to a file of the worktree."""
+        self.log.append(name)
+        if self._fails.get(name, 0) >= self.log.count(name):
+            raise OSError(name)
+        if name in {"one", "two"}:
+            file = Path(current().cwd) / f"{name}.txt"
+            before = file.read_text() if file.exists() else ""
+            file.write_text(f"{before}{name}\n")
+
+    def body(self) -> Steps[str]:
+        """Write the two files."""
+        yield from step("look").call(self.do, "look")
+        yield from step("one").call(self.do, "one").with_rollback(lambda _: self.log.append("undo"))
+        yield from step("two").call(self.do, "two")
+        return "written"
+
+
+def written(writing: Writing) -> Any:
+    """A workflow whose step ``tree`` has this body, and another step behind that."""
+
+    @workflow
+    def flow() -> Steps[str]:
+        value = yield from step("tree").worktree(writing.body)
+        yield from step("after").call(writing.do, "after")
+        return value
+
+    return flow
+
+
+@pytest.mark.parametrize("way", ["resume", "rerun", "fork"])
+async def test_a_worktree_that_was_merged_and_removed_is_made_again_for_what_runs_again(
+    repo: Path, way: str
+) -> None:
+    """A step in it that was undone, or is to run again; the others, merged by then, are kept."""
+    writing = Writing(after=way != "rerun")
+    flow = written(writing)
+    executor = Executor(journal=TextJournal(), workflows=[flow])
+    run_id = (await executor.run(flow)).run_id
+    before = len(writing.log)
+    if way == "fork":
+        run_id = await executor.fork(run_id, at="after")
+    result = await executor.resume(run_id, rerun=["tree/one"] if way == "rerun" else ())
+    assert (result.value, result.error) == ("written", None)
+    done = {"resume": ["one", "after"], "rerun": ["one"], "fork": ["look", "one", "two", "after"]}
+    assert writing.log[before:] == done[way]
+    assert git(repo, "show", "HEAD:one.txt") == "one\none"
+    assert git(repo, "worktree", "list").count("\n") == 0
+
+
+async def test_a_worktree_that_was_left_without_changes_is_made_again(repo: Path) -> None:
+    """A resume of what failed in it finds its steps a place to work in."""
+    writing = Writing(one=1)
+    flow = written(writing)
+    executor = Executor(journal=TextJournal(), workflows=[flow])
+    failed = await executor.run(flow)
+    assert git(repo, "worktree", "list").count("\n") == 0
+    result = await executor.resume(failed.run_id)
+    assert (result.value, writing.log) == ("written", ["look", "one", "one", "two", "after"])
+    assert git(repo, "show", "HEAD:two.txt") == "two"
+
+
+async def test_a_worktree_that_was_left_with_changes_is_gone_on_in(repo: Path) -> None:
+    """What stands in it is neither lost nor done again."""
+    writing = Writing(two=1)
+    flow = written(writing)
+    executor = Executor(journal=TextJournal(), workflows=[flow])
+    failed = await executor.run(flow)
+    before = len(writing.log)
+    assert git(repo, "worktree", "list").count("\n") == 1
+    result = await executor.resume(failed.run_id)
+    assert (result.error, writing.log[before:]) == (None, ["one", "two", "after"])
+    assert git(repo, "show", "HEAD:one.txt") == "one\none"
+
+
+@pytest.mark.parametrize("named", [False, True])
+async def test_a_worktree_may_have_others_in_it(
+    repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, named: bool
+) -> None:
+    """What is done in the innermost comes to the outermost; they stand beside each other."""
+    if named:
+        monkeypatch.setenv("HANDRAIL_DIR", str(tmp_path / "own"))
+    folders: list[Path] = []
+
+    def body(names: list[str]) -> Steps[None]:
+        yield from step("write").call(write, f"{names[0]}.txt", names[0])
+        folders.append(Path((yield from step("where").call(lambda: current().cwd))))
+        if names[1:]:
+            yield from step(names[1]).worktree(body, names[1:], merge="merge")
+
+    @workflow
+    def flow() -> Steps[None]:
+        yield from step("one").worktree(body, ["one", "two", "three"])
+
+    result = await Executor().run(flow)
+    assert result.error is None
+    assert [git(repo, "show", f"HEAD:{name}.txt") for name in ("one", "two", "three")] == [
+        "one",
+        "two",
+        "three",
+    ]
+    assert git(repo, "status", "--porcelain") == ""
+    assert git(repo, "branch", "--list", "handrail/*") == ""
+    assert all(
+        not one.is_relative_to(other) for one in folders for other in folders if one != other
+    )
+
+
+async def test_what_a_step_left_in_a_worktree_of_a_worktree_is_kept(repo: Path) -> None:
+    """Also if the enclosing one, whose body handled that, is merged and removed."""
+
+    def inner() -> Steps[None]:
+        yield from step("write").call(write, "inner.txt", "inner")
+        raise ValueError
+
+    def outer() -> Steps[None]:
+        yield from step("inner").worktree(inner).skip_on_error()
+        yield from step("agent").agent(agent, worktree=True)
+
+    def reply(turn: AgentTurn) -> str:
+        (Path(turn.options.cwd or "") / "agent.txt").write_text("agent")
+        return "done"
+
+    agent = Agent("coder", "work", backend=FakeBackend([reply]))
+
+    @workflow
+    def flow() -> Steps[None]:
+        yield from step("outer").worktree(outer)
+
+    result = await Executor().run(flow)
+    assert result.error is None
+    assert git(repo, "show", "HEAD:agent.txt") == "agent"
+    (kept,) = git(repo, "worktree", "list").splitlines()[1:]
+    folder, *_ = kept.split()
+    assert (Path(folder) / "inner.txt").read_text() == "inner"

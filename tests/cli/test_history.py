@@ -122,6 +122,16 @@ def test_a_run_goes_into_a_file_and_out_of_it(cli: Cli, folder: Path) -> None:
     assert "first.jsonl, line " in told.err
 
 
+def test_a_journal_of_several_runs_asks_for_one_of_them(cli: Cli, durable: Path) -> None:
+    """By the name of the option."""
+    for run_id in ("a", "b"):
+        cli("run", "durable.py:asks", "--run-id", run_id)
+    refused = cli("replay", ".handrail/runs.db", "durable.py:asks")
+    assert refused.code == 2
+    assert "--run-id on the command line: it has first, a, b" in refused.err
+    assert cli("replay", ".handrail/runs.db", "durable.py:asks", "--run-id", "b").code == 0
+
+
 def test_a_journal_is_verified(cli: Cli, folder: Path) -> None:
     """What is wrong with it is printed, by run and number."""
     assert cli("verify").code == 0

@@ -152,6 +152,17 @@ def test_what_no_process_drives_is_not_stopped(cli: Cli) -> None:
         assert "`handrail resume` continues it" in refused.err
 
 
+def test_an_output_for_a_step_that_has_not_begun_is_kept(cli: Cli) -> None:
+    """It is not said to be completed; a step that waits is."""
+    cli("run", "durable.py:asks", "--run-id", "a")
+
+    later = cli("complete", "a", "after", "x", "--by", "eve")
+    now = cli("complete", "a", "merge?", "yes", "--by", "eve")
+
+    assert later.out == "kept until 'after' begins, by eve\n"
+    assert now.out == "'merge?' is completed, by eve\n"
+
+
 def test_a_run_that_has_succeeded_takes_no_signal(cli: Cli) -> None:
     """It is refused, rather than kept for nobody."""
     Path("go").touch()

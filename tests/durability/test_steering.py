@@ -446,3 +446,50 @@ async def test_a_step_is_completed_skipped_and_begun_again() -> None:
         "e": ("eve", 0),
         "f": ("fay", 0),
     }
+
+
+MISFIT = ("complete", "nine")
+
+
+@pytest.mark.parametrize("driven", [True, False])
+@pytest.mark.parametrize(
+    ("requests", "expected"),
+    [
+        ([("complete", 7), MISFIT], 7),
+        ([MISFIT, ("complete", 7)], 7),
+        ([("complete", 7), ("complete", 8)], 8),
+        ([("skip", None), MISFIT], 0),
+        ([MISFIT, ("skip", None)], 0),
+        ([("complete", 7), ("skip", None)], 7),
+        ([MISFIT], 1),
+    ],
+)
+async def test_of_many_requests_before_a_step_begins_one_that_it_accepts_counts(
+    *, driven: bool, requests: list[tuple[str, Any]], expected: int
+) -> None:
+    """The last output that is of its type, else a skip; what does not fit displaces neither."""
+
+    def one() -> int:
+        return 1
+
+    @workflow
+    def flow() -> Steps[int]:
+        yield from step("go").wait_for("go")
+        return (yield from step("late").call(one).default(0))
+
+    executor = Executor(journal=TextJournal(), workflows=[flow], linger_s=0.2 * driven)
+
+    async def request(run_id: str) -> None:
+        for action, value in requests:
+            await getattr(executor, action)(run_id, "late", *[value] * (action == "complete"))
+        await executor.signal(run_id, "go")
+
+    async with executor.stream(flow) as run:
+        async for event in run:
+            if driven and isinstance(event, ev.StepStarted) and event.path == "go":
+                await request(run.run_id)
+    result = run.result
+    if not driven:
+        await request(run.run_id)
+        result = await executor.resume(run.run_id)
+    assert result.value == expected

@@ -401,8 +401,41 @@ def test_a_keyboard_interrupt_of_the_body_propagates() -> None:
 
     with pytest.raises(KeyboardInterrupt) as caught:
         Executor(sinks=[sink]).run_sync(flow)
-    assert isinstance(sink.events[-1], ev.WorkflowCompleted)
+    sink.assert_run_ended("cancelled")
     assert (len(caught.traceback), caught.value.__suppress_context__) == (3, True)
+
+
+@pytest.mark.parametrize("where", ["body", "member", "child"])
+def test_a_keyboard_interrupt_of_a_body_suspends_a_durable_run(where: str) -> None:
+    """Ctrl-C may hit the code between two steps: nothing is rolled back, and a resume goes on."""
+    order: list[str] = []
+
+    def body() -> Steps[str]:
+        yield from step("a").call(order.append, "a").with_rollback(lambda _: order.append("undo"))
+        if order == ["a"]:
+            order.append("^C")
+            raise KeyboardInterrupt
+        yield from step("b").call(order.append, "b")
+        return "done"
+
+    child = workflow(name="child")(body)
+
+    @workflow
+    def flow() -> Steps[Any]:
+        if where == "member":
+            return (yield from step("m").for_each({"x": 1}, lambda _: body()))
+        if where == "child":
+            return (yield from step("c").run_workflow(child)).value
+        return (yield from body())
+
+    executor = Executor(journal=TextJournal(), workflows=[flow]).options(run_id="r")
+    with pytest.raises(KeyboardInterrupt):
+        executor.run_sync(flow)
+    last = executor.journal.events("r")[-1]
+    assert isinstance(last, ev.RunSuspended)
+    assert last.reason == "keyboard interrupt"
+    assert executor.resume_sync("r").success
+    assert order == ["a", "^C", "b"]
 
 
 async def test_leaving_a_stream_early_cancels_and_waits() -> None:

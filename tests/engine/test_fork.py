@@ -260,6 +260,56 @@ def test_what_a_fork_did_before_a_changed_step_is_not_done_again(*, dies: bool) 
     assert (result.value, LOG) == ("anewB", ["a", "new", "B"])
 
 
+def test_a_member_that_a_fork_made_before_a_changed_step_is_not_made_again() -> None:
+    """A group that the other run had undone, before a step that another input changes."""
+
+    def member(name: str) -> Steps[str]:
+        return (yield from step("m").call(do, name).with_rollback(lambda _: LOG.append("undo")))
+
+    def fail() -> None:
+        raise OSError
+
+    @workflow("flow")
+    def flow(n: int = 1, fails: bool = True) -> Steps[str]:
+        yield from step("each").for_each(["x", "y"], member)
+        b = yield from step("b").call(do, f"b{n}")
+        if fails:
+            yield from step("z").call(fail)
+        return b
+
+    executor = Executor(journal=TextJournal(), workflows=[flow])
+    executor.options(run_id="p").run_sync(flow)
+    LOG.clear()
+    result = executor.resume_sync(executor.fork_sync("p", inputs={"n": 2, "fails": False}))
+    assert (result.value, sorted(LOG)) == ("b2", ["b2", "x", "y"])
+
+
+@pytest.mark.parametrize(
+    ("inputs", "done"), [({"n": 2}, ["a2", "b", "c"]), ({}, ["a1", "c"])], ids=["other", "same"]
+)
+def test_what_followed_an_undone_step_runs_again_if_the_step_has_changed(
+    inputs: dict[str, int], done: list[str]
+) -> None:
+    """It runs again in any case; only if it differs now does what followed it, too."""
+
+    @workflow("flow")
+    def flow(n: int = 1, fails: bool = True) -> Steps[str]:
+        a = yield from step("a").call(do, f"a{n}").with_rollback(lambda _: LOG.append("undo"))
+        yield from step("b").call(do, "b")
+        if fails:
+            raise OSError
+        yield from step("c").call(do, "c")
+        return a
+
+    executor = Executor(journal=TextJournal(), workflows=[flow])
+    executor.options(run_id="p").run_sync(flow)
+    LOG.clear()
+    fork_id = executor.fork_sync("p", inputs={**inputs, "fails": False})
+    states = {one.path: one.state for one in executor.plan_sync(fork_id).steps}
+    assert states["b"] == ("may run" if inputs else "recorded")
+    assert (executor.resume_sync(fork_id).value, LOG) == (done[0], done)
+
+
 def test_what_a_resume_ran_again_is_not_run_twice_for_a_change_behind_it() -> None:
     """The change shows once the step has ended anew; what is further on still runs again."""
 

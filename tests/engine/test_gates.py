@@ -26,6 +26,8 @@ from handrail import (
     workflow,
 )
 from handrail.model import events as ev
+from handrail.ports.journal import Letter
+from handrail.record.inbox import gate_key
 from handrail.testing import Script, TextJournal
 from tests.engine.support import (
     Jumping,
@@ -277,6 +279,24 @@ async def test_an_answer_that_turns_out_to_fit_not_leaves_the_gate_open() -> Non
         assert (asked.opening, asked.deadline) == (2, deadline)
     await executor.answer("r", "q", "r")
     assert (await executor.resume("r")).step("q").output is RED
+
+
+async def test_a_handler_at_work_is_asked_anew_when_its_gate_opens_again() -> None:
+    """One handler for each opening: the answer that did not fit stops the one at work."""
+    journal, asked = TextJournal(), list[int]()
+
+    async def handler(gate: OpenGate) -> str:
+        asked.append(gate.opening)
+        if gate.opening == 1:
+            misfit = ev.stamp(ev.GateAnswered("q", "z"), "r", 0, 0.0)
+            journal.post(Letter(misfit, gate_key(gate)))
+        await anyio.sleep(60 if gate.opening == 1 else 0)
+        return "r"
+
+    flow = just(step("q").ask("?", type=Color))
+    with anyio.fail_after(5):
+        result = await Executor(journal=journal, gates=handler).options(run_id="r").run(flow)
+    assert (result.step("q").output, asked) == (RED, [1, 2])
 
 
 async def test_a_signal_of_a_class_that_is_not_found_by_name_is_of_the_declared_type() -> None:

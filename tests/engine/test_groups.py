@@ -23,6 +23,7 @@ from handrail import (
     workflow,
 )
 from handrail.model import events as ev
+from handrail.testing import TextJournal
 from handrail.testing.text_journal import GroupingTextJournal
 from tests.engine.support import (
     Boom,
@@ -676,3 +677,37 @@ async def test_a_mistake_in_a_group_ends_the_run_and_names_the_users_line(
     assert kind in (result.error_type or "")
     assert "test_groups.py:" in (result.error or "")
     assert re.search(said, result.error or "")
+
+
+async def fails_after(count: int, error: Exception) -> None:
+    """Raise after that many turns of the loop."""
+    await turns(count)
+    raise error
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"),
+    [
+        ("all_or_nothing", "ValueError: member 'a' failed: x; member 'b' failed: 'y'"),
+        ("fail_fast", "KeyError: member 'b' failed: 'y'; cancelled: a"),
+    ],
+)
+async def test_a_groups_failure_is_the_same_wherever_the_process_died(
+    mode: Any, expected: str
+) -> None:
+    """Where all run, the failures are told in the order of the members, not of their ends."""
+    flow = just(
+        step("g").parallel(
+            step("a").call(fails_after, 5, ValueError("x")),
+            step("b").call(fails_after, 4, KeyError("y")),
+            on_error=mode,
+        )
+    )
+    whole = TextJournal()
+    result = await Executor(journal=whole).options(run_id="r").run(flow)
+    assert (result.error or "").endswith(expected)
+    for length in range(1, len(whole.events("r"))):
+        left = TextJournal()
+        for event in whole.events("r")[:length]:
+            left.append(event)
+        assert (await Executor(journal=left).resume("r", flow)).error == result.error

@@ -303,3 +303,25 @@ async def test_a_cancelled_step_that_must_not_run_twice_stays_cancelled() -> Non
                 result = await resumable(dying.reopened()).resume(RUN, flow)
             assert listed(result) == expected
     assert deaths > 3
+
+
+@pytest.mark.parametrize("attempts", [1, 2])
+async def test_what_a_clean_up_step_stopped_at_its_timeout_stays_in_the_result(
+    attempts: int,
+) -> None:
+    """Its attempt was over, wherever the process died; a sleep that it had cancelled is listed."""
+
+    @workflow
+    def flow() -> Steps[Any]:
+        try:
+            yield from step("work").call(forever)
+        finally:
+            tidy = step("tidy").parallel(step("a").call(int), step("b").sleep(9)).timeout(5)
+            yield from tidy.retry(attempts, backoff=1).skip_on_error()
+
+    journal = TextJournal()
+    result = await cancelled_at("work", flow, journal)
+    assert ("tidy/b", "cancelled", 1) in listed(result)
+    for left in left_by_the_dead(journal):
+        clock = JumpClock(left.events(RUN)[-1].at)
+        assert listed(await resumable(left, clock).resume(RUN, flow)) == listed(result)

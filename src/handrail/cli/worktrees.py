@@ -17,7 +17,7 @@ from handrail.model.paths import decode_key
 from handrail.sinks.console_text import counted
 from handrail.workspace.claims.local import LocalClaims
 from handrail.workspace.git import Git, Repository, repository_of
-from handrail.workspace.places import BRANCHES, tree_name
+from handrail.workspace.places import BRANCHES, tree_name, without_mark
 from handrail.workspace.tree_lock import list_locked
 
 State: TypeAlias = Literal["at work", "merged", "not merged"]
@@ -105,7 +105,7 @@ async def _step_branches(repository: Repository) -> list[StepBranch]:
         if folder and _is_there(folder):
             status = await Git(Path(folder), marker())("status", "--porcelain")
             dirty = status.count("\n")
-        _, run, *path = branch.split("/")
+        _, run, *path = map(without_mark, branch.split("/"))
         state: State = "not merged" if ahead or dirty else "merged"
         if _is_at_work(branch, held):
             state = "at work"

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from handrail.core import commands as cmd
+from handrail.core.changes import undone_step_changed
 from handrail.core.failing import fail_for_good, fail_with, must_not_run_again
 from handrail.core.failures import AttemptFailure, failure_of
 from handrail.core.launches import first_launch, validation_above
@@ -59,6 +60,9 @@ def open_step(run: RunState, node: StepNode) -> None:
     if run.bounds_steps and not has_room(run, node):
         return
     if run.recorded.knows(node.path) and replay(run, node):
+        return
+    if run.recorded.is_fork and undone_step_changed(run, node.path, step):
+        node.phase = Phase.HALTED
         return
     if run.rehearses and run.ending is not None and not cleans_up(parent):
         return  # the stop after the rehearsal ends it before it begins

@@ -32,6 +32,16 @@ def step_changed(run: RunState, above: str, step: Step[Any]) -> bool:
     return must_end
 
 
+def undone_step_changed(run: RunState, path: str, step: Step[Any]) -> bool:
+    """Note if a step that runs again in a fork, since it was undone, has changed: what followed it
+    runs again, too. True if the drive must end.
+    """
+    was = run.recorded.undone_fingerprint(path)
+    if not was or run.codec is None or run.matches(was, step):
+        return False
+    return note_change(run, StepChange(path, was, run.fingerprint(step)))
+
+
 def item_changed(run: RunState, path: str, item: Any) -> bool:
     """Note a member whose item has changed; True if the drive must end."""
     was, codec, secrets = run.recorded.item_of(path), run.codec, run.setting.secrets
@@ -52,7 +62,7 @@ def note_change(run: RunState, change: StepChange) -> bool:
         return False
     if change not in run.changes:
         if not run.changes:
-            run.passed = frozenset((*run.results, *run.nodes))
+            run.passed = frozenset((*run.results, *run.nodes, *run.tree))
         run.changes.append(change)
         if not run.rehearses:  # the first change ends the drive
             run.emit(cmd.Changed(change.path))

@@ -229,7 +229,7 @@ class Conductor:
             if not self._loop.run(most):
                 return False
             if not self._jobs:
-                self._dismiss()
+                self._dismiss_closed()
             if not self._jobs:
                 break
             self._jobs.popleft()()
@@ -476,6 +476,7 @@ class Conductor:
 
     def _ask(self, question: cmd.Ask) -> None:
         if self._handles_gates:
+            self._dismiss(question.path)  # it still answers the gate's last opening
             self._in_flight(question, "gate")
             self._handled.add(question.path)
             self._host.evaluate(question)
@@ -605,14 +606,17 @@ class Conductor:
             accept_no_other_answer(run, event)
         self.record(event)
 
-    def _dismiss(self) -> None:
+    def _dismiss_closed(self) -> None:
         """Stop the flights that were to have a gate answered that is closed now."""
         gates = self.machine.run.gates
         for path in [path for path in self._handled if path not in gates]:
-            self._handled.discard(path)
-            flight = self.remove_flight(path, "gate")
-            if flight is not None:
-                self._halt(flight)
+            self._dismiss(path)
+
+    def _dismiss(self, path: str) -> None:
+        self._handled.discard(path)
+        flight = self.remove_flight(path, "gate")
+        if flight is not None:
+            self._halt(flight)
 
     # -- stopping -------------------------------------------------------------------------------
 

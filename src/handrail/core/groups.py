@@ -532,17 +532,18 @@ def _failure(path: str, verb: GroupVerb, members: Members, not_begun: int) -> At
         case _:
             if members.first_failure is None:
                 return None
-            text = _failures_text(members, members.first_failure)
-            return failure_from(
-                members.first_failure, text + _other_members_text(members, not_begun)
-            )
+            text = _failures_text(members) + _other_members_text(members, not_begun)
+            return failure_from(_failures(members)[0], text)
 
 
-def _failures_text(members: Members, first: StepResult[Any] | None = None) -> str:
-    """Each failure by name, the first one first; if there are many, the others by error type."""
-    failed = [result for _, result in sorted(members.results.items()) if result.status == "failed"]
-    if first is not None:
-        failed = [first, *(one for one in failed if one is not first)]
+def _failures(members: Members) -> list[StepResult[Any]]:
+    """The members that failed, in their order."""
+    return [result for _, result in sorted(members.results.items()) if result.status == "failed"]
+
+
+def _failures_text(members: Members) -> str:
+    """Each failure by name; if there are many, all but the first by error type."""
+    failed = _failures(members)
     told = failed if len(failed) <= _FAILURES_TOLD else failed[:1]
     text = "; ".join(f"member {one.name!r} failed: {one.error}" for one in told)
     others = failed[len(told) :]

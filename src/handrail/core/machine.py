@@ -427,6 +427,9 @@ def _body_ended(run: RunState, node: Node, value: Any, error: BaseException | No
         note_unwinding(run, node, error)
     if isinstance(error, (KeyboardInterrupt, SystemExit)):
         run.escaped = error
+    if isinstance(error, KeyboardInterrupt) and node.stop is None:
+        run.emit(cmd.EndDrive("keyboard interrupt"))  # Ctrl-C hit the body, which is not at fault
+        return
     if isinstance(node, RunNode):
         root_ended(run, value, error)
     elif node.stop is not None:

@@ -194,7 +194,7 @@ def _continue_step(run: RunState, node: StepNode, record: PathRecord) -> None:
         and resume_launches(run, node, record, launched)
     ):
         return
-    request = run.steering_requests.get(node.path)
+    request = run.requested(node)
     if request is not None and request.action == "retry":
         del run.steering_requests[node.path]
         run.push(Attempt(node))

@@ -412,8 +412,12 @@ class RunState:
         self.paused: ev.RunSteered | None = recorded.paused
         """The event that paused the run, if it is paused: only clean-up begins meanwhile."""
         self.bounds_steps = setting.limits.bounds_steps
-        self.steering_requests: dict[str, ev.RunSteered] = dict(recorded.steering_requests)
-        """What people requested of steps (complete, skip, retry) that have not ended, by path."""
+        self.steering_requests: dict[str, list[ev.RunSteered]] = {
+            path: list(requests) for path, requests in recorded.steering_requests.items()
+        }
+        """What people requested of steps (complete, skip, retry) that have not ended, by path: all
+        of it until the step begins, then what the step has accepted.
+        """
         self.edits: dict[str, list[ev.WorkEdited]] = {
             path: list(edits) for path, edits in recorded.edits.items()
         }
@@ -448,7 +452,7 @@ class RunState:
         self.changes: list[StepChange] = []
         """Recorded steps that the code now describes differently, if nobody accepted that."""
         self.passed: frozenset[str] = frozenset()
-        """The steps that the code had reached before the first of these changes, by path."""
+        """The steps and members that the code had reached before the first of these changes."""
         # waits
         self.timers: dict[int, tuple[Node, float]] = {}
         """The node and due time (unix seconds) of each timer that is set, by token."""
@@ -722,7 +726,8 @@ class RunState:
         self, node: StepNode, *, usage: Usage | None = None, abandoned: bool = False
     ) -> None:
         """End a stopped step: as cancelled, or as requested by the person who stopped it."""
-        request = self.steering_requests.pop(node.path, None) if self.steering_requests else None
+        request = self.requested(node)
+        self.steering_requests.pop(node.path, None)
         above = node.parent
         if request is not None and request.action == "retry" and above is not None and above.stop:
             request = None  # the enclosing step is being stopped, too
@@ -737,6 +742,11 @@ class RunState:
             self.push(Attempt(node))
         else:
             self.end_as_steered(node, request, usage=usage, abandoned=abandoned)
+
+    def requested(self, node: StepNode) -> ev.RunSteered | None:
+        """What a person requested of a step, and the step accepted, if anything."""
+        requests = self.steering_requests.get(node.path)
+        return requests[-1] if requests else None
 
     def end_as_steered(
         self,

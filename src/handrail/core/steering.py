@@ -256,9 +256,8 @@ def _steer_step(run: RunState, event: ev.RunSteered) -> None:
     if path in run.results or (node is not None and node.phase is Phase.ENDING):
         return  # it has ended meanwhile
     if node is None:
-        is_first = path not in run.steering_requests
-        if event.action == "complete" or (event.action == "skip" and is_first):
-            run.steering_requests[path] = event
+        if event.action != "retry":
+            run.steering_requests.setdefault(path, []).append(event)
             run.update_begins_at_once()
         return
     if not isinstance(node, StepNode) or node.stop is not None:
@@ -267,7 +266,7 @@ def _steer_step(run: RunState, event: ev.RunSteered) -> None:
         return
     if event.action == "complete":
         event = replace(event, value=given_output(path, node.step, event.value))
-    run.steering_requests[path] = event
+    run.steering_requests[path] = [event]
     run.push(Stop(node, f"{_DONE[event.action]} by {event.by or A_PERSON}"))
 
 
@@ -277,25 +276,35 @@ def end_as_requested(run: RunState, node: StepNode) -> bool:
     If an earlier drive recorded steps below it, they are replayed first, and then the step is
     stopped: they may have rollbacks that run later.
     """
-    request, recorded = run.steering_requests.get(node.path), run.recorded
-    if request is None or request.action == "retry" or recorded.at(node.path).ended():
+    requests, recorded = run.steering_requests.pop(node.path, None), run.recorded
+    if requests is None or recorded.at(node.path).ended():
         return False
-    if not _is_possible(node, request):
-        del run.steering_requests[node.path]
+    request = _accepted(node, requests)
+    if request is None:
         return False
     if request.action == "complete":
         request = replace(request, value=given_output(node.path, node.step, request.value))
+    if request.action == "retry":  # the attempt on record is begun again
+        run.steering_requests[node.path] = [request]
+        return False
     if not recorded.children(node.path):
-        del run.steering_requests[node.path]
         run.end_as_steered(node, request)
         return True
-    run.steering_requests[node.path] = request
+    run.steering_requests[node.path] = [request]
     stop = Stop(node, f"{_DONE[request.action]} by {request.by or A_PERSON}")
     if run.rehearses:
         run.after_rehearsal.append(stop)
     else:
         run.push(stop)
     return False
+
+
+def _accepted(node: StepNode, requests: list[ev.RunSteered]) -> ev.RunSteered | None:
+    """The last output of the step's type, else the first skip, else a retry, if possible."""
+    outputs = [one for one in reversed(requests) if one.action == "complete"]
+    others = [one for one in requests if one.action != "complete"]
+    others.sort(key=lambda one: one.action == "retry")
+    return next((one for one in (*outputs, *others) if _is_possible(node, one)), None)
 
 
 def _is_possible(node: StepNode, request: ev.RunSteered) -> bool:

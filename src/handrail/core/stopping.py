@@ -86,7 +86,7 @@ def attempt_stopped(run: RunState, report: cmd.Stopped) -> None:
             replace_launch(run, node, report)
             return
         launch_over(run, node)
-        request = run.steering_requests.get(node.path)
+        request = run.requested(node)
         if request is not None and request.action == "retry" and node.reserved:
             settle_total(run, node, used)
     run.end_cancelled(node, usage=used, abandoned=report.abandoned)

@@ -8,6 +8,7 @@ failed, ``(leave)`` removes it only if nothing was done in it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 from handrail.core.children import enter_called
@@ -81,7 +82,10 @@ class WorktreeNode(BodyStepNode):
             self._git(run, MERGE)
 
     def _tree_created(self, run: RunState, tree: OwnTree) -> None:
-        self.tree = run.trees[self.path] = tree
+        outer = None if self.parent is None else run.tree_of(self.parent)
+        self.tree = tree
+        # steps name paths of the process's folder, also in a worktree that is made from another one
+        run.trees[self.path] = tree if outer is None else replace(tree, root=outer.root)
         run.update_begins_at_once()
         setup = self.verb.setup
         if setup is None:

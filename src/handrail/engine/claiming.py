@@ -181,7 +181,7 @@ class Claiming:
         """The wanted resources, one tuple for each repository, in the same order for all steps."""
         from handrail.ports.claims import Resource
         from handrail.workspace.claims.resources import files_of
-        from handrail.workspace.places import branch_of, tree_name
+        from handrail.workspace.places import places_of, tree_name
 
         found: list[Resource] = []
         run = self._loop.machine.run
@@ -195,7 +195,8 @@ class Claiming:
         if wanted.worktree:
             repository = await self._repository(here, command.path)
             if repository is not None:
-                name = tree_name(branch_of(self._loop.run_id, command.path))
+                places = places_of(repository.root, self._loop.run_id, command.path)
+                name = tree_name(places.branch)
                 found.append(Resource(name, repository=str(repository.common)))
         if wanted.patterns is not None:
             folder: Path | None = here

@@ -680,7 +680,7 @@ class Driver(Loop):
         return True
 
     async def _wait(self) -> None:
-        self._dismiss()
+        self._dismiss_closed()
         if self._jobs:
             return
         due = self.timers.next_due()

@@ -227,7 +227,7 @@ class Performer:
 
     async def _git(
         self, verb: TreeWork, command: Perform, current: Current, claims_of: ClaimsOf | None
-    ) -> OwnTree | None:
+    ) -> OwnTree | bool | None:
         from handrail.workspace.own_tree import OwnTrees
 
         trees = OwnTrees(self.contexts.run_id, verb.owner, f"{self._marker(command)}/git")
@@ -245,7 +245,7 @@ class Performer:
         elif verb.action == "remove":
             await trees.remove(tree)
         else:
-            await trees.leave(tree)
+            return await trees.leave(tree)
         return None
 
     # -- commands -------------------------------------------------------------------------------

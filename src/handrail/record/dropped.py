@@ -27,8 +27,9 @@ from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 
 from handrail.errors import LimitExceeded, StepIsPoisonous, StepWasInterrupted
 from handrail.model import events as ev
-from handrail.model.paths import ancestors_of, parent_of
+from handrail.model.paths import ancestors_of, join, parent_of
 from handrail.model.results import qualified
+from handrail.steps.verbs import LEAVE, MAKE, MERGE, REMOVE
 
 # The parts of a history that still count: when each step began and ended, and how.
 #
@@ -54,6 +55,8 @@ class HistoryIndex:
         """The error texts of each path. If a body passed a failure on, its text names the failed
         step first.
         """
+        self.attempt_failed: dict[str, int] = {}
+        """The position where the last failed attempt of each step ended."""
         self._unwinding = False
         begin, begun_at, ends, ended_at = self.known.add, self.begun_at, self.ends, self.ended_at
         for index, event in enumerate(history):
@@ -77,6 +80,7 @@ class HistoryIndex:
                 self.known.add(event.path)
             case ev.AttemptFailed():
                 self.error_texts.setdefault(event.path, []).append(event.error)
+                self.attempt_failed[event.path] = index
             case ev.RollbackCompleted():
                 self.undone[event.path] = index
             case ev.RunResumed():
@@ -88,9 +92,9 @@ class HistoryIndex:
 
     def _drop(self, paths: Iterable[str]) -> None:
         """Drop what a resume superseded; while the run is being cancelled, keep the starts."""
-        outcomes = (self.ends, self.ended_at, self.error_texts, self.undone, self.cleaning_up)
+        at = (self.ended_at, self.attempt_failed, self.undone, self.cleaning_up)
         for path in paths:
-            for found in outcomes:
+            for found in (self.ends, self.error_texts, *at):
                 found.pop(path, None)
             if not self._unwinding:
                 self.begun_at.pop(path, None)
@@ -259,14 +263,26 @@ def _with_what_is_entered(
 ) -> tuple[str, ...]:
     """The paths to drop so that the ``own`` and ``whole`` ones run again. In the composites that
     are entered for it, steps that were cancelled, cleaned up or undone are dropped, too: they may
-    end differently now.
+    end differently now. A worktree that was removed is made again.
     """
     dropped = _expanded(own, whole, index)
     ended = index.outcomes(but=dropped)
     inside = functools.partial(_inside, dropped, ended, index)
     stopped = inside(index.ended_as("cancelled"))
     whole = inside(index.cleaning_up) | inside(index.undone)
-    return tuple(sorted(dropped | _expanded(stopped, whole, index)))
+    dropped |= _expanded(stopped, whole, index)
+    return tuple(sorted(dropped | _git_work_in_removed_trees(dropped, index)))
+
+
+def _git_work_in_removed_trees(dropped: set[str], index: HistoryIndex) -> set[str]:
+    """What git did for the dropped ``worktree`` steps whose worktree is not there any more."""
+    found = set[str]()
+    for path, end in index.ends.items():
+        base, _, name = path.rpartition("/")
+        is_removed = name == REMOVE or (name == LEAVE and end.result.output is True)
+        if is_removed and parent_of(path, index.known) in dropped:
+            found.update(join(base, one) for one in (MAKE, MERGE, REMOVE, LEAVE))
+    return found & index.known
 
 
 def _inside(
@@ -319,7 +335,8 @@ def cancelled_half_way(history: Sequence[ev.Event]) -> tuple[str, ...]:
             break
         if isinstance(history[index], ev.CancelRequested):
             whole, since = HistoryIndex(history), HistoryIndex(history[index:])
-            cancelled = _outside(since.ended_as("cancelled"), since.outcomes(), whole)
+            over = since.attempt_failed | since.outcomes()
+            cancelled = _outside(since.ended_as("cancelled"), over, whole)
             return tuple(sorted(_expanded(cancelled, (), whole)))
     return ()
 

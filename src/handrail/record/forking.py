@@ -216,7 +216,8 @@ def gone_in_fork(
     died = None if at or given else died_by(history, kept)
     gone = dropped(kept if died is None else [*kept, died], (), rerun)
     undone = _undone_behind(history, kept).difference(given) & begun(kept)
-    again = run_again(undone | _trees_entered(kept, gone), kept)
+    entered = {*gone, *run_again(undone, kept)}
+    again = run_again(undone | _trees_entered(kept, entered), kept)
     return tuple(sorted({*again}.difference(given).union(gone)))
 
 

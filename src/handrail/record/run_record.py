@@ -160,8 +160,8 @@ class Recorded:
         """Why the run is being cancelled; None if it is not, or has ended since."""
         self.paused: ev.RunSteered | None = None
         """The event that paused the run; None if it is not paused any more."""
-        self.steering_requests: dict[str, ev.RunSteered] = {}
-        """A person's requests to steer steps that have not ended since, by path."""
+        self.steering_requests: dict[str, list[ev.RunSteered]] = {}
+        """People's requests to steer steps that have not ended since, by path, in order."""
         self.guidance = Guidance()
         self.limit: ev.LimitReached | None = None
         """The limit by which the run will fail; None once it has ended."""
@@ -187,6 +187,7 @@ class Recorded:
         """Why each ``work`` step was to begin no more tasks, as its ``stop`` said last."""
         self.why_stopped: dict[tuple[str, int], str | None] = {}
         """Why ended attempts began no more tasks, by path and attempt: ``stop``, or the bound."""
+        self._undone: dict[str, str] = {}
         self._items: dict[str, str] = {}
         """The digests of items of members whose own record is dropped."""
         self._paths: dict[str, PathRecord] = {}
@@ -250,13 +251,13 @@ class Recorded:
         """Let steps run again that otherwise must not: a person named their paths."""
         again = set(paths)
         self.reused -= again
-        if again and self.begun_once:
-            known = self._paths.keys() | self._gaps
-            self.begun_once = {
-                once
-                for once in self.begun_once
-                if once not in again and again.isdisjoint(ancestors_of(once, known))
-            }
+        if not again or not (self.begun_once or self._undone):
+            return
+        known = self._paths.keys() | self._gaps
+        for path in [*self.begun_once, *self._undone]:
+            if path in again or not again.isdisjoint(ancestors_of(path, known)):
+                self.begun_once.discard(path)
+                self._undone.pop(path, None)
 
     # -- building -------------------------------------------------------------------------------
 
@@ -271,8 +272,8 @@ class Recorded:
         self._rehearses = self._unwinding
         self.completed = None
         self.reused.update(event.reused)
-        self.run_again(event.rerun)
         self._forget_all(event.superseded)
+        self.run_again(event.rerun)
         self.read_messages(event.letter)
 
     def begin_time(self, at: float) -> None:
@@ -323,9 +324,8 @@ class Recorded:
         self.read_messages(event.letter)
         if event.action == "guide":
             self.guidance.on_steered(event, self._agents & self._at_work.keys())
-        elif event.path:  # whether a step can be skipped is not known before it begins
-            if event.action != "skip" or event.path not in self.steering_requests:
-                self.steering_requests[event.path] = event
+        elif event.path:  # which of them the step accepts is not known before it begins
+            self.steering_requests.setdefault(event.path, []).append(event)
         elif event.action != "stop":
             self.paused = event if event.action == "pause" else None
 
@@ -338,6 +338,7 @@ class Recorded:
         record = self._paths.get(path)
         if record is None:
             record = self._record(path)
+            self._undone.pop(path, None)
             if "/" in path:
                 record.attempt = self._attempt_of(path)
         if record.started_at is None:
@@ -613,6 +614,8 @@ class Recorded:
             self._gaps.add(path)
             if record.digest:
                 self._items[path] = record.digest
+            if self.is_fork and record.end is not None and record.end.success:
+                self._undone[path] = record.fingerprint
         self.answers.pop(path, None)
         self._at_work.pop(path, None)
 
@@ -640,6 +643,10 @@ class Recorded:
         if record.end is not None:
             return record.fingerprint
         return record.fingerprint_at_gate or record.fingerprint
+
+    def undone_fingerprint(self, path: str) -> str:
+        """In a fork, the fingerprint of a success that was dropped, as a rollback undid it."""
+        return self._undone.get(path, "")
 
     def item_of(self, path: str) -> str:
         """The digest of a member's item, if its record, or one below it, counts; else empty."""

@@ -103,12 +103,14 @@ class OwnTrees:
         if main is not None:
             await remove_worktree(main, self.places(main), self.marker)
 
-    async def leave(self, tree: OwnTree) -> None:
-        """Remove the worktree if it has no changes and no new commits."""
+    async def leave(self, tree: OwnTree) -> bool:
+        """Remove the worktree if it has no changes and no new commits; True if it did."""
         _, here = await self._repositories(tree)
         git = here.git(self.marker)
-        if not await git("status", "--porcelain") and await head_of(git) == tree.base:
-            await self.remove(tree)
+        if await git("status", "--porcelain") or await head_of(git) != tree.base:
+            return False
+        await self.remove(tree)
+        return True
 
     def places(self, main: Repository) -> Places:
         """The places of the worktree's step."""

@@ -29,23 +29,19 @@ class Places:
     """Folders and names for one step of one run.
 
     ``base`` is handrail's own folder: ``HANDRAIL_DIR``, or ``.handrail`` in the repository. git
-    ignores what is in it. ``safe`` is a folder for this working tree, outside of it.
+    ignores what is in it. ``safe`` is a folder for this working tree, outside of it. ``parts`` are
+    the run and the parts of the step's path, each a valid name on disk and in a branch.
     """
 
     base: Path
     safe: Path
-    run_id: str
     path: str
-
-    @property
-    def parts(self) -> tuple[str, ...]:
-        """The run and the path's parts, each a valid name on disk and in a branch."""
-        return _parts(self.run_id, self.path)
+    parts: tuple[str, ...]
 
     @property
     def branch(self) -> str:
         """The branch of the step's worktree."""
-        return branch_of(self.run_id, self.path)
+        return "/".join((BRANCHES, *self.parts))
 
     @property
     def worktree(self) -> Path:
@@ -106,11 +102,7 @@ class Places:
 
 BRANCHES = "handrail"
 """The first part of the names of worktrees' branches."""
-
-
-def branch_of(run_id: str, path: str) -> str:
-    """The branch of a step's worktree."""
-    return "/".join((BRANCHES, *_parts(run_id or "run", path)))
+_MARK = "."
 
 
 def tree_name(branch: str) -> str:
@@ -131,16 +123,32 @@ def folder_of(options: AgentOptions, backend: AgentBackend) -> Path:
 
 
 def places_of(root: Path, run_id: str, path: str) -> Places:
-    """The places of a step in the repository at ``root``."""
+    """The places of a step in the repository at ``root``.
+
+    If that is the worktree of an enclosing step, they are beside it, not in it: it may be removed
+    first. A dot behind that step's part of the path has git take both names for branches.
+    """
     named = os.environ.get("HANDRAIL_DIR")
     base = Path(named).resolve() if named else root / ".handrail"
+    parts = _parts(run_id or "run", path)
+    for depth in range(len(parts) - 1, 1, -1):
+        folder, *outer = root.parts[-depth - 1 :]
+        if folder == "worktrees" and tuple(map(without_mark, outer)) == parts[:depth]:
+            base = root.parents[depth]
+            parts = (*outer[:-1], f"{outer[-1]}{_MARK}", *parts[depth:])
+            break
     home = state_home() / "handrail"
     if home.is_relative_to(root):  # a home that is a repository itself
         home = Path(tempfile.gettempdir()) / f"handrail-{os.getuid()}"
     safe = home / hashlib.sha256(os.fsencode(root)).hexdigest()[:16]
     if named and not base.is_relative_to(root):
         safe = base
-    return Places(base, safe, run_id or "run", path)
+    return Places(base, safe, path, parts)
+
+
+def without_mark(part: str) -> str:
+    """A part of a branch without the mark of a step whose worktree has another one inside."""
+    return part.removesuffix(_MARK)
 
 
 def state_home() -> Path:
