@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Cli, killed, live, notes
+from tests.cli.conftest import Cli, killed, live, notes, spawned
 
 pytestmark = pytest.mark.usefixtures("durable")
 
@@ -276,3 +276,18 @@ def test_show_still_shows_workflows(cli: Cli) -> None:
     assert cli("show", "durable.py:asks").out.startswith("asks: ")
     assert cli("show", "module_of_one").out.startswith("packs: ")
     assert cli("show", "durable.py-1").out.startswith("asks, run durable.py-1: ")
+
+
+@pytest.mark.parametrize("words", [("runs",), ("show", "d"), ("report", "d")])
+def test_what_is_logged_while_a_run_is_read_is_no_part_of_what_is_printed(
+    words: tuple[str, ...],
+) -> None:
+    """That the end of a journal was cut off stands on stderr."""
+    killed("run", "durable.py:dies", "--run-id", "d")
+    with Path(".handrail/runs.db-wal").open("ab") as log:
+        log.write(b"garbage" * 900)
+
+    said = spawned(*words)
+
+    assert "journal cut" not in said.out
+    assert "journal cut" in said.err

@@ -23,7 +23,7 @@ import attrs
 from rich.console import Console
 
 from handrail import Executor
-from handrail.cli.channels import log_on_stderr, silence, tell, write_json
+from handrail.cli.channels import silence, tell, write_json
 from handrail.cli.detaching import Detached
 from handrail.cli.exits import EXIT_OF, Exit
 from handrail.cli.gates import can_ask, gate_handler
@@ -216,7 +216,6 @@ def drive(
 
     ``place`` is that of the journal on disk, if there is one: an unfinished run can be resumed.
     """
-    log_on_stderr()
     is_detached = options.detached is not None
     console = Console(stderr=True, force_terminal=False if is_detached else None)
     screen = None if options.quiet else Screen(console)

@@ -62,6 +62,9 @@ def _run(words: list[str]) -> int:
         if "--detach" in words:
             code = _run_detached(words)
         if code is None:
+            from handrail.cli.channels import log_on_stderr
+
+            log_on_stderr()
             code = _dispatch(_app(words), words)
         sys.stdout.flush()
     except KeyboardInterrupt:
