@@ -18,6 +18,7 @@ from typing import IO
 import pytest
 
 from handrail.cli.gates import CURSOR
+from tests.cli.conftest import spawned
 
 FLOW = """\
 from handrail import step, workflow
@@ -205,6 +206,24 @@ def test_an_interruption_leaves_the_prompt(terminals: list[Terminal], name: str)
     assert "interrupted: no step has ended" in terminal.shown
     assert f"to continue: handrail resume {name}-" in terminal.shown
     assert terminal.settings() == terminal.before
+
+
+@pytest.mark.parametrize("name", ["choose", "number"])
+def test_a_question_on_a_terminal_that_is_closed_stays_open(
+    terminals: list[Terminal], name: str
+) -> None:
+    """The run is suspended, exit code 129, though its input ends before the signal comes."""
+    terminal = at(terminals, name)
+    terminal.wait_for("?")
+    os.close(terminal.screen)
+    terminal.screen = os.open(os.devnull, os.O_RDWR)
+    with pytest.raises(subprocess.TimeoutExpired):
+        terminal.process.wait(0.5)
+    terminal.process.send_signal(signal.SIGHUP)
+
+    assert terminal.process.wait(30) == 129
+    (run,) = spawned("runs", "--json").data
+    assert run["status"] == "suspended"
 
 
 def test_a_question_never_gets_among_the_data(folder: Path, terminals: list[Terminal]) -> None:
