@@ -125,6 +125,18 @@ def test_without_runs_there_is_an_empty_list(cli: Cli) -> None:
     assert not Path(".handrail").exists()
 
 
+@pytest.mark.parametrize("words", [("runs",), ("show", "w-1"), ("resume", "w-1")])
+def test_where_there_are_no_runs_it_is_said_where_there_are_some(
+    cli: Cli, folder: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    """Also of a run that `show` is to show: its id could be a module's name."""
+    cli("run", "durable.py:waits", "--run-id", "w-1")
+    (folder / "below").mkdir()
+    monkeypatch.chdir("below")
+
+    assert f"There is one in {folder}: cd there, or name its folder" in cli(*words).err
+
+
 def test_what_a_killed_process_left_is_told_and_undone(cli: Cli) -> None:
     """The run is dead, its last step was interrupted, and what to type is printed; nobody waits
     for it, and to cancel it undoes what it did, here, and begins nothing.

@@ -89,7 +89,7 @@ def show(what: str, path: str = "", /, *, as_json: Json = False, where: Where = 
         Print JSON; for a workflow its `describe()`.
     """
     place = where.place()
-    if place.is_there():
+    if place.is_there() or not _may_be_workflow(what):
         with json_channel(wanted=as_json) as data:
             journal = place.find()
             run = _find_run(journal, what)
@@ -98,6 +98,14 @@ def show(what: str, path: str = "", /, *, as_json: Json = False, where: Where = 
     if path:
         raise Refused(what, "there is no such run", f"See them with: {place.command('runs')}")
     return _show_workflow(what, as_json=as_json)
+
+
+def _may_be_workflow(what: str) -> bool:
+    return _is_target(what) or is_module(what)
+
+
+def _is_target(what: str) -> bool:
+    return ":" in what or is_file(what)
 
 
 def _find_run(journal: Journal, what: str) -> RunInfo | None:
@@ -110,7 +118,7 @@ def _find_run(journal: Journal, what: str) -> RunInfo | None:
     if run is not None:
         return require_undamaged(journal, run)
     runs = journal.runs()
-    if ":" in what or is_file(what):
+    if _is_target(what):
         return None
     if not matching_runs(runs, what) and is_module(what):
         return None
@@ -645,7 +653,8 @@ def runs(
             if info.damaged:
                 tell(f"run {info.run_id} is damaged: {info.damaged}. Its record is not used.")
     elif not found:
-        tell(f"none of its {len(known)} runs" if known else f"no runs in {place.file}")
+        hint = f". {place.where_else}" if journal is None else ""
+        tell(f"none of the {len(known)} runs matches" if known else f"no runs in {place.file}{hint}")
     return Exit.SUCCEEDED
 
 
