@@ -16,6 +16,7 @@ from handrail.cli.options import STEERING, RunId, RunTarget, SteeringOptions
 from handrail.cli.reaching import reach_run
 from handrail.cli.run import wait_until_free
 from handrail.cli.who import current_user
+from handrail.model import events as ev
 from handrail.ports.journal import Journal, RunInfo
 from handrail.record.inbox import guided_agents, runs_of
 from handrail.record.status import shown_status
@@ -94,8 +95,14 @@ def _steer_step(  # noqa: PLR0917  # all that its callers differ in
 ) -> int:
     with reach_run(run, steering) as it:
         act(it.executor(it.workflow(target)), it.run_id, path, by=it.who)
-        what = _TEXTS.get(done, done)
+        has_begun = any(
+            getattr(event, "path", "") == path and not isinstance(event, ev.RunSteered)
+            for event in it.journal.events(it.run_id)
+        )
+        what = _TEXTS.get(done, done) if has_begun else f"{done} when it begins"
         it.print_done(f"{path!r} is {what}, by {it.who}", path=path, done=done, by=it.who)
+        if not has_begun:
+            tell("what its code does not accept then counts for nothing, and it runs")
         it.print_resume_hint()
     return Exit.SUCCEEDED
 
