@@ -138,7 +138,8 @@ def _import_refusal(what: str, error: Exception) -> Refused:
     said = str(error).rstrip(".") or "no reason given"
     kind = type(error).__name__
     if isinstance(error, SyntaxError):
-        return Refused(f"{error.filename}:{error.lineno}", f"{kind}: {error.msg}")
+        place = f"{error.filename}:{error.lineno}" if error.filename else what  # of null bytes
+        return Refused(place, f"{kind}: {error.msg}")
     return Refused(_line_of(what, error), f"{kind}: {said}")
 
 

@@ -399,7 +399,7 @@ class _Link:
                 self._failing_since = now
             if isinstance(error, PermissionError) or now - self._failing_since > FAILS_S:
                 hint = "" if isinstance(error, PermissionError) else _UNREACHED
-                self._fail(str(error) or type(error).__name__, hint)
+                self._fail(str(error).rstrip(".") or type(error).__name__, hint)
 
 
 def _text(kind: str, **fields: Any) -> str:
