@@ -105,6 +105,19 @@ def test_a_damaged_run_is_named_and_hides_no_other(cli: Cli) -> None:
         assert "reading run b failed: run b: event 1 is not as it was written" in outcome.err
 
 
+def test_what_precedes_the_damage_of_a_run_can_be_forked(cli: Cli) -> None:
+    """The error says so, and that other runs are not affected."""
+    cli("run", "durable.py:asks", "--run-id", "a")
+    with sqlite3.connect(".handrail/runs.db") as journal:
+        journal.execute("UPDATE events SET at = 1 WHERE seq = 5")
+    journal.close()
+
+    assert "other runs are not affected" in cli("resume", "a").err
+    assert "`handrail fork RUN --at STEP` makes a run of what precedes" in cli("show", "a").err
+    assert cli("fork", "a", "--at", "merge?", "--no-run", "--run-id", "b").out == "b\n"
+    assert "before" in cli("show", "b").out
+
+
 def test_no_run_is_begun_that_may_be_one_whose_entry_is_damaged(cli: Cli) -> None:
     """Not even its id is certain: what it did might be done again."""
     cli("run", "durable.py:waits", "--run-id", "a")

@@ -25,6 +25,7 @@ command starts, for an eighth of that time, and nothing that is imported is garb
 """
 _METHODS = re.compile(r"\b(complete|fork|resume)\((?:outputs=\.\.\.)?\)")
 """Methods that errors advise to call; the command has commands of the same names."""
+_FORK_AT = ("fork(at=...)", "`handrail fork RUN --at STEP`")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -73,7 +74,7 @@ def _run(words: list[str]) -> int:
     except BrokenPipeError:
         raise
     except HandrailError as error:
-        _print_error(_METHODS.sub(r"`handrail \1`", str(error)))
+        _print_error(_METHODS.sub(r"`handrail \1`", str(error).replace(*_FORK_AT)))
         return exit_for(error)
     except OSError as error:
         said, code = _refused_by_system(error)
