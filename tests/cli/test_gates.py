@@ -66,7 +66,7 @@ ASKED = [
 class Terminal:
     """A command at a terminal, and all that it has shown so far."""
 
-    def __init__(self, *words: str, stdout: IO[bytes] | None = None) -> None:
+    def __init__(self, *words: str, stdout: IO[bytes] | None = None, kind: str = "xterm") -> None:
         self.screen, inside = pty.openpty()
         self.before = termios.tcgetattr(inside)
         self.raw = b""
@@ -77,7 +77,7 @@ class Terminal:
             stdin=inside,
             stdout=inside if stdout is None else stdout,
             stderr=inside,
-            env={**os.environ, "TERM": "xterm", "CI": ""},
+            env={**os.environ, "TERM": kind, "CI": ""},
             start_new_session=True,
         )
         self.inside = inside
@@ -178,6 +178,21 @@ def test_a_typed_answer_is_asked_for_until_it_fits(terminals: list[Terminal]) ->
 
     assert terminal.end() == 0
     assert terminal.shown.endswith("\n3\n")
+
+
+@pytest.mark.parametrize("quiet", [["--quiet"], []])
+def test_on_a_terminal_that_cannot_draw_a_choice_is_typed(
+    terminals: list[Terminal], quiet: list[str]
+) -> None:
+    """Its choices are shown beside the question, where a list with a cursor would not appear."""
+    terminals.append(Terminal("gates.py:choose", *quiet, kind="dumb"))
+    terminals[0].wait_for("? Which one? [red / green / grey]")
+    terminals[0].type("blue\n")
+    terminals[0].wait_for("'blue' is not an answer")
+    terminals[0].type("grey\n")
+
+    assert terminals[0].end() == 0
+    assert "grey" in terminals[0].shown
 
 
 def test_gates_of_one_moment_are_asked_one_after_the_other(terminals: list[Terminal]) -> None:

@@ -294,9 +294,8 @@ class Prompt:
         Raises:
             GateRefusal: the input ended.
         """
-        by_keys = self._below is not None or (
-            self.choices and self.console.is_terminal and os.isatty(0)
-        )
+        can_draw = self.console.is_terminal and not self.console.is_dumb_terminal
+        by_keys = self._below is not None or (self.choices and can_draw and os.isatty(0))
         while True:
             text = await (self._by_keys() if by_keys else self._type())
             if text is None:
