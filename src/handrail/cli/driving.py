@@ -378,7 +378,7 @@ def conclude(
     try:
         _print_result(result, data)
     except BrokenPipeError:  # the reader has gone; the exit code still says how the run ended
-        silence(1)
+        silence(1 if data is None else data.fileno())
     tell_ending(result, quiet=options.quiet, interrupted=interrupted, place=place)
     if interrupted is not None and not result.success:
         return interrupted
