@@ -63,7 +63,7 @@ from handrail.record.view import (
     exit_code_of,
 )
 from handrail.shortening import clean, without_codes
-from handrail.sinks.console_text import ASCII, UNICODE, Glyphs, duration, error_text
+from handrail.sinks.console_text import ASCII, UNICODE, Glyphs, duration, error_text, path_text
 from handrail.sinks.console_words import (
     at_line,
     cause_in_short,
@@ -390,7 +390,8 @@ def _print_waits(info: RunInfo, view: RunView, place: Place) -> None:
         _print_line(f"  {signal_command(info.run_id, wait.name, place)}{payload}")
     for time_ in view.times[:MOST_MEMBERS]:
         until = "" if time_.until is None else f" until {format_time(time_.until)}"
-        print(mask_text(f"waits{until}: {time_text(time_)}" if until else f"waits for {time_}"))
+        claim = f"{path_text(time_.path)} waits for {time_}"
+        print(mask_text(f"waits{until}: {time_text(time_)}" if until else claim))
     if len(view.times) > MOST_MEMBERS:
         print(f"  {_glyphs().more} {len(view.times) - MOST_MEMBERS} more wait for a time")
     if info.holder is None and shown_status(info) in {"dead", "suspended", "paused", "failed"}:
@@ -653,8 +654,8 @@ def runs(
             if info.damaged:
                 tell(f"run {info.run_id} is damaged: {info.damaged}. Its record is not used.")
     elif not found:
-        hint = f". {place.where_else}" if journal is None else ""
-        tell(f"none of the {len(known)} runs matches" if known else f"no runs in {place.file}{hint}")
+        none = f"no runs in {place.file}" + ("" if journal else f". {place.where_else}")
+        tell(f"none of the {len(known)} runs matches" if known else none)
     return Exit.SUCCEEDED
 
 
