@@ -212,7 +212,13 @@ def place_of(wanted: Path | None, executor: str | None = None, cluster: str | No
     target = executor or table.get("executor")
     if target is not None:
         place = attrs.evolve(place, typed_executor=executor or "")
-        place = with_executor(place, load_executor(target))
+        try:
+            place = with_executor(place, load_executor(target))
+        except Refused as error:
+            if executor is not None:
+                raise
+            where = f"[tool.handrail] executor of {table['file']}"
+            raise Refused(where, str(error).rstrip(".")) from error
     known = None if named else os.environ.get("HANDRAIL_TEMPORAL") or table.get("temporal")
     address = cluster or known
     if address is None:
