@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.agents.repositories import git, needs_git, repository
-from tests.cli.conftest import Cli, Outcome
+from tests.cli.conftest import Cli, Outcome, live
 
 pytestmark = needs_git
 
@@ -94,6 +94,42 @@ def test_who_waits_too_long_for_a_lock_hears_who_has_it(repo: Path, cli: Cli) ->
     assert (late.code, late.out) == (1, "")
     assert "/lock-" in late.err
     assert holder.returncode == 0
+
+
+HOLDS = """\
+from handrail import step, workflow
+
+
+@workflow
+def holds():
+    yield from step("ready").command("echo ready >leader")
+    yield from step("push").command("true").holds("git")
+"""
+
+
+def test_a_step_that_waits_for_a_claim_is_named(repo: Path, cli: Cli) -> None:
+    """`show` says which step waits, for what, and behind whom."""
+    (repo / "holds.py").write_text(HOLDS)
+    pipe = subprocess.PIPE
+    words = [
+        sys.executable,
+        "-m",
+        "handrail",
+        "lock",
+        "git",
+        "--",
+        "sh",
+        "-c",
+        "echo ready; read go",
+    ]
+    with subprocess.Popen(words, cwd=repo, stdin=pipe, stdout=pipe, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "ready\n"
+        with live("run", "holds.py", "--run-id", "h") as child:
+            while " waits for " not in (shown := cli("show", "h").out):
+                assert child.poll() is None
+            holder.communicate("go\n", timeout=60)
+    assert "\npush waits for git, behind " in shown
 
 
 def edit(cli: Cli, name: str, session: str, event: str = "PreToolUse") -> Outcome:

@@ -131,3 +131,28 @@ def test_a_run_needs_no_stdin_stdout_or_stderr(tmp_path: Path, closed: str) -> N
     found = handrail.SqliteJournal(tmp_path / ".handrail" / "runs.db").runs()
 
     assert (done.returncode, [run.status for run in found]) == (0, ["succeeded"])
+
+
+def test_in_a_folder_that_is_gone_it_says_so(tmp_path: Path) -> None:
+    """Exit code 2, and where the mistake is, rather than the system's words alone."""
+    command = f"mkdir x && cd x && rmdir ../x && {sys.executable} -m handrail runs"
+    done = subprocess.run(
+        ["sh", "-c", command], cwd=tmp_path, capture_output=True, encoding="utf-8", check=False
+    )
+
+    said = "handrail: the current folder is gone. cd to one that is there.\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", said)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has it")
+@pytest.mark.parametrize("words", ["list .", "list . --json", "--help"])
+def test_an_output_that_cannot_be_written_is_no_wrong_usage(tmp_path: Path, words: str) -> None:
+    """Exit code 1, and one line on stderr that says that something is missing."""
+    (tmp_path / "flow.py").write_text(ALONE)
+    command = f"{sys.executable} -m handrail {words} >/dev/full"
+    done = subprocess.run(
+        ["sh", "-c", command], cwd=tmp_path, capture_output=True, encoding="utf-8", check=False
+    )
+
+    said = "handrail: the output is incomplete, it could not be written: No space left on device.\n"
+    assert (done.returncode, done.stderr) == (1, said)

@@ -18,6 +18,7 @@ from typing import IO
 import pytest
 
 from handrail.cli.gates import CURSOR
+from tests.cli.conftest import spawned
 
 FLOW = """\
 from handrail import step, workflow
@@ -65,7 +66,7 @@ ASKED = [
 class Terminal:
     """A command at a terminal, and all that it has shown so far."""
 
-    def __init__(self, *words: str, stdout: IO[bytes] | None = None) -> None:
+    def __init__(self, *words: str, stdout: IO[bytes] | None = None, kind: str = "xterm") -> None:
         self.screen, inside = pty.openpty()
         self.before = termios.tcgetattr(inside)
         self.raw = b""
@@ -76,7 +77,7 @@ class Terminal:
             stdin=inside,
             stdout=inside if stdout is None else stdout,
             stderr=inside,
-            env={**os.environ, "TERM": "xterm", "CI": ""},
+            env={**os.environ, "TERM": kind, "CI": ""},
             start_new_session=True,
         )
         self.inside = inside
@@ -179,6 +180,21 @@ def test_a_typed_answer_is_asked_for_until_it_fits(terminals: list[Terminal]) ->
     assert terminal.shown.endswith("\n3\n")
 
 
+@pytest.mark.parametrize("quiet", [["--quiet"], []])
+def test_on_a_terminal_that_cannot_draw_a_choice_is_typed(
+    terminals: list[Terminal], quiet: list[str]
+) -> None:
+    """Its choices are shown beside the question, where a list with a cursor would not appear."""
+    terminals.append(Terminal("gates.py:choose", *quiet, kind="dumb"))
+    terminals[0].wait_for("? Which one? [red / green / grey]")
+    terminals[0].type("blue\n")
+    terminals[0].wait_for("'blue' is not an answer")
+    terminals[0].type("grey\n")
+
+    assert terminals[0].end() == 0
+    assert "grey" in terminals[0].shown
+
+
 def test_gates_of_one_moment_are_asked_one_after_the_other(terminals: list[Terminal]) -> None:
     """The second question is shown when the first is answered."""
     terminal = at(terminals, "two")
@@ -205,6 +221,24 @@ def test_an_interruption_leaves_the_prompt(terminals: list[Terminal], name: str)
     assert "interrupted: no step has ended" in terminal.shown
     assert f"to continue: handrail resume {name}-" in terminal.shown
     assert terminal.settings() == terminal.before
+
+
+@pytest.mark.parametrize("name", ["choose", "number"])
+def test_a_question_on_a_terminal_that_is_closed_stays_open(
+    terminals: list[Terminal], name: str
+) -> None:
+    """The run is suspended, exit code 129, though its input ends before the signal comes."""
+    terminal = at(terminals, name)
+    terminal.wait_for("?")
+    os.close(terminal.screen)
+    terminal.screen = os.open(os.devnull, os.O_RDWR)
+    with pytest.raises(subprocess.TimeoutExpired):
+        terminal.process.wait(0.5)
+    terminal.process.send_signal(signal.SIGHUP)
+
+    assert terminal.process.wait(30) == 129
+    (run,) = spawned("runs", "--json").data
+    assert run["status"] == "suspended"
 
 
 def test_a_question_never_gets_among_the_data(folder: Path, terminals: list[Terminal]) -> None:

@@ -152,15 +152,16 @@ def test_what_no_process_drives_is_not_stopped(cli: Cli) -> None:
         assert "`handrail resume` continues it" in refused.err
 
 
-def test_an_output_for_a_step_that_has_not_begun_is_kept(cli: Cli) -> None:
-    """It is not said to be completed; a step that waits is."""
+def test_an_output_for_a_step_that_has_not_begun_is_not_said_to_be_taken(cli: Cli) -> None:
+    """What does not fit is found out only when the step begins: then it counts for nothing."""
     cli("run", "durable.py:asks", "--run-id", "a")
 
-    later = cli("complete", "a", "after", "x", "--by", "eve")
-    now = cli("complete", "a", "merge?", "yes", "--by", "eve")
+    early, due = cli("complete", "a", "after", "x"), cli("complete", "a", "merge?", "yes")
 
-    assert later.out == "kept until 'after' begins, by eve\n"
-    assert now.out == "'merge?' is completed, by eve\n"
+    assert early.out.startswith("'after' is completed when it begins, by ")
+    assert "what its code does not accept then counts for nothing, and it runs" in early.err
+    assert due.out.startswith("'merge?' is completed, by ")
+    assert "accept" not in due.err
 
 
 def test_a_run_that_has_succeeded_takes_no_signal(cli: Cli) -> None:

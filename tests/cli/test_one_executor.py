@@ -320,6 +320,25 @@ def test_a_wrong_table_is_refused(line: str, said: str, cli: Cli, folder: Path) 
     assert said in " ".join(outcome.err.split())
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('[tool.handrail]\nexecutor = "no.py:one"', "executor of {file}: no.py: there is no such"),
+        ("[tool]\nhandrail = 5", "{file}: [tool.handrail] must be a table, got 5"),
+    ],
+)
+def test_a_mistake_in_the_project_is_said_to_be_there(
+    text: str, said: str, cli: Cli, folder: Path
+) -> None:
+    """Nobody typed it, so the error names the file that has it."""
+    file = folder / "pyproject.toml"
+    file.write_text(text, "utf-8")
+
+    outcome = cli("runs")
+    assert outcome.code == 2
+    assert said.format(file=file) in outcome.err
+
+
 def test_a_label_needs_a_name(cli: Cli) -> None:
     """It is NAME=VALUE."""
     assert "is not NAME=VALUE" in cli("run", "app.py:saves", "--label", "x").err

@@ -69,7 +69,10 @@ def test_a_changed_prompt_fails_the_run(project: Path, cli: Cli) -> None:
 
 
 def test_options_that_cannot_be_are_refused(project: Path, cli: Cli) -> None:
-    """Both at once, or a folder that is not there: exit code 2, and nothing was run."""
+    """Both at once, no folder, or one that is not there: exit code 2, and nothing was run."""
+    done = cli("run", "flow.py", "--record", "flow.py")
+    assert done.code == 2
+    assert "--record flow.py: is a file. Name a folder." in done.err
     done = cli("run", "flow.py", "--record", "a", "--replay", "b")
     assert done.code == 2
     assert "cannot be given together" in done.err

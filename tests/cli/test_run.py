@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -300,6 +301,24 @@ def test_a_run_goes_on_when_nobody_reads_its_output_any_more(folder: Path) -> No
 
     assert child.returncode == 0
     assert (folder / "proof").exists()
+
+
+def test_the_exit_code_is_that_of_the_run_also_if_nobody_reads_its_json(flows: Path) -> None:
+    """A run that waits ends with 3, though its result had no reader."""
+    del flows
+    reading, writing = os.pipe()
+    os.close(reading)
+    words = ["run", "flows.py:asks", "--quiet", "--json"]
+    done = subprocess.run(
+        [sys.executable, "-m", "handrail.cli", *words],
+        stdin=subprocess.DEVNULL,
+        stdout=writing,
+        stderr=subprocess.DEVNULL,
+        check=False,
+    )
+    os.close(writing)
+
+    assert done.returncode == 3
 
 
 EXITS = """\

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Cli, killed, live, notes
+from tests.cli.conftest import Cli, killed, live, notes, spawned
 
 pytestmark = pytest.mark.usefixtures("durable")
 
@@ -105,6 +105,19 @@ def test_a_damaged_run_is_named_and_hides_no_other(cli: Cli) -> None:
         assert "reading run b failed: run b: event 1 is not as it was written" in outcome.err
 
 
+def test_what_precedes_the_damage_of_a_run_can_be_forked(cli: Cli) -> None:
+    """The error says so, and that other runs are not affected."""
+    cli("run", "durable.py:asks", "--run-id", "a")
+    with sqlite3.connect(".handrail/runs.db") as journal:
+        journal.execute("UPDATE events SET at = 1 WHERE seq = 5")
+    journal.close()
+
+    assert "other runs are not affected" in cli("resume", "a").err
+    assert "`handrail fork RUN --at STEP` makes a run of what precedes" in cli("show", "a").err
+    assert cli("fork", "a", "--at", "merge?", "--no-run", "--run-id", "b").out == "b\n"
+    assert "before" in cli("show", "b").out
+
+
 def test_no_run_is_begun_that_may_be_one_whose_entry_is_damaged(cli: Cli) -> None:
     """Not even its id is certain: what it did might be done again."""
     cli("run", "durable.py:waits", "--run-id", "a")
@@ -123,6 +136,18 @@ def test_without_runs_there_is_an_empty_list(cli: Cli) -> None:
     assert cli("runs", "--json").data == []
     assert "no runs in " in cli("runs").err
     assert not Path(".handrail").exists()
+
+
+@pytest.mark.parametrize("words", [("runs",), ("show", "w-1"), ("resume", "w-1")])
+def test_where_there_are_no_runs_it_is_said_where_there_are_some(
+    cli: Cli, folder: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    """Also of a run that `show` is to show: its id could be a module's name."""
+    cli("run", "durable.py:waits", "--run-id", "w-1")
+    (folder / "below").mkdir()
+    monkeypatch.chdir("below")
+
+    assert f"There is one in {folder}: cd there, or name its folder" in cli(*words).err
 
 
 def test_what_a_killed_process_left_is_told_and_undone(cli: Cli) -> None:
@@ -276,3 +301,18 @@ def test_show_still_shows_workflows(cli: Cli) -> None:
     assert cli("show", "durable.py:asks").out.startswith("asks: ")
     assert cli("show", "module_of_one").out.startswith("packs: ")
     assert cli("show", "durable.py-1").out.startswith("asks, run durable.py-1: ")
+
+
+@pytest.mark.parametrize("words", [("runs",), ("show", "d"), ("report", "d")])
+def test_what_is_logged_while_a_run_is_read_is_no_part_of_what_is_printed(
+    words: tuple[str, ...],
+) -> None:
+    """That the end of a journal was cut off stands on stderr."""
+    killed("run", "durable.py:dies", "--run-id", "d")
+    with Path(".handrail/runs.db-wal").open("ab") as log:
+        log.write(b"garbage" * 900)
+
+    said = spawned(*words)
+
+    assert "journal cut" not in said.out
+    assert "journal cut" in said.err

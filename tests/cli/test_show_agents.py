@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from handrail.cli.report import readable, write_value
+from handrail.cli.report import columns, readable, write_value
 from handrail.model.results import AgentResult, StepResult, Usage, WorkflowResult
 from handrail.model.work import Task, TaskDone, TaskRefused, Work
 from tests.cli.conftest import Cli
@@ -174,3 +174,8 @@ def test_a_long_answer_is_cut_on_a_terminal_only(
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 40
     assert lines[-1] == "... 61 more lines (--json has all)"
+
+
+def test_columns_are_aligned_by_what_the_letters_take_on_a_terminal() -> None:
+    """Some letters take the place of two."""
+    assert columns([("ab", "c"), ("\u65e5\u672c", "d")]) == ["ab    c", "\u65e5\u672c  d"]

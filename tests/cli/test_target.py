@@ -72,6 +72,7 @@ def test_a_file_may_have_the_name_of_a_module(cli: Cli, folder: Path) -> None:
         ("nothing.here:x", "module 'nothing.here': there is no such file or module."),
         ("empty.py", "empty.py: defines no workflow."),
         ("broken.py", "broken.py:2: SyntaxError: "),
+        ("binary.py", "handrail: binary.py: SyntaxError: source code string cannot contain null"),
         ("raises.py", "raises.py:3: ZeroDivisionError: division by zero.\n"),
         ("imports.py", "imports.py:1: ModuleNotFoundError: No module named 'not_there'.\n"),
         ("leaves.py", "leaves.py: it ended the process when it was imported (exit 5)."),
@@ -85,6 +86,7 @@ def test_a_target_that_cannot_be_used_is_one_line(
     (folder / "folder").mkdir()
     (folder / "empty.py").touch()
     (folder / "broken.py").write_text("a = 1\ndef\n", "utf-8")
+    (folder / "binary.py").write_bytes(b"\0")
     (folder / "raises.py").write_text("def f():\n\n    return 1 / 0\n\nf()\n", "utf-8")
     (folder / "imports.py").write_text("import not_there\n", "utf-8")
     (folder / "leaves.py").write_text("raise SystemExit(5)\n", "utf-8")

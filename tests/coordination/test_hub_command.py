@@ -21,7 +21,9 @@ pytestmark = pytest.mark.extra("cyclopts", "rich")
         ("--host=", "--token-file"),
         ("--port 70000", "is not a port"),
         ("--port {taken}", "cannot be listened on"),
-        ("--token-file none", "No such file"),
+        ("--token-file none", "--token-file none: cannot be read: No such file"),
+        ("--token-file binary", "--token-file binary: cannot be read: 'utf-8'"),
+        ("--root none", "is no folder"),
         ("--token-file empty", "has no token"),
         ("--token-file short", "fewer than 8 characters"),
         ("--grace -1", "must be 0 or more"),
@@ -37,6 +39,7 @@ def test_what_makes_no_sense_is_refused(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").write_text("# nothing\n\n")
     (tmp_path / "short").write_text("1234567\n")
+    (tmp_path / "binary").write_bytes(b"\xff123456789\n")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         line = words.format(taken=taken.getsockname()[1])
         assert main(["hub", *line.split()]) == 2

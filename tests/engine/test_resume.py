@@ -7,7 +7,7 @@ import contextlib
 import functools
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from handrail import (
     Codec,
     DefinitionError,
     Executor,
+    JournalFailed,
     MemoryJournal,
     MemorySink,
     NotRecorded,
@@ -257,6 +258,35 @@ async def test_a_recorded_step_that_is_not_in_the_source_is_orphaned_before_the_
         states = {one.path: (one.state, one.reached) for one in plan.steps}
         assert states["gone"] == (state, state == "orphaned")
         assert states["later"] == ("recorded", False)
+
+
+class ReadOnly(MemoryJournal):
+    """Holds a run that was recorded elsewhere, and cannot be written any more."""
+
+    def acquire(self, run_id: str, /, *, secrets: Mapping[str, str] | None = None) -> Any:
+        """Nobody drives one of its runs."""
+        raise JournalFailed("runs.db", f"taking the lease of run {run_id}", "read-only")
+
+
+def read_only(journal: MemoryJournal) -> ReadOnly:
+    """A copy of the journal's run that cannot be written."""
+    copy = ReadOnly()
+    copy.append_run(journal.events(RUN))
+    return copy
+
+
+async def test_a_recorded_result_needs_no_journal_that_can_be_written() -> None:
+    """A resume of a run that has succeeded gives it; what would drive the run is refused."""
+    flow = just(step("a").call(same, 7))
+    whole = await recorded(flow)
+
+    executor = of(read_only(whole))
+
+    assert (await executor.resume(RUN, flow)).status == "succeeded"
+    with pytest.raises(JournalFailed):
+        await executor.resume(RUN, flow, rerun=["a"])
+    with pytest.raises(JournalFailed):
+        await of(read_only(cut(whole, ev.StepStarted, "a"))).resume(RUN, flow)
 
 
 async def test_orphaned_steps_are_named_by_the_recorded_result_too() -> None:

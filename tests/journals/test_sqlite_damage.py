@@ -117,6 +117,7 @@ def test_changed_rows_are_named(path: Path, change: str, said: str) -> None:
     journal.close()
     assert caught.value.journal == str(path)
     assert "Nothing in it is believed" in str(caught.value)
+    assert ("fork(at=...)" in str(caught.value)) is bool(caught.value.readable)
 
 
 @pytest.mark.parametrize(

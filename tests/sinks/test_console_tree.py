@@ -321,8 +321,13 @@ def test_a_replayed_step_is_marked(tree: LiveRun, story: Story) -> None:
     story.tell(ev.RunResumed())
     story.tell(ev.StepReplayed("plan", StepResult("plan", "plan", "agent", "succeeded")))
     story.tell(ev.StepReplayed("old"))
-    assert drawn(tree)[1:] == ["├─ ✓ plan  agent  recorded", "└─ ✓ old  recorded"]
-    assert tree.replayed == 2
+    story.tell(ev.StepReplayed("each", StepResult("each", "each", "for_each", "succeeded")))
+    assert drawn(tree)[1:] == [
+        "├─ ✓ plan  agent  recorded",
+        "├─ ✓ old  recorded",
+        "└─ ✓ each  for_each  recorded",
+    ]
+    assert tree.replayed == 3
 
 
 def test_a_suspended_run_stops_its_clock(tree: LiveRun, story: Story) -> None:

@@ -156,7 +156,7 @@ def _environment(source: _Source) -> Environment:
         importlib.import_module("jinja2")  # handrail's `templates` may be loaded without it
         from handrail.agents.templates import environment
     except ImportError as error:
-        raise MissingExtra("Agent prompts", "jinja2", "agents") from error
+        raise MissingExtra("The prompt of an agent", "jinja2", "agents") from error
     return environment(source.file.parent if source.file else None)
 
 

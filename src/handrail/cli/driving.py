@@ -23,7 +23,7 @@ import attrs
 from rich.console import Console
 
 from handrail import Executor
-from handrail.cli.channels import log_on_stderr, silence, tell, write_json
+from handrail.cli.channels import silence, tell, write_json
 from handrail.cli.detaching import Detached
 from handrail.cli.exits import EXIT_OF, Exit
 from handrail.cli.gates import can_ask, gate_handler
@@ -216,7 +216,6 @@ def drive(
 
     ``place`` is that of the journal on disk, if there is one: an unfinished run can be resumed.
     """
-    log_on_stderr()
     is_detached = options.detached is not None
     console = Console(stderr=True, force_terminal=False if is_detached else None)
     screen = None if options.quiet else Screen(console)
@@ -379,7 +378,7 @@ def conclude(
     try:
         _print_result(result, data)
     except BrokenPipeError:  # the reader has gone; the exit code still says how the run ended
-        silence(1)
+        silence(1 if data is None else data.fileno())
     tell_ending(result, quiet=options.quiet, interrupted=interrupted, place=place)
     if interrupted is not None and not result.success:
         return interrupted

@@ -25,6 +25,7 @@ command starts, for an eighth of that time, and nothing that is imported is garb
 """
 _METHODS = re.compile(r"\b(complete|fork|resume)\((?:outputs=\.\.\.)?\)")
 """Methods that errors advise to call; the command has commands of the same names."""
+_FORK_AT = ("fork(at=...)", "`handrail fork RUN --at STEP`")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -62,6 +63,9 @@ def _run(words: list[str]) -> int:
         if "--detach" in words:
             code = _run_detached(words)
         if code is None:
+            from handrail.cli.channels import log_on_stderr
+
+            log_on_stderr()
             code = _dispatch(_app(words), words)
         sys.stdout.flush()
     except KeyboardInterrupt:
@@ -70,11 +74,12 @@ def _run(words: list[str]) -> int:
     except BrokenPipeError:
         raise
     except HandrailError as error:
-        _print_error(_METHODS.sub(r"`handrail \1`", str(error)))
+        _print_error(_METHODS.sub(r"`handrail \1`", str(error).replace(*_FORK_AT)))
         return exit_for(error)
     except OSError as error:
-        _print_error(str(error))
-        return Exit.USAGE
+        said, code = _refused_by_system(error)
+        _print_error(said)
+        return code
     except Exception as error:  # noqa: BLE001  # the last place that can report it
         _print_error(_unexpected(error))
         return Exit.FAILED
@@ -138,6 +143,18 @@ def _unused_words_text(words: Sequence[str], command: str) -> str:
 def _sentence(text: str) -> str:
     flat = " ".join(text.split())
     return flat if flat.endswith((".", "?", "!")) else f"{flat}."
+
+
+def _refused_by_system(error: OSError) -> tuple[str, Exit]:
+    """What the system refused, and the exit code. Without a file's name it is the current folder,
+    or an output that was being written.
+    """
+    if error.filename is not None:
+        return str(error), Exit.USAGE
+    if isinstance(error, FileNotFoundError):
+        return "the current folder is gone. cd to one that is there.", Exit.USAGE
+    why = error.strerror or str(error)
+    return f"the output is incomplete, it could not be written: {why}.", Exit.FAILED
 
 
 def _unexpected(error: Exception) -> str:

@@ -48,16 +48,25 @@ _SEQUENCES = {
 _READ_BYTES = 4096
 
 
-async def read_some(descriptor: int) -> bytes:
-    """The next bytes that can be read; empty at the end of the input."""
+async def read_some(descriptor: int, *, of_terminal: bool) -> bytes:
+    """The next bytes that can be read; empty at the end of the input.
+
+    A terminal that was closed is no end of the input: the signal that follows suspends the run.
+    """
     try:
         await anyio.wait_readable(descriptor)
     except OSError:  # a plain file cannot be waited for, it is always readable
         await anyio.lowlevel.checkpoint()
     try:
-        return os.read(descriptor, _READ_BYTES)
-    except OSError:  # a terminal that has gone
-        return b""
+        data = os.read(descriptor, _READ_BYTES)
+    except OSError:
+        data = b""
+        has_gone = of_terminal
+    else:
+        has_gone = of_terminal and not data and not os.isatty(descriptor)
+    if has_gone:
+        await anyio.sleep_forever()
+    return data
 
 
 class Lines:
@@ -65,17 +74,18 @@ class Lines:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
+        self._of_terminal = os.isatty(descriptor)
         self._left = b""
         self._ended = False
 
     async def next(self) -> str | None:
         """The next line without its end, or None when there are no more."""
         while b"\n" not in self._left and not self._ended:
-            data = await read_some(self._descriptor)
+            data = await read_some(self._descriptor, of_terminal=self._of_terminal)
             self._left += data
             if not data:
                 # On a terminal Ctrl-D ends one line, not all that follow.
-                self._ended = not os.isatty(self._descriptor)
+                self._ended = not self._of_terminal
                 break
         line, newline, self._left = self._left.partition(b"\n")
         return line.decode("utf-8", "replace") if line or newline else None
@@ -92,7 +102,7 @@ class Keys:
     async def next(self) -> str:
         """The next key; ``closed`` at the end of the input."""
         while not self._pending:
-            data = await read_some(self._descriptor)
+            data = await read_some(self._descriptor, of_terminal=True)
             if not data:
                 return "closed"
             self._pending.extend(parse_keys(self._decoder.decode(data)))
@@ -284,9 +294,8 @@ class Prompt:
         Raises:
             GateRefusal: the input ended.
         """
-        by_keys = self._below is not None or (
-            self.choices and self.console.is_terminal and os.isatty(0)
-        )
+        can_draw = self.console.is_terminal and not self.console.is_dumb_terminal
+        by_keys = self._below is not None or (self.choices and can_draw and os.isatty(0))
         while True:
             text = await (self._by_keys() if by_keys else self._type())
             if text is None:

@@ -119,6 +119,8 @@ def _check(wanted: HubOptions) -> None:
         value = getattr(wanted, name)
         if not math.isfinite(value) or value < 0:
             raise Refused(f"--{name} {value:g}", "must be 0 or more")
+    if wanted.root is not None and not wanted.root.is_dir():
+        raise Refused(f"--root {wanted.root}", "is no folder", "Name the repository's.")
     for name in ("max_history", "max_clients", "max_msg_kb", "relay_max_lines"):
         value = getattr(wanted, name)
         if value < 1:
@@ -172,7 +174,11 @@ def _tokens(wanted: HubOptions) -> Tokens | None:
             why = "would let in everybody who can reach this machine"
             raise Refused(f"--host {wanted.host}", why, "Add --token-file FILE.")
         return None
-    lines = path.read_text(encoding="utf-8").splitlines()
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError) as error:
+        why = f"cannot be read: {getattr(error, 'strerror', error)}"
+        raise Refused(f"--token-file {path}", why) from None
     words = [line.split()[0] for line in lines if line.strip() and line.lstrip()[0] != "#"]
     if not words:
         raise Refused(f"--token-file {path}", "has no token", "Write one per line.")

@@ -172,10 +172,8 @@ class Place:
         from handrail import SqliteJournal
 
         if not self.is_there():
-            near = self._journal_above()
-            hint = f"There is one in {near}: cd there, or " if near else "Elsewhere? Then "
-            hint += f"name its folder with --dir or {VARIABLE}."
-            raise Refused(f"journal {self.file}", "does not exist, so there are no runs", hint)
+            why = "does not exist, so there are no runs"
+            raise Refused(f"journal {self.file}", why, self.where_else)
         own = self.own_journal()
         return SqliteJournal(self.file) if own is None else own
 
@@ -191,9 +189,13 @@ class Place:
         again = ["--dir", self.typed_location] if self.typed_location else []
         return again + (["--executor", self.typed_executor] if self.typed_executor else [])
 
-    def _journal_above(self) -> Path | None:
+    @property
+    def where_else(self) -> str:
+        """Where there is a journal, if there is none here, and how to name it."""
         above = (folder for folder in self.base.parents if (folder / FOLDER / FILE).is_file())
-        return next(above, None)
+        near = next(above, None)
+        hint = f"There is one in {near}: cd there, or " if near else "Elsewhere? Then "
+        return f"{hint}name its folder with --dir or {VARIABLE}."
 
 
 def with_executor(place: Place, executor: Executor, typed: str = "") -> Place:

@@ -336,7 +336,7 @@ def _cassette_of(record: Path | None, replay: Path | None) -> Cassette | None:
     """The cassette that the options name, if they do.
 
     Raises:
-        Refused: they name two, or one that does not exist.
+        Refused: they name two, one that does not exist, or no folder.
     """
     from handrail.cli.exits import Refused
 
@@ -347,6 +347,8 @@ def _cassette_of(record: Path | None, replay: Path | None) -> Cassette | None:
     from handrail.agents.cassette.cassette import Cassette
 
     if record is not None:
+        if record.exists() and not record.is_dir():
+            raise Refused(f"--record {record}", "is a file", "Name a folder.")
         return Cassette(record, "record")
     assert replay is not None
     if not replay.is_dir():

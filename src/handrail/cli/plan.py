@@ -15,7 +15,7 @@ from handrail.cli.exits import Exit
 from handrail.cli.journal import Place, pick_run
 from handrail.cli.masking import mask_text
 from handrail.cli.options import CHANGED_STEPS, WHERE, ChangedSteps, Json, RunId, RunTarget, Where
-from handrail.cli.report import change_lines, resume_commands
+from handrail.cli.report import change_lines, resume_commands, width_of
 from handrail.cli.show import describe_status
 from handrail.cli.target import workflow_of
 from handrail.errors import StepChange
@@ -61,7 +61,7 @@ def plan(
 
 def _show(found: Plan, info: RunInfo, changed: ChangedSteps, place: Place) -> None:
     print(f"{found.workflow_name}, run {found.run_id}: {describe_status(info)}\n")
-    width = max((len(path_text(step.path)) for step in found.steps), default=0)
+    width = max((width_of(path_text(step.path)) for step in found.steps), default=0)
     kinds = max((len(step.step_type) for step in found.steps), default=0)
     alive = info.holder is not None
     for step, count in _fold_recorded(found.steps):
@@ -69,7 +69,9 @@ def _show(found: Plan, info: RunInfo, changed: ChangedSteps, place: Place) -> No
             print(f"  recorded     ... {count} more (--json lists all)")
             continue
         state, remark = _state(step, alive=alive), _remark(step, alive=alive)
-        row = f"{state:11}  {path_text(step.path):{width}}  {step.step_type:{kinds}}  {remark}"
+        path = path_text(step.path)
+        path += " " * (width - width_of(path))
+        row = f"{state:11}  {path}  {step.step_type:{kinds}}  {remark}"
         print(f"  {row.rstrip()}")
         if step.state == "changed":
             for line in change_lines(StepChange(step.path, step.was, step.now)):

@@ -23,9 +23,19 @@ from handrail.sinks.console_words import at_line
 
 def columns(rows: Sequence[Sequence[str]]) -> list[str]:
     """A line for each row, with aligned columns."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    widths = [max(map(width_of, column)) for column in zip(*rows, strict=True)]
     lines = (zip(row, widths, strict=True) for row in rows)
-    return ["  ".join(f"{text:{width}}" for text, width in line).rstrip() for line in lines]
+    padded = ((text + " " * (width - width_of(text)) for text, width in line) for line in lines)
+    return ["  ".join(line).rstrip() for line in padded]
+
+
+def width_of(text: str) -> int:
+    """How wide the text is on a terminal, where some letters take the place of two."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
 
 
 def change_lines(change: StepChange) -> tuple[str, str]:

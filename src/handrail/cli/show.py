@@ -63,7 +63,7 @@ from handrail.record.view import (
     exit_code_of,
 )
 from handrail.shortening import clean, without_codes
-from handrail.sinks.console_text import ASCII, UNICODE, Glyphs, duration, error_text
+from handrail.sinks.console_text import ASCII, UNICODE, Glyphs, duration, error_text, path_text
 from handrail.sinks.console_words import (
     at_line,
     cause_in_short,
@@ -89,7 +89,7 @@ def show(what: str, path: str = "", /, *, as_json: Json = False, where: Where = 
         Print JSON; for a workflow its `describe()`.
     """
     place = where.place()
-    if place.is_there():
+    if place.is_there() or not _may_be_workflow(what):
         with json_channel(wanted=as_json) as data:
             journal = place.find()
             run = _find_run(journal, what)
@@ -98,6 +98,14 @@ def show(what: str, path: str = "", /, *, as_json: Json = False, where: Where = 
     if path:
         raise Refused(what, "there is no such run", f"See them with: {place.command('runs')}")
     return _show_workflow(what, as_json=as_json)
+
+
+def _may_be_workflow(what: str) -> bool:
+    return _is_target(what) or is_module(what)
+
+
+def _is_target(what: str) -> bool:
+    return ":" in what or is_file(what)
 
 
 def _find_run(journal: Journal, what: str) -> RunInfo | None:
@@ -110,7 +118,7 @@ def _find_run(journal: Journal, what: str) -> RunInfo | None:
     if run is not None:
         return require_undamaged(journal, run)
     runs = journal.runs()
-    if ":" in what or is_file(what):
+    if _is_target(what):
         return None
     if not matching_runs(runs, what) and is_module(what):
         return None
@@ -382,7 +390,8 @@ def _print_waits(info: RunInfo, view: RunView, place: Place) -> None:
         _print_line(f"  {signal_command(info.run_id, wait.name, place)}{payload}")
     for time_ in view.times[:MOST_MEMBERS]:
         until = "" if time_.until is None else f" until {format_time(time_.until)}"
-        print(mask_text(f"waits{until}: {time_text(time_)}" if until else f"waits for {time_}"))
+        claim = f"{path_text(time_.path)} waits for {time_}"
+        print(mask_text(f"waits{until}: {time_text(time_)}" if until else claim))
     if len(view.times) > MOST_MEMBERS:
         print(f"  {_glyphs().more} {len(view.times) - MOST_MEMBERS} more wait for a time")
     if info.holder is None and shown_status(info) in {"dead", "suspended", "paused", "failed"}:
@@ -645,7 +654,8 @@ def runs(
             if info.damaged:
                 tell(f"run {info.run_id} is damaged: {info.damaged}. Its record is not used.")
     elif not found:
-        tell(f"none of its {len(known)} runs" if known else f"no runs in {place.file}")
+        none = f"no runs in {place.file}" + ("" if journal else f". {place.where_else}")
+        tell(f"none of the {len(known)} runs matches" if known else none)
     return Exit.SUCCEEDED
 
 

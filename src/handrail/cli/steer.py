@@ -17,7 +17,7 @@ from handrail.cli.reaching import reach_run
 from handrail.cli.run import wait_until_free
 from handrail.cli.who import current_user
 from handrail.ports.journal import Journal, RunInfo
-from handrail.record.dropped import begun as begun_in
+from handrail.record.dropped import begun
 from handrail.record.inbox import guided_agents, runs_of
 from handrail.record.status import shown_status
 
@@ -95,9 +95,11 @@ def _steer_step(  # noqa: PLR0917  # all that its callers differ in
 ) -> int:
     with reach_run(run, steering) as it:
         act(it.executor(it.workflow(target)), it.run_id, path, by=it.who)
-        begun = path in begun_in(it.journal.events(it.run_id))
-        said = f"{path!r} is {_TEXTS.get(done, done)}" if begun else f"kept until {path!r} begins"
-        it.print_done(f"{said}, by {it.who}", path=path, done=done, by=it.who, begun=begun)
+        has_begun = path in begun(it.journal.events(it.run_id))
+        what = _TEXTS.get(done, done) if has_begun else f"{done} when it begins"
+        it.print_done(f"{path!r} is {what}, by {it.who}", path=path, done=done, by=it.who)
+        if not has_begun:
+            tell("what its code does not accept then counts for nothing, and it runs")
         it.print_resume_hint()
     return Exit.SUCCEEDED
 

@@ -138,7 +138,8 @@ def _import_refusal(what: str, error: Exception) -> Refused:
     said = str(error).rstrip(".") or "no reason given"
     kind = type(error).__name__
     if isinstance(error, SyntaxError):
-        return Refused(f"{error.filename}:{error.lineno}", f"{kind}: {error.msg}")
+        place = f"{error.filename}:{error.lineno}" if error.filename else what  # of null bytes
+        return Refused(place, f"{kind}: {error.msg}")
     return Refused(_line_of(what, error), f"{kind}: {said}")
 
 
@@ -211,7 +212,13 @@ def place_of(wanted: Path | None, executor: str | None = None, cluster: str | No
     target = executor or table.get("executor")
     if target is not None:
         place = attrs.evolve(place, typed_executor=executor or "")
-        place = with_executor(place, load_executor(target))
+        try:
+            place = with_executor(place, load_executor(target))
+        except Refused as error:
+            if executor is not None:
+                raise
+            where = f"[tool.handrail] executor of {table['file']}"
+            raise Refused(where, str(error).rstrip(".")) from error
     known = None if named else os.environ.get("HANDRAIL_TEMPORAL") or table.get("temporal")
     address = cluster or known
     if address is None:

@@ -46,6 +46,7 @@ IDLE_S = 10.0
 """How long an unused connection stays open."""
 _AGAIN_S = 0.25
 _OPEN_S = 5.0
+_UNREACHED = "`handrail hub` starts a hub; once it can be reached, try again."
 
 
 class HubClaims:
@@ -315,9 +316,9 @@ class _Link:
     def _texts(self) -> list[str]:
         return [asked.text for asked in self._asked.values() if asked.answer is None]
 
-    def _fail(self, why: str) -> None:
+    def _fail(self, why: str, hint: str = "") -> None:
         for asked in self._asked.values():
-            asked.error = ClaimsFailed(self.url, "asking the hub", why)
+            asked.error = ClaimsFailed(self.url, "asking the hub", why, hint)
             asked.wake()
         self._asked.clear()
 
@@ -397,7 +398,8 @@ class _Link:
             if self._failing_since is None:
                 self._failing_since = now
             if isinstance(error, PermissionError) or now - self._failing_since > FAILS_S:
-                self._fail(str(error) or type(error).__name__)
+                hint = "" if isinstance(error, PermissionError) else _UNREACHED
+                self._fail(str(error).rstrip(".") or type(error).__name__, hint)
 
 
 def _text(kind: str, **fields: Any) -> str:

@@ -45,7 +45,14 @@ from handrail.engine.requests import (
 )
 from handrail.engine.step_names import StepNames, unchanged_since
 from handrail.engine.stream import Run
-from handrail.errors import JournalDamaged, JournalFailed, ReplayMismatch, RunIdTaken, RunLocked
+from handrail.errors import (
+    JournalDamaged,
+    JournalFailed,
+    ReplayMismatch,
+    RunIdTaken,
+    RunLocked,
+    RunNotFound,
+)
 from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition
 from handrail.model.results import OpenGate, StepResult, WorkflowResult
@@ -399,15 +406,22 @@ class Engine(TakesOptions):
         run: Run[Any] | None,
     ) -> WorkflowResult[Any]:
         check_paths(reuse=reuse, rerun=rerun)
-        async with self._leased(run_id) as leased:
-            history = await self._history(run_id, leased.secrets)
-            definition = self._workflow_to_drive(history, given)
-            last = ended(history)
-            if last is not None and last.status == "succeeded" and not rerun:
-                self._sweep(run_id)
-                self._warn_of_missing_secrets(run_id, leased.secrets)
-                return await self._recorded_result(definition, history)
-            return await self._resume_from(history, definition, reuse, rerun, leased, run)
+        try:
+            async with self._leased(run_id) as leased:
+                history = await self._history(run_id, leased.secrets)
+                definition = self._workflow_to_drive(history, given)
+                if _has_succeeded(history) and not rerun:
+                    self._sweep(run_id)
+                    self._warn_of_missing_secrets(run_id, leased.secrets)
+                    return await self._recorded_result(definition, history)
+                return await self._resume_from(history, definition, reuse, rerun, leased, run)
+        except JournalFailed:  # the result is there even if the journal cannot be written
+            with contextlib.suppress(JournalFailed, RunNotFound):
+                history = await self._history(run_id)
+                if _has_succeeded(history) and not rerun:
+                    definition = self._workflow_to_drive(history, given)
+                    return await self._recorded_result(definition, history)
+            raise
 
     async def _resume_from(  # noqa: PLR0917  # the arguments of one resume
         self,
@@ -812,3 +826,8 @@ class Engine(TakesOptions):
     answer_sync = sync_twin(answer)
     signal_sync = sync_twin(signal)
     cancel_sync = sync_twin(cancel)
+
+
+def _has_succeeded(history: Sequence[ev.Event]) -> bool:
+    last = ended(history)
+    return last is not None and last.status == "succeeded"

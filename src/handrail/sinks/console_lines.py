@@ -156,7 +156,7 @@ class Drawing:
             spans += self._stages(inner)
         elif inner.kind not in {"member", "workflow", ""}:
             spans.append(Span(f"  {inner.kind}", "dim"))
-        if inner.kind in GROUPS:
+        if inner.kind in GROUPS and not inner.replayed:  # what is in one is not replayed
             spans += self._counts(inner)
         if inner.attempts > 1:
             spans.append(Span(f"  {glyphs.times}{inner.attempts}", "warn"))

@@ -14,10 +14,9 @@ from zlib import crc32
 import msgspec
 
 from handrail.codec.codec import Codec
-from handrail.errors import LeaseLost, RunIdTaken
+from handrail.errors import JournalDamaged, LeaseLost, RunIdTaken
 from handrail.journals.memory import OutOfSequence
 from handrail.journals.sqlite.leases import holders
-from handrail.journals.sqlite.open import journal_damaged
 from handrail.model.dataclass import dataclass
 from handrail.model.events import Event
 from handrail.model.results import RunStatus, WaitsFor
@@ -448,6 +447,10 @@ Reads: TypeAlias = Callable[[Callable[[sqlite3.Connection], Any]], Any]
 """Calls a function with the connection, while no other thread uses it; returns its result."""
 
 
+_DAMAGED = "Nothing in it is believed; other runs are not affected. Put back a copy of the file."
+_RESCUE = "fork(at=...) makes a run of what precedes the damage."
+
+
 class _NotAsWritten(Exception):
     """A part of a run is not as it was written; the text names the part."""
 
@@ -471,8 +474,8 @@ def read_events(
         except _Removed:
             continue
         except _NotAsWritten as wrong:
-            said = f"run {run_id}: {wrong}"
-            error = journal_damaged(journal, f"reading run {run_id}", said)
+            hint = f"{_DAMAGED} {_RESCUE}" if events else _DAMAGED
+            error = JournalDamaged(journal, f"reading run {run_id}", f"run {run_id}: {wrong}", hint)
             error.readable = events
             raise error from wrong.__cause__
 
