@@ -67,7 +67,8 @@ WITH_EXTRAS = (
 )
 """How commands start and end, and what writes of a run, on the Python between."""
 WITHOUT_EXTRAS = (
-    *(f"tests/{name}" for name in ("core", "engine", "journals", "model", "static", "system")),
+    *(f"tests/{name}" for name in ("claims", "core", "engine", "journals", "model", "static")),
+    "tests/system",
     "tests/test_public.py",
 )
 """What a run needs, and what a Python can do otherwise: loop, parser, types, processes."""

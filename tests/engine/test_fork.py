@@ -260,6 +260,22 @@ def test_what_a_fork_did_before_a_changed_step_is_not_done_again(*, dies: bool) 
     assert (result.value, LOG) == ("anewB", ["a", "new", "B"])
 
 
+def test_what_a_resume_ran_again_is_not_run_twice_for_a_change_behind_it() -> None:
+    """The change shows once the step has ended anew; what is further on still runs again."""
+
+    @workflow("flow")
+    def edited(n: int = 1) -> Steps[str]:
+        a = yield from step("a").call(do, f"a{n}")
+        x = step("x").call(do, "x").inline()
+        yield from step("g").parallel(x, step("y").run_workflow(child, n + 1))
+        return a
+
+    executor = made()
+    fork_id = executor.fork_sync("p")
+    executor.resume_sync(fork_id, edited, rerun=["a", "g/x"])
+    assert LOG == ["a1", "x", "ca2", "cb2"]
+
+
 async def test_a_run_that_is_driven_can_be_forked() -> None:
     """What is recorded by then counts; an action that is at work is made again."""
 

@@ -26,7 +26,7 @@ from handrail.temporal import TemporalExecutor
 from handrail.testing.conformance import FLOWS as CONFORMANCE
 from handrail.testing.conformance import effects, essence, in_order, waiting
 from handrail.testing.contracts.host import history_of
-from tests.temporal import flows
+from tests.temporal import edited_flows, flows
 from tests.temporal.flows import FLOWS, fans, queued, stepwise
 
 pytestmark = pytest.mark.temporal
@@ -158,6 +158,29 @@ async def test_a_run_is_forked(engine: Make, folder: Path) -> None:
     assert (await there.result("stem")).value == 3
     info = next(one for one in await there.runs() if one.run_id == made)
     assert (info.status, info.forked_from) == ("succeeded", ("stem", None))
+
+
+async def test_a_fork_runs_changed_steps_again(engine: Make, folder: Path) -> None:
+    """With all that followed them, and the plan says so before."""
+    there = engine()
+    await there.options(run_id="trunk").run(edited_flows.branched, folder)
+    made = await there.fork("trunk", at="second")
+    plan = await there.plan(made, edited_flows.branched_otherwise)
+    assert [(one.path, one.state) for one in plan.steps] == [
+        ("first", "changed"),
+        ("second", "may run"),
+    ]
+    assert (await there.resume(made, edited_flows.branched_otherwise)).value == 11
+    assert effects(folder) == {("first", 1): 2, ("second", 1): 2}
+
+
+async def test_a_fork_finds_a_change_behind_a_new_end(engine: Make, folder: Path) -> None:
+    """No plan can see it; the run goes on in an execution that runs the changed step again."""
+    there = engine()
+    await there.options(run_id="bough").run(edited_flows.branched, folder)
+    made = await there.fork("bough", rerun=["first"])
+    assert (await there.resume(made, edited_flows.branched_further)).value == 22
+    assert effects(folder) == {("first", 1): 2, ("second", 1): 2}
 
 
 async def test_runs_are_listed_oldest_first(engine: Make, folder: Path) -> None:

@@ -55,7 +55,6 @@ from handrail.record.answers import accept_answer
 from handrail.record.inbox import check_signal, gate_in, sort_messages, unread
 from handrail.record.reading import (
     by_name,
-    changed_since,
     ended,
     history_of,
     inputs_of,
@@ -63,6 +62,7 @@ from handrail.record.reading import (
     recorded_result,
     refuse_unknown,
     refuse_without_inputs,
+    rerun_in_fork,
     workflow_for,
     workflow_named,
 )
@@ -419,6 +419,7 @@ class Engine(TakesOptions):
         run: Run[Any] | None,
     ) -> WorkflowResult[Any]:
         run_id, on_change = history[0].run_id, self._parts.on_change
+        known = {*reuse, *rerun}
         self._sweep(run_id)
         while True:
             start = self._start_again(history, definition, leased.since, reuse, rerun)
@@ -430,13 +431,13 @@ class Engine(TakesOptions):
             except ReplayMismatch as mismatch:
                 mismatch.unchanged = unchanged_since(definition, mismatch, history[0].at)
                 changed = [one.path for one in mismatch.changes]
-                known = {*reuse, *rerun}
-                if is_fork(history) and known.isdisjoint(changed):  # it runs changed steps again
+                is_new = known.isdisjoint(changed)
+                known.update(changed)
+                if is_fork(history) and is_new:  # it runs changed steps again
                     history = await self._history(run_id, leased.secrets)
-                    since = changed_since(history, changed, mismatch.passed)
-                    rerun = list(dict.fromkeys((*rerun, *since)))
+                    rerun = rerun_in_fork(history, mismatch, rerun)
                     continue
-                if mismatch.late or on_change == "refuse" or not known.isdisjoint(changed):
+                if mismatch.late or on_change == "refuse" or not is_new:
                     raise
             if on_change == "reuse":  # nothing was run or written: try again
                 reuse = [*reuse, *changed]
@@ -656,6 +657,18 @@ class Engine(TakesOptions):
             RunNotFound, NotRecorded, WorkflowNotFound, WrongUse, Unresolvable, DefinitionError: as
                 ``resume``.
         """
+        plan, _ = await self.plan_with_rerun(run_id, workflow, reuse=reuse, rerun=rerun)
+        return plan
+
+    async def plan_with_rerun(
+        self,
+        run_id: str,
+        workflow: WorkflowLike[..., Any] | None = None,
+        *,
+        reuse: Sequence[str] = (),
+        rerun: Sequence[str] = (),
+    ) -> tuple[Plan, Sequence[str]]:
+        """``plan``, and ``rerun`` with what a fork runs again: changed steps, and what followed."""
         check_paths(reuse=reuse, rerun=rerun)
         given = self._resolve_workflow(workflow)
         with self._users.using():
@@ -667,11 +680,11 @@ class Engine(TakesOptions):
                 more = [one.path for one in run.changes]
                 if not is_fork(history) or set(rerun).issuperset(more):
                     break
-                # in a fork they run again, with all that followed them
                 changed.update((one.path, one) for one in plan.steps if one.state == "changed")
-                since = changed_since(history, more, run.passed)
-                rerun = list(dict.fromkeys((*rerun, *since)))
-        return replace(plan, steps=tuple(changed.get(one.path, one) for one in plan.steps))
+                mismatch = ReplayMismatch(run_id, run.changes, passed=run.passed)
+                rerun = rerun_in_fork(history, mismatch, rerun)
+        steps = tuple(changed.get(one.path, one) for one in plan.steps)
+        return replace(plan, steps=steps), rerun
 
     async def _rehearsed(
         self,

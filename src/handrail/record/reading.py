@@ -10,6 +10,7 @@ from handrail.codec.unresolved import Unresolvable, Unresolved
 from handrail.errors import (
     DefinitionError,
     NotRecorded,
+    ReplayMismatch,
     RunNotFound,
     WorkflowNotFound,
     WrongUse,
@@ -60,16 +61,18 @@ def began_since(history: Sequence[ev.Event], path: str, passed: Collection[str] 
     return _begun_after(history, began, path, passed)
 
 
-def changed_since(
-    history: Sequence[ev.Event], paths: Iterable[str], passed: Collection[str]
+def rerun_in_fork(
+    history: Sequence[ev.Event], mismatch: ReplayMismatch, rerun: Sequence[str]
 ) -> list[str]:
-    """What a fork runs again for changed steps: each of them, and all steps that began after it. A
-    step that is new, inside of one that has ended, is followed by what began after that end. A
-    worktree runs again as a whole.
+    """What the next drive of a fork runs again: what is left of ``rerun``, each changed step, and
+    all steps that began after it. A step that is new, inside of one that has ended, is followed by
+    what began after that end. A worktree runs again as a whole.
     """
-    found: list[str] = []
+    passed = mismatch.passed
+    # After a late change, what the drive has passed has run again by now.
+    found = [path for path in rerun if not (mismatch.late and path in passed)]
     trees = worktrees_of(history)
-    for changed in paths:
+    for changed in (change.path for change in mismatch.changes):
         path = next((tree for tree in trees if is_within(changed, tree)), changed)
         if path in begun(history):
             found += began_since(history, path, passed)
@@ -80,7 +83,7 @@ def changed_since(
             if isinstance(one, (ev.StepCompleted, ev.MemberCompleted)) and is_within(path, one.path)
         }
         found += _begun_after(history, min(ends.values(), default=history[-1].seq), path, passed)
-    return found
+    return list(dict.fromkeys(found))
 
 
 def worktrees_of(history: Iterable[ev.Event]) -> list[str]:

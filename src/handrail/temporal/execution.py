@@ -18,11 +18,12 @@ from handrail.cluster_errors import TooLarge
 from handrail.core.steering import check_steering
 from handrail.core.waits import awaited_types, open_gate
 from handrail.engine.steering import refuse_unknown
-from handrail.errors import CannotSteer, HandrailError
+from handrail.errors import CannotSteer, HandrailError, ReplayMismatch
 from handrail.model import events as ev
 from handrail.model.results import WaitsFor, WorkflowResult
 from handrail.record.answers import accept_answer, check_payload
 from handrail.record.inbox import gate_in, waited_for
+from handrail.record.reading import rerun_in_fork
 from handrail.record.run_record import Recorded
 from handrail.temporal import wire
 from handrail.temporal.blobs import LARGE_BYTES
@@ -141,7 +142,10 @@ class Execution:
             host = self._begin(start, history, recorded)
             del history, recorded
             while self._result is None:
-                await self._turn(host)
+                try:
+                    await self._turn(host)
+                except ReplayMismatch as mismatch:
+                    self._run_again(start, host, mismatch)
             if self._result.status == "suspended":
                 self._continue(start, host)
             return self._ended(host, self._result)
@@ -267,6 +271,22 @@ class Execution:
         else:
             return
         self._is_ending = host.changed = True
+
+    def _run_again(self, start: wire.Start, host: RunHost, mismatch: ReplayMismatch) -> None:
+        """Have the next execution run changed steps of a fork again, with what followed them.
+
+        Raises:
+            ReplayMismatch: the run is no fork, or nothing has been recorded yet, or the drive was
+                told to keep or rerun a changed step. The cluster then repeats this task, until a
+                worker has other code.
+        """
+        paths = [change.path for change in mismatch.changes]
+        is_told = not {*start.reuse, *start.rerun}.isdisjoint(paths)
+        if is_told or not mismatch.late or not host.machine.run.recorded.is_fork:
+            raise mismatch
+        history = [self._event(row) for row in self._rows_after(0)]
+        self._go = wire.Drive(start.reuse, tuple(rerun_in_fork(history, mismatch, start.rerun)))
+        self._result = host.conductor.result
 
     def _continue(self, start: wire.Start, host: RunHost) -> NoReturn:
         """Continue in another execution; a held one if the run itself was suspended."""

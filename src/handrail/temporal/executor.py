@@ -44,7 +44,7 @@ from handrail.model.results import WorkflowResult
 from handrail.model.shapes import WorkflowLike
 from handrail.ports.sink import Sink
 from handrail.record.outputs import recordable
-from handrail.record.reading import ended
+from handrail.record.reading import ended, is_fork
 from handrail.secrets.masking import Mask
 from handrail.secrets.sealing import seal_text
 from handrail.secrets.values import Secrets
@@ -443,7 +443,7 @@ class TemporalExecutor(TakesOptions, ReadsRuns):
         reuse: Sequence[str],
         rerun: Sequence[str],
     ) -> tuple[Sequence[str], Sequence[str]]:
-        """``reuse`` and ``rerun``, extended by changed steps as ``on_change`` says.
+        """``reuse`` and ``rerun``, extended by changed steps as ``on_change`` says, or in a fork.
 
         Raises:
             ReplayMismatch: a recorded step has changed, and nothing says what to do. No drive was
@@ -451,10 +451,10 @@ class TemporalExecutor(TakesOptions, ReadsRuns):
         """
         on_change = self._caller.on_change
         while True:
-            plan = await self._planned(definition, history, reuse, rerun)
+            plan, again = await self._planned(definition, history, reuse, rerun)
             changed = [one for one in plan.steps if one.state == "changed"]
-            if not changed:
-                return reuse, rerun
+            if is_fork(history) or not changed:
+                return reuse, again
             paths = [one.path for one in changed]
             if on_change == "refuse" or not {*reuse, *rerun}.isdisjoint(paths):
                 changes = [StepChange(one.path, one.was or "", one.now or "") for one in changed]

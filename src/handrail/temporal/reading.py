@@ -114,7 +114,8 @@ class ReadsRuns(ReachesRuns):
         check_paths(reuse=reuse, rerun=rerun)
         execution = await (await self._caller.cluster()).execution_info(run_id)
         definition = self._caller.definition(execution, workflow)
-        return await self._planned(definition, await self._caller.history(run_id), reuse, rerun)
+        plan, _ = await self._planned(definition, await self._caller.history(run_id), reuse, rerun)
+        return plan
 
     async def _planned(
         self,
@@ -122,9 +123,10 @@ class ReadsRuns(ReachesRuns):
         history: Sequence[ev.Event],
         reuse: Sequence[str],
         rerun: Sequence[str],
-    ) -> Plan:
+    ) -> tuple[Plan, Sequence[str]]:
+        """The plan, and ``rerun`` with what a fork runs again."""
         engine = self._engine(history)
-        return await engine.plan(
+        return await engine.plan_with_rerun(
             history[0].run_id, _WorkflowRef(definition), reuse=reuse, rerun=rerun
         )
 

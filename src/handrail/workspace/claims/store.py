@@ -156,6 +156,10 @@ class Store:
         self.begin()
         _stores.add(self)
 
+    def __del__(self) -> None:
+        """Close the file: Python warns of a connection that nobody closed."""
+        self.disconnect()
+
     def begin(self) -> None:
         """Start empty; also in a forked child: the parent's claims are not its own."""
         self._lock = threading.RLock()
