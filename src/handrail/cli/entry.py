@@ -26,8 +26,10 @@ command starts, for an eighth of that time, and nothing that is imported is garb
 """
 _METHODS = re.compile(r"\b(complete|fork|resume)\((?:outputs=\.\.\.)?\)")
 """Methods that errors advise to call; the command has commands of the same names."""
-_UNWRITTEN = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 _FORK_AT = ("fork(at=...)", "`handrail fork RUN --at STEP`")
+"""The same for the method whose argument is an option of the command."""
+_UNWRITTEN = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+"""What the system says where an output cannot be written."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
