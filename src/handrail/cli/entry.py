@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import gc
 import os
 import re
@@ -26,6 +27,9 @@ command starts, for an eighth of that time, and nothing that is imported is garb
 _METHODS = re.compile(r"\b(complete|fork|resume)\((?:outputs=\.\.\.)?\)")
 """Methods that errors advise to call; the command has commands of the same names."""
 _FORK_AT = ("fork(at=...)", "`handrail fork RUN --at STEP`")
+"""The same for the method whose argument is an option of the command."""
+_UNWRITTEN = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+"""What the system says where an output cannot be written."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -149,12 +153,12 @@ def _refused_by_system(error: OSError) -> tuple[str, Exit]:
     """What the system refused, and the exit code. Without a file's name it is the current folder,
     or an output that was being written.
     """
-    if error.filename is not None:
-        return str(error), Exit.USAGE
-    if isinstance(error, FileNotFoundError):
+    if error.filename is None and isinstance(error, FileNotFoundError):
         return "the current folder is gone. cd to one that is there.", Exit.USAGE
-    why = error.strerror or str(error)
-    return f"the output is incomplete, it could not be written: {why}.", Exit.FAILED
+    if error.filename is None and error.errno in _UNWRITTEN:
+        why = f"the output is incomplete, it could not be written: {error.strerror}."
+        return why, Exit.FAILED
+    return str(error), Exit.USAGE
 
 
 def _unexpected(error: Exception) -> str:
