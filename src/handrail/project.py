@@ -90,8 +90,8 @@ def _table_in(file: Path) -> dict[str, Any]:
         table = _parsed(file.read_text("utf-8"))
     except ValueError as error:  # it is no TOML, or no UTF-8
         raise DefinitionError(f"{file} cannot be read as TOML: {error}") from None
-    tools = table.get("tool", {})
-    found = tools.get("handrail", {}) if _table(tools) else {}
+    tools: Any = table.get("tool", {})
+    found: Any = tools.get("handrail", {}) if _table(tools) else {}
     if not _table(found):
         raise DefinitionError(f"{file}: [tool.handrail] must be a table, got {found!r}")
     return deepcopy(found)
