@@ -434,7 +434,9 @@ class Conductor:
                 self._give_back(command)
             case cmd.PauseAdmission():
                 self.line.pause(on=command.on or self._drains is not None)
-            case cmd.EndDrive() | cmd.Changed():
+            case cmd.EndDrive():
+                self._interrupt(command.reason)
+            case cmd.Changed():
                 self._end_drive(command.reason)
             case cmd.Finish():
                 self.result = command.result
@@ -653,6 +655,10 @@ class Conductor:
     def _end_if_drained(self) -> None:
         if self._drains is not None and not self.flights:
             self._end_drive(self._drains)
+
+    def _interrupt(self, reason: str) -> None:
+        """End the drive, since a person wants that."""
+        self._end_drive(reason)
 
     def _end_drive(self, reason: str) -> None:
         if self.ends is None and self.result is None:
