@@ -231,16 +231,6 @@ async def test_a_run_that_is_stopped_goes_on_where_it_was() -> None:
     assert (result.status, sorted(log)) == ("succeeded", ["a", "b", "c", "d"])
 
 
-async def test_a_run_in_memory_that_is_stopped_is_cancelled() -> None:
-    """As by Ctrl-C: no other process could resume it."""
-    log: list[str] = []
-    async with Executor().stream(three(log)) as run:
-        async for event in run:
-            if isinstance(event, ev.StepStarted) and event.path == "b":
-                run.stop(by="ann")
-    assert (run.result.status, run.result.error) == ("cancelled", "stopped by ann")
-
-
 async def test_a_paused_run_that_is_cancelled_unwinds() -> None:
     """To cancel it is to let it clean up, whoever paused it."""
     log: list[str] = []

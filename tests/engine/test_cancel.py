@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from handrail import Executor, MemorySink, RunCancelled, Step, StepFailed, Steps, step, workflow
@@ -403,6 +404,38 @@ def test_a_keyboard_interrupt_of_the_body_propagates() -> None:
         Executor(sinks=[sink]).run_sync(flow)
     sink.assert_run_ended("cancelled")
     assert (len(caught.traceback), caught.value.__suppress_context__) == (3, True)
+
+
+@pytest.mark.parametrize("journal", [None, TextJournal()])
+def test_a_keyboard_interrupt_of_a_predicate_ends_the_drive_at_once(journal: Any) -> None:
+    """The drive does not wait for the predicate's answer, as for work that ignores its end."""
+    clock, sink = Jumping(), MemorySink()
+    began = clock.now()
+
+    def interrupted(_: Any) -> bool:
+        raise KeyboardInterrupt
+
+    flow = just(step("p").parallel(step("a").call(forever), step("b").call(int).when(interrupted)))
+    with pytest.raises(KeyboardInterrupt):
+        Executor(journal=journal, sinks=[sink], clock=clock).run_sync(flow)
+    sink.assert_run_ended("cancelled" if journal is None else "suspended")
+    check_drive(sink)
+    assert clock.now() == began
+
+
+async def test_a_run_in_memory_that_is_stopped_is_cancelled() -> None:
+    """Nothing could resume it: what it did is rolled back."""
+    executor, order = Executor(), list[str]()
+
+    async def stop() -> None:
+        await anyio.lowlevel.checkpoint()
+        await executor.stop("r", by="ada")
+        await anyio.sleep_forever()
+
+    first = step("a").call(same).with_rollback(lambda _: order.append("undone"))
+    with anyio.fail_after(8):
+        result = await executor.options(run_id="r").run(just(first, step("b").call(stop)))
+    assert (result.status, result.error, order) == ("cancelled", "stopped by ada", ["undone"])
 
 
 @pytest.mark.parametrize("where", ["body", "member", "child"])

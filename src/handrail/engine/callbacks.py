@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -168,6 +169,9 @@ class Callbacks:
         except (Exception, GeneratorExit) as error:  # noqa: BLE001  # the user's function
             loop.evaluated(question, error=error)
             return
+        except BaseException as error:  # the drive ends by it, and must not wait for an answer
+            loop.queue_job(partial(loop.evaluated, question, error=error))
+            raise
         if hasattr(value, "__await__"):
             flight: Flight = loop.flights[question.path, "evaluation"]
             flight.awaited = value
