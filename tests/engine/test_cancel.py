@@ -438,6 +438,27 @@ async def test_a_run_in_memory_that_is_stopped_is_cancelled() -> None:
     assert (result.status, result.error, order) == ("cancelled", "stopped by ada", ["undone"])
 
 
+@pytest.mark.parametrize("how", ["handle", "cancel", "stop"])
+async def test_an_action_stops_its_own_run(how: str) -> None:
+    """Also before it has awaited anything, when nothing else is at work."""
+    executor = Executor(journal=TextJournal())
+    handles: list[Any] = []
+
+    async def own() -> None:
+        if how == "handle":
+            handles[0].cancel("enough")
+        else:
+            await getattr(executor, how)("r")
+        await anyio.sleep_forever()
+
+    with anyio.fail_after(8):
+        async with executor.options(run_id="r").stream(just(step("a").call(own))) as run:
+            handles.append(run)
+            async for _ in run:
+                pass
+    assert run.result.status == ("suspended" if how == "stop" else "cancelled")
+
+
 @pytest.mark.parametrize("where", ["body", "member", "child"])
 def test_a_keyboard_interrupt_of_a_body_suspends_a_durable_run(where: str) -> None:
     """Ctrl-C may hit the code between two steps: nothing is rolled back, and a resume goes on."""

@@ -148,6 +148,7 @@ class Attempts:
         """Await the rest of an attempt that did not end at once, so that it can be stopped."""
         flight = Flight(command.path, ATTEMPT, command)
         self.inline = flight
+        self._loop.stop_inline_if_asked(flight)
         try:
             return await self._loop.tasks.inline(flight, InContext(coroutine, context, first))
         except AttemptStopped as stopped:

@@ -109,6 +109,12 @@ class FlightFinished(partial[None]):
     __slots__ = ()
 
 
+class UrgentJob(partial[None]):
+    """A job that stops the attempt in the driver's own task."""
+
+    __slots__ = ()
+
+
 class _BeingWritten(msgspec.Struct):
     """An event that the journal is writing; to carry it out is to wait for the write."""
 
@@ -195,9 +201,17 @@ class Driver(Loop):
         if threading.get_ident() != self._thread:
             self._home.soon_from_anywhere(partial(self.post, job, urgent=urgent))
             return
-        self._jobs.append(job)
+        self._jobs.append(UrgentJob(job) if urgent else job)
         self._wake.set()
         if urgent:
+            self._stop_inline()
+
+    def stop_inline_if_asked(self, flight: Flight) -> None:
+        """Stop the attempt in the driver's own task if that has come in during its first part."""
+        asked = any(type(job) is UrgentJob for job in self._jobs)
+        if asked or any(
+            type(one) is cmd.Record and is_urgent(one.event, flight) for one in self._todo
+        ):
             self._stop_inline()
 
     def _stop_inline(self) -> None:

@@ -35,6 +35,10 @@ class Loop(Conductor):
         """Queue a job as ``queue_job`` does, from any thread, and wake the loop."""
         raise NotImplementedError
 
+    def stop_inline_if_asked(self, flight: Flight) -> None:
+        """Stop the attempt in the driver's own task if that has come in during its first part."""
+        raise NotImplementedError
+
     def escaped(self, error: BaseException) -> None:
         """End the drive, then raise this: a KeyboardInterrupt or SystemExit of the user's code."""
         raise NotImplementedError

@@ -145,6 +145,14 @@ class AsyncioTasks(Tasks):
             self._cancel_inline(flight)
             self._loop.call_later(leave_after_s, self._leave_inline, flight)
 
+    def _begin_inline(self, flight: Flight, awaitable: InContext) -> Any:
+        task = self._asyncio.current_task()
+        assert task is not None
+        flight.handle, flight.work = task, awaitable
+        if flight.stopping:  # since its first part
+            self._cancel_inline(flight)
+        return task
+
     def _cancel_inline(self, flight: Flight) -> None:
         if flight.handle is not None:
             flight.cancels += 1
@@ -157,9 +165,7 @@ class AsyncioTasks(Tasks):
 
     async def inline(self, flight: Flight, awaitable: InContext) -> Any:
         """Await it; a cancellation that did not come from ``stop`` is raised on."""
-        task = self._asyncio.current_task()
-        assert task is not None
-        flight.handle, flight.work = task, awaitable
+        task = self._begin_inline(flight, awaitable)
         abandoned, before = False, task.cancelling()
         try:
             result = await awaitable
