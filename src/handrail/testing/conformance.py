@@ -7,6 +7,7 @@ in a folder, in one file for each idempotency key: see ``effects``.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import time
@@ -22,7 +23,7 @@ import anyio
 from handrail.agents.agent import Agent
 from handrail.decorator import workflow
 from handrail.engine.current import current
-from handrail.errors import WorkflowError
+from handrail.errors import CannotSteer, WorkflowError
 from handrail.model import events as ev
 from handrail.model.context import WorkflowContext
 from handrail.model.policy import Budget, Limits
@@ -562,8 +563,12 @@ async def _pause(executor: Any, run_id: str) -> None:
 
 async def _retry(executor: Any, run_id: str) -> None:
     await executor.retry(run_id, "long", by="somebody")
-    await anyio.sleep(1.0)
-    await executor.complete(run_id, "long", Item("second"))
+    with anyio.fail_after(60):
+        while True:
+            await anyio.sleep(1.0)
+            with contextlib.suppress(CannotSteer):  # the first attempt is being stopped
+                await executor.complete(run_id, "long", Item("second"))
+                return
 
 
 @dataclass(frozen=True)
