@@ -162,7 +162,7 @@ class Callbacks:
         loop = self._loop
         if isinstance(question, cmd.Ask):
             asked: Flight = loop.flights[question.path, "gate"]
-            loop.start(asked, lambda: self._answer_gate(question), loop.context())
+            loop.start(asked, lambda: self._answer_gate(asked, question), loop.context())
             return
         try:
             value = loop.context().run(self._evaluator.begin, question)
@@ -189,9 +189,11 @@ class Callbacks:
         value, error = _ended(flight, outcome)
         self._loop.evaluated(flight.command, value, error)
 
-    async def _answer_gate(self, command: cmd.Ask) -> tuple[HandrailError, ...]:
+    async def _answer_gate(self, asked: Flight, command: cmd.Ask) -> tuple[HandrailError, ...]:
         """Have the gate's handler answer it; returns the failure of the run's journal, if any."""
         answer, by = await self._evaluator.answer(command.gate)
+        if self._loop.flights.get((command.path, "gate"), asked) is not asked:
+            return ()  # the gate has opened again, and is another handler's to answer
         try:
             await self._answer(command.path, answer, by)
         except (JournalFailed, LeaseLost) as error:  # not the answer's fault
