@@ -15,7 +15,6 @@ import anyio
 import pytest
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client
-from temporalio.workflow import NondeterminismError
 
 from handrail import step, workflow
 from handrail.model.context import WorkflowContext
@@ -95,7 +94,7 @@ async def test_code_that_decides_otherwise_is_found(
         return (yield from step("another").call(flows.add, n, 1))
 
     history = await client.get_workflow_handle(result.run_id).fetch_history()
-    with pytest.raises(NondeterminismError):
+    with pytest.raises(Exception, match="another"):
         await replayer([changed]).replay_workflow(history)
 
 

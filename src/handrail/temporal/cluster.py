@@ -45,6 +45,7 @@ from handrail.temporal import wire
 from handrail.temporal.blobs import LARGE_BYTES
 from handrail.temporal.connecting import connection_error_text
 from handrail.temporal.errors_as_data import error_of_data
+from handrail.temporal.recorded import RecordedRun, recorded_run
 
 T = TypeVar("T")
 
@@ -90,6 +91,13 @@ class ExecutionInfo:
     def is_open(self) -> bool:
         """True if the execution has not ended."""
         return self.status is WorkflowExecutionStatus.RUNNING
+
+    @property
+    def is_stuck(self) -> bool:
+        """True if workers could not go on with the run's code when they last tried."""
+        described = self.description
+        task = None if described is None else described.raw_description.pending_workflow_task
+        return task is not None and task.attempt > 1
 
     @property
     def since(self) -> float:
@@ -209,24 +217,25 @@ class Cluster:
     async def rows(self, run_id: str, after: int = 0) -> list[wire.Row]:
         """The rows of a run after number ``after``.
 
+        A worker that drives the run is quick to tell the new ones. Else its history has them.
+
         Raises:
-            RunNotFound: there is no such run. NoWorker: the rows need a worker, and none answers.
+            RunNotFound: there is no such run.
         """
         execution = await self.execution_info(run_id)
-        if not execution.is_open:
-            found = await self._ended_rows(run_id, execution)
-            if found is not None:
-                return found[after:]
-        return await self._query_rows(run_id, after)
+        if execution.is_open and not execution.is_stuck:
+            with contextlib.suppress(NoWorker):
+                return await self._query_rows(run_id, after)
+        return (await self.recorded(run_id)).rows[after:]
 
-    async def _ended_rows(self, run_id: str, execution: ExecutionInfo) -> list[wire.Row] | None:
-        try:
-            ended = await self.ended(run_id, execution.execution_id)
-        except RunTerminated:
-            return None
-        if ended is None or not ended.record:
-            return None
-        return list(wire.unpack_rows(map(wire.decode_chunk, ended.record)))
+    async def recorded(self, run_id: str) -> RecordedRun:
+        """What the run's history records.
+
+        Raises:
+            RunNotFound: there is no such run.
+        """
+        with _translate_not_found(run_id):
+            return await self._call_cluster(recorded_run(self.client, run_id))
 
     async def _query_rows(self, run_id: str, after: int) -> list[wire.Row]:
         rows: list[wire.Row] = []
@@ -294,7 +303,7 @@ class Cluster:
     async def _no_answer_reason(self, run_id: str, error: Exception) -> str:
         if not await self.workers():
             return "no worker serves it"
-        stuck = await self._stuck_reason((await self.execution_info(run_id)).description)
+        stuck = await self._stuck_reason(await self.execution_info(run_id))
         return stuck or f"its workers do not answer ({error})"
 
     async def ended(self, run_id: str, execution: str | None = None) -> wire.Ended | None:
@@ -340,11 +349,11 @@ class Cluster:
 
     async def troubles(self, run_id: str) -> list[str]:
         """What keeps a run from advancing, for people: its code, its steps, missing workers."""
-        described = (await self.execution_info(run_id)).description
-        found: list[str] = []
+        execution = await self.execution_info(run_id)
+        described, found = execution.description, list[str]()
         if described is None:
             return found
-        stuck = await self._stuck_reason(described)
+        stuck = await self._stuck_reason(execution)
         if stuck:
             found.append(stuck)
         found += [
@@ -357,9 +366,10 @@ class Cluster:
             found.append(f"no worker serves task queue {self.task_queue!r} at {self.address}")
         return found
 
-    async def _stuck_reason(self, described: WorkflowExecutionDescription | None) -> str:
+    async def _stuck_reason(self, execution: ExecutionInfo) -> str:
         """Why workers cannot go on with the run's code; empty if they can."""
-        if described is None or described.raw_description.pending_workflow_task.attempt <= 1:
+        described = execution.description
+        if described is None or not execution.is_stuck:
             return ""
         request = GetWorkflowExecutionHistoryReverseRequest(
             namespace=self.client.namespace,

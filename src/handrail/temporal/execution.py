@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from itertools import islice
 from typing import Any, NoReturn, cast
 
@@ -153,7 +154,7 @@ class Execution:
             self._keep_bodies()
             raise
         except BaseException as error:
-            if not isinstance(error, (Exception, workflow.ContinueAsNewError)):
+            if not isinstance(error, (ApplicationError, workflow.ContinueAsNewError)):
                 self._keep_bodies()
             raise
 
@@ -215,24 +216,48 @@ class Execution:
             RuntimeError: not in a task; this worker then forgets the run, and rebuilds it.
         """
         if not host.has_begun():
-            self._keep_bodies()
             raise RuntimeError("events came for a query, before their task: they come once more")
         host.changed = False
+        is_done = host.conductor.pump(host.bounds.pump)
+        result = host.conductor.result
+        if is_done and result is None:
+            self._look_at_history(host)
+        await self._record(host)
         host.send_what_waits()
-        if not host.conductor.pump(host.bounds.pump):
+        if not is_done:
             await self._next_task()
             host.changed = True
             return
-        self._result = host.conductor.result
-        if self._result is not None:
+        self._result = result
+        if result is not None:
             return
         self._publish_waits(host)
-        self._look_at_history(host)
         await self._until(lambda: host.changed or self._is_cancelled)
         if self._is_cancelled:
             self._is_cancelled = False
             reason = workflow.cancellation_reason() or "cancelled on the cluster"
             host.conductor.happened(ev.CancelRequested(reason))
+
+    async def _record(self, host: RunHost) -> None:
+        """Have the cluster record the new rows, before anything that follows from them is sent.
+
+        Raises:
+            ReplayMismatch: this is a replay, and the code decides otherwise than it did.
+            RuntimeError: not in a task, as in ``_turn``.
+        """
+        for chunk in host.take_new():
+            recorded = workflow.start_local_activity(
+                wire.ROWS,
+                wire.raw_bytes(chunk),
+                result_type=RawValue,
+                start_to_close_timeout=timedelta(minutes=1),
+            )
+            while not recorded.done():
+                await self._until(recorded.done)
+            if recorded.cancelled() or recorded.exception() is not None:
+                raise RuntimeError("the worker could not record what the run decided")
+            host.rows_recorded()
+            host.replayed(chunk, bytes(recorded.result().payload.data))
 
     async def _until(self, happened: Any) -> None:
         """Wait until ``happened()`` is true; the first cancellation also ends the wait."""
@@ -319,14 +344,10 @@ class Execution:
         Raises:
             ApplicationError: the run failed or was cancelled; with the same data.
         """
-        chunks = [*self._chunks, *wire.pack_rows(host.rows)]
         last = host.rows[-1]
         value = None if last.value is None else msgspec.Raw(last.value.encode())
-        record = [wire.encode_chunk(one) for one in chunks]
         error = None if result.error is None else self._serving.mask.text(result.error)
-        ended = wire.Ended(result.status, value, error, last.seq, record)
-        if sum(map(len, record)) > wire.MOST_BYTES and not host.blobs:
-            ended.record = []  # clients ask for it by a query
+        ended = wire.Ended(result.status, value, error, last.seq)
         if result.status in {"failed", "cancelled"}:
             workflow.upsert_memo({wire.STATUS: result.status})
             raise ApplicationError(

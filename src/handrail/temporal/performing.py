@@ -114,6 +114,11 @@ class StepActivities:
             raise ApplicationError("it is not in this process", non_retryable=True)
         return wire.raw_json(await work())
 
+    @activity.defn(name=wire.ROWS)
+    async def rows(self, chunk: RawValue) -> RawValue:
+        """Return the chunk, which the cluster so records."""
+        return chunk
+
 
 class Attempt:
     """One activity, from its start to its end. Mutable."""

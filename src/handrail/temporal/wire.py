@@ -8,7 +8,6 @@ A run's record is its events as rows (``record.rows``), the same lines as in an 
 from __future__ import annotations
 
 import zlib
-from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -33,6 +32,10 @@ STATE = "handrail_state"
 """The query for a run's ``State``."""
 LOCAL = "handrail_local"
 """The local activity for work on the worker that runs the workflow's code."""
+ROWS = "handrail_rows"
+"""The local activity by which the cluster records rows: it returns the chunk that it is given."""
+END = "="
+"""The kind of a row that stands for the one in the last end of the activity that it names."""
 LABELS, SINCE, FORKED, HELD, WAITS = "labels", "since", "forked_from", "held", "waits"
 STATUS = "status"
 """Keys of the memo, which lists of runs show. Labels; when the run began, unless this is its first
@@ -217,13 +220,12 @@ class State(msgspec.Struct, omit_defaults=True):
 
 
 class Ended(msgspec.Struct, omit_defaults=True):
-    """What an execution returns, or fails with: how the run ended, and its whole record."""
+    """What an execution returns, or fails with: how the run ended."""
 
     status: str
     value: Any = None
     error: str | None = None
     events: int = 0
-    record: list[str] = []
 
 
 def origin_of(first: ev.Event) -> dict[str, Any]:
@@ -323,13 +325,3 @@ def merge_chunks(chunks: Sequence[bytes], large: int) -> list[bytes]:
             found.append(_chunk(map(zlib.decompress, small)))
             small = []
     return [*found, *small]
-
-
-def encode_chunk(chunk: bytes) -> str:
-    """A chunk as base64 text, for JSON."""
-    return b64encode(chunk).decode()
-
-
-def decode_chunk(text: str) -> bytes:
-    """The chunk of a text that ``encode_chunk`` wrote."""
-    return b64decode(text)

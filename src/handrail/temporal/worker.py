@@ -116,9 +116,8 @@ class TemporalWorker:
                 task_queue=serving.queue,
                 workflows=[HandrailRun] if self._runs else [],
                 interceptors=[WithServing(serving)],
-                activities=[activities.perform, activities.local]
-                if self._performs
-                else [activities.local],
+                activities=[activities.local, activities.rows]
+                + [activities.perform] * self._performs,
                 no_remote_activities=not self._performs,
                 workflow_runner=UnsandboxedWorkflowRunner(),
                 max_cached_workflows=self._max_cached_runs,
