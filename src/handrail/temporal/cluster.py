@@ -38,7 +38,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from handrail.cluster_errors import ClusterUnreachable, NoWorker, RunTerminated
 from handrail.errors import HandrailError, RunIdTaken, RunNotFound, WrongUse
 from handrail.model.events import RunSteered
-from handrail.model.results import RunStatus, WaitsFor
+from handrail.model.results import A_PERSON, RunStatus, WaitsFor
 from handrail.ports.journal import Holder, RunInfo
 from handrail.record.inbox import unpause_of
 from handrail.temporal import wire
@@ -104,6 +104,10 @@ class ExecutionInfo:
         """When the run began, in unix seconds: this execution, or an earlier one."""
         since: float | None = self.memo.get(wire.SINCE)
         return self.started_at.timestamp() if since is None else since
+
+
+class StandsStill(Exception):
+    """Workers cannot go on with a run's code; the text says why."""
 
 
 class Cluster:
@@ -220,13 +224,22 @@ class Cluster:
         A worker that drives the run is quick to tell the new ones. Else its history has them.
 
         Raises:
-            RunNotFound: there is no such run.
+            RunNotFound: there is no such run. NoWorker: no worker has begun it.
         """
-        execution = await self.execution_info(run_id)
-        if execution.is_open and not execution.is_stuck:
-            with contextlib.suppress(NoWorker):
+        execution, why = await self.execution_info(run_id), ""
+        if execution.is_open:
+            try:
+                if execution.is_stuck:
+                    raise StandsStill(await self._stuck_reason(execution))
                 return await self._query_rows(run_id, after)
-        return (await self.recorded(run_id)).rows[after:]
+            except NoWorker as error:
+                why = error.why
+            except StandsStill as error:
+                why = str(error)
+        rows = (await self.recorded(run_id)).rows
+        if why and not rows:
+            raise NoWorker(run_id, self.task_queue, why)
+        return rows[after:]
 
     async def recorded(self, run_id: str) -> RecordedRun:
         """What the run's history records.
@@ -248,11 +261,22 @@ class Cluster:
             after = found[-1].seq
 
     async def state(self, run_id: str) -> wire.State:
-        """The state of an open run, from its worker.
+        """The state of an open run, from its worker; or that workers cannot go on with its code.
 
         Raises:
             NoWorker: no worker answers for the run.
         """
+        try:
+            execution = await self.execution_info(run_id)
+            if execution.is_stuck:
+                raise StandsStill(await self._stuck_reason(execution))
+            return await self._queried_state(run_id)
+        except StandsStill as error:
+            rows = (await self.recorded(run_id)).rows
+            at = rows[-1].at if rows else 0.0
+            return wire.State(events=len(rows), updated_at=at, stuck=str(error))
+
+    async def _queried_state(self, run_id: str) -> wire.State:
         found: wire.State = wire.read(await self._query(run_id, wire.STATE), wire.State)
         return found
 
@@ -265,7 +289,7 @@ class Cluster:
         def ask() -> Awaitable[RawValue]:
             handle = self._handle(run_id)
             return self._ask_worker(
-                handle.query(name, args=args, result_type=RawValue, rpc_timeout=soon)
+                run_id, handle.query(name, args=args, result_type=RawValue, rpc_timeout=soon)
             )
 
         try:
@@ -275,7 +299,9 @@ class Cluster:
                 if isinstance(error, RPCError) and error.status not in _TIMED_OUT:
                     raise
                 answer = await ask()
-        except (TimeoutError, WorkflowQueryFailedError) as error:
+        except WorkflowQueryFailedError as error:
+            raise StandsStill(f"the workflow's code cannot continue: {error}") from None
+        except TimeoutError as error:
             why = await self._no_answer_reason(run_id, error)
             raise NoWorker(run_id, self.task_queue, why) from None
         except RPCError as error:
@@ -285,17 +311,22 @@ class Cluster:
             raise NoWorker(run_id, self.task_queue, why) from None
         return answer
 
-    async def _ask_worker(self, call: Awaitable[T]) -> T:
+    async def _ask_worker(self, run_id: str, call: Awaitable[T]) -> T:
         """A worker's reply to ``call``.
 
         Raises:
             TimeoutError: there was no reply within ``SOON_S``, and no worker polls the queue.
+            StandsStill: there was none, and workers cannot go on with the run's code.
         """
         asked = asyncio.ensure_future(self._call_cluster(call, of_worker=True))
         asked.add_done_callback(_take_error)
         try:
-            if not (await asyncio.wait({asked}, timeout=SOON_S))[0] and not await self.workers():
-                raise TimeoutError("no worker")
+            if not (await asyncio.wait({asked}, timeout=SOON_S))[0]:
+                if not await self.workers():
+                    raise TimeoutError("no worker")
+                execution = await self.execution_info(run_id)
+                if execution.is_stuck:
+                    raise StandsStill(await self._stuck_reason(execution))
             return await asked
         finally:
             asked.cancel()
@@ -406,6 +437,15 @@ class Cluster:
         with _translate_not_found(run_id):
             await self._call_cluster(self._handle(run_id).signal(name, value))
 
+    async def terminate(self, run_id: str) -> None:
+        """End the execution of a run, without its code; its history then has all that came in.
+
+        Raises:
+            RunNotFound: there is no such run, or it has ended.
+        """
+        with _translate_not_found(run_id):
+            await self._call_cluster(self._handle(run_id).terminate("it is driven anew"))
+
     async def refuse(self, run_id: str, refusal: wire.Refusal) -> None:
         """Tell a run that one of its gates could not be answered.
 
@@ -422,14 +462,18 @@ class Cluster:
         Raises:
             HandrailError: the run refused it. RunNotFound: there is no such run, or it has ended.
             NoWorker: no worker answers for the run; the message may still reach it.
+            StandsStill: workers cannot go on with the run's code.
         """
+        execution = await self.execution_info(run_id)
+        if execution.is_stuck:
+            raise StandsStill(await self._stuck_reason(execution))
         handle = self._handle(run_id)
         asked = cast("Any", handle).execute_update(
             wire.MESSAGE, wire.raw(row), result_type=RawValue
         )
         try:
             with _translate_not_found(run_id):
-                answer: RawValue = await asyncio.wait_for(self._ask_worker(asked), PATIENCE_S)
+                answer: RawValue = await asyncio.wait_for(self._ask_worker(run_id, asked), PATIENCE_S)
         except WorkflowUpdateFailedError as error:
             cause = error.cause
             if isinstance(cause, ApplicationError) and cause.details:
@@ -534,10 +578,14 @@ def info_of(execution: ExecutionInfo, address: str, state: wire.State | None = N
     updated_at = (execution.ended_at or execution.started_at).timestamp()
     is_driven = execution.is_open and wire.HELD not in memo
     status = _status_of(execution)
+    if state is not None and state.stuck:
+        is_driven, status = False, "suspended"
     is_over = status in {"succeeded", "failed", "cancelled"}
     waits = msgspec.convert(() if is_over else memo.get(wire.WAITS, ()), tuple[WaitsFor, ...])
     if state is not None and state.paused and all(one.kind != "unpause" for one in waits):
         waits = (unpause_of(RunSteered("pause")), *waits)  # who paused it is in its record
+    if state is not None and state.stuck:
+        waits = (person_for(state.stuck),)
     return RunInfo(
         execution.run_id,
         execution.workflow,
@@ -550,6 +598,11 @@ def info_of(execution: ExecutionInfo, address: str, state: wire.State | None = N
         waits_for=waits,
         forked_from=msgspec.convert(memo.get(wire.FORKED), tuple[str, str | None] | None),
     )
+
+
+def person_for(stuck: str) -> WaitsFor:
+    """What a run waits for while workers cannot go on with its code."""
+    return WaitsFor("person", "", stuck, A_PERSON)
 
 
 def _status_of(execution: ExecutionInfo) -> RunStatus | None:

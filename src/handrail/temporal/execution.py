@@ -23,13 +23,13 @@ from handrail.errors import CannotSteer, HandrailError, ReplayMismatch
 from handrail.model import events as ev
 from handrail.model.results import WaitsFor, WorkflowResult
 from handrail.record.answers import accept_answer, check_payload
-from handrail.record.inbox import gate_in, waited_for
 from handrail.record.reading import rerun_in_fork
 from handrail.record.run_record import Recorded
 from handrail.temporal import wire
 from handrail.temporal.blobs import LARGE_BYTES
 from handrail.temporal.errors_as_data import error_as_data, error_of_data
 from handrail.temporal.host import CONTINUED, RunHost
+from handrail.temporal.record import accepted_by
 from handrail.temporal.serving import Serving
 
 PAGE_BYTES = 1 << 20
@@ -165,7 +165,7 @@ class Execution:
         self._held = False
         workflow.upsert_memo({wire.HELD: None, wire.WAITS: None})
         go = self._go or wire.Drive(cancel=workflow.cancellation_reason() or "cancelled")
-        return _with_drive(start, go, held=False)
+        return wire.with_drive(start, go, held=False)
 
     async def _read(self, recorded: Recorded) -> list[ev.Event]:
         """Read the record, a slice in each task: a task must be answered within two seconds."""
@@ -317,7 +317,7 @@ class Execution:
         """Continue in another execution; a held one if the run itself was suspended."""
         go = self._go or wire.Drive()
         held = self._go is None and CONTINUED not in host.rows[-1].body
-        following = _with_drive(start, go, inputs={}, resumed=True, held=held, homes=host.homes)
+        following = wire.with_drive(start, go, inputs={}, resumed=True, held=held, homes=host.homes)
         chunks = [*self._chunks, *wire.pack_rows(host.rows)]
         if host.blobs:
             chunks = wire.merge_chunks(chunks, LARGE_BYTES)
@@ -454,20 +454,9 @@ class Execution:
                 return event
 
     def _checked_held(self, event: ev.Event) -> ev.Event:
-        """Check by the record alone; steering of a step is checked once the run is driven."""
         run_id = workflow.info().workflow_id
         history = [self._event(row) for row in wire.unpack_rows(self._chunks)] + self._early
-        match event:
-            case ev.GateAnswered(path=path):
-                gate = gate_in(run_id, history, path, workflow.time())
-                return ev.GateAnswered(path, accept_answer(gate, event.answer), event.by)
-            case ev.SignalReceived(name=name):
-                types = waited_for(history).get(name)
-                if types:
-                    check_payload(name, event.payload, types, 0)
-                return event
-            case _:
-                return event
+        return accepted_by(run_id, history, event, workflow.time())
 
     def _event(self, row: wire.Row) -> ev.Event:
         run_id = workflow.info().workflow_id
@@ -508,18 +497,6 @@ class Execution:
         return wire.State(
             suspended, paused is not None, events=host.events, updated_at=host.updated_at
         )
-
-
-def _with_drive(start: wire.Start, go: wire.Drive, **more: Any) -> wire.Start:
-    """``start`` with what a ``Drive`` message asks for."""
-    return msgspec.structs.replace(
-        start,
-        workflow=go.workflow or start.workflow,
-        reuse=go.reuse,
-        rerun=go.rerun,
-        cancel=go.cancel,
-        **more,
-    )
 
 
 def _counting(early: Sequence[ev.Event]) -> list[ev.Event]:

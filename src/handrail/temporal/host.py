@@ -818,11 +818,13 @@ def _change(made: wire.Row | None, known: wire.Row | None) -> StepChange | None:
     now, was = (None if one is None else _said(one) for one in (made, known))
     if now == was:
         return None
-    (kind, path, said) = was or ("", "", "")
-    (kind_now, path_now, said_now) = now or ("", "", "")
-    if (kind, path) == (kind_now, path_now):
-        return StepChange(path, said, said_now)
-    return StepChange(path or path_now, f"{kind} {path!r}" if was else "no record", f"{kind_now} {path_now!r}")
+    if was is None or now is None:
+        kind, path, said = was or now or ("", "", "")
+        said = said or kind
+        return StepChange(path, *((said, "no such step") if was else ("no such step", said)))
+    if was[:2] == now[:2]:
+        return StepChange(was[1], was[2], now[2])
+    return StepChange(was[1], was[2] or was[0], f"{now[1]!r} in its place, {now[2] or now[0]}")
 
 
 def _said(row: wire.Row) -> tuple[str, str, str]:

@@ -30,13 +30,12 @@ class RecordedRun:
     ends: list[wire.Row] = attrs.field(factory=list)
     letters: list[wire.Row] = attrs.field(factory=list)
 
-    @property
-    def rows_with_ends(self) -> list[wire.Row]:
-        """The rows, and then the ends, with the numbers that follow."""
-        first = len(self.rows) + 1
-        for seq, row in enumerate(self.ends, first):
+    def with_ends(self, *, letters: bool = False) -> list[wire.Row]:
+        """The rows, then the ends, and with ``letters`` the messages, numbered as they follow."""
+        more = [*self.ends, *(self.letters if letters else ())]
+        for seq, row in enumerate(more, len(self.rows) + 1):
             row.seq = seq
-        return [*self.rows, *self.ends]
+        return [*self.rows, *more]
 
 
 async def recorded_run(client: Client, run_id: str) -> RecordedRun:
@@ -78,14 +77,18 @@ async def recorded_run(client: Client, run_id: str) -> RecordedRun:
                 found.letters += _letters(signal.signal_name, values, at)
             case EventType.EVENT_TYPE_MARKER_RECORDED:
                 marker = event.marker_recorded_event_attributes
-                if marker.marker_name == _MARKER and wire.ROWS.encode() in (
-                    marker.details["data"].payloads[0].data
-                ):
-                    assert found is not None
-                    (chunk,) = await _values(client, marker.details["result"].payloads)
+                if marker.marker_name != _MARKER or "result" not in marker.details:
+                    continue
+                assert found is not None
+                did = msgspec.json.decode(marker.details["data"].payloads[0].data)
+                results = marker.details["result"].payloads
+                if did["activity_type"] == wire.ROWS:
+                    (chunk,) = await _values(client, results)
                     for row in wire.unpack_rows([bytes(chunk.payload.data)]):
                         found.rows.append(_whole(row, last))
                     found.ends, found.letters = [], []
+                else:  # an attempt, or the verdict of a predicate, which has no event
+                    _note_end(found, await _end(client, results), at, did["activity_id"], last)
             case _:
                 pass
     assert found is not None

@@ -210,6 +210,7 @@ class State(msgspec.Struct, omit_defaults=True):
     """A run's state. ``held``: it waits for a ``Drive`` message.
 
     ``suspended``: if the run can only wait for people now, the row that says what it waits for.
+    ``stuck``: why workers cannot go on with its code.
     """
 
     suspended: Row | None = None
@@ -217,6 +218,7 @@ class State(msgspec.Struct, omit_defaults=True):
     held: bool = False
     events: int = 0
     updated_at: float = 0.0
+    stuck: str = ""
 
 
 class Ended(msgspec.Struct, omit_defaults=True):
@@ -226,6 +228,18 @@ class Ended(msgspec.Struct, omit_defaults=True):
     value: Any = None
     error: str | None = None
     events: int = 0
+
+
+def with_drive(start: Start, go: Drive, **more: Any) -> Start:
+    """``start`` with what a ``Drive`` message asks for."""
+    return msgspec.structs.replace(
+        start,
+        workflow=go.workflow or start.workflow,
+        reuse=go.reuse,
+        rerun=go.rerun,
+        cancel=go.cancel,
+        **more,
+    )
 
 
 def origin_of(first: ev.Event) -> dict[str, Any]:
