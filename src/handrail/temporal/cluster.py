@@ -55,6 +55,9 @@ SOON_S = 2.0
 """The same for a list of runs; also how soon a call checks whether any worker is there."""
 _TIMED_OUT = (RPCStatusCode.CANCELLED, RPCStatusCode.DEADLINE_EXCEEDED)
 _BROKEN_CONNECTION = ("transport error", "connection", "h2 protocol error")
+_NO_STORE = "TMPRL1105"
+"""What the library's error says of a value in a store that the client does not have."""
+_CANNOT = "the workflow's code cannot continue: "
 _POLL_S = 65
 """A worker that did not poll the queue for so long counts as gone."""
 ASKED = 50
@@ -91,13 +94,6 @@ class ExecutionInfo:
     def is_open(self) -> bool:
         """True if the execution has not ended."""
         return self.status is WorkflowExecutionStatus.RUNNING
-
-    @property
-    def is_stuck(self) -> bool:
-        """True if workers could not go on with the run's code when they last tried."""
-        described = self.description
-        task = None if described is None else described.raw_description.pending_workflow_task
-        return task is not None and task.attempt > 1
 
     @property
     def since(self) -> float:
@@ -229,8 +225,7 @@ class Cluster:
         execution, why = await self.execution_info(run_id), ""
         if execution.is_open:
             try:
-                if execution.is_stuck:
-                    raise StandsStill(await self._stuck_reason(execution))
+                await self._refuse_stuck(execution)
                 return await self._query_rows(run_id, after)
             except NoWorker as error:
                 why = error.why
@@ -267,9 +262,7 @@ class Cluster:
             NoWorker: no worker answers for the run.
         """
         try:
-            execution = await self.execution_info(run_id)
-            if execution.is_stuck:
-                raise StandsStill(await self._stuck_reason(execution))
+            await self._refuse_stuck(await self.execution_info(run_id))
             return await self._queried_state(run_id)
         except StandsStill as error:
             rows = (await self.recorded(run_id)).rows
@@ -300,7 +293,9 @@ class Cluster:
                     raise
                 answer = await ask()
         except WorkflowQueryFailedError as error:
-            raise StandsStill(f"the workflow's code cannot continue: {error}") from None
+            if str(error).startswith(wire.AGAIN):
+                raise NoWorker(run_id, self.task_queue, str(error)) from None
+            raise StandsStill(f"{_CANNOT}{error}") from None
         except TimeoutError as error:
             why = await self._no_answer_reason(run_id, error)
             raise NoWorker(run_id, self.task_queue, why) from None
@@ -324,9 +319,7 @@ class Cluster:
             if not (await asyncio.wait({asked}, timeout=SOON_S))[0]:
                 if not await self.workers():
                     raise TimeoutError("no worker")
-                execution = await self.execution_info(run_id)
-                if execution.is_stuck:
-                    raise StandsStill(await self._stuck_reason(execution))
+                await self._refuse_stuck(await self.execution_info(run_id))
             return await asked
         finally:
             asked.cancel()
@@ -400,7 +393,7 @@ class Cluster:
     async def _stuck_reason(self, execution: ExecutionInfo) -> str:
         """Why workers cannot go on with the run's code; empty if they can."""
         described = execution.description
-        if described is None or not execution.is_stuck:
+        if described is None or described.raw_description.pending_workflow_task.attempt <= 1:
             return ""
         request = GetWorkflowExecutionHistoryReverseRequest(
             namespace=self.client.namespace,
@@ -410,10 +403,22 @@ class Cluster:
         service = self.client.workflow_service
         answer = await self._call_cluster(service.get_workflow_execution_history_reverse(request))
         for event in answer.history.events:
+            if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED:
+                break
             if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED:
-                failure = event.workflow_task_failed_event_attributes.failure
-                return f"the workflow's code cannot continue: {failure.message}"
-        return "the workflow's code cannot continue, and no worker says why"
+                said = event.workflow_task_failed_event_attributes.failure.message
+                return "" if said.startswith(wire.AGAIN) else f"{_CANNOT}{said}"
+        return ""
+
+    async def _refuse_stuck(self, execution: ExecutionInfo) -> None:
+        """Raise if workers could not go on with the run's code when they last tried.
+
+        Raises:
+            StandsStill: they could not.
+        """
+        stuck = await self._stuck_reason(execution)
+        if stuck:
+            raise StandsStill(stuck)
 
     # -- sending --------------------------------------------------------------------------------
 
@@ -464,9 +469,7 @@ class Cluster:
             NoWorker: no worker answers for the run; the message may still reach it.
             StandsStill: workers cannot go on with the run's code.
         """
-        execution = await self.execution_info(run_id)
-        if execution.is_stuck:
-            raise StandsStill(await self._stuck_reason(execution))
+        await self._refuse_stuck(await self.execution_info(run_id))
         handle = self._handle(run_id)
         asked = cast("Any", handle).execute_update(
             wire.MESSAGE, wire.raw(row), result_type=RawValue
@@ -500,6 +503,14 @@ class Cluster:
         """
         try:
             return await call
+        except RuntimeError as error:
+            if _NO_STORE not in str(error):
+                raise
+            raise WrongUse(
+                f"a value at {self.address} lies in a store of large values, and this process "
+                f"names none. Name that of the workers: HANDRAIL_BLOBS, blobs of [tool.handrail], "
+                f"or TemporalExecutor(blobs=...)"
+            ) from None
         except RPCError as error:
             if of_worker and error.status in _TIMED_OUT:
                 raise

@@ -216,7 +216,7 @@ class Execution:
             RuntimeError: not in a task; this worker then forgets the run, and rebuilds it.
         """
         if not host.has_begun():
-            raise RuntimeError("events came for a query, before their task: they come once more")
+            raise RuntimeError(f"{wire.AGAIN}events came for a query, before their task")
         host.changed = False
         is_done = host.conductor.pump(host.bounds.pump)
         result = host.conductor.result
@@ -255,7 +255,7 @@ class Execution:
             while not recorded.done():
                 await self._until(recorded.done)
             if recorded.cancelled() or recorded.exception() is not None:
-                raise RuntimeError("the worker could not record what the run decided")
+                raise RuntimeError(f"{wire.AGAIN}it could not record what the run decided")
             host.rows_recorded()
             host.replayed(chunk, bytes(recorded.result().payload.data))
 

@@ -50,6 +50,8 @@ CHUNK_BYTES = 512 << 10
 MOST_BYTES = (2 << 20) - (64 << 10)
 """What a server takes in one value (2 MiB), less room for its envelope."""
 
+AGAIN = "the worker makes the run anew: "
+"""How an error begins after which the cluster soon has a worker try again with success."""
 ATTEMPT_FAILED = "AttemptFailed"
 """The failure type of an activity in which the user's code failed."""
 FAILED = "RunFailed"
