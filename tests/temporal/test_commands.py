@@ -147,6 +147,16 @@ def test_a_client_that_is_killed_leaves_its_run(ask: Ask, home: Path, cluster: s
         assert '"done"' in ask("tail", run_id, "--json").stdout
 
 
+def test_a_detached_run_is_the_clusters(ask: Ask) -> None:
+    """The command prints the run's id once the cluster has the run, and ends; a resume, too."""
+    assert ask("run", "asking.py:asks", "--run-id", "apart", "--detach").stdout == "apart\n"
+    until(lambda: "Is it 2?" in ask("show", "apart").stdout, "its question")
+    begun = json.loads(ask("resume", "apart", "--detach", "--json", "--rerun", "sum").stdout)
+    assert begun["run_id"] == "apart"
+    assert begun["cluster"]
+    ask("cancel", "apart")
+
+
 def test_a_run_is_cancelled_and_planned(ask: Ask, home: Path) -> None:
     """The plan of a cancelled run says what would run again."""
     ask("run", "asking.py:asks", "--run-id", "over", "--quiet", code=3)
@@ -162,7 +172,6 @@ def test_what_cannot_be_done_is_refused(home: Path, cluster: str) -> None:
     on_it = ("--temporal", cluster)
     refused = {
         ("run", "asking.py:asks", "--backend", "claude", *on_it): "the cluster's workers run the",
-        ("run", "asking.py:asks", "--detach", *on_it): "the cluster runs this one",
         ("run", "asking.py:asks", "--notify", "true", *on_it): "the cluster runs this one",
         ("runs", "--temporal", "127.0.0.1:1"): "cannot be reached",
         ("runs", "--temporal", f"{cluster}/nowhere"): "nowhere",

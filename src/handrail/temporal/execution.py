@@ -256,7 +256,6 @@ class Execution:
                 await self._until(recorded.done)
             if recorded.cancelled() or recorded.exception() is not None:
                 raise RuntimeError(f"{wire.AGAIN}it could not record what the run decided")
-            host.rows_recorded()
             host.replayed(chunk, bytes(recorded.result().payload.data))
 
     async def _until(self, happened: Any) -> None:

@@ -207,14 +207,12 @@ class RunHost:
         """Note that this workflow task sends a command, or hears of a local activity's end."""
         self._tasks.send(workflow.info().get_current_history_length())
 
-    def rows_recorded(self) -> None:
-        """Note that the clock has been put forward, by the activity that has rows recorded."""
-        self._tasks.put_forward(workflow.time_ns())
-
     def has_begun(self) -> bool:
         """False if a query is all that what comes in came for; see ``Tasks``."""
-        self._turn = task = workflow.info().get_current_history_length()
-        return self._tasks.has_begun(task, workflow.time_ns()) or workflow.unsafe.is_replaying()
+        info = workflow.info()
+        self._turn = task = info.get_current_history_length()
+        told = info.get_current_history_size() or workflow.time_ns()
+        return self._tasks.has_begun(task, told) or workflow.unsafe.is_replaying()
 
     def look(self) -> None:
         """Look at the history's length, in its turn behind what has come in by now.
@@ -732,7 +730,8 @@ class Tasks:
     - A local activity's end comes in one task earlier if a query was answered while it came.
 
     And a worker that rebuilds a run to answer a query may be handed events whose task has not begun
-    yet. What comes with that task would then come too late. The clock gives such events away: it
+    yet. What comes with that task would then come too late. The history's size gives such events
+    away, which a server tells as a task begins. One that tells no size is known by its clock, which
     still stands at the task before, unless a local activity's end has put it forward.
 
     Tasks are named by the history's length in them. Mutable.
@@ -740,25 +739,21 @@ class Tasks:
 
     def __init__(self) -> None:
         self._sent = self._this = self._before = -1
-        self._clock = -1, -1
+        self._last = -1, -1
         self._is_ahead = False
         """True while the clock may be that of a local activity's worker."""
 
-    def has_begun(self, task: int, at_ns: int) -> bool:
-        """False for events whose task has not begun; ``at_ns`` is what the clock says."""
-        last, last_ns = self._clock
-        self._clock = task, at_ns
+    def has_begun(self, task: int, told: int) -> bool:
+        """False for events whose task has not begun; ``told`` is the size, or the time."""
+        last, last_told = self._last
+        self._last = task, told
         if task == last:
-            self._is_ahead = self._is_ahead or at_ns != last_ns
-        elif at_ns != last_ns:
+            self._is_ahead = self._is_ahead or told != last_told
+        elif told != last_told:
             self._is_ahead = False
         else:
             return self._is_ahead
         return True
-
-    def put_forward(self, at_ns: int) -> None:
-        """Note that the clock went on within a task, by less than until any later task."""
-        self._clock = self._clock[0], at_ns
 
     def send(self, task: int) -> None:
         """Note that ``task``, which is under way, sends a command."""
