@@ -15,7 +15,19 @@ from typing import Any
 import anyio
 import pytest
 
-from handrail import ClaimDeadlock, ClaimLost, Executor, Steps, current, step, workflow
+from handrail import (
+    Agent,
+    AgentOptions,
+    ClaimDeadlock,
+    ClaimLost,
+    Executor,
+    FakeBackend,
+    MemoryJournal,
+    Steps,
+    step,
+    workflow,
+)
+from handrail.model import events as ev
 from handrail.ports.claims import Claim, Claimant, ClaimRequest, Resource
 from handrail.workspace.claims.local import LocalClaims
 from handrail.workspace.claims.resources import common_of, files_of
@@ -217,17 +229,28 @@ def test_who_does_not_want_to_wait_longer_falls_back(repo: Path) -> None:
     assert "ann" in str(result.step("late").error)
 
 
-def test_a_lost_claim_is_an_error_of_its_kind(repo: Path) -> None:
-    """Whoever is given the failed step can ask for it: `is_a(ClaimLost)`."""
+@pytest.mark.parametrize("how", ["holds", "writes", "holds, default", "writes, default"])
+def test_a_lost_claim_is_an_error_of_its_kind(repo: Path, how: str) -> None:
+    """Whoever is given the failed step can ask for it, and the run records it, once."""
 
-    async def taken() -> None:
+    async def taken(turn: object = None) -> str:
+        del turn
         claims = LocalClaims(str(repo / ".git"))
         (held,) = (await claims.listed()).held
-        assert held.claimant.path == current().path
         await claims.release(held)
+        return "done"
+
+    options = AgentOptions(cwd=str(repo))
+    agent = Agent("a", "work", backend=FakeBackend([taken]), options=options)
 
     @workflow
     def flow() -> Steps[None]:
-        yield from step("s").call(taken).holds("git")
+        named = step("s")
+        made = named.call(taken).holds("git") if "holds" in how else named.agent(agent, writes=["src/**"])
+        yield from made.default("") if "default" in how else made
 
-    assert Executor().run_sync(flow).step("s").is_a(ClaimLost)
+    journal = MemoryJournal()
+    result = Executor(journal=journal, durable=True).run_sync(flow)
+    assert result.step("s").is_a(ClaimLost)
+    lost = [one for one in journal.events(result.run_id) if isinstance(one, ev.ClaimLost)]
+    assert [one.path for one in lost] == ["s"]

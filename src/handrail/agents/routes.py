@@ -96,7 +96,7 @@ def routes_of(agent: Routed, settings: AgentSettings, defaults: AgentSettings) -
     )
     backend = next((level.backend for level in levels if level.backend is not None), None)
     if backend is None:
-        raise AgentError(agent.name, _NO_BACKEND.format(name=agent.name), kind=None)
+        raise AgentError(agent.name, _NO_BACKEND.format(name=agent.name), kind="config")
     main = _route(backend, levels)
     fallbacks = [_fallback(one, main, levels, whose) for one in agent.fallback]
     for route in (main, *fallbacks):

@@ -1,7 +1,7 @@
 """How attempts fail, and what follows if none is left: fallback, default, or failure.
 
 The order is fixed: ``retry`` (``core.retry``), then ``on_error``, then ``default`` or
-``skip_on_error``.
+``skip_on_error``. None of them hides that nothing can run a step at all.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def record_failure(
 def fall_back(run: RunState, node: StepNode, failure: AttemptFailure) -> None:
     """Ask the handler of ``on_error``, if there is one, for a step; else settle the failure."""
     handler = node.step.modifiers.on_error
-    if handler is None:
+    if handler is None or failure.is_settled:
         _settle(run, node, failure)
         return
     node.phase = Phase.FALLING_BACK
@@ -148,7 +148,9 @@ def _settle(
     """
     modifiers = node.step.modifiers
     handled = (*before, failure)
-    if modifiers.default is not None:
+    if failure.is_settled:
+        fail_for_good(run, node, failure, before)
+    elif modifiers.default is not None:
         output = modifiers.default.value
         run.end_step(node, "defaulted", output=output, failure=failure, handled=handled)
     elif modifiers.skip_on_error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from handrail.errors import DefinitionError, HandrailError, RunCancelled, WorkflowError
-from handrail.model.described import bases_of, raised_at, text_of, traceback_of
+from handrail.model.described import CANNOT_RUN, bases_of, raised_at, text_of, traceback_of
 from handrail.model.results import StepFailed, StepResult, qualified
 
 
@@ -45,6 +45,11 @@ class AttemptFailure:
         """True if the attempt left a thread behind."""
         self.derived = ""
         """How the output follows from what is recorded below the step; see ``record.outputs``."""
+
+    @property
+    def is_settled(self) -> bool:
+        """True if neither a fallback nor a default may hide it: nothing can run the step."""
+        return CANNOT_RUN in self.bases
 
     @property
     def facts(self) -> tuple[str, str, tuple[str, ...], str | None]:

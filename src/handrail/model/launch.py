@@ -128,6 +128,11 @@ class AgentError(HandrailError):
         self.fault: Fault | None = None
         """What the ladder needs to know; set by the agent that was launched."""
 
+    @property
+    def cannot_run(self) -> bool:
+        """True if a program or a setting is missing, so that no launch can have an answer."""
+        return self.kind in {"config", "not_installed"}
+
     def __str__(self) -> str:
         kind = f" ({self.kind.replace('_', ' ')})" if self.kind else ""
         reason = self.reason
