@@ -113,6 +113,49 @@ def test_one_that_is_kept_and_forgotten_is_warned_of_when_the_body_ends() -> Non
     assert told_of(flow) == [("kept", __file__, line_of(flow, "del kept"))]
 
 
+def test_a_step_that_can_have_been_meant_is_not_warned_of() -> None:
+    """One of several that were made was chosen; what the others would do is known all the same."""
+
+    @workflow
+    def flow(by: str) -> Steps[None]:
+        unused = yield from step("real").call(int)
+        if by == "mapping":
+            yield from {"fast": step("fast").call(int), "slow": step("slow").call(int)}["fast"]
+        elif by == "kept mapping":
+            ways = {"fast": step("fast").call(int), "slow": step("slow").call(int)}
+            yield from ways["fast"]
+        elif by == "list":
+            yield from [step("fast").call(int), step("slow").call(int)][0]
+        elif by == "names":
+            fast, slow = step("fast").call(int), step("slow").call(int)
+            yield from fast if by else slow
+        elif by == "name":
+            slow = step("slow").call(int)
+            if not by:
+                yield from slow
+        elif by == "loop":
+            for one in [step("fast").call(int), step("slow").call(int)]:
+                if one.name == "fast":
+                    yield from one
+        elif by == "function":
+            yield from min(step("fast").call(int), step("slow").call(int), key=lambda it: it.name)
+
+    for by in ("mapping", "kept mapping", "list", "names", "name", "loop", "function"):
+        assert told_of(flow, by) == [], by
+
+
+def test_a_variable_that_nothing_reads_is_forgotten() -> None:
+    """At the end of the body, or when it gets another value."""
+
+    @workflow
+    def flow() -> Steps[None]:
+        kept = step("first").call(int)
+        kept = step("second").call(int)
+        yield from step("real").call(int)
+
+    assert [one[0] for one in told_of(flow)] == ["first", "second"]
+
+
 @needs_git
 def test_no_step_that_was_not_made_by_the_body_is_forgotten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -6,6 +6,7 @@ their verb and modifiers. Verbs are plain data; ``kind`` is a verb's name in res
 
 from __future__ import annotations
 
+import dis
 import inspect
 import sys
 import warnings
@@ -747,10 +748,13 @@ class StepNotYielded(UserWarning):
 
 
 def warn_if_forgotten(name: str) -> None:
-    """Warn of a step that is just being dropped, if a workflow's body runs in this thread."""
+    """Warn of a step that is just being dropped, if a workflow's body runs in this thread, and
+    nobody can have meant it: a line of its own made it, or a variable that nothing reads had it.
+    """
     if sys.is_finalizing():
         return
     at: tuple[str, int] | None = None
+    dropped = False
     frame: FrameType | None = inspect.currentframe()  # then outward, to the code that dropped it
     while frame is not None:
         code = frame.f_code
@@ -758,13 +762,40 @@ def warn_if_forgotten(name: str) -> None:
             break
         if at is None and not code.co_filename.startswith(_PACKAGE):
             at = (code.co_filename, frame.f_lineno)
+            dropped = _drops_for_good(code, frame.f_lasti)
         frame = frame.f_back
     else:
         return  # no body runs: other code made the step
     if at is None:  # the body has ended, and its local variables are dropped
         code = frame.f_locals["generator"].gi_code
         at = (code.co_filename, code.co_firstlineno)
+        dropped = bool(_unread(code))
+    if not dropped:
+        return
     text = (
         f"step {name!r} was made and never yielded, so it never ran: write `yield from step(...)`"
     )
     warnings.warn_explicit(text, StepNotYielded, *at)
+
+
+def _drops_for_good(code: CodeType, offset: int) -> bool:
+    """True if the instruction there drops a value that was made in vain."""
+    here = next(one for one in dis.get_instructions(code) if one.offset >= offset)
+    return here.opname == "POP_TOP" or (
+        here.opname in {"STORE_FAST", "DELETE_FAST"} and here.argval in _unread(code)
+    )
+
+
+def _unread(code: CodeType) -> set[str]:
+    """The local variables that are given what a call returned, and that nothing reads."""
+    given: set[str] = set()
+    read = {*code.co_cellvars}
+    before = ""
+    for one in dis.get_instructions(code):
+        names = one.argval if isinstance(one.argval, tuple) else (one.argval,)
+        if one.opname.startswith("STORE_FAST") and before.startswith("CALL"):
+            given.add(names[0])
+        if "LOAD_FAST" in one.opname:
+            read.update(names if one.opname.startswith("LOAD_FAST") else names[1:])
+        before = one.opname
+    return given - read

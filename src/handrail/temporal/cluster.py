@@ -189,7 +189,8 @@ class Cluster:
     async def infos(self) -> list[RunInfo]:
         """Every run as a journal lists it, oldest first.
 
-        The number of events is exact for the newest ``ASKED`` open runs, whose workers are asked.
+        The number of events of an open run is that of when it last began to wait, except for the
+        newest ``ASKED`` ones, whose workers are asked.
         """
         executions = await self.runs()
         asked = [one for one in executions if one.is_open][-ASKED:] if await self.workers() else []
@@ -602,7 +603,7 @@ def info_of(execution: ExecutionInfo, address: str, state: wire.State | None = N
         execution.workflow,
         status,
         execution.since,
-        execution.events if state is None else state.events,
+        memo.get(wire.EVENTS, 0) if state is None else state.events,
         updated_at if state is None else state.updated_at,
         memo.get(wire.LABELS, {}),
         Holder(0, address, execution.since) if is_driven else None,

@@ -275,7 +275,7 @@ class Execution:
         if waits != self._waits:
             self._waits = waits
             host.sends_command()
-            workflow.upsert_memo({wire.WAITS: self._listed(waits) or None})
+            workflow.upsert_memo({wire.WAITS: self._listed(waits) or None, wire.EVENTS: host.events})
 
     def _listed(self, waits: Sequence[WaitsFor]) -> list[Any]:
         mask = self._serving.mask
@@ -331,6 +331,7 @@ class Execution:
     def _memo(self, following: wire.Start, host: RunHost) -> dict[str, Any]:
         """The memo of the execution that follows."""
         memo: dict[str, Any] = {wire.LABELS: following.labels, **self._origin}
+        memo[wire.EVENTS] = host.events
         last = self._event(host.rows[-1])
         if following.held and isinstance(last, ev.RunSuspended):
             memo[wire.HELD] = "suspended"
@@ -347,8 +348,9 @@ class Execution:
         value = None if last.value is None else msgspec.Raw(last.value.encode())
         error = None if result.error is None else self._serving.mask.text(result.error)
         ended = wire.Ended(result.status, value, error, last.seq)
-        if result.status in {"failed", "cancelled"}:
-            workflow.upsert_memo({wire.STATUS: result.status})
+        status = None if result.status == "succeeded" else result.status
+        workflow.upsert_memo({wire.STATUS: status, wire.EVENTS: last.seq})
+        if status is not None:
             raise ApplicationError(
                 str(error)[:1_000],
                 wire.raw(ended),

@@ -37,10 +37,10 @@ ROWS = "handrail_rows"
 END = "="
 """The kind of a row that stands for the one in the last end of the activity that it names."""
 LABELS, SINCE, FORKED, HELD, WAITS = "labels", "since", "forked_from", "held", "waits"
-STATUS = "status"
+STATUS, EVENTS = "status", "events"
 """Keys of the memo, which lists of runs show. Labels; when the run began, unless this is its first
 execution; of which run it is a fork; a held run's status; what the run waits for; how it ended, if
-not well."""
+not well; how many events it had recorded when it began to wait, or ended."""
 LISTED = 20
 """The most waits of a run that its memo lists."""
 DEAD = "dead"
