@@ -70,9 +70,11 @@ async def connect(where: str, *, patient: bool = False) -> Client:
             await client.workflow_service.describe_namespace(_namespace_request(namespace))
     except TimeoutError:
         why = f"no answer within {_ANSWERS_WITHIN_S:g} s"
-        raise ClusterUnreachable(f"{address}/{namespace}", why) from None
+        raise ClusterUnreachable(f"{address}/{namespace}", why, is_away=True) from None
     except (RuntimeError, RPCError) as error:
-        raise ClusterUnreachable(f"{address}/{namespace}", connection_error_text(error)) from None
+        is_away = isinstance(error, RuntimeError)
+        text = connection_error_text(error)
+        raise ClusterUnreachable(f"{address}/{namespace}", text, is_away=is_away) from None
     return client
 
 

@@ -332,7 +332,8 @@ class TemporalExecutor(TakesOptions, ReadsRuns):
 
         Raises:
             RunTerminated: the cluster ended the run, which has no end of its own.
-            RunNotFound: the cluster has deleted the run.
+            RunNotFound: the cluster has deleted the run. WrongUse: its value lies in a store that
+                this process does not name.
         """
         while True:
             try:
@@ -342,7 +343,7 @@ class TemporalExecutor(TakesOptions, ReadsRuns):
                 execution = await cluster.execution_info(run_id)
                 if execution.is_open:
                     continue  # another execution has taken its place
-            except (RunTerminated, RunNotFound):
+            except (RunTerminated, RunNotFound, WrongUse):
                 raise
             except (OSError, RuntimeError, HandrailError, RPCError):
                 await asyncio.sleep(LOOK_S[1])
