@@ -13,12 +13,9 @@ from typing import Any
 import pytest
 
 from handrail import (
-    Agent,
-    AgentError,
     CommandResult,
     Executor,
     Failure,
-    FakeBackend,
     SqliteJournal,
     Step,
     StepFailed,
@@ -234,44 +231,3 @@ def test_a_failure_is_a_plain_record() -> None:
     assert one.is_a(KeyError)
     assert one.is_a(LookupError)
     assert not one.is_a("builtins.ValueError")
-
-
-@pytest.mark.parametrize("kind", ["config", "not_installed", "no backend", "refused"])
-@pytest.mark.parametrize("by", ["default", "skip", "handler"])
-@pytest.mark.parametrize("where", ["step", "group", "child", "group of children"])
-async def test_nothing_hides_that_nothing_can_run_a_step(kind: Any, by: str, where: str) -> None:
-    """A program or a setting is missing: no default, skip or handler, at any level. A refusal of
-    the model is got over.
-    """
-    fails = FakeBackend([AgentError("a", "no", kind=kind)] * 9)
-    agent = Agent("a", "work", backend=None if kind == "no backend" else fails)
-
-    @workflow
-    def child() -> Steps[Any]:
-        return (yield from step("asked").agent(agent))
-
-    def member(_: int) -> Step[Any]:
-        return step("c").run_workflow(child) if where == "group of children" else asks()
-
-    def asks() -> Step[Any]:
-        return step("asked").agent(agent)
-
-    @workflow
-    def flow() -> Steps[str]:
-        if where == "step":
-            made = asks()
-        elif where == "child":
-            made = step("c").run_workflow(child)
-        else:
-            made = step("g").for_each([1], member)
-        if by == "default":
-            made = made.default(None)
-        elif by == "skip":
-            made = made.skip_on_error()
-        else:
-            made = made.on_error(lambda _, __: step("instead").call(give, 1))
-        yield from made
-        return "hidden"
-
-    result = await Executor().run(flow)
-    assert result.status == ("succeeded" if kind == "refused" else "failed"), result.error

@@ -189,17 +189,19 @@ def test_what_cannot_be_done_is_refused(home: Path, cluster: str) -> None:
 def test_a_worker_may_start_before_its_cluster(home: Path) -> None:
     """It serves once the cluster is there, and ends quietly."""
     port = free_port()
-    with begin(home, "worker", "asking.py", "--temporal", f"127.0.0.1:{port}") as worker:
-        with begin(home, "temporal", "dev", "--port", str(port), "--ui-port", str(free_port())) as dev:
-            assert worker.stdout is not None
-            told = [worker.stdout.readline()]
-            if "waits for the cluster" in told[0]:
-                told.append(worker.stdout.readline())
-            assert "serves task queue" in told[-1], told
-            worker.send_signal(signal.SIGTERM)
-            rest, _ = worker.communicate(timeout=30)
-            assert len(rest.splitlines()) == 1, rest
-            dev.send_signal(signal.SIGINT)
+    with (
+        begin(home, "worker", "asking.py", "--temporal", f"127.0.0.1:{port}") as worker,
+        begin(home, "temporal", "dev", "--port", str(port), "--ui-port", str(free_port())) as dev,
+    ):
+        assert worker.stdout is not None
+        told = [worker.stdout.readline()]
+        if "waits for the cluster" in told[0]:
+            told.append(worker.stdout.readline())
+        assert "serves task queue" in told[-1], told
+        worker.send_signal(signal.SIGTERM)
+        rest, _ = worker.communicate(timeout=30)
+        assert len(rest.splitlines()) == 1, rest
+        dev.send_signal(signal.SIGINT)
     assert worker.returncode == 0
 
 

@@ -107,6 +107,14 @@ def routes_of(agent: Routed, settings: AgentSettings, defaults: AgentSettings) -
     return tuple(Route(replace(route.backend), route.options) for route in (main, *fallbacks))
 
 
+def missing_program(route: Route) -> str | None:
+    """Which program of a route is not installed; None if it is, or if the launch must show it."""
+    where = getattr(route.backend, "where", None)
+    if where is None or where(route.options) is not None:
+        return None
+    return f"{route.backend.executable!r} is not installed"  # type: ignore[attr-defined]
+
+
 def session_backend_first(
     routes: tuple[Route, ...], settings: AgentSettings, whose: str
 ) -> tuple[Route, ...]:

@@ -1,7 +1,7 @@
 """How attempts fail, and what follows if none is left: fallback, default, or failure.
 
 The order is fixed: ``retry`` (``core.retry``), then ``on_error``, then ``default`` or
-``skip_on_error``. None of them hides that nothing can run a step at all.
+``skip_on_error``.
 """
 
 from __future__ import annotations
@@ -15,10 +15,13 @@ from handrail.core.nodes import Phase
 from handrail.core.run_state import EndStopped, RunState, StepNode
 from handrail.errors import NotAStep, StepIsPoisonous, StepWasInterrupted
 from handrail.model import events as ev
+from handrail.model.launch import NotReady
 from handrail.model.paths import join
 from handrail.model.policy import RetryOn
 from handrail.model.results import Skipped, StepFailed, StepResult, qualified
 from handrail.steps.verbs import Step
+
+_NOT_READY = qualified(NotReady)
 
 
 def fail(run: RunState, node: StepNode, failure: AttemptFailure) -> None:
@@ -120,6 +123,7 @@ def record_failure(
             node.consumed_signal,
             run.unreached_children(node),
             failure.derived,
+            cause=failure.cause,
         )
     )
 
@@ -127,7 +131,7 @@ def record_failure(
 def fall_back(run: RunState, node: StepNode, failure: AttemptFailure) -> None:
     """Ask the handler of ``on_error``, if there is one, for a step; else settle the failure."""
     handler = node.step.modifiers.on_error
-    if handler is None or failure.is_settled:
+    if handler is None:
         _settle(run, node, failure)
         return
     node.phase = Phase.FALLING_BACK
@@ -148,8 +152,10 @@ def _settle(
     """
     modifiers = node.step.modifiers
     handled = (*before, failure)
-    if failure.is_settled:
-        fail_for_good(run, node, failure, before)
+    not_ready = [one for one in handled if _NOT_READY in one.bases]
+    if not_ready:
+        others = tuple(one for one in handled if one is not not_ready[0])
+        fail_for_good(run, node, not_ready[0], others)
     elif modifiers.default is not None:
         output = modifiers.default.value
         run.end_step(node, "defaulted", output=output, failure=failure, handled=handled)
@@ -171,7 +177,7 @@ def failure_on_record(event: ev.AttemptFailed) -> AttemptFailure:
         retryable=event.retryable,
     )
     failure.usage, failure.derived = event.usage, event.composed
-    failure.abandoned = event.abandoned
+    failure.abandoned, failure.cause = event.abandoned, event.cause
     return failure
 
 

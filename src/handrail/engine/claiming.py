@@ -315,20 +315,14 @@ class Claiming:
         return ended
 
     async def _lost(self, path: str, needed: list[Claim]) -> ClaimLost | None:
-        for claim in needed:
-            gone = await self._lost_claim(path, claim)
-            if gone is not None:
-                return gone
-        return None
-
-    async def _lost_claim(self, path: str, claim: Claim) -> ClaimLost | None:
-        """The error for a claim that was taken away, which is recorded; None if it still holds."""
         from handrail.workspace.claims.holding import find_lost_claim
 
-        gone = await find_lost_claim(self._claims, claim)
-        if gone is not None:
-            self._loop.emit_notice(ev.ClaimLost(path, gone.what, gone.epoch, gone.holder))
-        return gone
+        for claim in needed:
+            gone = await find_lost_claim(self._claims, claim)
+            if gone is not None:
+                self._loop.emit_notice(ev.ClaimLost(path, gone.what, gone.epoch, gone.holder))
+                return gone
+        return None
 
     def of_launch(self, path: str) -> LaunchClaims:
         """The claims for a launch of the agent at this path: its files, and how to claim more."""
@@ -336,8 +330,7 @@ class Claiming:
 
         own = self.held.get(path, ())
         files = next((one for one in own if any(its.tree for its in one.resources)), None)
-        lost = partial(self._lost_claim, path)
-        return LaunchClaims(self._claims, files, partial(self._take, path), lost)
+        return LaunchClaims(self._claims, files, partial(self._take, path))
 
     def _take(
         self, path: str, resources: tuple[Resource, ...]

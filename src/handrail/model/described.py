@@ -30,16 +30,9 @@ def text_of(error: BaseException) -> str:
     return said or type(error).__name__
 
 
-CANNOT_RUN = "handrail.errors.CannotRun"
-"""Listed among the base classes of an error that says that nothing can run the step at all: what
-is missing is a program or a setting, so no ``default`` and no handler hides it.
-"""
-
-
 def bases_of(error: BaseException) -> tuple[str, ...]:
     """The full names of an exception's base classes, nearest first, without ``object``."""
-    bases = tuple(qualified(cls) for cls in type(error).__mro__[1:-1])
-    return (CANNOT_RUN, *bases) if getattr(error, "cannot_run", False) else bases
+    return tuple(qualified(cls) for cls in type(error).__mro__[1:-1])
 
 
 def traceback_of(error: BaseException) -> str:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Literal, Protocol, TypeAlias
 
-from handrail.errors import ClaimLost
 from handrail.model.dataclass import dataclass
 from handrail.model.patterns import covers, display_pattern, overlap
 
@@ -218,11 +217,9 @@ class LaunchClaims:
 
     ``claim`` was acquired before the launch, for the files that its step declares it writes.
     ``take`` acquires more for the duration of its block. While that waits, the launch gives up its
-    place in the run's limits. ``lost`` is the error for a claim that was taken away, which the run
-    records; None if it still holds.
+    place in the run's limits.
     """
 
     claims: Claims
     claim: Claim | None
     take: Callable[[tuple[Resource, ...]], AbstractAsyncContextManager[Claim]]
-    lost: Callable[[Claim], Awaitable[ClaimLost | None]]

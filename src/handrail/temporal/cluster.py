@@ -477,7 +477,9 @@ class Cluster:
         )
         try:
             with _translate_not_found(run_id):
-                answer: RawValue = await asyncio.wait_for(self._ask_worker(run_id, asked), PATIENCE_S)
+                answer: RawValue = await asyncio.wait_for(
+                    self._ask_worker(run_id, asked), PATIENCE_S
+                )
         except WorkflowUpdateFailedError as error:
             cause = error.cause
             if isinstance(cause, ApplicationError) and cause.details:

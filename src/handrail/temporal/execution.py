@@ -275,7 +275,9 @@ class Execution:
         if waits != self._waits:
             self._waits = waits
             host.sends_command()
-            workflow.upsert_memo({wire.WAITS: self._listed(waits) or None, wire.EVENTS: host.events})
+            workflow.upsert_memo(
+                {wire.WAITS: self._listed(waits) or None, wire.EVENTS: host.events}
+            )
 
     def _listed(self, waits: Sequence[WaitsFor]) -> list[Any]:
         mask = self._serving.mask

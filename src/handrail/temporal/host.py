@@ -98,7 +98,7 @@ class RunHost:
         self.rows: list[wire.Row] = []
         """The rows recorded in this execution."""
         self._new: list[wire.Row] = []
-        """The rows that the cluster has not recorded yet, each without what an activity's end has."""
+        """The rows that are to be recorded now, each without what an activity's end has."""
         self.changed = True
         """True if something has happened since the last ``pump``."""
         self.homes = dict(start.homes)
@@ -310,7 +310,7 @@ class RunHost:
         """Have the activity cancelled."""
         self._unsent.append(partial(self._stop, it.path, it.kind))
 
-    def _stop(self, path: str, kind: Kind) -> None:
+    def _stop(self, path: str, kind: str) -> None:
         handle = self._handles.get((path, kind))
         if handle is not None:
             handle.cancel()

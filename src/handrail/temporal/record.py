@@ -89,9 +89,7 @@ def _what_a_person_must_do(suspended: ev.RunSuspended) -> str | None:
     return suspended.reason if is_parked else None
 
 
-def accepted_by(
-    run_id: str, history: Sequence[ev.Event], event: ev.Event, now: float
-) -> ev.Event:
+def accepted_by(run_id: str, history: Sequence[ev.Event], event: ev.Event, now: float) -> ev.Event:
     """A message as the run of this record accepts it, for example with its answer converted.
 
     Steering of a step is checked once the run is driven.

@@ -79,7 +79,7 @@ class Watch:
             self._show_events(await self._caller.history(self._run_id, self._shown))
         self.is_stuck = bool(state.stuck)
         if state.stuck:
-            return ev.RunSuspended(state.stuck, waits_for=(person_for(state.stuck),))
+            return ev.RunSuspended(reason=state.stuck, waits_for=(person_for(state.stuck),))
         if state.suspended is None and not state.held:
             return None
         if state.suspended is None:

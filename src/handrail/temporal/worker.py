@@ -116,8 +116,11 @@ class TemporalWorker:
                 task_queue=serving.queue,
                 workflows=[HandrailRun] if self._runs else [],
                 interceptors=[WithServing(serving)],
-                activities=[activities.local, activities.rows]
-                + [activities.perform] * self._performs,
+                activities=[
+                    activities.local,
+                    activities.rows,
+                    *([activities.perform] if self._performs else []),
+                ],
                 no_remote_activities=not self._performs,
                 workflow_runner=UnsandboxedWorkflowRunner(),
                 max_cached_workflows=self._max_cached_runs,

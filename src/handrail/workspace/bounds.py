@@ -18,7 +18,7 @@ from handrail.model.patterns import display_pattern
 from handrail.model.shapes import AgentRequest
 from handrail.ports.agent import AgentBackend, AgentReply, capabilities_of
 from handrail.ports.claims import Claim, LaunchClaims, Resource
-from handrail.workspace.claims.holding import claims_of
+from handrail.workspace.claims.holding import claims_of, find_lost_claim
 from handrail.workspace.claims.resources import files_of
 from handrail.workspace.errors import ScopeViolated
 from handrail.workspace.git import repository_of
@@ -105,7 +105,11 @@ class Confined:
         """
         violated = await self._find_violation()
         try:
-            gone = None if self.claim is None else await self.claims.lost(self.claim)
+            gone = (
+                None
+                if self.claim is None
+                else await find_lost_claim(self.claims.claims, self.claim)
+            )
         except ClaimsFailed:
             if violated is None:
                 raise

@@ -24,6 +24,7 @@ from handrail.errors import DefinitionError
 from handrail.model.dataclass import dataclass
 from handrail.model.shapes import OwnTree
 from handrail.ports.claims import Claim, LaunchClaims, Resource
+from handrail.workspace.claims.holding import find_lost_claim
 from handrail.workspace.claims.resources import these_files
 from handrail.workspace.errors import WorktreeConflict
 from handrail.workspace.git import Repository, head_of, repository_of
@@ -181,7 +182,7 @@ class _Merging:
         head = await head_of(self.main.git(self.of.marker))
         assert head is not None  # the worktree began at a commit
         target = await (self._merge(head) if how == "merge" else self._rebase(head))
-        taken = await self.claims.lost(claim)
+        taken = await find_lost_claim(self.claims.claims, claim)
         if taken is not None:
             raise taken
         async with tree_locked(self.of.places(self.main)):

@@ -16,7 +16,6 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
 from pathlib import Path
 
 import anyio
@@ -28,6 +27,7 @@ from handrail.model.dataclass import dataclass
 from handrail.model.shapes import OwnTree
 from handrail.ports.claims import LaunchClaims
 from handrail.system.own_files import own_files
+from handrail.workspace.claims.holding import find_lost_claim
 from handrail.workspace.claims.resources import these_files
 from handrail.workspace.errors import WorktreeConflict
 from handrail.workspace.git import Repository, head_of, repository_of
@@ -78,7 +78,9 @@ class Worktree:
             async with claims.take((resource,)) as claim:
                 with anyio.fail_after(_BOUND_S, shield=True):
                     async with tree_locked(self.places):
-                        await self._apply(agent, patch, partial(claims.lost, claim))
+                        await self._apply(
+                            agent, patch, lambda: find_lost_claim(claims.claims, claim)
+                        )
         await self.remove()
 
     async def _apply(

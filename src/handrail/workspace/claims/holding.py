@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from functools import partial
 
 import anyio
 
@@ -88,4 +87,4 @@ def claims_of(request: AgentRequest) -> LaunchClaims:
     def take(resources: tuple[Resource, ...]) -> AbstractAsyncContextManager[Claim]:
         return hold_claim(claims, ClaimRequest(claimant, resources), request.path, request.emit)
 
-    return LaunchClaims(claims, None, take, partial(find_lost_claim, claims))
+    return LaunchClaims(claims, None, take)
