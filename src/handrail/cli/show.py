@@ -376,6 +376,9 @@ def _print_waits(info: RunInfo, view: RunView, place: Place) -> None:
             print(mask_text(f"guidance by {by}, not yet given to an agent{to}: {text}"))
     if view.suspended_for and view.suspended_for != "waiting" and not view.needs:
         print(mask_text(f"suspended: {one_line(view.suspended_for)}"))
+    for need in info.waits_for:
+        if need.kind == "person" and not need.path:
+            print(mask_text(f"waits for {one_line(str(need))}"))
     if view.paused is not None:
         who = view.paused.by or A_PERSON
         print(mask_text(f"paused by {clean(who)} at {format_time(view.paused.at)}"))

@@ -296,7 +296,7 @@ class Cluster:
         except WorkflowQueryFailedError as error:
             if str(error).startswith(wire.AGAIN):
                 raise NoWorker(run_id, self.task_queue, str(error)) from None
-            raise StandsStill(f"{_CANNOT}{error}") from None
+            raise StandsStill(_CANNOT + str(error).removeprefix(f"run {run_id}: ")) from None
         except TimeoutError as error:
             why = await self._no_answer_reason(run_id, error)
             raise NoWorker(run_id, self.task_queue, why) from None
@@ -408,6 +408,7 @@ class Cluster:
                 break
             if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED:
                 said = event.workflow_task_failed_event_attributes.failure.message
+                said = said.removeprefix(f"run {execution.run_id}: ")
                 return "" if said.startswith(wire.AGAIN) else f"{_CANNOT}{said}"
         return ""
 
@@ -616,7 +617,7 @@ def info_of(execution: ExecutionInfo, address: str, state: wire.State | None = N
 
 def person_for(stuck: str) -> WaitsFor:
     """What a run waits for while workers cannot go on with its code."""
-    return WaitsFor("person", "", stuck, A_PERSON)
+    return WaitsFor("person", "", stuck.removeprefix(_CANNOT), A_PERSON)
 
 
 def _status_of(execution: ExecutionInfo) -> RunStatus | None:
