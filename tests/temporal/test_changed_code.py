@@ -164,3 +164,35 @@ async def test_the_former_code_goes_on_by_itself(client: Client, tmp_path: Path)
     async with TemporalWorker(client, [letters()], task_queue=queue):
         with anyio.fail_after(60):
             assert (await there.result(run_id)).value == "sent dear all"
+
+
+async def _after(there: Any, what: str) -> tuple[Any, ...]:
+    """How a run is told of, once somebody has paused, cancelled or answered it."""
+    flow = letters()
+    run_id = (await there.run(flow)).run_id
+    if what == "answer":
+        await there.answer(run_id, "ok", "yes")
+        await there.resume(run_id)
+    else:
+        await getattr(there, what)(run_id)
+    with anyio.fail_after(30):
+        state = await there.get(run_id)
+        while state.status in {"running", "suspended"}:
+            await anyio.sleep(0.05)  # the cluster takes a message in its own time
+            state = await there.get(run_id)
+    if isinstance(there, TemporalExecutor):
+        (listed,) = [run for run in await there.runs() if run.run_id == run_id]
+        assert listed.events == len(await there._caller.history(run_id))
+    return state.status, [wait.kind for wait in state.waits_for], state.value
+
+
+@pytest.mark.parametrize("what", ["pause", "cancel", "answer"])
+async def test_a_run_has_the_states_and_waits_of_one_in_a_process(
+    client: Client, what: str
+) -> None:
+    """And a list of runs counts the events of its record."""
+    here = Executor(journal=MemoryJournal(), durable=True, workflows=[letters()])
+    queue = f"states-{uuid.uuid4().hex[:8]}"
+    async with TemporalWorker(client, [letters()], task_queue=queue):
+        there = TemporalExecutor(client, task_queue=queue, workflows=[letters()])
+        assert await _after(there, what) == await _after(here, what)
