@@ -18,6 +18,7 @@ import msgspec
 
 from handrail.codec.builtins import Node
 from handrail.codec.class_shapes import EnumShape, Shape
+from handrail.codec.state import ABSENT
 from handrail.codec.types import OWN_TAGS, SHORT_NAMES, tag_of
 from handrail.codec.writing import TAG, Refused, Writing, class_of
 from handrail.model.dataclass import GENERATED, dataclass
@@ -98,7 +99,10 @@ def _maker(cls: Any) -> Callable[[Node], Any]:
             "__pydantic_private__": _private(cls, node),
         }
         for name, part in state.items():
-            object.__setattr__(made, name, part)
+            if (
+                part is not None or getattr(cls, name, ABSENT) is not None
+            ):  # a RootModel has no slot
+                object.__setattr__(made, name, part)
         return made
 
     return make
