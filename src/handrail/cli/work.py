@@ -151,7 +151,7 @@ def summary(workdir: Path, target: str | None = None, /) -> int:
         The folder.
     target
         The protocol, as file.py:name or module:name: the object, or a function of the folder that
-        returns it. By default the one that is recorded there.
+        returns it, or of ([], folder). By default the one that is recorded there.
     """
     journal = Place((workdir / FOLDER).resolve(), named=True)
     if target is not None:
@@ -189,13 +189,27 @@ def _protocol(target: str, workdir: Path) -> Any:
         return found
     maker: Any = found
     try:
-        made = maker(workdir) if inspect.signature(maker).parameters else maker()
+        made = maker(*_arguments_of(maker, workdir))
+        if callable(getattr(made, "build_workflow", None)):
+            made = made.build_workflow(workdir)
     except Exception as error:
         why = f"cannot be made of the folder alone: {type(error).__name__}: {error}"
         raise Refused(f"protocol {target!r}", why) from error
     if not callable(getattr(made, "summarize", None)):
         raise Refused(f"protocol {target!r}", "has no summarize()")
     return made
+
+
+def _arguments_of(maker: Any, workdir: Path) -> tuple[Any, ...]:
+    """Nothing, the folder, or no arguments and the folder, as many as the maker must have."""
+    parameters = inspect.signature(maker).parameters.values()
+    needed = [one for one in parameters if one.default is one.empty and one.kind in _BY_POSITION]
+    if len(needed) > 1:
+        return [], workdir
+    return (workdir,) if any(one.kind in _BY_POSITION for one in parameters) else ()
+
+
+_BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
 def _summarize(protocol: Any, target: str, workdir: Path) -> str:
