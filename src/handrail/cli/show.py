@@ -63,7 +63,16 @@ from handrail.record.view import (
     exit_code_of,
 )
 from handrail.shortening import clean, without_codes
-from handrail.sinks.console_text import ASCII, UNICODE, Glyphs, duration, error_text, path_text
+from handrail.sinks.console_text import (
+    ASCII,
+    UNICODE,
+    Glyphs,
+    clock,
+    duration,
+    error_text,
+    local_text,
+    path_text,
+)
 from handrail.sinks.console_words import (
     at_line,
     cause_in_short,
@@ -601,14 +610,14 @@ def _day(at: float) -> str:
 
 
 def _clock(at: float) -> str:
-    return format_time(at)[11:]
+    return local_text(at, "%H:%M:%S")
 
 
 def _time(at: float, seen_from: float) -> str:
     """A time of day, with its date if ``seen_from`` is on another day."""
     if _day(at) == _day(seen_from):
-        return time.strftime("%H:%M", time.localtime(at))
-    return time.strftime("%a %d %b %H:%M", time.localtime(at))
+        return clock(at)
+    return local_text(at, "%a %d %b %H:%M")
 
 
 # -- runs and tail ---------------------------------------------------------------------------------

@@ -259,15 +259,18 @@ def process_waits_for(run: RunState, token: int) -> bool:
 
 
 def counts_running_time(run: RunState, token: int) -> bool:
-    """True for timers on elapsed running time: timeouts, retry and ladder backoff, clean-up.
+    """True for timers on elapsed running time: timeouts, retry and ladder backoff, clean-up, and
+    a sleep of so many seconds.
 
-    False for wall-clock ones: ``sleep``, the deadline of a question, a usage cap.
+    False for wall-clock ones: a sleep until a datetime, the deadline of a question, a usage cap.
     """
     node, _ = run.timers.get(token, (None, 0.0))
     if node is None:
         return False
     if token == run.run_deadline or (isinstance(node, CompositeNode) and token == node.deadline):
         return True
+    if isinstance(node, TimerNode):
+        return node.verb.until is None
     if node.phase is not Phase.PAUSED:
         return node.generator is not None
     rungs = node.rungs if isinstance(node, AgentNode) else ()

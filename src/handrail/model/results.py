@@ -241,7 +241,10 @@ class StepResult(Generic[T_co]):
 
 
 def _utc(at: float) -> datetime:
-    return datetime.fromtimestamp(at, UTC)
+    try:
+        return datetime.fromtimestamp(at, UTC)
+    except (OverflowError, ValueError, OSError):  # no calendar has it
+        return datetime.min.replace(tzinfo=UTC) if at < 0 else datetime.max.replace(tzinfo=UTC)
 
 
 def qualified(cls: type) -> str:
@@ -457,7 +460,7 @@ class WaitsFor:
                 text = f"an unpause (paused by {self.what})"
         if self.until is None:
             return text
-        return f"{text} until {datetime.fromtimestamp(self.until, UTC):%Y-%m-%d %H:%M:%S} UTC"
+        return f"{text} until {_utc(self.until):%Y-%m-%d %H:%M:%S} UTC"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ under mypy --strict and pyright strict; ``tests/typing`` checks this.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import MAXYEAR, datetime, timedelta
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -775,6 +775,11 @@ class StepName:
                 raise DefinitionError(
                     f"step {self.name!r}: .sleep() needs a datetime with a time zone, got "
                     f"{duration!r}. Write datetime(..., tzinfo=UTC), or use seconds."
+                )
+            if duration.year == MAXYEAR:
+                raise DefinitionError(
+                    f"step {self.name!r}: .sleep() must end before the year 9999, got "
+                    f"{duration!r}. To wait without end, use .wait_for()."
                 )
             return Step(self.name, Pause(None, duration))
         return Step(self.name, Pause(seconds_of(duration, "sleep")))
