@@ -102,7 +102,7 @@ class GateNode(CompositeNode):
             if not run.timers_frozen:
                 self._open(run, replace(gate, opening=gate.opening + 1))
             return
-        run.succeed(self, answer)
+        run.succeed(self, self.verb.value_of(answer))
 
     def _gate(self, run: RunState) -> OpenGate:
         verb = self.verb
@@ -122,6 +122,7 @@ class GateNode(CompositeNode):
             verb.default,
             verb.has_default,
             run.revisions.get(self.path, 0) + 1 if known is None else known.opening,
+            verb.values,
         )
 
     def _own_deadline(self, since: float) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping
 from datetime import date, time, timedelta
 from decimal import Decimal
@@ -32,6 +33,8 @@ def bind_inputs(
         InvalidInput: a value is not of its parameter's type.
     """
     inputs = definition.bind(args, kwargs)
+    if definition.unknown_types:
+        _warn(definition)
     for parameter in definition.parameters:
         name, annotation = parameter.name, parameter.annotation
         value = inputs[name]
@@ -44,6 +47,24 @@ def bind_inputs(
         else:
             inputs[name] = input_of(name, value, annotation)
     return inputs
+
+
+class TypeNotFound(UserWarning):
+    """The type of an input cannot be found, so what is given for it is not checked."""
+
+
+def _warn(definition: WorkflowDefinition) -> None:
+    function: Any = definition.function
+    told = ", ".join(f"{name}: {written!r}" for name, written in definition.unknown_types)
+    text = (
+        f"workflow {definition.name!r}: the type of {told} cannot be found, so what is given is "
+        f"taken unchecked. Import it outside of `if TYPE_CHECKING:`, at the top of the module."
+    )
+    code, scope = function.__code__, function.__globals__
+    seen = scope.setdefault("__warningregistry__", {})
+    warnings.warn_explicit(
+        text, TypeNotFound, code.co_filename, code.co_firstlineno, scope["__name__"], seen
+    )
 
 
 def input_of(name: str, value: Any, annotation: Any) -> Any:
