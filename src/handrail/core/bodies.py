@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import warnings
+from collections import Counter
+from contextlib import suppress
 from typing import Any
 
 from handrail.core.attempts import begin_plain
@@ -21,6 +23,34 @@ _UNIQUE = (
     "Names are unique within a workflow: rename one of the two, or in a loop number them, "
     'step(f"fix-{n}"). A helper can be called again in a scope: scope(f"round-{n}", helper()).'
 )
+
+
+MANY_VISITS = 1000
+"""So often one place in a body may yield before a warning, if ``max_visits`` is not set."""
+
+
+class ManyVisits(UserWarning):
+    """A line of a workflow has yielded so many steps that its loop may have no end."""
+
+
+def _count_visits(run: RunState, node: Node, generator: Any) -> None:
+    """Count how often each place in a long body yielded; warn, once, if one did too often."""
+    frame, seen, places = generator.gi_frame, node.seen or {}, run.places.get(node.path)
+    if places is None:
+        places = run.places[node.path] = Counter(seen.values())
+    places[frame.f_lasti] += 1
+    if places[frame.f_lasti] < MANY_VISITS:
+        return
+    run.places[node.path] = None
+    text = (
+        f"{line_of(generator)}: {MANY_VISITS:,} steps were yielded here, as by a loop without an "
+        f"end. Bound it with Limits(max_visits=...); then this warning does not come."
+    )
+    known = frame.f_globals.setdefault("__warningregistry__", {})
+    with suppress(Warning):  # a filter may make it an error, which would end the run
+        warnings.warn_explicit(
+            text, ManyVisits, frame.f_code.co_filename, frame.f_lineno, registry=known
+        )
 
 
 def go_on(run: RunState, node: Node, result: StepResult[Any]) -> None:
@@ -71,9 +101,7 @@ def advance(
         run.push(EndBody(node, None, given))
 
 
-def _yielded(
-    run: RunState, node: Node, generator: Generator[Any, Any, Any], step: Step[Any]
-) -> StepResult[Any] | None:
+def _yielded(run: RunState, node: Node, generator: Any, step: Step[Any]) -> StepResult[Any] | None:
     """Open a yielded step; or return its recorded result, if the body can continue at once."""
     if type(step) is not Step:
         run.mistake(not_a_step(step, line_of(generator)))
@@ -92,7 +120,9 @@ def _yielded(
     if run.limits.max_visits is not None:
         place = node.path, line_of(generator)
         run.visits[place] = run.visits.get(place, 0) + 1
-    seen[path] = None
+    elif len(seen) >= MANY_VISITS - 1 and run.places.get(node.path, seen) is not None:
+        _count_visits(run, node, generator)
+    seen[path] = generator.gi_frame.f_lasti
     modifiers = step.modifiers
     if (modifiers is PLAIN or is_simple(modifiers)) and step.verb.leaf and not node.unwinding:
         if run.begins_at_once:

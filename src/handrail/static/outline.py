@@ -12,7 +12,7 @@ import ast
 import copy
 from collections.abc import Iterable, Iterator
 from dataclasses import field, fields, is_dataclass, replace
-from typing import Any, Literal, TypeAlias, assert_never, cast
+from typing import Any, Literal, TypeAlias, assert_never
 
 from handrail.model.dataclass import dataclass
 from handrail.static.chain import (
@@ -171,7 +171,8 @@ def as_data(shown: Any) -> Any:
     if isinstance(shown, StepName):
         return shown.text
     if isinstance(shown, tuple):
-        return [as_data(one) for one in cast("tuple[Any, ...]", shown)]
+        parts: Any = shown
+        return [as_data(one) for one in parts]
     if not is_dataclass(shown):
         return shown
     kept = {one.name: as_data(getattr(shown, one.name)) for one in fields(shown) if one.compare}
