@@ -19,7 +19,7 @@ from handrail import (
     workflow,
 )
 from handrail.testing import JumpClock
-from handrail.web.run_json import json_safe
+from handrail.typed.jsonsafe import json_safe
 from tests.cli.conftest import Cli
 
 

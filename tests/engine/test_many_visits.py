@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from handrail import Executor, Limits, SqliteJournal, Steps, step, workflow
-from handrail.core.bodies import MANY_VISITS, ManyVisits
+from handrail.core.bodies import MANY_VISITS
 
 
 @workflow
@@ -49,7 +49,7 @@ async def test_the_thousandth_visit_of_a_line_is_warned_of(
     journal = SqliteJournal(tmp_path / "runs.db") if stored == "SQLite" else None
     async with Executor(journal=journal) as executor:
         with pytest.warns(
-            ManyVisits, match=r"test_many_visits.py:\d+: 1,000 steps .*max_visits"
+            UserWarning, match=r"test_many_visits.py:\d+: 1,000 steps .*max_visits"
         ) as seen:
             assert (await executor.run(flow, MANY_VISITS + 300)).success
         assert len(seen) == 1

@@ -200,9 +200,9 @@ def tell_ending(
             print(mask_text(text), file=sys.stderr)
 
 
-def format_time(at: float) -> str:
-    """The local date and time of day."""
-    return local_text(at, "%Y-%m-%d %H:%M:%S")
+def format_time(at: float, form: str = "%Y-%m-%d %H:%M:%S") -> str:
+    """The local date and time of day, or another form of it."""
+    return local_text(at, form)
 
 
 def orphaned_text(orphaned: Sequence[str]) -> str:

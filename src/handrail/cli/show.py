@@ -63,16 +63,7 @@ from handrail.record.view import (
     exit_code_of,
 )
 from handrail.shortening import clean, without_codes
-from handrail.sinks.console_text import (
-    ASCII,
-    UNICODE,
-    Glyphs,
-    clock,
-    duration,
-    error_text,
-    local_text,
-    path_text,
-)
+from handrail.sinks.console_text import ASCII, UNICODE, Glyphs, duration, error_text, path_text
 from handrail.sinks.console_words import (
     at_line,
     cause_in_short,
@@ -606,18 +597,18 @@ def _same_cap(before: IncidentView, one: IncidentView) -> bool:
 
 
 def _day(at: float) -> str:
-    return format_time(at)[:10]
+    return format_time(at, "%Y-%m-%d")
 
 
 def _clock(at: float) -> str:
-    return local_text(at, "%H:%M:%S")
+    return format_time(at, "%H:%M:%S")
 
 
 def _time(at: float, seen_from: float) -> str:
     """A time of day, with its date if ``seen_from`` is on another day."""
     if _day(at) == _day(seen_from):
-        return clock(at)
-    return local_text(at, "%a %d %b %H:%M")
+        return format_time(at, "%H:%M")
+    return format_time(at, "%a %d %b %H:%M")
 
 
 # -- runs and tail ---------------------------------------------------------------------------------

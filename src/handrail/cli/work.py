@@ -189,7 +189,9 @@ def _protocol(target: str, workdir: Path) -> Any:
         return found
     maker: Any = found
     try:
-        made = maker(*_arguments_of(maker, workdir))
+        parameters = inspect.signature(maker).parameters.values()
+        needed = sum(one.default is one.empty for one in parameters) or len(parameters)
+        made = maker(*([], workdir)[2 - min(needed, 2) :])
         if callable(getattr(made, "build_workflow", None)):
             made = made.build_workflow(workdir)
     except Exception as error:
@@ -198,18 +200,6 @@ def _protocol(target: str, workdir: Path) -> Any:
     if not callable(getattr(made, "summarize", None)):
         raise Refused(f"protocol {target!r}", "has no summarize()")
     return made
-
-
-def _arguments_of(maker: Any, workdir: Path) -> tuple[Any, ...]:
-    """Nothing, the folder, or no arguments and the folder, as many as the maker must have."""
-    parameters = inspect.signature(maker).parameters.values()
-    needed = [one for one in parameters if one.default is one.empty and one.kind in _BY_POSITION]
-    if len(needed) > 1:
-        return [], workdir
-    return (workdir,) if any(one.kind in _BY_POSITION for one in parameters) else ()
-
-
-_BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
 def _summarize(protocol: Any, target: str, workdir: Path) -> str:

@@ -29,10 +29,6 @@ MANY_VISITS = 1000
 """So often one place in a body may yield before a warning, if ``max_visits`` is not set."""
 
 
-class ManyVisits(UserWarning):
-    """A line of a workflow has yielded so many steps that its loop may have no end."""
-
-
 def _count_visits(run: RunState, node: Node, generator: Any) -> None:
     """Count how often each place in a long body yielded; warn, once, if one did too often."""
     frame, seen, places = generator.gi_frame, node.seen or {}, run.places.get(node.path)
@@ -46,11 +42,9 @@ def _count_visits(run: RunState, node: Node, generator: Any) -> None:
         f"{line_of(generator)}: {MANY_VISITS:,} steps were yielded here, as by a loop without an "
         f"end. Bound it with Limits(max_visits=...); then this warning does not come."
     )
-    known = frame.f_globals.setdefault("__warningregistry__", {})
+    at, known = frame.f_code.co_filename, frame.f_globals.setdefault("__warningregistry__", {})
     with suppress(Warning):  # a filter may make it an error, which would end the run
-        warnings.warn_explicit(
-            text, ManyVisits, frame.f_code.co_filename, frame.f_lineno, registry=known
-        )
+        warnings.warn_explicit(text, UserWarning, at, frame.f_lineno, registry=known)
 
 
 def go_on(run: RunState, node: Node, result: StepResult[Any]) -> None:

@@ -49,10 +49,6 @@ def bind_inputs(
     return inputs
 
 
-class TypeNotFound(UserWarning):
-    """The type of an input cannot be found, so what is given for it is not checked."""
-
-
 def _warn(definition: WorkflowDefinition) -> None:
     function: Any = definition.function
     told = ", ".join(f"{name}: {written!r}" for name, written in definition.unknown_types)
@@ -61,10 +57,9 @@ def _warn(definition: WorkflowDefinition) -> None:
         f"taken unchecked. Import it outside of `if TYPE_CHECKING:`, at the top of the module."
     )
     code, scope = function.__code__, function.__globals__
-    seen = scope.setdefault("__warningregistry__", {})
-    warnings.warn_explicit(
-        text, TypeNotFound, code.co_filename, code.co_firstlineno, scope["__name__"], seen
-    )
+    known = scope.setdefault("__warningregistry__", {})
+    at = code.co_filename, code.co_firstlineno
+    warnings.warn_explicit(text, UserWarning, *at, registry=known)
 
 
 def input_of(name: str, value: Any, annotation: Any) -> Any:
