@@ -132,6 +132,21 @@ class Broken(Exception):
     code: int
 
 
+@attrs.define(frozen=True, slots=False, cache_hash=True)
+class Hashed:
+    size: int
+
+
+@dataclass
+class Line(deque[int]):
+    size: int = 1
+
+
+def _noted(error: Exception) -> Exception:
+    error.add_note("a note")
+    return error
+
+
 def _with(value: Any, **state: Any) -> Any:
     for name, item in state.items():
         setattr(value, name, item)
@@ -168,6 +183,7 @@ LOST: dict[str, tuple[Callable[[], Any], str]] = {
     "inside what cannot be recorded": (lambda: _with(Locked(1), recent=deque([2])), ".recent"),
     "another function": (lambda: _with(Locked(1), shown=repr), ".shown"),
     "of an exception": (lambda: Broken(3), ".args"),
+    "a note of an exception": (lambda: _noted(Broken(code=3)), ".__notes__"),
 }
 
 KEPT: dict[str, Callable[[], Any]] = {
@@ -179,6 +195,7 @@ KEPT: dict[str, Callable[[], Any]] = {
     "a generic's arguments": lambda: Of[int](1),
     "an exception's fields": lambda: Broken(code=3),
     "a slot that is not set": lambda: Noted(1),
+    "a hash that attrs keeps": lambda: (hash(one := Hashed(1)), one)[1],
 }
 
 PLACES: dict[str, tuple[Callable[[Any], Any], str]] = {
@@ -211,6 +228,12 @@ def test_state_that_the_rebuilt_object_has_again_passes(case: str, place: str) -
     put, _ = PLACES[place]
     text = CODEC.dump(put(KEPT[case]()))
     assert CODEC.dump(CODEC.load(text)) == text
+
+
+def test_items_of_a_base_class_are_refused() -> None:
+    """A class in C keeps them where no attribute shows them."""
+    with pytest.raises(OutputNotSerializable, match="Line is a subclass of deque"):
+        CODEC.dump([Line()])
 
 
 @pytest.mark.extra("pydantic")

@@ -18,6 +18,10 @@ STATE = "@"
 """How a key of a ``Stated`` tree begins that means an attribute, and no field."""
 
 
+_OF_LIBRARIES = ("__orig_class__", "__pydantic_", "_attrs_")
+"""How attributes begin that typing, pydantic and attrs keep for themselves."""
+
+
 def slots_beside(cls: type, fields: frozenset[str]) -> tuple[str, ...]:
     """The slots of a class that are no fields, and do not only keep a computed value."""
     found = ["args"] if issubclass(cls, BaseException) else []
@@ -27,20 +31,16 @@ def slots_beside(cls: type, fields: frozenset[str]) -> tuple[str, ...]:
         for name, slot in vars(base).items():
             if isinstance(slot, types.MemberDescriptorType) and name not in fields:
                 found.append(name)
-    return tuple(name for name in found if not _is_of_python(name))
+    return tuple(name for name in found if not name.startswith(_OF_LIBRARIES))
 
 
 def state_beside(value: Any, fields: frozenset[str], slots: tuple[str, ...]) -> dict[str, Any]:
     """The attributes of an object that are no fields, without those of cached properties."""
     state = {name: getattr(value, name) for name in slots if hasattr(value, name)}
     for name in sorted(getattr(value, "__dict__", {}).keys() - fields):
-        if not _is_of_python(name) and not _is_cached(value, name):
+        if not name.startswith(_OF_LIBRARIES) and not _is_cached(value, name):
             state[name] = value.__dict__[name]
     return state
-
-
-def _is_of_python(name: str) -> bool:
-    return name.startswith("__") and name.endswith("__")
 
 
 def _is_cached(value: Any, name: str) -> bool:
