@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
-from contextlib import suppress
 from typing import Any
 
 from handrail.core.attempts import begin_plain
@@ -14,7 +12,7 @@ from handrail.core.nodes import MemberNode, Node, RunNode
 from handrail.core.replaying import replay_plain
 from handrail.core.run_state import BodyStepNode, EndBody, RunState
 from handrail.errors import DuplicateStepName, RunCancelled
-from handrail.model.described import line_of
+from handrail.model.described import line_of, warn_at
 from handrail.model.outcome import RETURNED, YIELDED, resume
 from handrail.model.results import StepFailed, StepResult
 from handrail.steps.verbs import PLAIN, Step, is_simple, take
@@ -42,9 +40,7 @@ def _count_visits(run: RunState, node: Node, generator: Any) -> None:
         f"{line_of(generator)}: {MANY_VISITS:,} steps were yielded here, as by a loop without an "
         f"end. Bound it with Limits(max_visits=...); then this warning does not come."
     )
-    at, known = frame.f_code.co_filename, frame.f_globals.setdefault("__warningregistry__", {})
-    with suppress(Warning):  # a filter may make it an error, which would end the run
-        warnings.warn_explicit(text, UserWarning, at, frame.f_lineno, registry=known)
+    warn_at(text, frame.f_code, frame.f_lineno, frame.f_globals)
 
 
 def go_on(run: RunState, node: Node, result: StepResult[Any]) -> None:

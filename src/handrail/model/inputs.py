@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Mapping
 from datetime import date, time, timedelta
 from decimal import Decimal
@@ -14,6 +13,7 @@ from uuid import UUID
 
 from handrail.errors import InvalidInput
 from handrail.model.definition import WorkflowDefinition
+from handrail.model.described import warn_at
 from handrail.typed.schema import plain
 
 _SCALARS = (str, bytes, bool, int, float, type(None))
@@ -56,10 +56,8 @@ def _warn(definition: WorkflowDefinition) -> None:
         f"workflow {definition.name!r}: the type of {told} cannot be found, so what is given is "
         f"taken unchecked. Import it outside of `if TYPE_CHECKING:`, at the top of the module."
     )
-    code, scope = function.__code__, function.__globals__
-    known = scope.setdefault("__warningregistry__", {})
-    at = code.co_filename, code.co_firstlineno
-    warnings.warn_explicit(text, UserWarning, *at, registry=known)
+    code = function.__code__
+    warn_at(text, code, code.co_firstlineno, function.__globals__)
 
 
 def input_of(name: str, value: Any, annotation: Any) -> Any:
