@@ -99,9 +99,8 @@ def _maker(cls: Any) -> Callable[[Node], Any]:
             "__pydantic_private__": _private(cls, node),
         }
         for name, part in state.items():
-            if (
-                part is not None or getattr(cls, name, ABSENT) is not None
-            ):  # a RootModel has no slot
+            has_slot = getattr(cls, name, ABSENT) is not None  # a RootModel has none
+            if has_slot or part is not None:
                 object.__setattr__(made, name, part)
         return made
 

@@ -13,10 +13,8 @@ from handrail.typed.reference import reference
 ABSENT: dict[str, Any] = {TAG: "nothing"}
 """In place of an attribute that one of two objects does not have."""
 
-
 STATE = "@"
 """How a key of a ``Stated`` tree begins that means an attribute, and no field."""
-
 
 _OF_LIBRARIES = ("__orig_class__", "__pydantic_", "_attrs_")
 """How attributes begin that typing, pydantic and attrs keep for themselves."""
