@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import types
 from collections.abc import Callable
@@ -36,14 +37,15 @@ def state_beside(value: Any, fields: frozenset[str], slots: tuple[str, ...]) -> 
     """The attributes of an object that are no fields, without those of cached properties."""
     state = {name: getattr(value, name) for name in slots if hasattr(value, name)}
     for name in sorted(getattr(value, "__dict__", {}).keys() - fields):
-        if not name.startswith(_OF_LIBRARIES) and not _is_cached(value, name):
+        if not name.startswith(_OF_LIBRARIES) and not _is_cached(class_of(value), name):
             state[name] = value.__dict__[name]
     return state
 
 
-def _is_cached(value: Any, name: str) -> bool:
+@functools.lru_cache(4096)
+def _is_cached(cls: type, name: str) -> bool:
     """True if the class computes a missing attribute, as ``functools.cached_property`` does."""
-    kind = class_of(inspect.getattr_static(class_of(value), name, None))
+    kind = class_of(inspect.getattr_static(cls, name, None))
     is_method = issubclass(kind, (types.FunctionType, classmethod, staticmethod))
     return hasattr(kind, "__get__") and not hasattr(kind, "__set__") and not is_method
 
