@@ -6,6 +6,7 @@ import functools
 import inspect
 import types
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from handrail.codec.writing import TAG, TOO_DEEP, Refused, Writers, Writing, class_of
@@ -91,11 +92,11 @@ class Stated(Writing):
             self._within.discard(id(value))
 
     def _parts(self, value: Any, depth: int) -> Any:
-        try:
-            parts = None if hasattr(value, "__qualname__") else value.__reduce_ex__(4)
-        except Exception:  # noqa: BLE001  # it cannot be copied
-            parts = None
-        if not isinstance(parts, tuple):
+        parts: Any = None
+        if not hasattr(value, "__qualname__"):
+            with suppress(Exception):  # it cannot be copied
+                parts = value.__reduce_ex__(4)
+        if class_of(parts) is not tuple:
             return name_of(value)
         return [name_of(value), *(self.write(_listed(part), depth + 1) for part in parts)]
 

@@ -170,9 +170,8 @@ def as_data(shown: Any) -> Any:
     """Nodes, or parts of one, as JSON-safe data; ``is`` says what each is: ``step``, ``loop``."""
     if isinstance(shown, StepName):
         return shown.text
-    if isinstance(shown, tuple):
-        parts: Any = shown
-        return [as_data(one) for one in parts]
+    if shown.__class__ is tuple:
+        return [as_data(one) for one in shown]
     if not is_dataclass(shown):
         return shown
     kept = {one.name: as_data(getattr(shown, one.name)) for one in fields(shown) if one.compare}
