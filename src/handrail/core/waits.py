@@ -104,7 +104,7 @@ class GateNode(CompositeNode):
             if not run.timers_frozen:
                 self._open(run, replace(gate, opening=gate.opening + 1))
             return
-        run.succeed(self, answer)
+        run.succeed(self, self.verb.value_of(answer))
 
     def _gate(self, run: RunState) -> OpenGate:
         verb = self.verb
@@ -124,6 +124,7 @@ class GateNode(CompositeNode):
             verb.default,
             verb.has_default,
             run.revisions.get(self.path, 0) + 1 if known is None else known.opening,
+            verb.values,
         )
 
     def _own_deadline(self, since: float) -> float | None:
@@ -263,15 +264,18 @@ def process_waits_for(run: RunState, token: int) -> bool:
 
 
 def counts_running_time(run: RunState, token: int) -> bool:
-    """True for timers on elapsed running time: timeouts, retry and ladder backoff, clean-up.
+    """True for timers on elapsed running time: timeouts, retry and ladder backoff, clean-up, and
+    a sleep of so many seconds.
 
-    False for wall-clock ones: ``sleep``, the deadline of a question, a usage cap.
+    False for wall-clock ones: a sleep until a datetime, the deadline of a question, a usage cap.
     """
     node, _ = run.timers.get(token, (None, 0.0))
     if node is None:
         return False
     if token == run.run_deadline or (isinstance(node, CompositeNode) and token == node.deadline):
         return True
+    if isinstance(node, TimerNode):
+        return node.verb.until is None
     if node.phase is not Phase.PAUSED:
         return node.generator is not None
     rungs = node.rungs if isinstance(node, AgentNode) else ()

@@ -6,7 +6,7 @@ Each function returns an argument in the form that the step stores, or raises an
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, Required, TypeAlias, TypedDict, cast, get_args
 
@@ -273,12 +273,14 @@ def check_work(
         count_of(at_most, f"at_most of step {name!r}")
 
 
-def choices_of(name: str, choices: Sequence[Any], default: Any) -> tuple[Any, ...]:
+def choices_of(name: str, choices: Collection[Any], default: Any) -> tuple[Any, ...]:
     """The choices of a question."""
     offered = tuple(choices)
     texts = [str(choice) for choice in offered]
     if not offered or isinstance(choices, str):
         raise DefinitionError(f"step {name!r}: choices is a list of one or more, got {choices!r}")
+    if isinstance(choices, Mapping) and not all(isinstance(one, str) for one in offered):
+        raise DefinitionError(f"step {name!r}: the labels of choices are texts, got {offered!r}")
     if len(set(texts)) != len(texts):
         raise DefinitionError(f"step {name!r}: two choices look alike as text: {texts}")
     if default is not MISSING and default not in offered:

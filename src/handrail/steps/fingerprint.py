@@ -142,9 +142,9 @@ def _described(verb: verbs.Verb, identity: Identity) -> str:  # noqa: C901, PLR0
         case verbs.RaceGroup():
             return f"race {identity([step.name for step in verb.steps])}"
         case verbs.Question():
-            return (
-                f"ask {identity(verb.question)} {identity(list(verb.choices))} {_type(verb.type)}"
-            )
+            offered = identity(list(verb.choices))
+            offered += identity(list(verb.values)) if verb.values else ""
+            return f"ask {identity(verb.question)} {offered} {_type(verb.type)}"
         case verbs.SignalWait():
             return f"wait_for {verb.signal} {_type(verb.type)}"
         case verbs.Pause():

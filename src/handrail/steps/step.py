@@ -7,7 +7,7 @@ under mypy --strict and pyright strict; ``tests/typing`` checks this.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import MAXYEAR, datetime, timedelta
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -718,7 +718,7 @@ class StepName:
         self,
         question: str,
         *,
-        choices: Sequence[T],
+        choices: Sequence[T] | Mapping[str, T],
         default: T = ...,
         timeout: float | timedelta | None = None,
     ) -> Step[T]: ...
@@ -730,13 +730,14 @@ class StepName:
         self,
         question: str,
         *,
-        choices: Sequence[Any] | None = None,
+        choices: Sequence[Any] | Mapping[str, Any] | None = None,
         type: Any = None,
         default: Any = MISSING,
         timeout: float | timedelta | None = None,
     ) -> Step[Any]:
         """Ask a person; the output is the answer, one of ``choices`` or converted to ``type``.
 
+        ``choices`` may map what is shown, and typed, to what the output is then.
         After ``timeout`` seconds the answer is ``default``; without a default the step fails.
 
         Raises:
@@ -747,6 +748,9 @@ class StepName:
             raise WrongUse(f"step {self.name!r}: .ask() takes choices or a type, not both")
         if not isinstance(question, str) or not question.strip():
             raise DefinitionError(f"step {self.name!r}: .ask() needs a question, got {question!r}")
+        values = tuple(choices.values()) if isinstance(choices, Mapping) else ()
+        if default in values:
+            default = tuple(choices or ())[values.index(default)]
         offered = () if choices is None else choices_of(self.name, choices, default)
         return Step(
             self.name,
@@ -757,6 +761,7 @@ class StepName:
                 None if default is MISSING else default,
                 default is not MISSING,
                 None if timeout is None else positive_seconds(timeout, "timeout"),
+                values,
             ),
         )
 
@@ -775,6 +780,11 @@ class StepName:
                 raise DefinitionError(
                     f"step {self.name!r}: .sleep() needs a datetime with a time zone, got "
                     f"{duration!r}. Write datetime(..., tzinfo=UTC), or use seconds."
+                )
+            if duration.year == MAXYEAR:
+                raise DefinitionError(
+                    f"step {self.name!r}: .sleep() must end before the year 9999, got "
+                    f"{duration!r}. To wait without end, use .wait_for()."
                 )
             return Step(self.name, Pause(None, duration))
         return Step(self.name, Pause(seconds_of(duration, "sleep")))

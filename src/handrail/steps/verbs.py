@@ -313,6 +313,12 @@ class Question:
     default: Any = None
     has_default: bool = False
     timeout_s: float | None = None
+    values: tuple[Any, ...] = ()
+    """What each choice stands for; without them a choice stands for itself."""
+
+    def value_of(self, choice: Any) -> Any:
+        """The output that a choice, or a default, stands for."""
+        return self.values[self.choices.index(choice)] if self.values else choice
 
 
 @dataclass(frozen=True, slots=True)
