@@ -178,6 +178,7 @@ _DELAY = re.compile(rb"Retrying after (\d{1,9})\s?ms")
 _EMPTY = re.compile(r"returned an empty response with no text")
 _BETWEEN = frozenset({"message", "tool_use", "tool_result"})
 """Events that end a text between its pieces; unknown events do not."""
+_WORK = _BETWEEN | {"init"}
 
 
 class GeminiParser(EventReader):
@@ -187,12 +188,11 @@ class GeminiParser(EventReader):
         super().__init__(turn, GEMINI, model=model)
         self._is_speaking = False
         self._has_worked = False
-        self._result: Object | None = None
 
     @property
     def finished(self) -> bool:
-        """True once gemini printed the result."""
-        return self._result is not None
+        """True once gemini printed the result of its last work."""
+        return self.end.is_reached
 
     def feed_stderr(self, line: bytes, /) -> Iterable[Notice]:
         """The notice of a retry of gemini's; its delay extends the patience."""
@@ -210,17 +210,18 @@ class GeminiParser(EventReader):
         Raises:
             AgentError: it does not, or there is no result.
         """
-        if self._result is None:
+        result: Object | None = self.end.outcome
+        if result is None:
             known = _EXITS.get(ending.exit_code or 0) if ending.stopped is None else None
             raise self.unfinished(ending, known)
-        succeeded = text_in(self._result, "status") == "success"
+        succeeded = text_in(result, "status") == "success"
         if self._is_empty and (succeeded or _EMPTY.search(self.complaint)):
             said = f"; its last complaint: {self.complaint}" if self.complaint else ""
             raise self.error("refusal", f"gemini gave no answer{said}")
         if succeeded:
             return self.reply(session_usage=self.summed_usage)
-        error = object_in(self._result, "error")
-        said = text_in(error, "message") or text_in(self._result, "error") or self.complaint
+        error = object_in(result, "error")
+        said = text_in(error, "message") or text_in(result, "error") or self.complaint
         raise self.failed(diagnose({**error, "message": said}, ending.now), ending)
 
     @property
@@ -232,6 +233,8 @@ class GeminiParser(EventReader):
     def read(self, name: str, event: Object) -> Iterator[Notice]:
         """The notices of an event; notes whether the model may continue its text after it."""
         self.saw_protocol, self.extra_silence_s = True, 0.0
+        if name in _WORK:
+            self.end.went_on()
         yield from self._read_event(name, event)
         if name in _BETWEEN:
             self._is_speaking = name == "message" and text_in(event, "role") == "assistant"
@@ -273,7 +276,7 @@ class GeminiParser(EventReader):
         return self.tool_started(ref, name, event.get("parameters"))
 
     def _on_result(self, event: Object) -> Iterator[Notice]:
-        self._result = event
+        self.end.resulted(event)
         self.close_tools()
         stats = object_in(event, "stats")
         told_in, told_out = count_in(stats, "input_tokens"), count_in(stats, "output_tokens")
