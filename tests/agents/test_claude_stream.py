@@ -11,6 +11,7 @@ from handrail.agents.claude.protocol import ClaudeTurn
 from handrail.agents.transport.parser import Ending
 from handrail.model.events import (
     AgentCompaction,
+    AgentLimit,
     AgentMessage,
     AgentSessionStarted,
     AgentToolStarted,
@@ -206,6 +207,35 @@ def test_the_words_of_a_limit_say_which_it_is(said: str, kind: str, retry_at: fl
     assert (error.kind, error.retry_at) == (kind, retry_at)
     old = say(init(), failed(said, terminal_reason=None, api_error_status=None)).error
     assert (old.kind, old.retry_at) == (kind, retry_at)
+
+
+def window(**more: Any) -> dict[str, Any]:
+    """A window of the plan that is used up."""
+    info = {"status": "rejected", "resetsAt": 1_795_296_912, "rateLimitType": "five_hour", **more}
+    return {"type": "rate_limit_event", "rate_limit_info": info}
+
+
+@pytest.mark.parametrize("lines", [[], [complaint("API Error: 429", error="rate_limit")]])
+@pytest.mark.parametrize(
+    ("more", "kind", "retry_at"),
+    [
+        ({}, "usage_cap", 1_795_296_912),
+        ({"isUsingOverage": False}, "usage_cap", 1_795_296_912),
+        ({"overageStatus": "rejected", "isUsingOverage": True}, "usage_cap", 1_795_296_912),
+        ({"overageStatus": "allowed", "isUsingOverage": True}, "rate_limit", None),
+        ({"overageStatus": "allowed_warning"}, "rate_limit", None),
+        ({"isUsingOverage": True}, "rate_limit", None),
+    ],
+)
+def test_a_refused_request_after_a_used_up_window_waits_for_it(
+    lines: list[Any], more: dict[str, Any], kind: str, retry_at: float | None
+) -> None:
+    """Also if it has no words of its own; not while use beyond the plan is paid for."""
+    end = failed("API Error: 429", api_error_status=429)
+    played = say(init(), window(**more), *lines, end)
+    assert (played.error.kind, played.error.retry_at) == (kind, retry_at)
+    status = "warning" if kind == "rate_limit" else "reached"
+    assert [one.status for one in of_type(played.notices, AgentLimit)] == [status]
 
 
 def test_a_limit_of_the_api_says_when_it_ends() -> None:

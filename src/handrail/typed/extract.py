@@ -127,9 +127,8 @@ def _unwrapped(source: str) -> Iterator[str]:
         yield source
         is_list = source.startswith("[")
         try:
-            parts = msgspec.json.decode(
-                source, type=list[msgspec.Raw] if is_list else dict[str, msgspec.Raw]
-            )
+            kind: Any = list[msgspec.Raw] if is_list else dict[str, msgspec.Raw]
+            parts: Any = msgspec.json.decode(source, type=kind)
         except (ValueError, RecursionError):
             return
         if len(parts) != 1:
