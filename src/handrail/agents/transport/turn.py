@@ -444,4 +444,5 @@ class _ProgramTurn:
             stderr=self._live.stderr_tail if self._live else "",
             now=now(),
             after_s=self._bound_s,
+            outstayed=self._live is not None and self._live.outstayed,
         )
