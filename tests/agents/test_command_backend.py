@@ -224,7 +224,7 @@ def test_a_program_that_has_closed_its_stdout_need_not_exit(
     turn: AgentTurn, printed: bytes, ending: Ending, is_answer: bool
 ) -> None:
     """What it had printed is the answer; one that printed nothing has given none."""
-    parser = CommandParser(turn, "p", Patience())
+    parser = CommandParser(turn, "p", Patience(total_s=1.0))
     parser.feed(printed)
     if is_answer:
         assert parser.conclude(ending).text == "42\n"
