@@ -273,7 +273,7 @@ def _is_shown_results(agent: Any) -> bool:
     """False for an agent whose prompt is a text that uses its explicit context alone."""
     prompt = getattr(agent, "prompt", None)
     mode = getattr(agent, "context_mode", None)
-    return not (isinstance(prompt, str) and mode == _EXPLICIT and "ctx" not in prompt)
+    return not (isinstance(prompt, str) and mode in (None, _EXPLICIT) and "ctx" not in prompt)
 
 
 def builds_context(command: cmd.Perform) -> bool:

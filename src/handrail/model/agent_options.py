@@ -20,6 +20,10 @@ Permission: TypeAlias = Literal["read_only", "workspace", "full"]
 
 PERMISSIONS = ("read_only", "workspace", "full")
 
+ContextMode: TypeAlias = Literal["explicit", "last", "accumulate"]
+"""Which results of earlier steps an agent sees: none, the last one, all that fit."""
+CONTEXT_MODES = ("explicit", "last", "accumulate")
+
 
 def _text_of(value: object, what: str) -> None:
     if not isinstance(value, str) or not value.strip():
@@ -193,6 +197,7 @@ class AgentSettings:
     replace_backend: Callable[[Any], Any] | None = None
     session_backend: str = ""
     ladder: Ladder | None = None
+    context_mode: ContextMode | None = None
 
 
 NO_SETTINGS = AgentSettings()
