@@ -37,6 +37,7 @@ from handrail.agents.transport.loose_json import (
     json_value,
     object_in,
     text_in,
+    toml_value,
     whole_in,
 )
 from handrail.agents.transport.parser import Ending
@@ -71,7 +72,8 @@ class GeminiBackend(ProgramBackend):
     variables: ClassVar[Mapping[str, str]] = {"GEMINI_CLI_NO_RELAUNCH": "true", "NO_COLOR": "1"}
     capabilities: ClassVar[Capabilities] = Capabilities(
         options=frozenset(
-            {"model", "system_prompt", "permission", "cwd", "add_dirs", "env", "extra_args"}
+            {"model", "system_prompt", "permission", "tools", "cwd", "add_dirs", "env"}
+            | {"extra_args"}
         ),
         permissions=frozenset(PERMISSIONS),
         sessions=True,
@@ -91,7 +93,27 @@ class GeminiBackend(ProgramBackend):
         lines, system = Lines(parser, non_blank(turn.prompt)), options.system_prompt
         with private_files("gemini") as write_file:
             more = {} if system is None else {"GEMINI_SYSTEM_MD": write_file("system.md", system)}
+            if options.tools is not None:
+                argv += ["--policy", write_file("tools.toml", _policy(options))]
             return await self._run(turn, argv, lines, variables={**self.variables, **more})
+
+
+_UNASKED = frozenset(
+    {"glob", "google_web_search", "grep_search", "list_directory", "read_file", "read_many_files",
+     "search_file_content", "update_topic", "write_todos"}
+)  # fmt: skip
+"""Tools that gemini uses at any level without asking."""
+
+
+def _policy(options: AgentOptions) -> str:
+    """Gemini's rules by which it has these tools alone, and asks for those it would ask for."""
+    rules = ['[[rule]]\ntoolName = "*"\ndecision = "deny"\npriority = 900\n']
+    writes = {"replace", "write_file"} if options.permission == "workspace" else frozenset[str]()
+    for tool in options.tools or ():
+        is_free = options.permission == "full" or tool in _UNASKED or tool in writes
+        said = {"toolName": tool, "decision": "allow" if is_free else "ask_user", "priority": 950}
+        rules.append("[[rule]]\n" + "".join(f"{k} = {toml_value(v)}\n" for k, v in said.items()))
+    return "\n".join(rules)
 
 
 def gemini_argv(executable: str, turn: AgentTurn, options: AgentOptions) -> list[str]:

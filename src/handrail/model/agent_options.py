@@ -85,8 +85,11 @@ class AgentOptions:
     - ``effort``: how hard to think, in the backend's words (``"low"``, ``"high"``, ...).
     - ``system_prompt`` replaces the backend's own, ``append_system_prompt`` follows it.
     - ``permission``: what the agent may do without asking; whatever else it asks for is denied.
-    - ``allowed_tools``, ``denied_tools``: names as the backend has them. ``mcp_servers``: name to
-      ``{"command": ..., "args": [...], "env": {...}}`` or ``{"url": ...}``.
+    - ``tools``: the only tools that it has, whatever its permission; ``()`` for none.
+      ``allowed_tools`` need no permission, ``denied_tools`` are never used. Names as the backend
+      has them. ``mcp_servers``: name to ``{"command": ..., "args": [...], "env": {...}}`` or
+      ``{"url": ...}``.
+    - ``temperature`` of the model, and ``max_tokens`` of one of its messages.
     - ``cwd``: its working folder (default: this process's), ``add_dirs``: further ones.
     - ``env`` is added to this process's environment.
     - ``max_turns``: of the model, within one answer. ``max_cost_usd``: for one answer.
@@ -103,6 +106,7 @@ class AgentOptions:
     permission: Permission | None = attrs.field(
         default=None, validator=checked(word_of, _CLASS, words=PERMISSIONS)
     )
+    tools: tuple[str, ...] | None = attrs.field(default=None, converter=_texts, validator=_LIST)
     allowed_tools: tuple[str, ...] | None = attrs.field(
         default=None, converter=_texts, validator=_LIST
     )
@@ -117,6 +121,10 @@ class AgentOptions:
     env: Mapping[str, str] | None = attrs.field(
         default=None, converter=_dict, validator=_MAPPING, repr=_names_only
     )
+    temperature: float | None = attrs.field(
+        default=None, validator=number("a number from 0 up", lambda t: 0 <= t < math.inf, _CLASS)
+    )
+    max_tokens: int | None = attrs.field(default=None, validator=checked(count_of, _CLASS))
     max_turns: int | None = attrs.field(default=None, validator=checked(count_of, _CLASS))
     max_cost_usd: float | None = attrs.field(
         default=None, validator=number("dollars above 0", lambda usd: 0 < usd < math.inf, _CLASS)
