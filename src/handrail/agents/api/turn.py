@@ -429,9 +429,11 @@ def library(name: str = "pydantic_ai") -> Any:
 
 def _toolsets(servers: Mapping[str, Any], error: Callable[..., AgentError]) -> list[Any]:
     """The tools of MCP servers, each by the client of pydantic-ai's own extra."""
+    if not servers:
+        return []
     try:
-        client = import_module("fastmcp.client").Client if servers else None
-        make = library("pydantic_ai.mcp").MCPToolset if servers else None
+        client: Any = import_module("fastmcp.client").Client
+        make: Any = library("pydantic_ai.mcp").MCPToolset
     except ImportError:
         missing = error("not_installed", "mcp_servers of an ApiBackend need pydantic-ai's client")
         missing.hint = 'Install it: pip install "pydantic-ai-slim[mcp]".'
