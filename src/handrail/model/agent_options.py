@@ -192,6 +192,7 @@ class AgentSettings:
       belongs to another run, so only a copy may be continued. ``session_usage``: what the session
       has used so far, if known. ``session_backend``: the backend that keeps it ("": not known).
     - ``writes``: patterns of the files that the agent may write. ``worktree``: it works in its own.
+      ``check``: a function of the answer, or an agent, that accepts or refuses it.
     """
 
     backend: Any = None
@@ -202,6 +203,7 @@ class AgentSettings:
     lent: bool = False
     writes: tuple[str, ...] | None = None
     worktree: bool = False
+    check: Any = None
     replace_backend: Callable[[Any], Any] | None = None
     session_backend: str = ""
     ladder: Ladder | None = None
