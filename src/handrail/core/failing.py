@@ -123,6 +123,7 @@ def record_failure(
             node.consumed_signal,
             run.unreached_children(node),
             failure.derived,
+            cause=failure.cause,
         )
     )
 
@@ -176,7 +177,7 @@ def failure_on_record(event: ev.AttemptFailed) -> AttemptFailure:
         retryable=event.retryable,
     )
     failure.usage, failure.derived = event.usage, event.composed
-    failure.abandoned = event.abandoned
+    failure.abandoned, failure.cause = event.abandoned, event.cause
     return failure
 
 
