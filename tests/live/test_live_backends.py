@@ -276,3 +276,23 @@ async def test_a_turn_ends_with_its_work_in_the_background(
         said = error.kind or ""
     went_on = len(session.stub.requests) > 2
     assert said == ((kind or "All done.") if went_on else "crashed")
+
+
+@pytest.mark.live_on("claude")
+@pytest.mark.parametrize(("end", "kind"), [*ENDS[:2], ENDS[3]])
+async def test_word_of_work_that_died_is_no_answer_of_a_resumed_session(
+    open_session: Open, live: Any, end: Any, kind: str | None
+) -> None:
+    """Claude tells of it before it turns to the prompt, as a result without a turn."""
+    last = getattr(live.api, end) if isinstance(end, str) else end
+    server = ToolCall("Bash", {**BEHIND, "command": "sleep 300"}, "I begin.")
+    session = open_session(
+        server, Text("It runs."), last, permission="full", tool_timeout_s=2.0, idle_timeout_s=3.0
+    )
+    first = await session.failure()  # a server never ends by itself
+    assert first.session is not None
+    try:
+        said = (await session.reply(session=first.session)).text
+    except AgentError as error:
+        said = error.kind or ""
+    assert said == (kind or "All done.")
