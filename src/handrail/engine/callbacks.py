@@ -89,7 +89,9 @@ class Evaluator:
             return tuple(item for item in wanted if isinstance(item, Stage))
         known = self.stages()
         if wanted is None:
-            wanted = tuple(known)
+            wanted = tuple(name for name, stage in known.items() if not isinstance(stage, Mapping))
+        in_sets = ((item,) if isinstance(item, Stage) else _named(item, known) for item in wanted)
+        wanted = tuple(dict.fromkeys(item for items in in_sets for item in items))
         missing = [item for item in wanted if isinstance(item, str) and item not in known]
         if missing or not wanted:
             raise StagesMissing(command.path, missing, tuple(known))
@@ -125,6 +127,12 @@ class Evaluator:
             await call(command.rollback.action, (context,), {}, inline=False, current=current)
         except ActionRaised as carried:
             raise RuntimeError(f"rollback raised StopIteration: {carried.error}") from None
+
+
+def _named(name: str, known: Mapping[str, Any]) -> tuple[str, ...]:
+    """The names of a set of stages, ``{"stages": [...]}``; of a stage its own."""
+    given = known.get(name)
+    return tuple(given["stages"]) if isinstance(given, Mapping) else (name,)
 
 
 def _stage(item: str | Stage, known: Mapping[str, Any]) -> Stage:

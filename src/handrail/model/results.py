@@ -692,13 +692,16 @@ class WorkflowFailed(HandrailError):
 
 
 class StageFailed(HandrailError):
-    """A stage of a ``validate`` step did not pass; ``result`` says what it printed."""
+    """A stage of a ``validate`` step did not pass; ``result`` says what it printed, ``usage`` what
+    an agent that judged it used.
+    """
 
     __module__ = "handrail.errors"
 
-    def __init__(self, result: StageResult) -> None:
-        super().__init__(result)
+    def __init__(self, result: StageResult, usage: Usage | None = None) -> None:
+        super().__init__(result, usage)
         self.result = result
+        self.usage = usage
 
     def __str__(self) -> str:
         return self.result.error or f"stage {self.result.name!r} did not pass"

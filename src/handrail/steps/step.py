@@ -284,6 +284,7 @@ class StepName:
         fork: bool = False,
         writes: Sequence[str] | None = None,
         worktree: bool = False,
+        check: AgentLike[Any] | Callable[..., Any] | None = None,
         default: Any = MISSING,
     ) -> Step[AgentResult[Any]]:
         """Give the agent its context (a mapping, or a function of the ``WorkflowContext``).
@@ -293,12 +294,19 @@ class StepName:
         ``fork`` in a copy; else the agent starts clean. ``writes`` are patterns of the files that
         the agent may change, in a git repository: handrail saves other changes to a patch file and
         undoes them, and the step fails. ``worktree`` gives the agent a git worktree of its own,
-        merged back when it succeeds. ``default`` is the answer if the step fails; ``.answer()``
-        makes the answer the output.
+        merged back when it succeeds. ``check``, a function of the answer or an agent that is given
+        ``answer``, accepts it (True) or refuses it (False, a reason, or ``passed`` and ``reason``);
+        the agent is then asked once more, with the reason. ``default`` is the answer if the step
+        fails; ``.answer()`` makes the answer the output.
         """
         check_agent(self.name, agent)
         settings = agent_settings(
-            self.name, backend, model, options, session, fork=fork, writes=writes, worktree=worktree
+            self.name,
+            *(backend, model, options, session),
+            fork=fork,
+            writes=writes,
+            worktree=worktree,
+            check=check,
         )
         call = AgentCall(agent, context_of(self.name, context), settings)
         made: Step[AgentResult[Any]] = Step(self.name, call)
@@ -321,11 +329,12 @@ class StepName:
 
     def validate(
         self,
-        stages: Sequence[str | Stage | Callable[..., Any]] | Stage | None = None,
+        stages: Sequence[str | Stage | AgentLike[Any] | Callable[..., Any]] | Stage | None = None,
         retry: int = 3,
         on_failure: Step[Any] | None = None,
     ) -> Step[ValidationResult]:
-        """Run stages (None: all that are configured), and repair what they find.
+        """Run stages (None: all that are configured), and repair what they find. A stage is a name
+        (of a stage, or of a set of them), a ``Stage``, an agent that judges, or a callable.
 
         While a stage fails, run ``on_failure`` and then all stages again, at most ``retry`` times;
         then the step fails.
