@@ -43,9 +43,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         gc.set_threshold(_GARBAGE_AFTER)
     _open_what_is_closed()
     words = list(sys.argv[1:] if arguments is None else arguments)
-    if "--debug" in words:
-        words.remove("--debug")
-        os.environ[DEBUG] = "1"
     try:
         code = _run(words)
     except BrokenPipeError:
@@ -63,6 +60,13 @@ def _run(words: list[str]) -> int:
         if words == ["--version"]:  # the one answer that needs no command-line library
             print(__version__)
             return Exit.SUCCEEDED
+        if "--debug" in words:
+            os.environ[DEBUG] = "1"
+        if words[:1] == ["run"] and any(word.startswith("--") for word in words[2:]):
+            from handrail.cli.named_inputs import with_named_inputs
+
+            words = with_named_inputs(words, _app(words)["run"])
+        words = [word for word in words if word != "--debug"]
         code = _guard() if words == ["guard"] else None
         if "--detach" in words:
             code = _run_detached(words)
