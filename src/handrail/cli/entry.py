@@ -193,8 +193,9 @@ def _open_what_is_closed() -> None:
             stream = open(descriptor, mode, encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115
             setattr(sys, name, stream)
     reconfigure = getattr(sys.stdout, "reconfigure", None)  # a test may have put another one there
-    if reconfigure is not None and sys.stdout.errors == "strict":
-        reconfigure(errors="backslashreplace")  # the name of a file may be no text
+    if reconfigure is not None and sys.stdout.errors in {"strict", "surrogateescape"}:
+        # the name of a file may be no text, and the locale POSIX has ASCII alone
+        reconfigure(errors="backslashreplace")
 
 
 def _end_with(code: int) -> None:

@@ -110,7 +110,9 @@ def resume(
     if not all_runs:
         return _resume(run, options, place, latest=latest, changed=changed, target=target)
     if run is not None or latest or changed.reuse or changed.rerun or changed.rerun_from:
-        raise Refused("resume --all", "resumes every run, so it takes no run and no step")
+        typed = [*([run] if run else []), *(["--latest"] if latest else []), *changed.words]
+        why = f"resumes every run, so it does not go with {' '.join(typed)}"
+        raise Refused("resume --all", why, "Leave out one of them.")
     return _resume_all(options, place, changed, target)
 
 
