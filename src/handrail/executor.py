@@ -7,8 +7,10 @@ import the adapters: agents, journals and sinks.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,13 +24,13 @@ from handrail.engine.shared_limits import shared_admission
 from handrail.journals.memory import MemoryJournal
 from handrail.model.agent_options import NO_OPTIONS, AgentOptions, AgentSettings, with_model
 from handrail.model.launch import Launch
-from handrail.model.policy import Ladder, Limits
+from handrail.model.policy import Backoff, Ladder, Limits
 from handrail.model.shapes import WorkflowLike
 from handrail.ports.agent import AgentBackend
 from handrail.ports.clock import Clock
 from handrail.ports.journal import Journal
 from handrail.ports.sink import Sink
-from handrail.project import configured_stages, project_table
+from handrail.project import configured_stages, no_such_key, project_table
 from handrail.secrets.values import Secrets
 from handrail.system.clock import SystemClock
 
@@ -54,7 +56,8 @@ class Executor(ServingEngine):
     - ``backend``, ``model`` and ``agent_options`` apply to agents where neither the agent nor its
       step sets them. Their own defaults are ``HANDRAIL_BACKEND`` and ``HANDRAIL_MODEL``, then
       ``backend`` and ``model`` in ``[tool.handrail]`` of ``pyproject.toml``. ``ladder`` applies to
-      agents without a ladder. ``cassette`` records agents, or replays them.
+      agents without a ladder; without it, variables such as ``HANDRAIL_LADDER_CAP_WAIT_S`` do.
+      ``cassette`` records agents, or replays them.
     - ``around``: factories that make an async context manager from the ``Current``. Each attempt
       runs inside of these, in its own context.
     - ``on_change`` says what a resume does with recorded steps that the code now describes
@@ -126,7 +129,7 @@ class Executor(ServingEngine):
                     lambda: attrs.evolve(
                         agent_defaults(backend, model, agent_options),
                         replace_backend=None if cassette is None else cassette.wrapper(secrets),
-                        ladder=ladder,
+                        ladder=ladder or _ladder_here(),
                     )
                 ),
                 check_agent=_check_agent,
@@ -190,6 +193,49 @@ def agent_defaults(
         check_backend(backend, whose)
         check_options(backend, options, whose)
     return AgentSettings(backend, options)
+
+
+_LADDER = "HANDRAIL_LADDER_"
+
+
+def _ladder_here() -> Ladder | None:
+    """The ladder of the environment's variables, if there are any."""
+    fields = surrounding_ladder()
+    return Ladder(**fields) if fields else None
+
+
+def surrounding_ladder() -> dict[str, Any]:
+    """Fields of a ladder by variables such as ``HANDRAIL_LADDER_CAP_WAIT_S=600``.
+
+    A variable holds JSON, or a word such as ``probe``.
+
+    Raises:
+        DefinitionError: there is no such field.
+    """
+    said: dict[str, Any] = {}
+    for name, text in os.environ.items():
+        if name.startswith(_LADDER) and text:
+            said[name.removeprefix(_LADDER).lower()] = text
+            with suppress(ValueError):
+                said[name.removeprefix(_LADDER).lower()] = json.loads(text)
+    return ladder_fields(said, "the environment", f"{_LADDER}...")
+
+
+def ladder_fields(said: Mapping[str, Any], file: str, table: str) -> dict[str, Any]:
+    """The arguments of ``Ladder`` that a table says; its ``backoff`` is a table of its own.
+
+    Raises:
+        DefinitionError: a ladder, or a backoff, has no such field.
+    """
+    fields = dict(said)
+    for cls, keys, where in ((Ladder, said, table), (Backoff, said.get("backoff"), "backoff")):
+        known = [field.name for field in attrs.fields(cls)]
+        for name in keys if isinstance(keys, Mapping) else ():
+            if name not in known:
+                raise no_such_key(file, where, name, known)
+    if isinstance(said.get("backoff"), Mapping):
+        fields["backoff"] = Backoff(**said["backoff"])
+    return fields
 
 
 def _surrounding_settings() -> Iterator[tuple[str, str | None, str | None]]:

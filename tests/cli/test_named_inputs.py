@@ -61,7 +61,7 @@ def test_the_options_are_all_that_run_has() -> None:
 
 
 def test_before_target_a_name_is_an_option() -> None:
-    """`--json` and `--label` before TARGET are the command's, where inputs have these names, too."""
+    """`--json` and `--label` before TARGET are the command's, with inputs of these names, too."""
     outcome = spawned("run", "--json", "--label", "a=b", "flow.py:flow", "--label", "c")
 
     assert outcome.code == 0

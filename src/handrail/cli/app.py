@@ -50,6 +50,7 @@ def app_of(words: Sequence[str]) -> App:
         help=f"Agent workflows as plain Python generator functions.\n\n{EXIT_CODES}\n\n"
         "`--debug` (or `HANDRAIL_DEBUG=1`) adds tracebacks to errors. `--version` alone prints the "
         "version.",
+        suppress_keyboard_interrupt=False,
         version_flags=[],  # alone it is answered before; with other words it may be an input
         default_parameter=Parameter(negative=()),
     )

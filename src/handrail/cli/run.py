@@ -215,7 +215,7 @@ def run(
     /,
     *,
     input: Annotated[list[str] | None, Parameter(name="--input")] = None,  # noqa: A002
-    inputs: Annotated[Path | None, Parameter(allow_leading_hyphen=True)] = None,
+    inputs: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
     run_id: str | None = None,
     new: bool = False,
     driving: Driving = DRIVING,
@@ -231,7 +231,8 @@ def run(
         An input as `name=value`, converted by its annotation (lists and objects are JSON);
         repeatable.
     inputs
-        A JSON or TOML file of inputs (`-`: JSON on stdin). --input overrides it.
+        A JSON or TOML file of inputs (`-`: JSON on stdin), or JSON: '{"a": 1}'. --input overrides
+        it.
     run_id
         The run's id. If this run exists and is unfinished, it is resumed; if it has succeeded, its
         recorded result is printed. Inputs must then be the same, or left out.

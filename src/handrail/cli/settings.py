@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import attrs
-
 from handrail import Executor
 from handrail.cli.exits import Refused
 from handrail.cli.inputs import pair
 from handrail.cli.target import load_object
 from handrail.errors import DefinitionError
+from handrail.executor import ladder_fields, surrounding_ladder
 from handrail.model.agent_options import AgentOptions
 from handrail.model.policy import NO_LIMITS, Budget, Ladder, Limits
-from handrail.project import no_such_key, project_table
+from handrail.project import project_table
 
 _TABLE = "[tool.handrail]"
 
@@ -79,11 +78,6 @@ def project_executor(backend: str | None, model: str | None) -> Executor:
 
 
 def _ladder(table: Mapping[str, Any]) -> Ladder | None:
-    said = table.get("ladder")
-    if said is None:
-        return None
-    known = [field.name for field in attrs.fields(Ladder)]
-    for name in said:
-        if name not in known:
-            raise no_such_key(table["file"], "[tool.handrail.ladder]", name, known)
-    return Ladder(**said)
+    said = ladder_fields(table.get("ladder", {}), table["file"], "[tool.handrail.ladder]")
+    fields = {**said, **surrounding_ladder()}
+    return Ladder(**fields) if fields or "ladder" in table else None

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias, cast
 
 import attrs
 
-from handrail.errors import DefinitionError
+from handrail.errors import DefinitionError, did_you_mean
 from handrail.model.policy import Ladder, checked, count_of, number, positive_seconds, word_of
 from handrail.model.results import Usage
 from handrail.typed.jsonsafe import short_repr
@@ -67,6 +67,25 @@ _CLASS = "AgentOptions"
 _TEXT = checked(_text_of, _CLASS)
 _LIST = checked(_list_of, _CLASS)
 _MAPPING = checked(_mapping_of, _CLASS)
+
+
+_SERVER_FIELDS = ("command", "args", "env", "url", "headers", "type")
+"""What an MCP server may have, on every backend."""
+
+
+def _servers_of(value: object, what: str) -> None:
+    _mapping_of(value, what)
+    for name, server in cast("Mapping[str, object]", value).items():
+        _mapping_of(server, f"{name!r} in {what}")
+        for field in cast("Mapping[str, object]", server):
+            if field not in _SERVER_FIELDS:  # its value is not shown: it may be secret
+                near = did_you_mean([field], _SERVER_FIELDS)
+                near = near or f" A server may have: {', '.join(_SERVER_FIELDS)}."
+                said = f"{name!r} in {what} has {field!r}, which no backend passes on."
+                raise DefinitionError(f"{said}{near}")
+
+
+_SERVERS = checked(_servers_of, _CLASS)
 _TIMEOUT = checked(positive_seconds, _CLASS)
 
 
@@ -82,7 +101,8 @@ class AgentOptions:
     - ``system_prompt`` replaces the backend's own, ``append_system_prompt`` follows it.
     - ``permission``: what the agent may do without asking; whatever else it asks for is denied.
     - ``allowed_tools``, ``denied_tools``: names as the backend has them. ``mcp_servers``: name to
-      ``{"command": ..., "args": [...], "env": {...}}`` or ``{"url": ...}``.
+      ``{"command": ..., "args": [...], "env": {...}}`` or ``{"url": ..., "headers": {...}}``; with
+      ``"type"`` if need be.
     - ``cwd``: its working folder (default: this process's), ``add_dirs``: further ones.
     - ``env`` is added to this process's environment.
     - ``max_turns``: of the model, within one answer. ``max_cost_usd``: for one answer.
@@ -106,7 +126,7 @@ class AgentOptions:
         default=None, converter=_texts, validator=_LIST
     )
     mcp_servers: Mapping[str, Mapping[str, Any]] | None = attrs.field(
-        default=None, converter=_dict, validator=_MAPPING
+        default=None, converter=_dict, validator=_SERVERS
     )
     cwd: str | None = attrs.field(default=None, converter=_folder, validator=_TEXT)
     add_dirs: tuple[str, ...] | None = attrs.field(default=None, converter=_texts, validator=_LIST)
