@@ -281,8 +281,8 @@ def load_with_executor(target: str, named: str | None = None) -> tuple[Any, Exec
     value = getattr(_import_place(place), name, None) if name else None
     made = None if value is None or is_workflow(value) else _build_executor(target, value)
     if made is None and not name:
-        found = workflows_of(_import_place(place))
-        chosen = [one for one in found.values() if one.definition.name == named]
+        there = workflows_of(_import_place(place)).values()
+        chosen = [one for one in there if one.definition.name == named]
         return chosen[0] if len(chosen) == 1 else load(target), None
     if made is None:
         return load(target), None
