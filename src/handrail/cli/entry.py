@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from handrail.cli.channels import silence
 
         silence(1)
-        code = Exit.FAILED
+        code = Exit.READER_GONE
     if arguments is None:
         _end_with(int(code))
     return int(code)
