@@ -129,7 +129,7 @@ class Executor(ServingEngine):
                     lambda: attrs.evolve(
                         agent_defaults(backend, model, agent_options),
                         replace_backend=None if cassette is None else cassette.wrapper(secrets),
-                        ladder=ladder or _ladder_here(),
+                        ladder=ladder or ladder_of({}),
                     )
                 ),
                 check_agent=_check_agent,
@@ -198,44 +198,32 @@ def agent_defaults(
 _LADDER = "HANDRAIL_LADDER_"
 
 
-def _ladder_here() -> Ladder | None:
-    """The ladder of the environment's variables, if there are any."""
-    fields = surrounding_ladder()
-    return Ladder(**fields) if fields else None
+def ladder_of(table: Mapping[str, Any], file: str = "") -> Ladder | None:
+    """The ladder of a project's table, with the fields that variables set; None without any field.
 
-
-def surrounding_ladder() -> dict[str, Any]:
-    """Fields of a ladder by variables such as ``HANDRAIL_LADDER_CAP_WAIT_S=600``.
-
-    A variable holds JSON, or a word such as ``probe``.
+    ``HANDRAIL_LADDER_CAP_WAIT_S=600`` sets one: to JSON, or to a word such as ``probe``.
 
     Raises:
-        DefinitionError: there is no such field.
+        DefinitionError: a ladder, or its ``backoff``, has no such field, or not of this value.
     """
-    said: dict[str, Any] = {}
-    for name, text in os.environ.items():
-        if name.startswith(_LADDER) and text:
-            said[name.removeprefix(_LADDER).lower()] = text
+    said = dict(table)
+    for variable, text in os.environ.items():
+        if variable.startswith(_LADDER) and text:
+            name = variable.removeprefix(_LADDER).lower()
+            said[name] = text
             with suppress(ValueError):
-                said[name.removeprefix(_LADDER).lower()] = json.loads(text)
-    return ladder_fields(said, "the environment", f"{_LADDER}...")
-
-
-def ladder_fields(said: Mapping[str, Any], file: str, table: str) -> dict[str, Any]:
-    """The arguments of ``Ladder`` that a table says; its ``backoff`` is a table of its own.
-
-    Raises:
-        DefinitionError: a ladder, or a backoff, has no such field.
-    """
-    fields = dict(said)
-    for cls, keys, where in ((Ladder, said, table), (Backoff, said.get("backoff"), "backoff")):
+                said[name] = json.loads(text)
+    backoff = said.get("backoff")
+    tables: tuple[tuple[Any, Any, str], ...] = (Ladder, said, ""), (Backoff, backoff, " backoff")
+    for cls, given, which in tables:
         known = [field.name for field in attrs.fields(cls)]
-        for name in keys if isinstance(keys, Mapping) else ():
+        for name in given if isinstance(given, Mapping) else ():
             if name not in known:
-                raise no_such_key(file, where, name, known)
-    if isinstance(said.get("backoff"), Mapping):
-        fields["backoff"] = Backoff(**said["backoff"])
-    return fields
+                where = file if name in table or which else f"the environment ({_LADDER}...)"
+                raise no_such_key(where, f"[tool.handrail.ladder]{which}", str(name), known)
+    if isinstance(backoff, Mapping):
+        said["backoff"] = Backoff(**backoff)
+    return Ladder(**said) if said else None
 
 
 def _surrounding_settings() -> Iterator[tuple[str, str | None, str | None]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import contextlib
 import json
 import os
 import tokenize
@@ -97,16 +96,6 @@ def scan(path: Path) -> Iterator[ListedWorkflow]:
                 yield from _in_text(text, str(file))
         except (OSError, SyntaxError, UnicodeDecodeError, SourceUnavailable) as error:
             tell(f"{file} left out: {' '.join(str(error).split())}")
-
-
-def named_here(name: str) -> str | None:
-    """The TARGET of the only workflow of this name in the files of the current folder, if any."""
-    found: list[str] = []
-    for file in sorted(Path().glob("*.py")):
-        with contextlib.suppress(OSError, SyntaxError, UnicodeDecodeError, SourceUnavailable):
-            listed = _in_text(read_source(file), str(file))
-            found += [one.target for one in listed if one.target == f"{file}:{name}"]
-    return found[0] if len(found) == 1 else None
 
 
 def _in_text(text: str, file: str) -> Iterator[ListedWorkflow]:

@@ -10,9 +10,9 @@ from handrail.cli.exits import Refused
 from handrail.cli.inputs import pair
 from handrail.cli.target import load_object
 from handrail.errors import DefinitionError
-from handrail.executor import ladder_fields, surrounding_ladder
+from handrail.executor import ladder_of
 from handrail.model.agent_options import AgentOptions
-from handrail.model.policy import NO_LIMITS, Budget, Ladder, Limits
+from handrail.model.policy import NO_LIMITS, Budget, Limits
 from handrail.project import project_table
 
 _TABLE = "[tool.handrail]"
@@ -62,7 +62,7 @@ def project_executor(backend: str | None, model: str | None) -> Executor:
     try:
         return Executor(
             limits=project_limits(table),
-            ladder=_ladder(table),
+            ladder=ladder_of(table.get("ladder", {}), table["file"]),
             agent_options=AgentOptions(append_system_prompt=instructions),
             sinks=[load_object(name, f"{_TABLE} sinks")() for name in table.get("sinks", [])],
             services=None if services is None else load_object(services, f"{_TABLE} services")(),
@@ -75,9 +75,3 @@ def project_executor(backend: str | None, model: str | None) -> Executor:
         if not table["file"] or str(error).startswith(table["file"]):
             raise
         raise Refused(f"{table['file']}: {_TABLE}", str(error)) from error
-
-
-def _ladder(table: Mapping[str, Any]) -> Ladder | None:
-    said = ladder_fields(table.get("ladder", {}), table["file"], "[tool.handrail.ladder]")
-    fields = {**said, **surrounding_ladder()}
-    return Ladder(**fields) if fields or "ladder" in table else None

@@ -9,6 +9,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -20,7 +21,6 @@ import attrs
 from handrail.cli.channels import tell
 from handrail.cli.exits import Refused
 from handrail.cli.journal import VARIABLE, Place, with_executor
-from handrail.cli.listing import named_here
 from handrail.errors import did_you_mean
 from handrail.model.definition import WorkflowDefinition
 from handrail.ports.journal import RunInfo
@@ -448,8 +448,22 @@ def reaching(place: Place, info: RunInfo, target: str | None = None) -> Place:
     if target is None and TARGET not in info.labels:
         known = () if place.executor is None else place.executor.workflows
         if all(one.definition.name != info.workflow_name for one in known):
-            target = named_here(info.workflow_name) or f"FILE.py:{info.workflow_name}"
+            target = _named_here(info.workflow_name) or f"FILE.py:{info.workflow_name}"
     return attrs.evolve(place, target=target)
+
+
+def _named_here(name: str) -> str | None:
+    """The TARGET of the only workflow of this name in the files of the current folder, if any."""
+    from handrail.static.lint import workflows_in
+    from handrail.static.source import SourceUnavailable
+
+    found: list[str] = []
+    for file in sorted(Path().glob("*.py")):
+        with suppress(OSError, SyntaxError, UnicodeDecodeError, SourceUnavailable):
+            text = file.read_text("utf-8")
+            if name in text and name in workflows_in(text, str(file)):
+                found.append(f"{file}:{name}")
+    return found[0] if len(found) == 1 else None
 
 
 def _with_executor(
