@@ -211,7 +211,7 @@ class StepView:
             "error": None if self.cause is None else self.cause.error or None,
             "error_type": None if self.cause is None else self.cause.error_type,
             "reason": self.reason,
-            "cause": None if self.cause is None else self.cause.origin.path,
+            "cause": json_safe(self.cause),
             "given_by": self.given_by,
             "output": json_safe(plain(self.output)),
             **({} if self.spent is None else self.spent.to_dict()),
