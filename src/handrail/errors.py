@@ -114,6 +114,10 @@ class DuplicateStepName(WorkflowMistake):
         return f"{self.where}: the path {self.path!r} is already taken in this run. {self.hint}"
 
 
+_FLAGS = {"max_steps": "--max-steps", "timeout_s": "--timeout"}
+"""Options of the command that set a limit."""
+
+
 class LimitExceeded(HandrailError):
     """A limit of the run was reached; ``name`` is a field of ``Limits``, ``value`` its setting."""
 
@@ -124,7 +128,8 @@ class LimitExceeded(HandrailError):
         self.why = why
 
     def __str__(self) -> str:
-        return f"{self.what} Raise it in Limits(...)."
+        flag = _FLAGS.get(self.name)
+        return f"{self.what} Raise it in Limits(...){f', or with {flag}' if flag else ''}."
 
     @property
     def what(self) -> str:

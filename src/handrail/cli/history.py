@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
-import attrs
 from cyclopts import Parameter
 
 from handrail import Executor
@@ -85,7 +84,6 @@ def fork(
         journal = place.find()
         info = choose_run(journal.runs(), run)
         workflow, place = workflow_of(info, place, target)
-        place = attrs.evolve(place, target=target)
         fork_id = Executor(journal=journal, workflows=[workflow]).fork_sync(
             info.run_id,
             at=at,

@@ -46,6 +46,7 @@ from handrail.engine.requests import (
 from handrail.engine.step_names import StepNames, unchanged_since
 from handrail.engine.stream import Run
 from handrail.errors import (
+    InvalidInput,
     JournalDamaged,
     JournalFailed,
     ReplayMismatch,
@@ -169,7 +170,10 @@ class Engine(TakesOptions):
         options: Options | None = None,
     ) -> RunRequest:
         options, known = options or self._options, self._parts.workflows
-        request = RunRequest.of(workflow, args, kwargs, options, known)
+        try:
+            request = RunRequest.of(workflow, args, kwargs, options, known)
+        except (InvalidInput, TypeError) as error:  # only the caller's own line is of interest
+            raise error.with_traceback(None) from None
         definition, run_id, events = request.definition, request.run_id, self._journal.events
         is_named = bool(run_id)
         run_id = run_id or new_run_id(definition.name, self._parts.clock.now(), events)
