@@ -60,10 +60,11 @@ def note_change(run: RunState, change: StepChange) -> bool:
     same_kind = change.was.partition(" ")[0] == change.now.partition(" ")[0]
     if run.recorded.is_reused(change.path) or (run.recorded.unwinds and same_kind):
         return False
-    if change not in run.changes:
+    if change.path not in run.changed:
         if not run.changes:
             run.passed = frozenset((*run.results, *run.nodes, *run.tree))
         run.changes.append(change)
+        run.changed.add(change.path)
         if not run.rehearses:  # the first change ends the drive
             run.emit(cmd.Changed(change.path))
     return not run.rehearses

@@ -86,8 +86,9 @@ class Comparison(Retracing):
         if was and not run.matches(was, step) and not recorded.is_reused(path):
             self._diverge(path, was, run.fingerprint(step))
 
-    def on_recorded_item(self, path: str, item: Any) -> None:
+    def on_recorded_item(self, place: Place, path: str, item: Any, index: int) -> None:
         """Diverge if the item has changed, unless somebody accepted its record."""
+        del place, index
         run, was = self.run, self.recorded.item_of(path)
         codec, secrets = run.codec, run.setting.secrets
         if not was or codec is None or item_matches(was, item, codec, secrets):

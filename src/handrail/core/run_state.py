@@ -451,6 +451,7 @@ class RunState:
         """How often each line of a body yielded; counted only if ``max_visits`` is set."""
         self.changes: list[StepChange] = []
         """Recorded steps that the code now describes differently, if nobody accepted that."""
+        self.changed = set[str]()
         self.passed: frozenset[str] = frozenset()
         """The steps and members that the code had reached before the first of these changes."""
         # waits

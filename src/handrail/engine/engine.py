@@ -43,7 +43,7 @@ from handrail.engine.requests import (
     result_given,
     with_inputs,
 )
-from handrail.engine.step_names import StepNames, unchanged_since
+from handrail.engine.step_names import StepNames, reason_of
 from handrail.engine.stream import Run
 from handrail.errors import (
     JournalDamaged,
@@ -63,13 +63,15 @@ from handrail.record.inbox import check_signal, gate_in, sort_messages, unread
 from handrail.record.reading import (
     by_name,
     ended,
+    groups_in,
     history_of,
     inputs_of,
     is_fork,
+    narrowed,
     recorded_result,
     refuse_unknown,
     refuse_without_inputs,
-    rerun_in_fork,
+    rerun_after,
     workflow_for,
     workflow_named,
 )
@@ -433,8 +435,9 @@ class Engine(TakesOptions):
         run: Run[Any] | None,
     ) -> WorkflowResult[Any]:
         run_id, on_change = history[0].run_id, self._parts.on_change
-        known = {*reuse, *rerun}
+        known, decides = {*reuse, *rerun}, "rerun" if is_fork(history) else on_change
         self._sweep(run_id)
+        rerun = await self._narrowed(history, definition, reuse, rerun)
         while True:
             start = self._start_again(history, definition, leased.since, reuse, rerun)
             if start.cancel is None and not start.recorded.is_empty:
@@ -443,20 +446,17 @@ class Engine(TakesOptions):
             try:
                 return await self._drive_from(start, run)
             except ReplayMismatch as mismatch:
-                mismatch.unchanged = unchanged_since(definition, mismatch, history[0].at)
-                changed = [one.path for one in mismatch.changes]
-                is_new = known.isdisjoint(changed)
-                known.update(changed)
-                if is_fork(history) and is_new:  # it runs changed steps again
+                if mismatch.late:
                     history = await self._history(run_id, leased.secrets)
-                    rerun = rerun_in_fork(history, mismatch, rerun)
-                    continue
-                if mismatch.late or on_change == "refuse" or not is_new:
+                mismatch.hint = reason_of(definition, mismatch, history)
+                changed = [one.path for one in mismatch.changes]
+                if decides == "refuse" or not known.isdisjoint(changed):
                     raise
-            if on_change == "reuse":  # nothing was run or written: try again
-                reuse = [*reuse, *changed]
-            else:
-                rerun = [*rerun, *changed]
+                known.update(changed)
+                again = rerun_after(history, mismatch, rerun)
+            if decides == "reuse":
+                reuse, again = [*reuse, *changed], [one for one in again if one in rerun]
+            rerun = again
 
     def _warn_of_missing_secrets(self, run_id: str, secrets: SecretValues) -> None:
         if secrets.missing:
@@ -688,17 +688,34 @@ class Engine(TakesOptions):
         with self._users.using():
             history = await self._history(run_id)
             definition = workflow_for(history, given, self._listed)
+            rerun = await self._narrowed(history, definition, reuse, rerun)
             changed: dict[str, PlannedStep] = {}
             while True:
                 plan, run = await self._rehearsed(history, definition, reuse, rerun)
-                more = [one.path for one in run.changes]
+                more = [one.rerun_path for one in run.changes]
                 if not is_fork(history) or set(rerun).issuperset(more):
                     break
                 changed.update((one.path, one) for one in plan.steps if one.state == "changed")
                 mismatch = ReplayMismatch(run_id, run.changes, passed=run.passed)
-                rerun = rerun_in_fork(history, mismatch, rerun)
+                rerun = rerun_after(history, mismatch, rerun)
         steps = tuple(changed.get(one.path, one) for one in plan.steps)
         return replace(plan, steps=steps), rerun
+
+    async def _narrowed(
+        self,
+        history: Sequence[ev.Event],
+        definition: WorkflowDefinition,
+        reuse: Sequence[str],
+        rerun: Sequence[str],
+    ) -> Sequence[str]:
+        """``rerun``, in which groups whose items have changed are only entered again."""
+        groups = groups_in(history, rerun)
+        if not groups:
+            return rerun
+        others = [path for path in rerun if path not in groups]
+        _, run = await self._rehearsed(history, definition, reuse, others)
+        again = narrowed(run.changes, [path for path in rerun if path in groups])
+        return [*others, *again]
 
     async def _rehearsed(
         self,

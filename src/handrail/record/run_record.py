@@ -250,7 +250,7 @@ class Recorded:
     def run_again(self, paths: Iterable[str]) -> None:
         """Let steps run again that otherwise must not: a person named their paths."""
         again = set(paths)
-        self.reused -= again
+        self.reused.difference_update(path.removesuffix("/") for path in again)
         if not again or not (self.begun_once or self._undone):
             return
         known = self._paths.keys() | self._gaps
