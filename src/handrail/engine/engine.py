@@ -68,10 +68,12 @@ from handrail.record.reading import (
     inputs_of,
     is_fork,
     narrowed,
+    paths_named,
     recorded_result,
     refuse_unknown,
     refuse_without_inputs,
     rerun_after,
+    with_failed,
     workflow_for,
     workflow_named,
 )
@@ -346,13 +348,16 @@ class Engine(TakesOptions):
         *,
         reuse: Sequence[str] = (),
         rerun: Sequence[str] = (),
+        rerun_failed: bool | str = False,
     ) -> WorkflowResult[Any]:
         """Continue a run that was killed, interrupted or suspended, that failed or was cancelled.
 
         Recorded steps are not performed again, except those that the end of the last drive
-        superseded (see the explanation of resuming). ``rerun`` names paths to run again, ``reuse``
-        recorded steps that count although their code has changed. A run that has succeeded returns
-        its recorded result, unless ``rerun`` names a path.
+        superseded (see the explanation of resuming). ``rerun`` names paths to run again, or
+        patterns of paths (``items/*``), ``reuse`` recorded steps that count although their code has
+        changed. ``rerun_failed`` names a group whose failed members run again; True: all groups
+        with ``on_error="continue"``. A run that has succeeded returns its recorded result, unless
+        something runs again.
 
         Raises:
             ReplayMismatch: recorded steps changed, and nothing says whether they still count;
@@ -366,7 +371,8 @@ class Engine(TakesOptions):
                 an input that the workflow requires now; nothing was run.
         """
         given = self._resolve_workflow(workflow)
-        return await self._resume(run_id, given, reuse, rerun, None)
+        check_paths(reuse=reuse, rerun=rerun)
+        return await self._resume(run_id, given, reuse, with_failed(rerun, rerun_failed), None)
 
     def stream_resume(
         self,
@@ -375,12 +381,14 @@ class Engine(TakesOptions):
         *,
         reuse: Sequence[str] = (),
         rerun: Sequence[str] = (),
+        rerun_failed: bool | str = False,
     ) -> Run[Any]:
         """``resume`` as ``stream``: an async context manager that gives the drive's events."""
         given = self._resolve_workflow(workflow)
 
         async def drive(run: Run[Any]) -> WorkflowResult[Any]:
-            return await self._resume(run_id, given, reuse, rerun, run)
+            check_paths(reuse=reuse, rerun=rerun)
+            return await self._resume(run_id, given, reuse, with_failed(rerun, rerun_failed), run)
 
         return Run(run_id, drive)
 
@@ -407,10 +415,11 @@ class Engine(TakesOptions):
         rerun: Sequence[str],
         run: Run[Any] | None,
     ) -> WorkflowResult[Any]:
-        check_paths(reuse=reuse, rerun=rerun)
+        named = rerun
         try:
             async with self._leased(run_id) as leased:
                 history = await self._history(run_id, leased.secrets)
+                rerun = paths_named(history, named)
                 definition = self._workflow_to_drive(history, given)
                 if _has_succeeded(history) and not rerun:
                     self._sweep(run_id)
@@ -420,7 +429,7 @@ class Engine(TakesOptions):
         except JournalFailed:  # the result is there even if the journal cannot be written
             with contextlib.suppress(JournalFailed, RunNotFound):
                 history = await self._history(run_id)
-                if _has_succeeded(history) and not rerun:
+                if _has_succeeded(history) and not paths_named(history, named):
                     definition = self._workflow_to_drive(history, given)
                     return await self._recorded_result(definition, history)
             raise
@@ -510,6 +519,7 @@ class Engine(TakesOptions):
         outputs: Mapping[str, Any] | None = None,
         inputs: Mapping[str, Any] | None = None,
         rerun: Sequence[str] = (),
+        rerun_failed: bool | str = False,
         fork_id: str | None = None,
     ) -> str:
         """Make a new run from the record of another, which does not change; the new run's id.
@@ -518,7 +528,7 @@ class Engine(TakesOptions):
         ``at``, all of them. ``outputs`` replaces outputs of steps, by path: what began after such a
         step had ended is not kept. ``inputs`` replaces inputs of the run, by name: a step that
         differs for them runs again, with all that followed it. So does a step whose code has
-        changed since. ``rerun`` names paths that run again.
+        changed since. ``rerun`` and ``rerun_failed`` say what runs again, as in ``resume``.
 
         Raises:
             RunNotFound, NotRecorded: there is no such run, or step of it. WrongUse: an output
@@ -540,6 +550,7 @@ class Engine(TakesOptions):
             as_written = partial(self._history_as_written, run_id, at)
             history, secrets = await self._users.read(as_written, run_id)
             kept = cut_of(history, at, tuple(outputs or ()))
+            rerun = paths_named(kept, with_failed(rerun, rerun_failed))
             refuse_unknown(kept, rerun)
             if inputs and not any(getattr(one, "fingerprint", "") for one in kept):
                 kept = kept[:1]  # without fingerprints nothing shows what used the old inputs
@@ -661,6 +672,7 @@ class Engine(TakesOptions):
         *,
         reuse: Sequence[str] = (),
         rerun: Sequence[str] = (),
+        rerun_failed: bool | str = False,
     ) -> Plan:
         """What ``resume`` with the same arguments would do.
 
@@ -671,6 +683,8 @@ class Engine(TakesOptions):
             RunNotFound, NotRecorded, WorkflowNotFound, WrongUse, Unresolvable, DefinitionError: as
                 ``resume``.
         """
+        check_paths(rerun=rerun)
+        rerun = with_failed(rerun, rerun_failed)
         plan, _ = await self.plan_with_rerun(run_id, workflow, reuse=reuse, rerun=rerun)
         return plan
 
@@ -688,6 +702,7 @@ class Engine(TakesOptions):
         with self._users.using():
             history = await self._history(run_id)
             definition = workflow_for(history, given, self._listed)
+            rerun = paths_named(history, rerun)
             rerun = await self._narrowed(history, definition, reuse, rerun)
             changed: dict[str, PlannedStep] = {}
             while True:

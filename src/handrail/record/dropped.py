@@ -27,7 +27,7 @@ from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 
 from handrail.errors import LimitExceeded, StepIsPoisonous, StepWasInterrupted
 from handrail.model import events as ev
-from handrail.model.paths import ancestors_of, join, parent_of
+from handrail.model.paths import ancestors_of, attempt_base, join, parent_of
 from handrail.model.results import qualified
 from handrail.steps.verbs import LEAF_KINDS, LEAVE, MAKE, MERGE, REMOVE, WAIT_KINDS
 
@@ -262,6 +262,26 @@ def run_again(paths: Collection[str], history: Iterable[ev.Event]) -> tuple[str,
     own = {path[:-1] for path in paths if path.endswith("/")}
     whole = {path for path in paths if not path.endswith("/")}
     return _with_what_is_entered(own, whole, HistoryIndex(history))
+
+
+def groups_of(history: Iterable[ev.Event]) -> set[str]:
+    """The paths of groups, but not of races: these have handled each failure."""
+    return {one.path for one in history if isinstance(one, ev.GroupStarted) and one.kind != "race"}
+
+
+def failed_members(history: Sequence[ev.Event], groups: Collection[str] | None) -> list[str]:
+    """The failed members of these groups, of their last attempt; by default, of all groups that
+    collect failures.
+    """
+    index = HistoryIndex(history)
+    if groups is None:
+        kinds = (one for one in history if isinstance(one, ev.GroupStarted))
+        groups = {one.path for one in kinds if one.on_error == "continue"}
+    ends = {path: index.ends.get(path) for path in groups}
+    bases = {
+        attempt_base(path, 1 if end is None else end.result.attempts) for path, end in ends.items()
+    }
+    return [path for path in index.ended_as("failed") if path.rpartition("/")[0] in bases]
 
 
 def ran_again_since(history: Iterable[ev.Event], path: str) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from handrail.codec.unresolved import Unresolvable, Unresolved
@@ -23,7 +24,7 @@ from handrail.model.paths import ancestors_of, decode_key, is_within
 from handrail.model.results import WorkflowResult
 from handrail.model.shapes import WorkflowLike
 from handrail.ports.journal import Journal
-from handrail.record.dropped import begun, run_again, superseded
+from handrail.record.dropped import begun, failed_members, groups_of, run_again, superseded
 from handrail.record.outputs import Tree, as_listed, derive, returned_by
 from handrail.record.results import children_of, tree_order, workflow_result
 from handrail.record.run_record import FORKED, Recorded
@@ -109,6 +110,50 @@ def groups_in(history: Iterable[ev.Event], paths: Collection[str]) -> set[str]:
     kinds = {"for_each", "work"}
     begun_ = (one for one in history if isinstance(one, ev.StepStarted) and one.path in paths)
     return {one.path for one in begun_ if one.step_type in kinds}
+
+
+_FAILED = "*failed*/"
+
+
+def with_failed(rerun: Sequence[str], rerun_failed: bool | str) -> Sequence[str]:  # noqa: FBT001  # as people say it
+    """``rerun`` as ``paths_named`` takes it, with the failed members of all groups that collect
+    failures, or of the groups that ``rerun_failed`` names.
+    """
+    if rerun_failed is False:
+        return rerun
+    return [*rerun, _FAILED if rerun_failed is True else f"{_FAILED}{rerun_failed}"]
+
+
+def paths_named(history: Sequence[ev.Event], rerun: Sequence[str]) -> list[str]:
+    """The recorded paths that people named: a pattern, such as ``items/*``, stands for all that it
+    matches, part by part.
+
+    Raises:
+        NotRecorded: a pattern, or a name of ``with_failed``, matches nothing that is recorded.
+    """
+    found: list[str] = []
+    for name in rerun:
+        if name.startswith(_FAILED):
+            group = name.removeprefix(_FAILED)
+            groups = _matching(history, group, groups_of(history)) if group else None
+            found += failed_members(history, groups)
+        else:
+            found += _matching(history, name, begun(history)) if set(name) & {*"*?"} else [name]
+    return list(dict.fromkeys(found))
+
+
+def _matching(history: Sequence[ev.Event], pattern: str, known: Collection[str]) -> list[str]:
+    if pattern in known:
+        return [pattern]
+    parts = pattern.replace("[", "[[]").split("/")
+    found = [
+        path
+        for path in sorted(known)
+        if len(own := path.split("/")) == len(parts) and all(map(fnmatchcase, own, parts))
+    ]
+    if not found:
+        raise NotRecorded(history[0].run_id, pattern, closest_paths(pattern, known))
+    return found
 
 
 def worktrees_of(history: Iterable[ev.Event]) -> list[str]:

@@ -66,6 +66,7 @@ class ForkBody(_Body, frozen=True):
     outputs: dict[str, Any] | None = None
     inputs: dict[str, Any] | None = None
     rerun: list[str] = []
+    rerun_failed: bool | str = False
     run_id: str | None = None
 
 
@@ -333,6 +334,7 @@ class Acting:
             outputs=body.outputs,
             inputs=body.inputs,
             rerun=body.rerun,
+            rerun_failed=body.rerun_failed,
             fork_id=body.run_id,
         )
         return {"run_id": fork_id, "driven": False}
