@@ -98,7 +98,9 @@ class World:
         """What a task finds."""
         return Found(self.act(at, number))
 
-    def step(self, shape: Shape, at: str, args: Args, salt: Any = 0) -> Step[Any]:
+    def step(  # noqa: C901, PLR0911, PLR0912  # one case a kind
+        self, shape: Shape, at: str, args: Args, salt: Any = 0
+    ) -> Step[Any]:
         """The step of a shape."""
         kind, inner = shape
         number, act = args[at], self.act
@@ -155,7 +157,9 @@ class World:
             case "mapping":
                 return name.for_each({"k": number, "l": 7}, member)
             case "record":
-                return name.for_each([Item("a", number), Item("b", 7)], member, key=lambda i: i.name)
+                return name.for_each(
+                    [Item("a", number), Item("b", 7)], member, key=lambda i: i.name
+                )
             case "index":
                 return name.for_each([number, 7], member)
             case "collects":
@@ -254,9 +258,7 @@ def executors(place: str) -> Iterator[Any]:
     """Makes executors of one journal, each with its own on_change."""
     if place == "memory":
         first = Executor(durable=True)
-        yield lambda on_change: Executor(
-            journal=first.journal, durable=True, on_change=on_change
-        )
+        yield lambda on_change: Executor(journal=first.journal, durable=True, on_change=on_change)
         return
     with tempfile.TemporaryDirectory() as folder:
         journal = SqliteJournal(Path(folder) / "runs.db")
@@ -270,14 +272,7 @@ def resumed(executor: Executor, run_id: str, life: Life, rerun: Sequence[str]) -
         try:
             result = executor.resume_sync(run_id, life.flow, rerun=rerun)
         except ReplayMismatch as mismatch:
-            assert mismatch.changes
-            if not mismatch.late:
-                plan = executor.plan_sync(run_id, life.flow, rerun=rerun)
-                assert {one.path for one in plan.changes} == {
-                    one.path for one in mismatch.changes
-                }
-            left = [] if mismatch.late else rerun
-            rerun = [*left, *(one.path for one in mismatch.changes)]
+            changed, late = [one.path for one in mismatch.changes], mismatch.late
         else:
             if result.status == "suspended":  # the gate of a fork, which is asked again
                 executor.answer_sync(run_id, "gate", "yes")
@@ -285,6 +280,10 @@ def resumed(executor: Executor, run_id: str, life: Life, rerun: Sequence[str]) -
                 continue
             assert result.status == "succeeded", result.error
             return result.value
+        if not late:
+            planned = executor.plan_sync(run_id, life.flow, rerun=rerun).changes
+            assert sorted(one.path for one in planned) == sorted(changed)
+        rerun = [*([] if late else rerun), *changed]
     raise AssertionError(rerun)
 
 
@@ -322,17 +321,17 @@ LEAF: Shape = ("leaf", ())
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_changed_argument_of_each_composite_counts(kind: str, how: str, late: bool) -> None:
-    """In itself, in what is in it, and in a group that it is in, it is never passed over."""
-    for shape in ((kind, (LEAF,)), ("each", ((kind, (LEAF,)),)), (kind, (("index", (LEAF,)),))):
+    """In itself, in what is in it, and in a group in it, it is never passed over."""
+    for shape in ((kind, (LEAF,)), (kind, (("index", (LEAF,)),))):
         for at in range(len(list(places(shape)))):
             edit(shape, at, 1, how, "memory", late=late)
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["early", "late"])
 @pytest.mark.parametrize("place", ["memory", "sqlite"])
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), phases=PHASES)
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck), phases=PHASES)
 @given(shape=shapes(), at=st.integers(0, 30), by=st.integers(1, 3), how=st.sampled_from(HOW))
-def test_whatever_depends_on_a_changed_argument_runs_again_or_stops_the_run(
+def test_whatever_depends_on_a_changed_argument_runs_again_or_stops_the_run(  # noqa: PLR0917
     shape: Shape, at: int, by: int, how: Any, place: str, late: bool
 ) -> None:
     """No value of a run that succeeds is stale, unless somebody said that it counts."""

@@ -124,7 +124,10 @@ class CompensationSearch(Retracing):
         """True if this path, or one below it, is due, or is compared."""
         if path in self._leading_to:
             return True
-        return self._whole and self.recorded.knows(path) and _is_compared(self.run, path)
+        record = self.recorded.get(path) if self._whole else None
+        if record is None or (record.leaf and record.failure is None):
+            return False  # nothing is below it
+        return _is_compared(self.run, path)
 
     def enters_attempt(self, place: Place) -> bool:
         """True if a path just below this attempt is due or encloses one that is, or it counts."""
