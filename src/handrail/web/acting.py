@@ -331,8 +331,10 @@ class Acting:
         if self.resume_elsewhere is not None:
             self.resume_elsewhere(info, body.words)
         elif executor is not None:
-            again = {"rerun": body.rerun, "rerun_failed": body.rerun_failed}
-            self._start(executor.resume(info.run_id, reuse=body.reuse, **again))
+            resumed = executor.resume(
+                info.run_id, reuse=body.reuse, rerun=body.rerun, rerun_failed=body.rerun_failed
+            )
+            self._start(resumed)
         else:
             raise WorkflowNotFound(info.workflow_name, ())
         return {"driven": True}
