@@ -127,7 +127,7 @@ def _remark(step: PlannedStep, *, alive: bool) -> str:
 
 def _next_text(found: Plan, changed: ChangedSteps, place: Place, *, fork: bool) -> str:
     run_id = found.run_id
-    if found.status == "succeeded" and not (changed.rerun or changed.rerun_from):
+    if found.status == "succeeded" and not changed.rerun_any:
         but = ". Changed steps make no difference" if found.changes else ""
         return f"It has succeeded. A resume returns its recorded result{but}."
     if found.changes:

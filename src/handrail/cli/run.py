@@ -109,7 +109,7 @@ def resume(
     options = attrs.evolve(options, on_change=changed.on_change)
     if not all_runs:
         return _resume(run, options, place, latest=latest, changed=changed, target=target)
-    if run is not None or latest or changed.reuse or changed.rerun or changed.rerun_from:
+    if run is not None or latest or changed.reuse or changed.rerun_any:
         typed = [*([run] if run else []), *(["--latest"] if latest else []), *changed.words]
         why = f"resumes every run, so it does not go with {' '.join(typed)}"
         raise Refused("resume --all", why, "Leave out one of them.")
