@@ -44,7 +44,7 @@ from handrail.workspace.folders import (
     path_text,
     restore_modes,
 )
-from handrail.workspace.git import Git, Repository
+from handrail.workspace.git import Git, Repository, index_entries
 from handrail.workspace.git_backup import GitBackup, back_up, find_damage, repair
 from handrail.workspace.git_files import (
     GIT,
@@ -142,9 +142,8 @@ async def before_launch(
     ``ours`` are folders into which handrail itself writes meanwhile; states leave them out. With
     ``alone`` nothing else works in the repository, so a copy of all of it is kept.
     """
-    known = shadow.folder / _BEFORE
-    if known.is_file():
-        return replace(msgspec.json.decode(known.read_bytes(), type=Before), of_earlier=True)
+    if (earlier := read_before(shadow.folder)) is not None:
+        return replace(earlier, of_earlier=True)
     places.make()
     ours = [places.base, places.safe, repository.root / ".handrail", *ours]
     shadow.make(repository, ours)
@@ -152,7 +151,8 @@ async def before_launch(
     if backup.kept:
         shadow.borrow(shadow.repository)
     inside = await read_git_files(repository, shadow.marker)
-    state = await shadow.state(inside.head)
+    entries = await index_entries(repository.git(shadow.marker))
+    state = await shadow.state(inside.head, entries)
     passed = [*map(path_text, await shadow.ignored()), *_below(repository.root, ours)]
     folders = folders_of(repository.root, passed)
     own = own_files(repository.root)
@@ -160,25 +160,19 @@ async def before_launch(
     before = Before(
         state, inside, own, folders=folders, whole=backup, epoch=epoch, undone_from=undone_from
     )
+    known = shadow.folder / _BEFORE
     fresh = known.with_suffix(".new")
     fresh.write_bytes(msgspec.json.encode(before))
     fresh.replace(known)
     return before
 
 
-async def interrupted_patch(shadow: Shadow, places: Places) -> Path | None:
-    """Write the changes since a killed launch began into a patch file; None if there are none."""
-    known = shadow.folder / _BEFORE
+def read_before(shadow: Path) -> Before | None:
+    """The state before a launch that has not been checked yet, or None."""
+    known = shadow / _BEFORE
     if not known.is_file():
         return None
-    before = msgspec.json.decode(known.read_bytes(), type=Before)
-    patch = await shadow.patch(before.state, await shadow.state())
-    if not patch:
-        return None
-    file = places.quarantine()
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_bytes(patch)
-    return file
+    return msgspec.json.decode(known.read_bytes(), type=Before)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,8 +203,8 @@ class Scope:
         try:
             await self._remove_unseen(looked, found)
             after, branch = await head_and_branch(self.repository, self.shadow.marker)
-            for _ in range(_MAX_PASSES):
-                now = await self.shadow.state()
+            for number in range(_MAX_PASSES):
+                now = await self.shadow.state(self.before.state.tree, again=number > 0)
                 outside = self._outside(await self.changes(now))
                 if not outside:
                     break
