@@ -50,10 +50,11 @@ class ScopeViolated(AgentError):
     def __str__(self) -> str:
         count = f"{len(self.files)} {'file' if len(self.files) == 1 else 'files'}"
         allowed = ", ".join(map(repr, self.allowed)) or "nothing"
+        lost = any(note.startswith("NOTHING") for note in self.notes)
         lines = [
             f"agent {self.agent!r} changed {count} outside of what it may write ({allowed}):",
             _listed(self.files),
-            "These changes were undone; those it may make are kept.",
+            *([] if lost else ["These changes were undone; those it may make are kept."]),
             *self.notes,
         ]
         if self.patch is not None:

@@ -113,6 +113,16 @@ class Git:
         return done.exit_code, done.stdout, done.stderr
 
 
+def path_text(path: str) -> str:
+    """A path, whose bytes need not be UTF-8, as text: each byte a Latin-1 character."""
+    return os.fsencode(path).decode("latin-1")
+
+
+def path_of(text: str) -> str:
+    """The path that :func:`path_text` wrote."""
+    return os.fsdecode(text.encode("latin-1"))
+
+
 def printable(path: str) -> str:
     """A path as text that can be stored: bytes that are not UTF-8 become escapes."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")

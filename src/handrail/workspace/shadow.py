@@ -18,8 +18,11 @@ import shutil
 import stat
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+
+import anyio.to_thread
 
 from handrail.errors import CommandFailed
 from handrail.model.dataclass import dataclass
@@ -116,6 +119,12 @@ class Shadow:
         """The folder for a copy of the repository."""
         return self.folder / "git"
 
+    @property
+    def is_whole(self) -> bool:
+        """True unless somebody removed what ``make`` has made."""
+        names = ("HEAD", "config", "objects/info/alternates", "info/attributes", "info/exclude")
+        return (self.folder / "refs").is_dir() and all((self.folder / n).is_file() for n in names)
+
     def borrow(self, repository: Path) -> None:
         """Borrow the objects of this copy of the repository, before those of the repository."""
         file = self.folder / "objects/info/alternates"
@@ -160,7 +169,11 @@ class Shadow:
         inner = [one for one in known if one.mode == _REPOSITORY]
         gone = [f"{_NOTHING} {'0' * len(one.blob)}\t{one.path}" for one in inner]
         await self._update(git, [*gone, *more])
-        code, _, _ = await git.run_unchecked("add", "--all", "--ignore-errors", "--", ".")
+        # One pack for all new content: a file for each takes several times as long.
+        one_pack = ("-c", "core.bigFileThreshold=1")
+        code, _, _ = await git.run_unchecked(
+            *one_pack, "add", "--all", "--ignore-errors", "--", "."
+        )
         bare = await self._bare() if code else ()
         if code:
             await self._drop_unreadable()
@@ -240,9 +253,8 @@ class Shadow:
     async def write(self, now: State, wanted: State) -> None:
         """Bring the folder, whose state is ``now``, to the wanted state."""
         changes = [c for c in await self.changes(now, wanted) if not c.is_repository]
-        for change in changes:
-            if change.before is not None:
-                _remove(self.root, change.path)
+        gone = [change.path for change in changes if change.before is not None]
+        await anyio.to_thread.run_sync(_remove, self.root, gone)
         paths = "".join(f"{change.path}\0" for change in changes if change.after is not None)
         if paths:
             git = self.git("wanted")
@@ -383,19 +395,20 @@ def _is_empty(folder: Path) -> bool:
         return True
 
 
-def _remove(root: Path, path: str) -> None:
-    """Remove a file, and the folders that are empty without it."""
-    file = root / path
-    try:
-        if stat.S_ISDIR(file.lstat().st_mode):  # now a folder: its files are changes of their own
-            return
-        file.unlink()
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    for folder in file.parents:
-        if folder == root:
-            return
-        try:
-            folder.rmdir()
-        except OSError:
-            return
+def _remove(root: Path, paths: Sequence[str]) -> None:
+    """Remove files, and the folders that are empty without them."""
+    top = os.fspath(root)
+    folders: set[str] = set()
+    for path in paths:
+        file = f"{top}/{path}"
+        with suppress(FileNotFoundError, NotADirectoryError):
+            if not stat.S_ISDIR(os.lstat(file).st_mode):  # now a folder: its files are changes, too
+                os.unlink(file)  # noqa: PTH108  # many files
+                folders.add(os.path.dirname(path))  # noqa: PTH120
+    while folders:
+        above = set[str]()
+        for path in folders - {""}:
+            with suppress(OSError):
+                os.rmdir(f"{top}/{path}")  # noqa: PTH106
+                above.add(os.path.dirname(path))  # noqa: PTH120
+        folders = above
