@@ -179,7 +179,9 @@ TRICKS = {
     "the user's settings hide it": Trick(
         "echo '# guide' > docs/guide.md; touch -d 2001-01-01 docs/guide.md; touch new",
         ("docs/guide.md (changed)", "new (added)"),
-        before="printf '[core]\\n\\ttrustctime = false\\n\\tcheckStat = minimal\\n\\texcludesFile = ~/ignored\\n' > ~/.gitconfig; echo '*' > ~/ignored; "
+        before="git config --global core.trustctime false; echo '*' > ~/ignored; "
+        "git config --global core.checkStat minimal; "
+        "git config --global core.excludesFile '~/ignored'; "
         "mkdir -p ~/.config/git; echo '*' > ~/.config/git/ignore; "
         "touch -d 2001-01-01 docs/guide.md",
     ),

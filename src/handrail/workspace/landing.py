@@ -259,12 +259,16 @@ class Landing:
                 put.append((change.path, change.after))
             else:
                 in_the_way.append(change.path)
+        wanted = await self._files.with_entries(now, put)
+        paths = {path for path, _ in put}
+        in_the_way += [
+            c.path for c in await self._files.changes(now, wanted) if c.path not in paths
+        ]
         if in_the_way:
             shown = ", ".join(map(printable, in_the_way))
             raise Refused(
                 f"changes that are not committed would be overwritten: {shown}", in_the_way
             )
-        wanted = await self._files.with_entries(now, put)
         return now, await self._with_crlf(wanted, ends)
 
     async def _is_smudged(self, change: Change) -> bool:

@@ -62,13 +62,13 @@ def _find(root: Path) -> Iterator[str]:
                 inside = sorted(entries, key=lambda entry: entry.name)
         except OSError:
             continue
-        if above and any(entry.name == _GIT for entry in inside):
+        if above and any(entry.name.lower() == _GIT for entry in inside):
             yield above
             continue
         waiting += [
             f"{above}/{entry.name}" if above else entry.name
             for entry in inside
-            if entry.is_dir(follow_symlinks=False) and entry.name != _GIT
+            if entry.is_dir(follow_symlinks=False) and entry.name.lower() != _GIT
         ]
 
 

@@ -99,6 +99,13 @@ class Worktree:
             tip = await self._tip()
             return tip in {None, self.base} and not await self._changes(shadow, done)
 
+    async def uncommitted(self) -> int:
+        """How many files and repositories in it are not committed."""
+        async with self._shadow() as shadow:
+            done = await self._read(shadow)
+            changes = await shadow.changes(await self._tree(done.head or self.base), done.state)
+            return len(changes) + len(done.nested.carried) + len(done.nested.stuck)
+
     async def merge(self, how: str | Call, claims: LaunchClaims) -> None:
         """Bring home what was done, once the files are free, and remove the worktree.
 
@@ -142,7 +149,7 @@ class Worktree:
                 raise self._kept(f"{', '.join(done.nested.stuck)}: has work of its own")
             aside = self.places.quarantine()
             if as_patch:
-                patch = await shadow.patch(await self._base_state(shadow), done.state)
+                patch = await shadow.patch(await self._tree(self.base), done.state)
                 if patch:
                     aside.parent.mkdir(parents=True, exist_ok=True)
                     aside.write_bytes(patch)
@@ -207,11 +214,12 @@ class Worktree:
         found = (one.partition("\t") for one in told.split("\0"))
         return {path for fields, _, path in found if fields.startswith(_REPOSITORY)}
 
-    async def _base_state(self, shadow: Shadow) -> State:
-        return State((await shadow.git()("rev-parse", f"{self.base}^{{tree}}")).strip())
+    async def _tree(self, commit: str) -> State:
+        words = ("rev-parse", f"{commit}^{{tree}}")
+        return State((await self.main.git(self.marker)(*words)).strip())
 
     async def _changes(self, shadow: Shadow, done: Done) -> list[str]:
-        found = await shadow.changes(await self._base_state(shadow), done.state)
+        found = await shadow.changes(await self._tree(self.base), done.state)
         return [change.path for change in found]
 
     async def _tip(self) -> str | None:
@@ -244,6 +252,11 @@ class Worktree:
             code, _, _ = await self.main.git(self.marker).run_unchecked(*words)
             if code:
                 raise self._kept(f"its HEAD lacks the last commit of its branch, {tip}")
+        log = ("log", "--walk-reflogs", "--format=%gd %gs", "refs/stash", "--")
+        _, stashed, _ = await self.main.git(self.marker).run_unchecked(*log)
+        mine = [line for line in stashed.splitlines() if f"n {self.places.branch}: " in line]
+        if mine:
+            raise self._kept(f"work of it is stashed away: {mine[0]}")
         taken = [path for path in carried if blocked(self.main.root / path)]
         if taken:
             raise self._kept(f"{', '.join(taken)}: is there already, as something else", taken)
@@ -260,7 +273,7 @@ class Worktree:
         """Commit what is not committed, on the branch, and check that out; the last commit."""
         git = self.here.git(self.marker)
         last = done.head or self.base
-        if done.state != State((await git("rev-parse", f"{last}^{{tree}}")).strip()):
+        if done.state != await self._tree(last):
             last = (await git("commit-tree", done.state.tree, "-p", last, "-m", message)).strip()
         await git("update-ref", f"refs/heads/{self.places.branch}", last)
         await git("symbolic-ref", "HEAD", f"refs/heads/{self.places.branch}")
@@ -276,7 +289,7 @@ class Worktree:
         return these_files(self.main, [*files, *carried])
 
     async def _merge_files(self, shadow: Shadow, done: Done, claims: LaunchClaims) -> None:
-        base = await self._base_state(shadow)
+        base = await self._tree(self.base)
         whole = [(path, None) for path in done.nested.carried]
         state = await shadow.with_entries(done.state, whole)
         changes = await shadow.changes(base, state)
@@ -362,7 +375,7 @@ async def find_worktree(
     folder = places.worktree
     if not folder.is_dir() or folder.is_symlink():
         return None
-    own = _known_to_git(main, folder)
+    own = known_to_git(main, folder)
     if own is None:
         if not base:
             return None
@@ -372,7 +385,8 @@ async def find_worktree(
     return replace(main, root=folder.resolve(), own=own)
 
 
-def _known_to_git(main: Repository, folder: Path) -> Path | None:
+def known_to_git(main: Repository, folder: Path) -> Path | None:
+    """The folder by which git knows a worktree, or None."""
     told = {os.fsencode(one / ".git") for one in (folder, folder.resolve())}
     for file in sorted((main.common / "worktrees").glob("*/gitdir")):
         if file.read_bytes().strip() in told:
@@ -406,7 +420,7 @@ async def _add(
     async with list_locked(main):
         await git.run_unchecked("worktree", "prune")
         await git("worktree", "add", "--quiet", "--no-checkout", "--force", *on)
-    own = _known_to_git(main, places.worktree)
+    own = known_to_git(main, places.worktree)
     assert own is not None  # git has just made it
     return own
 
