@@ -17,7 +17,6 @@ from pathlib import Path
 
 import anyio
 
-from handrail.errors import HandrailError
 from handrail.model.dataclass import dataclass
 from handrail.system.own_files import own_files
 from handrail.workspace.git import Repository, head_of, index_entries, printable
@@ -31,7 +30,7 @@ _REGULAR = ("100644", "100755")
 _POINTER = re.compile(rb"oid sha256:([0-9a-f]{64})\n")
 
 
-class Refused(HandrailError):
+class Refused(Exception):  # noqa: N818 - never leaves this package
     """The work cannot come home; nothing was changed."""
 
     def __init__(self, reason: str, files: Sequence[str] = ()) -> None:
