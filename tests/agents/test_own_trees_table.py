@@ -24,6 +24,10 @@ _SUB = (
     "git init -q ../up; cd ../up; echo u > u; git add .; git commit -qm u; cd ../repo; "
     "git -c protocol.file.allow=always submodule --quiet add ../up sub; git commit -qm sub"
 )
+_POINTER = (
+    "printf 'version https://git-lfs.github.com/spec/v1\\noid sha256:%s\\nsize 5\\n' "
+    "$(echo real | sha256sum | cut -c-64) > big.bin"
+)
 _FILL = "git -c protocol.file.allow=always submodule --quiet update --init; "
 
 
@@ -176,6 +180,19 @@ HABITS = {
         "git config filter.x.clean 'echo pointer #'; "
         "git config filter.x.smudge 'echo real #'; git config filter.x.required true; "
         "echo real > big.bin; git add .; git commit -qm big",
+    ),
+    "files of git-lfs that were fetched": Habit(
+        "echo real > big.bin; echo 1 > new",
+        {"new": "1\n", "big.bin": "real\n"},
+        before=f"{_POINTER}; git add .; git commit -qm big; echo real > big.bin; mkdir .git/lfs; "
+        "git update-index --assume-unchanged big.bin",
+        by_hand=False,
+    ),
+    "a changed file of git-lfs": Habit(
+        "echo new > big.bin",
+        {"big.bin": "new\n"},
+        before=f"{_POINTER}; git add .; git commit -qm big; echo real > big.bin; mkdir .git/lfs",
+        by_hand=False,
     ),
     "modes and links": Habit(
         "echo 1 > run; chmod 755 run; ln -s run link; chmod 755 src/a.py",

@@ -6,7 +6,6 @@ moved the index is locked as git itself locks it, so nobody commits in between.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shutil
@@ -27,10 +26,9 @@ _POLL_S = 0.05
 _OURS = b"handrail "
 _LARGEST = 16 << 20
 _REGULAR = ("100644", "100755")
-_POINTER = re.compile(rb"oid sha256:([0-9a-f]{64})\n")
 
 
-class Refused(Exception):  # noqa: N818 - never leaves this package
+class Refused(Exception):
     """The work cannot come home; nothing was changed."""
 
     def __init__(self, reason: str, files: Sequence[str] = ()) -> None:
@@ -69,7 +67,8 @@ class Landing:
         mine = {change.path: change for change in await files.changes(base, now)}
         touched = [c.path for c in await files.changes(base, done) if c.path in mine]
         ends = {path: one for path in touched if (one := await self._with_lf(mine[path]))}
-        ours = await files.with_entries(now, ends.items()) if ends else now
+        plain = [(p, mine[p].before) for p in touched if await files.is_smudged(mine[p])]
+        ours = await files.with_entries(now, [*ends.items(), *plain]) if ends or plain else now
         tree, conflicts, reason = await files.merge(base.tree, ours.tree, done.tree)
         if conflicts:
             raise Refused(reason or f"conflicts in {', '.join(conflicts)}", conflicts)
@@ -254,7 +253,7 @@ class Landing:
             elif (lf := await self._with_lf(mine)) and lf.blob == (mine.before or lf).blob:
                 put.append((change.path, change.after))
                 ends.append(change.path)
-            elif await self._is_smudged(mine):
+            elif await self._files.is_smudged(mine):
                 put.append((change.path, change.after))
             else:
                 in_the_way.append(change.path)
@@ -269,17 +268,6 @@ class Landing:
                 f"changes that are not committed would be overwritten: {shown}", in_the_way
             )
         return now, await self._with_crlf(wanted, ends)
-
-    async def _is_smudged(self, change: Change) -> bool:
-        """True if the commit has a pointer of git-lfs, and the working tree what it stands for."""
-        if change.before is None or change.after is None or change.before.mode not in _REGULAR:
-            return False
-        found = _POINTER.search((await self._files.content(change.before))[:1024])
-        file = self.main.root / change.path
-        if found is None or not file.is_file():
-            return False
-        with file.open("rb") as content:
-            return hashlib.file_digest(content, "sha256").hexdigest().encode() == found[1]
 
     @asynccontextmanager
     async def _index_held(self) -> AsyncGenerator[Path]:

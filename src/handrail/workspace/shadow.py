@@ -12,6 +12,7 @@ a state: it would run there what its settings say.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
@@ -31,6 +32,8 @@ from handrail.workspace.git import Git, Listed, Repository, index_entries, print
 _NOTHING = "000000"
 _REPOSITORY = "160000"
 _USAGE = 129
+_POINTER = re.compile(rb"version https://git-lfs.*?\noid sha256:([0-9a-f]{64})\n", re.DOTALL)
+_LONGEST_POINTER = 1024
 _ATTRIBUTES = "* -text !eol -filter -ident !working-tree-encoding !merge !diff\n"
 
 
@@ -269,6 +272,13 @@ class Shadow:
         """A file's content."""
         return os.fsencode(await self.git()("cat-file", "blob", entry.blob))
 
+    async def is_smudged(self, change: Change) -> bool:
+        """True if ``before`` is a pointer of git-lfs, and the file is what it stands for."""
+        if change.before is None or change.after is None or change.is_repository:
+            return False
+        found = _POINTER.match((await self.content(change.before))[:_LONGEST_POINTER])
+        return found is not None and _sha256(self.root / change.path) == found[1].decode()
+
     async def entry(self, mode: str, content: bytes) -> Entry:
         """An entry with this content."""
         words = ("hash-object", "-w", "--stdin", "--no-filters")
@@ -385,6 +395,12 @@ def _is_unreadable(file: Path) -> bool:
         return not stat.S_ISREG(mode) or not os.access(file, os.R_OK)
     except OSError:  # the file is gone, or its folder cannot be read
         return True
+
+
+def _sha256(file: Path) -> str:
+    with suppress(OSError), file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
+    return ""
 
 
 def _is_empty(folder: Path) -> bool:

@@ -200,6 +200,9 @@ class Worktree:
         tracked = {one.path for one in entries} - (links.keys() - await self._links_before(links))
         nested = await nested_in(self.here, await shadow.ignored(), tracked, self.marker)
         absent = skipped(self.here.root, entries)
+        if (self.main.common / "lfs").is_dir():
+            since = await shadow.changes(await self._tree(head or self.base), state)
+            absent += [(c.path, c.before) for c in since if c.before and await shadow.is_smudged(c)]
         moved = [(path, links.get(path)) for path in nested.carried]
         state = State((await shadow.with_entries(state, [*absent, *moved])).tree)
         unmerged = dict.fromkeys(one.path for one in entries if one.stage != "0")
