@@ -127,6 +127,20 @@ TRICKS = {
         (".git/rebase-merge/git-rebase-todo (added)",),
         "**",
     ),
+    "names that are no UTF-8": Trick(
+        "printf x > \"$(printf 'docs/\\377')\"; printf x > \"$(printf 'src/\\377')\"",
+        ("docs/\\xff (added)",),
+    ),
+    "a filter for what handrail adds": Trick(
+        "git config filter.x.clean 'touch {marker}'; echo '* filter=x' > .gitattributes; "
+        "echo '* filter=x' > .git/info/attributes; echo x > docs/guide.md",
+        (
+            ".git/config (changed)",
+            ".git/info/attributes (added)",
+            ".gitattributes (added)",
+            "docs/guide.md (changed)",
+        ),
+    ),
     "only the index": Trick(
         "git update-index --cacheinfo 100644,$(echo x | git hash-object -w --stdin),docs/guide.md; "
         "git update-index --add --cacheinfo 100644,$(echo x | git hash-object -w --stdin),new",

@@ -34,7 +34,17 @@ _TRACES_IN_INFO = frozenset({"refs"})
 _HOOKS = "hooks"
 _TRACES = frozenset(
     {
-        *("index", "HEAD", "ORIG_HEAD", "FETCH_HEAD", "COMMIT_EDITMSG", "packed-refs", "gitdir"),
+        *(
+            "index",
+            "HEAD",
+            "ORIG_HEAD",
+            "FETCH_HEAD",
+            "COMMIT_EDITMSG",
+            "packed-refs",
+            "gitdir",
+            "AUTO_MERGE",
+            "REBASE_HEAD",
+        ),
         *(
             "gc.log",
             "gc.pid",

@@ -21,6 +21,7 @@ from handrail.model.agent_options import NO_OPTIONS, AgentOptions
 from handrail.model.dataclass import dataclass
 from handrail.model.paths import on_disk
 from handrail.ports.agent import AgentBackend
+from handrail.workspace.git import path_of, path_text
 from handrail.workspace.shadow import Change, Entry
 
 
@@ -193,7 +194,7 @@ class RestoreLog:
 
     def note(self, changes: Iterable[Change]) -> None:
         """Note that these changes were undone."""
-        notes = [_Note(change.path, change.before) for change in changes]
+        notes = [_Note(path_text(change.path), change.before) for change in changes]
         if notes:
             with self._file.open("ab") as file:
                 file.writelines(msgspec.json.encode(note) + b"\n" for note in notes)
@@ -205,4 +206,4 @@ class RestoreLog:
         with self._file.open("rb") as file:
             file.seek(position)
             notes = [msgspec.json.decode(line, type=_Note) for line in file]
-        return {note.path: note.entry for note in notes}
+        return {path_of(note.path): note.entry for note in notes}

@@ -49,8 +49,8 @@ from handrail.workspace.folders import (
 )
 from handrail.workspace.git import (
     Git,
+    Listed,
     Repository,
-    index_entries,
     path_of,
     path_text,
     printable,
@@ -172,8 +172,8 @@ async def before_launch(
     if backup.kept:
         shadow.borrow(shadow.repository)
     inside = await read_git_files(repository, shadow.marker)
-    entries = await index_entries(repository.git(shadow.marker))
-    state = await shadow.state(inside.head, entries)
+    listed = [Listed(*one, path_of(n)) for n, every in inside.listed.items() for one in every]
+    state = await shadow.state(inside.head, listed)
     passed = [*map(path_text, await shadow.ignored()), *_below(repository.root, ours)]
     folders = folders_of(repository.root, passed)
     own = own_files(repository.root)
@@ -258,7 +258,7 @@ class Scope:
         for number in range(_MAX_PASSES):
             now = await self.shadow.state(self.before.state.tree, again=number > 0)
             outside = self._outside(await self.changes(now))
-            again = [change for change in outside if change.path in tried]
+            again = [c for c in outside if c.path in tried and not c.is_repository]
             new = [change for change in outside if change.path not in tried]
             why = "what was there before is damaged in the repository, or it changes all the time"
             if new:
@@ -447,7 +447,8 @@ class Scope:
     async def _restore_refs(self, branch: str | None, found: _ViolationsSoFar) -> None:
         """Put back refs, but for the branch of HEAD and new branches that are checked out.
 
-        Where others work too, those that are checked out are theirs to move.
+        Where others work too, in this working tree or another, new refs, remotes, the stash, and
+        what is checked out are theirs to change.
         """
         was, before = self.before.inside.refs, self.before.inside
         now = await refs_of(self.repository.git(self.shadow.marker))
@@ -457,6 +458,9 @@ class Scope:
         alone = not self.reach.others and self.repository.own == self.repository.common
         out = {ref for ref in checked_out(self.repository) if ref not in was or not alone}
         free = (mine & now.keys()) | out
+        if not alone:
+            free |= {r for r in now if r not in was and not r.startswith("refs/replace/")}
+            free |= {r for r in was | now if r.startswith(("refs/remotes/", "refs/stash"))}
         changed = {
             ref: was.get(ref)
             for ref in sorted(was.keys() | now.keys())
