@@ -65,13 +65,13 @@ class Places:
         return RestoreLog(self.safe / "undone", self.safe / "launches")
 
     def quarantine(self) -> Path:
-        """The path of a new patch file, which does not exist yet."""
+        """The path of a new patch file; neither it nor another of its name exists yet."""
         first = self.base.joinpath("quarantine", *self.parts)
         number, name = 1, first.name
-        while (file := first.with_name(f"{name}.patch")).exists():
+        while any(first.with_name(f"{name}.{end}").exists() for end in _QUARANTINED):
             number += 1
             name = f"{first.name}-{number}"
-        return file
+        return first.with_name(f"{name}.patch")
 
     def make(self) -> None:
         """Create both folders, and have git ignore ``base``.
@@ -101,6 +101,7 @@ class Places:
         prune(self.shadow.parent, self.safe)
 
 
+_QUARANTINED = ("patch", "repositories", "git", "hidden")
 BRANCHES = "handrail"
 """The first part of the names of worktrees' branches."""
 _MARK = "."

@@ -173,10 +173,9 @@ class Shadow:
         gone = [f"{_NOTHING} {'0' * len(one.blob)}\t{one.path}" for one in inner]
         await self._update(git, [*gone, *more])
         # One pack for all new content: a file for each takes several times as long.
-        one_pack = ("-c", "core.bigFileThreshold=1")
-        code, _, _ = await git.run_unchecked(
-            *one_pack, "add", "--all", "--ignore-errors", "--", "."
-        )
+        pack = () if self.objects is not None else ("-c", "core.bigFileThreshold=1")
+        words = ("add", "--all", "--ignore-errors", "--", ".")
+        code, _, _ = await git.run_unchecked(*pack, *words)
         bare = await self._bare() if code else ()
         if code:
             await self._drop_unreadable()

@@ -148,20 +148,23 @@ class Worktree:
             if done.nested.stuck:
                 raise self._kept(f"{', '.join(done.nested.stuck)}: has work of its own")
             aside = self.places.quarantine()
-            if as_patch:
+            behind = await self._is_behind(done)
+            if as_patch or behind:
                 patch = await shadow.patch(await self._tree(self.base), done.state)
                 if patch:
                     aside.parent.mkdir(parents=True, exist_ok=True)
                     aside.write_bytes(patch)
             else:
                 last = await self._commit(shadow, done, f"Left by {self.who}")
-                code, _, _ = await self.main.git(self.marker).run_unchecked(
-                    "merge-base", "--is-ancestor", last, "HEAD"
-                )
-                if code:
-                    earlier = f"{self.places.branch}-earlier"
-                    words = ("branch", "--move", "--force", self.places.branch, earlier)
-                    await self.here.git(self.marker)(*words)
+                words = ("merge-base", "--is-ancestor", last, "HEAD")
+                behind = (await self.main.git(self.marker).run_unchecked(*words))[0] != 0
+            if behind:
+                first = earlier = f"{self.places.branch}-earlier"
+                number = 1
+                while await self._tip(earlier):
+                    number += 1
+                    earlier = f"{first}-{number}"
+                await self.here.git(self.marker)("branch", "--move", self.places.branch, earlier)
             for path in done.nested.carried:
                 to = aside.with_suffix(".repositories") / path
                 await anyio.to_thread.run_sync(move, self.here.root / path, to)
@@ -225,10 +228,30 @@ class Worktree:
         found = await shadow.changes(await self._tree(self.base), done.state)
         return [change.path for change in found]
 
-    async def _tip(self) -> str | None:
-        words = ("rev-parse", "--quiet", "--verify", f"refs/heads/{self.places.branch}^{{commit}}")
+    async def _tip(self, branch: str = "") -> str | None:
+        name = f"refs/heads/{branch or self.places.branch}^{{commit}}"
+        words = ("rev-parse", "--quiet", "--verify", name)
         _, tip, _ = await self.main.git(self.marker).run_unchecked(*words)
         return tip.strip() or None
+
+    async def _is_behind(self, done: Done) -> bool:
+        """True if the branch has commits that HEAD of the worktree lacks."""
+        tip = await self._tip()
+        if tip is None or tip in {self.base, done.head}:
+            return False
+        words = ("merge-base", "--is-ancestor", tip, done.head or self.base)
+        return (await self.main.git(self.marker).run_unchecked(*words))[0] != 0
+
+    async def _stashed(self) -> str:
+        """The last stash on the branch since the worktree was made, or ""."""
+        words = ("log", "--walk-reflogs", "--format=%ct %gd %gs", "refs/stash", "--")
+        _, told, _ = await self.main.git(self.marker).run_unchecked(*words)
+        made_s = int((self.here.own / "gitdir").stat().st_mtime)
+        for line in told.splitlines():
+            at_s, _, text = line.partition(" ")
+            if f"n {self.places.branch}: " in text and int(at_s) >= made_s:
+                return printable(text)
+        return ""
 
     def check_there(self) -> None:
         """Raise a ``DefinitionError`` if the worktree is not there any more."""
@@ -249,17 +272,10 @@ class Worktree:
         if done.nested.stuck:
             reason = "has work that is nowhere else, and cannot be moved as it is"
             raise self._kept(f"{', '.join(done.nested.stuck)}: {reason}", done.nested.stuck)
-        tip = await self._tip()
-        if tip not in {None, self.base, done.head}:
-            words = ("merge-base", "--is-ancestor", str(tip), done.head or self.base)
-            code, _, _ = await self.main.git(self.marker).run_unchecked(*words)
-            if code:
-                raise self._kept(f"its HEAD lacks the last commit of its branch, {tip}")
-        log = ("log", "--walk-reflogs", "--format=%gd %gs", "refs/stash", "--")
-        _, stashed, _ = await self.main.git(self.marker).run_unchecked(*log)
-        mine = [line for line in stashed.splitlines() if f"n {self.places.branch}: " in line]
-        if mine:
-            raise self._kept(f"work of it is stashed away: {mine[0]}")
+        if await self._is_behind(done):
+            raise self._kept("its HEAD lacks the last commit of its branch")
+        if stashed := await self._stashed():
+            raise self._kept(f"work of it is stashed away: {stashed}")
         taken = [path for path in carried if blocked(self.main.root / path)]
         if taken:
             raise self._kept(f"{', '.join(taken)}: is there already, as something else", taken)
