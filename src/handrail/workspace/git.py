@@ -32,6 +32,7 @@ _STEADY = (
     *("-c", "core.commitGraph=false"),
     *("-c", "core.quotePath=true"),
     *("-c", "commit.gpgSign=false"),
+    *("-c", "log.showSignature=false"),
     *("-c", "submodule.recurse=false"),
     *("-c", "gc.auto=0"),
     *("-c", "maintenance.auto=false"),
