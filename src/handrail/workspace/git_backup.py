@@ -92,17 +92,18 @@ async def find_damage(
     return [*found, _BROKEN] if broken else found
 
 
-def overwritten_objects(repository: Repository, copy: Path) -> dict[str, bool]:
+def overwritten_objects(repository: Repository, copy: Path, since_ns: int) -> dict[str, bool]:
     """The files of objects whose bytes are not those of before; True if they are put back.
 
-    git never writes into such a file, only its times may be others.
+    git never writes into such a file, only its times may be others. ``since_ns``: when the launch
+    began; nobody can set the time of the last change of a file's entry.
     """
     found: dict[str, bool] = {}
     objects, kept = repository.common / _OBJECTS, copy / _OBJECTS
     for name in sorted(_objects(objects) & _objects(kept)):
         now, then = objects / name, kept / name
         new, old = now.lstat(), then.lstat()
-        if name.startswith("info/"):
+        if name.startswith("info/") or new.st_ctime_ns < since_ns:
             continue
         if new.st_ino == old.st_ino and new.st_dev == old.st_dev:
             if not _has_checksum(now, sha256=repository.sha256):

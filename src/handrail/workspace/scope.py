@@ -335,7 +335,9 @@ class Scope:
             found.notes.append(f"{GIT} is as it was before; what was there is in {aside}.")
         if backup.kept:
             kept = shadow.repository
-            over = await anyio.to_thread.run_sync(overwritten_objects, self.repository, kept)
+            since_ns = (shadow.folder / _BEFORE).stat().st_ctime_ns
+            asked = (self.repository, kept, since_ns)
+            over = await anyio.to_thread.run_sync(overwritten_objects, *asked)
             for name, is_back in over.items():
                 found.files.append(f"{GIT}/objects/{name} (changed)")
                 if not is_back:

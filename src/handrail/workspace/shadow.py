@@ -255,7 +255,8 @@ class Shadow:
     async def write(self, now: State, wanted: State) -> None:
         """Bring the folder, whose state is ``now``, to the wanted state."""
         changes = [c for c in await self.changes(now, wanted) if not c.is_repository]
-        gone = [change.path for change in changes if change.before is not None]
+        # What is replaced by another file, git removes itself.
+        gone = [one.path for one in changes if one.before is not None and one.after is None]
         await anyio.to_thread.run_sync(_remove, self.root, gone)
         paths = "".join(f"{change.path}\0" for change in changes if change.after is not None)
         if paths:
