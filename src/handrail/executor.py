@@ -20,7 +20,13 @@ from handrail.engine.perform import Around
 from handrail.engine.serving import ServingEngine
 from handrail.engine.shared_limits import shared_admission
 from handrail.journals.memory import MemoryJournal
-from handrail.model.agent_options import NO_OPTIONS, AgentOptions, AgentSettings, with_model
+from handrail.model.agent_options import (
+    NO_OPTIONS,
+    AgentOptions,
+    AgentSettings,
+    ContextMode,
+    with_model,
+)
 from handrail.model.launch import Launch
 from handrail.model.policy import Ladder, Limits
 from handrail.model.shapes import WorkflowLike
@@ -54,7 +60,8 @@ class Executor(ServingEngine):
     - ``backend``, ``model`` and ``agent_options`` apply to agents where neither the agent nor its
       step sets them. Their own defaults are ``HANDRAIL_BACKEND`` and ``HANDRAIL_MODEL``, then
       ``backend`` and ``model`` in ``[tool.handrail]`` of ``pyproject.toml``. ``ladder`` applies to
-      agents without a ladder. ``cassette`` records agents, or replays them.
+      agents without a ladder, ``context_mode`` to agents without one. ``cassette`` records agents,
+      or replays them.
     - ``around``: factories that make an async context manager from the ``Current``. Each attempt
       runs inside of these, in its own context.
     - ``on_change`` says what a resume does with recorded steps that the code now describes
@@ -92,6 +99,7 @@ class Executor(ServingEngine):
         agent_options: AgentOptions = NO_OPTIONS,
         cassette: Cassette | None = None,
         ladder: Ladder | None = None,
+        context_mode: ContextMode | None = None,
         around: Sequence[Around] = (),
         on_change: OnChange = "refuse",
         claims: Claims | None = None,
@@ -127,6 +135,7 @@ class Executor(ServingEngine):
                         agent_defaults(backend, model, agent_options),
                         replace_backend=None if cassette is None else cassette.wrapper(secrets),
                         ladder=ladder,
+                        context_mode=context_mode,
                     )
                 ),
                 check_agent=_check_agent,

@@ -597,18 +597,18 @@ def _same_cap(before: IncidentView, one: IncidentView) -> bool:
 
 
 def _day(at: float) -> str:
-    return format_time(at)[:10]
+    return format_time(at, "%Y-%m-%d")
 
 
 def _clock(at: float) -> str:
-    return format_time(at)[11:]
+    return format_time(at, "%H:%M:%S")
 
 
 def _time(at: float, seen_from: float) -> str:
     """A time of day, with its date if ``seen_from`` is on another day."""
     if _day(at) == _day(seen_from):
-        return time.strftime("%H:%M", time.localtime(at))
-    return time.strftime("%a %d %b %H:%M", time.localtime(at))
+        return format_time(at, "%H:%M")
+    return format_time(at, "%a %d %b %H:%M")
 
 
 # -- runs and tail ---------------------------------------------------------------------------------

@@ -56,10 +56,9 @@ class Comparison(Retracing):
         if isinstance(value, Unresolved) and run.codec is not None:
             value = run.codec.load(value.text, returned_by(run.definition))
         place = Place("", "", 1, _outcome(end), value)
-        try:
-            generator = call(run.definition, run.root.inputs)
-        except Exception as error:  # noqa: BLE001  # the function's own code
-            self.body_ended(place, RAISED, error, stopped=False)
+        what, generator = self.call(call, run.definition, run.root.inputs)
+        if what != RETURNED:
+            self.body_ended(place, RAISED, generator, stopped=False)
             return
         yield self.body(place, generator, run.root.inputs)
 

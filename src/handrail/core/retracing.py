@@ -8,8 +8,9 @@ way: ``compensation`` looks for rollbacks, ``comparison`` for what has changed.
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections import ChainMap
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sized
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sized
 from typing import Any, Literal, TypeAlias, TypeGuard
 
 from handrail.core import commands as cmd
@@ -19,9 +20,10 @@ from handrail.core.items import Items, function_of, is_body, keyed
 from handrail.core.run_state import RunState
 from handrail.core.visible import VisibleResults
 from handrail.errors import RunCancelled, StepTimeout
+from handrail.model import outcome
 from handrail.model.described import line_of
 from handrail.model.inputs import bind_inputs
-from handrail.model.outcome import RAISED, YIELDED, resume
+from handrail.model.outcome import INTERRUPTED, RAISED, RETURNED, YIELDED, resume
 from handrail.model.paths import attempt_base, join
 from handrail.model.results import StepFailed, StepResult, qualified
 from handrail.record.outputs import derive, resolve
@@ -31,6 +33,7 @@ from handrail.steps import verbs
 from handrail.steps.verbs import Step
 
 Inputs: TypeAlias = Mapping[str, Any]
+_NO_MORE = object()
 Traversal: TypeAlias = Generator[Any, Any, None]
 """Yields a traversal to run first, or a question to answer with ``Evaluated``.
 
@@ -183,17 +186,23 @@ class Retracing:
     counts_open = 0
     """1 if an attempt without an end is retraced, too."""
 
+    def call(self, function: Callable[..., Any], *args: Any) -> tuple[int, Any]:
+        """``outcome.call``; an interruption is raised by the engine, when the drive has ended."""
+        what, given = called = outcome.call(function, *args)
+        if what == INTERRUPTED:
+            self.run.escaped = given
+        return called
+
     def member(
         self, path: str, verb: verbs.ForEachGroup | verbs.WorkGroup, value: Any, inputs: Inputs
     ) -> Traversal:
         """Retraces a member of a group."""
-        try:
-            made = function_of(verb)(value)
-        except Exception:  # noqa: BLE001  # its record stands, whatever its body does now
-            return
+        what, made = self.call(function_of(verb), value)
+        if what != RETURNED:
+            return  # its record stands, whatever its body does now
         end = self.recorded.at(path).member_end
-        outcome: Outcome = "open" if end is None else _outcome_of_end(end)
-        place = Place(path, path, 1, outcome, None if end is None else end.output)
+        how: Outcome = "open" if end is None else _outcome_of_end(end)
+        place = Place(path, path, 1, how, None if end is None else end.output)
         if _is_step(made):
             verbs.take(made)
             yield self._only_step(place, made, inputs)
@@ -265,7 +274,7 @@ class Retracing:
         left = {one for one in begun if self.enters(one)}
         last = max((self.recorded.at(one).index for one in begun), default=-1)
         self._concurrent.add(place.base)
-        for index, (item, value, key) in enumerate(_keyed(verb, items)):
+        for index, (item, value, key) in enumerate(self._keyed(verb, items)):
             member = f"{place.base}/{key}"
             if member in left:
                 left.discard(member)
@@ -301,14 +310,28 @@ class Retracing:
         self._concurrent.discard(place.base)
         self.group_ended(place)
 
+    def _keyed(self, verb: verbs.ForEachGroup, items: Items) -> Iterator[tuple[Any, Any, str]]:
+        """Each item, with its value for the body and its key, until the user's code raises."""
+        what, given = self.call(items.from_first)
+        for index in itertools.count():
+            if what == RETURNED:
+                what, item = self.call(next, given, _NO_MORE)
+            if what != RETURNED or item is _NO_MORE:
+                return
+            what, made = self.call(keyed, verb, item, index)
+            if what == RETURNED:
+                yield item, *made
+
     def _child(self, place: Place, verb: verbs.ChildWorkflow) -> Traversal:
         definition = verb.workflow.definition
         try:
             inputs = bind_inputs(definition, verb.args, verb.kwargs)
             if self.run.unrecordable(inputs, f"step {place.path!r}") is not None:
                 return  # it failed before it began
-            generator = call(definition, inputs)
         except Exception:  # noqa: BLE001  # its record stands, whatever the code does now
+            return
+        what, generator = self.call(call, definition, inputs)
+        if what != RETURNED:
             return
         place.value = self.recorded.at(place.path).value
         yield self.body(place, generator, inputs)
@@ -317,10 +340,9 @@ class Retracing:
         self, place: Place, verb: verbs.HeldBody | verbs.TreeBody, inputs: Inputs
     ) -> Traversal:
         """Retraces the steps of a function, which is called with its arguments."""
-        try:
-            made = verb.body(*verb.args)
-        except Exception:  # noqa: BLE001  # its record stands, whatever the code does now
-            return
+        what, made = self.call(verb.body, *verb.args)
+        if what != RETURNED:
+            return  # its record stands, whatever the code does now
         end = self.recorded.at(place.path).end
         place.value = None if end is None else end.output
         if isinstance(verb, verbs.TreeBody):
@@ -450,15 +472,6 @@ class Retracing:
 
 def _is_step(given: object) -> TypeGuard[Step[Any]]:
     return type(given) is Step
-
-
-def _keyed(verb: verbs.ForEachGroup, items: Items) -> Iterator[tuple[Any, Any, str]]:
-    """Each item, with its value for the body and its key, until the user's code raises."""
-    try:
-        for index, item in enumerate(items.from_first()):
-            yield item, *keyed(verb, item, index)
-    except Exception:  # noqa: BLE001  # the user's iterator, or key function
-        return
 
 
 def _is_new(body: Generator[Any, Any, Any]) -> bool:

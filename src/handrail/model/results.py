@@ -234,6 +234,10 @@ class StepResult(Generic[T_co]):
             raise StepFailed(self)
         return cast("T_co", self.output)
 
+    def to_dict(self, *, secrets: Secrets | None = None) -> dict[str, Any]:
+        """All fields as JSON-safe data, ``success`` included; see ``WorkflowResult.to_dict``."""
+        return _as_data(self, secrets)
+
     def is_a(self, error: type[BaseException] | str) -> bool:
         """True if the step's error is of this class or derived from it; compares full names."""
         wanted = error if isinstance(error, str) else qualified(error)
@@ -241,7 +245,10 @@ class StepResult(Generic[T_co]):
 
 
 def _utc(at: float) -> datetime:
-    return datetime.fromtimestamp(at, UTC)
+    try:
+        return datetime.fromtimestamp(at, UTC)
+    except (OverflowError, ValueError, OSError):  # no calendar has it
+        return datetime.min.replace(tzinfo=UTC) if at < 0 else datetime.max.replace(tzinfo=UTC)
 
 
 def qualified(cls: type) -> str:
@@ -408,6 +415,7 @@ class OpenGate:
 
     ``deadline`` is the nearest of its own and those of the steps around it.
     ``opening`` counts, from 1, how often this step has asked: an answer counts for one opening.
+    ``values``: what each choice stands for, if not for itself; an answer is recorded as the choice.
     """
 
     path: str
@@ -419,6 +427,7 @@ class OpenGate:
     default: Any = None
     has_default: bool = False
     opening: int = 1
+    values: tuple[Any, ...] = field(default=(), metadata=NEWER)
 
 
 A_PERSON, A_SENDER = "a person", "a sender"
@@ -457,7 +466,7 @@ class WaitsFor:
                 text = f"an unpause (paused by {self.what})"
         if self.until is None:
             return text
-        return f"{text} until {datetime.fromtimestamp(self.until, UTC):%Y-%m-%d %H:%M:%S} UTC"
+        return f"{text} until {_utc(self.until):%Y-%m-%d %H:%M:%S} UTC"
 
 
 @dataclass(frozen=True, slots=True)
@@ -606,15 +615,20 @@ class WorkflowResult(Generic[R_co]):
         It is for reports, so the values of secret environment variables, as ``secrets`` names them
         (by default as ``Secrets()`` does), and known tokens are masked.
         """
-        from handrail.secrets.masking import Mask
-        from handrail.secrets.values import Secrets, secret_values
-        from handrail.typed.jsonsafe import json_safe
+        return _as_data(self, secrets)
 
-        mask = Mask(secret_values(secrets or Secrets(), os.environ))
-        shown = mask.value(self)
-        data = _with_success(shown)
-        data["step_results"] = [_with_success(result) for result in shown.step_results]
-        return cast("dict[str, Any]", mask.plain(json_safe(data)))
+
+def _as_data(result: StepResult[Any] | WorkflowResult[Any], secrets: Any) -> dict[str, Any]:
+    from handrail.secrets.masking import Mask
+    from handrail.secrets.values import Secrets, secret_values
+    from handrail.typed.jsonsafe import json_safe
+
+    mask = Mask(secret_values(secrets or Secrets(), os.environ))
+    shown = mask.value(result)
+    data = _with_success(shown)
+    if isinstance(shown, WorkflowResult):
+        data["step_results"] = [_with_success(one) for one in shown.step_results]
+    return cast("dict[str, Any]", mask.plain(json_safe(data)))
 
 
 def _with_success(result: StepResult[Any] | WorkflowResult[Any]) -> dict[str, Any]:
@@ -678,13 +692,16 @@ class WorkflowFailed(HandrailError):
 
 
 class StageFailed(HandrailError):
-    """A stage of a ``validate`` step did not pass; ``result`` says what it printed."""
+    """A stage of a ``validate`` step did not pass; ``result`` says what it printed, ``usage`` what
+    an agent that judged it used.
+    """
 
     __module__ = "handrail.errors"
 
-    def __init__(self, result: StageResult) -> None:
-        super().__init__(result)
+    def __init__(self, result: StageResult, usage: Usage | None = None) -> None:
+        super().__init__(result, usage)
         self.result = result
+        self.usage = usage
 
     def __str__(self) -> str:
         return self.result.error or f"stage {self.result.name!r} did not pass"

@@ -78,6 +78,7 @@ _WORKERS = {
 _NOT_THERE = {
     "journal": "the record of a run is the cluster's; export() makes a file of it",
     "clock": "the time is the cluster's; its time-skipping server is for tests",
+    "context_mode": "a worker is sent the results that its agent asks for: give it to the agents",
     "shared_limits": "runs on many machines share no limits of one process; --max-activities "
     "bounds a worker, and a rate of the task queue all of them",
     "suspend_timers_after_s": "a run that waits costs no process, so it is not suspended",
