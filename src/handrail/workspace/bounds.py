@@ -124,8 +124,10 @@ class Confined:
     async def clean_up(self) -> ScopeViolated | None:
         """Check and clean up after a launch without an answer; the violation, or None."""
         violated = await self._find_violation()
-        if self.worktree is not None and await self.worktree.is_untouched():
-            await self.worktree.remove()
+        if self.worktree is not None:
+            worktree = await self.worktree.found_again()
+            if await worktree.is_untouched():
+                await worktree.remove()
         return violated
 
     async def check_answer(self, tell: Callable[[str], None]) -> None:
@@ -161,11 +163,11 @@ class Confined:
                 Either way the main working tree is unchanged.
         """
         if self.worktree is not None:
-            await self.worktree.merge(FILES, self.claims)
+            await (await self.worktree.found_again()).merge(FILES, self.claims)
 
     async def _find_violation(self) -> ScopeViolated | None:
         if self.worktree is not None:
-            self.worktree.check_there()
+            await self.worktree.found_again()
         if self.scope is None:
             return None
         scope = self.scope

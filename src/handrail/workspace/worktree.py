@@ -253,10 +253,16 @@ class Worktree:
                 return printable(text)
         return ""
 
-    def check_there(self) -> None:
-        """Raise a ``DefinitionError`` if the worktree is not there any more."""
-        if not self.here.root.is_dir():
+    async def found_again(self) -> Worktree:
+        """The worktree as git knows it now: the agent may have made git forget it.
+
+        Raises:
+            DefinitionError: it is not there any more.
+        """
+        here = await find_worktree(self.main, self.places, self.marker, self.base)
+        if here is None:
             raise worktree_gone(self.who, self.here.root, self.places)
+        return replace(self, here=here)
 
     async def _check(self, done: Done, carried: Sequence[str]) -> None:
         """Refuse, before anything is done, what cannot come home."""
