@@ -7,7 +7,7 @@ import os
 import secrets
 import sys
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from socket import socket
 from typing import Any
@@ -89,12 +89,12 @@ def _executor_loader(place: Place, journal: Journal) -> Callable[[RunInfo], Exec
     return load_executor
 
 
-def _resumer(place: Place) -> Callable[[RunInfo], None]:
+def _resumer(place: Place) -> Callable[[RunInfo, Sequence[str]], None]:
     """A function that resumes a run in a process of its own, which outlives the page."""
     here = Path.cwd()
 
-    def resume_elsewhere(info: RunInfo) -> None:
-        process, log = spawn_resume(place, info, here)
+    def resume_elsewhere(info: RunInfo, more: Sequence[str]) -> None:
+        process, log = spawn_resume(place, info, here, more)
         log.close()
         threading.Thread(target=process.wait, daemon=True).start()
 

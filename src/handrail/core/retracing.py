@@ -102,8 +102,8 @@ class Retracing:
         A body ``yielded`` it, or another step contains it as data.
         """
 
-    def on_recorded_item(self, path: str, item: Any) -> None:
-        """Called for each item of the code whose member is recorded."""
+    def on_recorded_item(self, place: Place, path: str, item: Any, index: int) -> None:
+        """Called for each item of the code whose member is recorded, with its index in the code."""
 
     def on_retraced(self, path: str, step: Step[Any], inputs: Inputs) -> None:
         """Called after a step has been retraced."""
@@ -197,12 +197,13 @@ class Retracing:
         self, path: str, verb: verbs.ForEachGroup | verbs.WorkGroup, value: Any, inputs: Inputs
     ) -> Traversal:
         """Retraces a member of a group."""
-        what, made = self.call(function_of(verb), value)
-        if what != RETURNED:
-            return  # its record stands, whatever its body does now
         end = self.recorded.at(path).member_end
         how: Outcome = "open" if end is None else _outcome_of_end(end)
         place = Place(path, path, 1, how, None if end is None else end.output)
+        what, made = self.call(function_of(verb), value)
+        if what != RETURNED:
+            self.body_ended(place, RAISED, made, stopped=False)
+            return
         if _is_step(made):
             verbs.take(made)
             yield self._only_step(place, made, inputs)
@@ -279,8 +280,9 @@ class Retracing:
             if member in left:
                 left.discard(member)
                 place.seen.add(member)
-                self.on_recorded_item(member, item)
-                yield self.member(member, verb, value, inputs)
+                self.on_recorded_item(place, member, item, index)
+                if self.enters(member):
+                    yield self.member(member, verb, value, inputs)
             elif not self.recorded.knows(member):
                 self.on_unrecorded(place, member, None, stopped=False)
             beyond = index >= last and not isinstance(verb.items, Sized)
@@ -303,8 +305,9 @@ class Retracing:
             if member in left:
                 left.discard(member)
                 place.seen.add(member)
-                self.on_recorded_item(member, task.payload)
-                yield self.member(member, verb, task, inputs)
+                self.on_recorded_item(place, member, task.payload, recorded.at(member).index)
+                if self.enters(member):
+                    yield self.member(member, verb, task, inputs)
             elif task.id in new and not recorded.knows(member):
                 self.on_unrecorded(place, member, None, stopped=False)
         self._concurrent.discard(place.base)

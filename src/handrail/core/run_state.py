@@ -454,6 +454,7 @@ class RunState:
         """How often each place in a long body yielded, by path; None once that was warned of."""
         self.changes: list[StepChange] = []
         """Recorded steps that the code now describes differently, if nobody accepted that."""
+        self.changed = set[str]()
         self.passed: frozenset[str] = frozenset()
         """The steps and members that the code had reached before the first of these changes."""
         # waits

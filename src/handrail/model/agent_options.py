@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias, cast
 
 import attrs
 
-from handrail.errors import DefinitionError
+from handrail.errors import DefinitionError, did_you_mean
 from handrail.model.policy import Ladder, checked, count_of, number, positive_seconds, word_of
 from handrail.model.results import Usage
 from handrail.typed.jsonsafe import short_repr
@@ -71,6 +71,25 @@ _CLASS = "AgentOptions"
 _TEXT = checked(_text_of, _CLASS)
 _LIST = checked(_list_of, _CLASS)
 _MAPPING = checked(_mapping_of, _CLASS)
+
+
+_SERVER_FIELDS = ("command", "args", "env", "url", "headers", "type")
+"""What an MCP server may have, on every backend."""
+
+
+def _servers_of(value: object, what: str) -> None:
+    _mapping_of(value, what)
+    for name, server in cast("Mapping[str, object]", value).items():
+        _mapping_of(server, f"{name!r} in {what}")
+        for field in cast("Mapping[str, object]", server):
+            if field not in _SERVER_FIELDS:  # its value is not shown: it may be secret
+                near = did_you_mean([field], _SERVER_FIELDS)
+                near = near or f" A server may have: {', '.join(_SERVER_FIELDS)}."
+                said = f"{name!r} in {what} has {field!r}, which no backend passes on."
+                raise DefinitionError(f"{said}{near}")
+
+
+_SERVERS = checked(_servers_of, _CLASS)
 _TIMEOUT = checked(positive_seconds, _CLASS)
 
 
@@ -88,7 +107,7 @@ class AgentOptions:
     - ``tools``: the only tools that it has, whatever its permission; ``()`` for none.
       ``allowed_tools`` need no permission, ``denied_tools`` are never used. Names as the backend
       has them. ``mcp_servers``: name to ``{"command": ..., "args": [...], "env": {...}}`` or
-      ``{"url": ...}``.
+      ``{"url": ..., "headers": {...}}``; with ``"type"`` if need be.
     - ``temperature`` of the model, and ``max_tokens`` of one of its messages.
     - ``cwd``: its working folder (default: this process's), ``add_dirs``: further ones.
     - ``env`` is added to this process's environment.
@@ -114,7 +133,7 @@ class AgentOptions:
         default=None, converter=_texts, validator=_LIST
     )
     mcp_servers: Mapping[str, Mapping[str, Any]] | None = attrs.field(
-        default=None, converter=_dict, validator=_MAPPING
+        default=None, converter=_dict, validator=_SERVERS
     )
     cwd: str | None = attrs.field(default=None, converter=_folder, validator=_TEXT)
     add_dirs: tuple[str, ...] | None = attrs.field(default=None, converter=_texts, validator=_LIST)

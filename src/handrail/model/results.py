@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeAlias, TypeVa
 
 from handrail.errors import HandrailError, NotClean, WrongUse
 from handrail.model.dataclass import dataclass
-from handrail.shortening import shortened
+from handrail.shortening import reason_of, shortened
 from handrail.typed.reference import ELSEWHERE, IN_VALUE, NEWER, recorded_name
 
 if TYPE_CHECKING:
@@ -203,6 +203,15 @@ class StepResult(Generic[T_co]):
     def success(self) -> bool:
         """True if succeeded, skipped or defaulted."""
         return self.status in _SUCCESS
+
+    @property
+    def reason(self) -> str | None:
+        """The error on one line, as it began: without the steps around it, and without a traceback.
+
+        None without an error.
+        """
+        has_error = self.error is not None or self.error_type is not None
+        return reason_of(self.error or "", self.error_type) if has_error else None
 
     @property
     def started_at(self) -> datetime:

@@ -22,7 +22,7 @@ from typing import (
 
 import attrs
 
-from handrail.errors import DefinitionError, WrongUse
+from handrail.errors import DefinitionError, WrongUse, did_you_mean
 from handrail.model.agent_options import NO_OPTIONS, AgentOptions
 from handrail.model.paths import check_name, encode_key
 from handrail.model.policy import (
@@ -147,6 +147,16 @@ class StepName:
         def __iter__(self) -> Any:
             """Yield this object, so that the run can report the forgotten verb."""
             return (yield self)
+
+        def __getattr__(self, word: str) -> Any:
+            """Raise an error that names a similar verb, or says that a modifier follows a verb."""
+            if word.startswith("_") or word == "name":  # unset while it is copied or unpickled
+                raise AttributeError(word)
+            verbs = [one for one in vars(StepName) if not one.startswith("_") and one != "name"]
+            meant = did_you_mean([word], verbs).replace("'", "`") or f" Verbs: {', '.join(verbs)}."
+            if hasattr(Step, word):
+                meant = f" It follows a verb: step({self.name!r}).call(...).{word}(...)."
+            raise AttributeError(f"step {self.name!r}: there is no verb {word!r}.{meant}")
 
     # -- python and call ------------------------------------------------------------------------
 

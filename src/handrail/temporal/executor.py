@@ -44,7 +44,7 @@ from handrail.model.results import WorkflowResult
 from handrail.model.shapes import WorkflowLike
 from handrail.ports.sink import Sink
 from handrail.record.outputs import recordable
-from handrail.record.reading import ended, is_fork
+from handrail.record.reading import ended, is_fork, paths_named, with_failed
 from handrail.secrets.masking import Mask
 from handrail.secrets.sealing import seal_text
 from handrail.secrets.values import Secrets
@@ -371,6 +371,7 @@ class TemporalExecutor(TakesOptions, ReadsRuns):
         *,
         reuse: Sequence[str] = (),
         rerun: Sequence[str] = (),
+        rerun_failed: bool | str = False,
     ) -> WorkflowResult[Any]:
         """Continue a run that waits, was stopped, failed or was cancelled.
 
@@ -378,7 +379,8 @@ class TemporalExecutor(TakesOptions, ReadsRuns):
             ReplayMismatch, RunNotFound, NotRecorded, WorkflowNotFound, WrongUse: as
                 ``Executor.resume``.
         """
-        return await self._resumed(run_id, workflow, reuse, rerun, None)
+        check_paths(reuse=reuse, rerun=rerun)
+        return await self._resumed(run_id, workflow, reuse, with_failed(rerun, rerun_failed), None)
 
     def stream_resume(
         self,
@@ -387,10 +389,13 @@ class TemporalExecutor(TakesOptions, ReadsRuns):
         *,
         reuse: Sequence[str] = (),
         rerun: Sequence[str] = (),
+        rerun_failed: bool | str = False,
     ) -> ClusterRun[Any]:
         """``resume`` as ``stream``."""
+        check_paths(reuse=reuse, rerun=rerun)
+        again = with_failed(rerun, rerun_failed)
         return ClusterRun(
-            run_id, self.cancel, lambda show: self._resumed(run_id, workflow, reuse, rerun, show)
+            run_id, self.cancel, lambda show: self._resumed(run_id, workflow, reuse, again, show)
         )
 
     async def _resumed(
@@ -401,10 +406,10 @@ class TemporalExecutor(TakesOptions, ReadsRuns):
         rerun: Sequence[str],
         show: Show | None,
     ) -> WorkflowResult[Any]:
-        check_paths(reuse=reuse, rerun=rerun)
         execution = await (await self._caller.cluster()).execution_info(run_id)
         definition = self._caller.definition_to_drive(execution, workflow)
         history = await self._caller.history(run_id)
+        rerun = paths_named(history, rerun)
         last = ended(history)
         if last is not None and last.status == "succeeded" and not rerun:
             return result_of(run_id, definition, history, self._caller.codec, after=len(history))

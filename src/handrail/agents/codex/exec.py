@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import attrs
 
-from handrail.agents.codex.backend import CAPABILITIES
+from handrail.agents.codex.backend import CAPABILITIES, with_profile
 from handrail.agents.codex.errors import diagnose
 from handrail.agents.codex.settings import mcp_settings
 from handrail.agents.codex.turn import RETRY, CodexTurn
@@ -192,7 +192,7 @@ class CodexExecBackend(ProgramBackend):
         Raises:
             AgentError: codex did not; the error has the reason and its kind.
         """
-        options = turn.options.over(self.options)
+        options = with_profile(turn.agent, turn.options.over(self.options))
         strict = None if turn.schema is None else strict_schema(turn.schema)
         parser = CodexExecParser(
             turn,
