@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -127,6 +127,89 @@ TRICKS = {
         (".git/rebase-merge/git-rebase-todo (added)",),
         "**",
     ),
+    "names that are no UTF-8": Trick(
+        "printf x > \"$(printf 'docs/\\377')\"; printf x > \"$(printf 'src/\\377')\"",
+        ("docs/\\xff (added)",),
+    ),
+    "a filter for what handrail adds": Trick(
+        "git config filter.x.clean 'touch {marker}'; echo '* filter=x' > .gitattributes; "
+        "echo '* filter=x' > .git/info/attributes; echo x > docs/guide.md",
+        (
+            ".git/config (changed)",
+            ".git/info/attributes (added)",
+            ".gitattributes (added)",
+            "docs/guide.md (changed)",
+        ),
+    ),
+    "only the index": Trick(
+        "git update-index --cacheinfo 100644,$(echo x | git hash-object -w --stdin),docs/guide.md; "
+        "git update-index --add --cacheinfo 100644,$(echo x | git hash-object -w --stdin),new",
+        ("docs/guide.md (staged)", "new (staged)"),
+    ),
+    "flags of the index": Trick(
+        "git update-index --skip-worktree docs/guide.md", ("docs/guide.md (staged)",)
+    ),
+    "refs": Trick(
+        "git branch -qf other $(git commit-tree HEAD^{{tree}} -m x); git tag -f tag other "
+        "> /dev/null; git branch new; git replace HEAD other; git update-ref refs/stash other; "
+        "git update-ref -d refs/remotes/o/main; git symbolic-ref refs/heads/link refs/heads/main",
+        (
+            "refs/heads/link (added)",
+            "refs/heads/new (added)",
+            "refs/heads/other (changed)",
+            "refs/remotes/o/main (deleted)",
+            "refs/replace/{head} (added)",
+            "refs/stash (added)",
+            "refs/tags/tag (changed)",
+        ),
+        before="git branch other; git tag tag; git update-ref refs/remotes/o/main HEAD",
+    ),
+    "objects that are written over": Trick(
+        "echo x > docs/guide.md; for one in $(find .git/objects -type f); do chmod u+w $one; "
+        "echo y > $one; done",
+        ("{objects}", "docs/guide.md (changed)"),
+    ),
+    "what a hook calls": Trick(
+        "echo x > .git/hooks/pre-commit.d/a; {hook} .git/hooks/pre-commit.d/b; "
+        "printf x > \"$(printf '.git/hooks/pre-commit.d/\\377')\"",
+        (
+            ".git/hooks/pre-commit.d/a (changed)",
+            ".git/hooks/pre-commit.d/b (added)",
+            ".git/hooks/pre-commit.d/\\xff (added)",
+        ),
+        "**",
+        "mkdir -p .git/hooks/pre-commit.d; touch .git/hooks/pre-commit.d/a",
+    ),
+    "what git reads besides": Trick(
+        "echo x > .git/info/grafts; echo /tmp > .git/objects/info/alternates; "
+        "git rev-parse HEAD > .git/MERGE_HEAD",
+        (
+            ".git/MERGE_HEAD (added)",
+            ".git/info/grafts (added)",
+            ".git/objects/info/alternates (added)",
+        ),
+        "**",
+    ),
+    "the user's settings hide it": Trick(
+        "echo '# guide' > docs/guide.md; touch -d 2001-01-01 docs/guide.md; touch new",
+        ("docs/guide.md (changed)", "new (added)"),
+        before="git config --global core.trustctime false; echo '*' > ~/ignored; "
+        "git config --global core.checkStat minimal; "
+        "git config --global core.excludesFile '~/ignored'; "
+        "mkdir -p ~/.config/git; echo '*' > ~/.config/git/ignore; "
+        "touch -d 2001-01-01 docs/guide.md",
+    ),
+    "modes and empty folders": Trick(
+        "chmod 600 docs/guide.md; chmod 751 docs; mkdir -p e/f; rmdir was",
+        (
+            "was (deleted)",
+            "e/f (added)",
+            "e (added)",
+            "docs/guide.md (mode changed)",
+            "docs (mode changed)",
+        ),
+        before="mkdir was",
+    ),
     "locks": Trick(
         "echo x > docs/guide.md; git commit -qam x; touch .git/index.lock .git/HEAD.lock "
         ".git/refs/heads/main.lock",
@@ -147,7 +230,31 @@ def me(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for who in ("AUTHOR", "COMMITTER"):
         monkeypatch.setenv(f"GIT_{who}_NAME", "me")
         monkeypatch.setenv(f"GIT_{who}_EMAIL", "me@localhost")
-    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    monkeypatch.delenv("GIT_CONFIG_GLOBAL", raising=False)
+    (tmp_path / "home").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+
+
+@dataclass(frozen=True)
+class GitState:
+    """What git has: refs, the index, modes of files and folders, and the objects."""
+
+    refs: str
+    index: str
+    modes: dict[str, int]
+    objects: dict[str, bytes]
+
+
+def state_of(repo: Path) -> GitState:
+    """What git has in a repository, apart from what it needs not to have."""
+    kept = [f for f in sorted(repo.rglob("*")) if not {".git", ".handrail", "src"} & {*f.parts}]
+    objects = repo / ".git/objects"
+    return GitState(
+        git(repo, "for-each-ref"),
+        git(repo, "ls-files", "-sv"),
+        {str(file): file.lstat().st_mode for file in kept},
+        {str(f.relative_to(objects)): f.read_bytes() for f in sorted(objects.rglob("*/*"))},
+    )
 
 
 def launch(repo: Path, work: Callable[[], object], *writes: str) -> tuple[str, str]:
@@ -182,9 +289,11 @@ def test_no_trick_hides_a_change_or_has_git_run_something(case: str, tmp_path: P
     hook.write_text(_HOOK.format(marker=marker))
     hook.chmod(0o755)
     repo = repository(tmp_path / "repo")
-    subprocess.run(["sh", "-ec", trick.before], cwd=repo, check=True)
+    trick_before = trick.before.replace("{marker}", str(marker))
+    subprocess.run(["sh", "-ec", trick_before], cwd=repo, check=True)
     before, settings = contents(repo), (repo / ".git/config").read_bytes()
-    head = git(repo, "rev-parse", "HEAD")
+    head, known = git(repo, "rev-parse", "HEAD"), state_of(repo)
+    objects = [f".git/objects/{f}" for f in known.objects]
     does = trick.does.format(marker=marker, hook=f"install -D {hook}")
 
     def work() -> None:
@@ -195,7 +304,13 @@ def test_no_trick_hides_a_change_or_has_git_run_something(case: str, tmp_path: P
     first, *lines = error.splitlines()
     assert "ScopeViolated" in first
     listed = [line.strip() for line in lines if line.startswith("  ")]
-    assert listed == list(trick.listed)
+    wanted = [one.replace("{head}", head.strip()) for one in trick.listed]
+    if "{objects}" in wanted:
+        wanted[:1] = [f"{one} (changed)" for one in objects]
+    assert listed == wanted
+    after = state_of(repo)
+    assert known.objects.items() <= after.objects.items() or "rm -f" in trick.does
+    assert replace(after, objects={}) == replace(known, objects={})
     now = contents(repo)
     assert {n: now[n] for n in now if not n.startswith("src/")} == {
         name: kept for name, kept in before.items() if not name.startswith("src/")

@@ -216,10 +216,31 @@ async def test_a_step_that_begins_anew_sets_aside_what_was_left(
     assert (repo / "half").read_text() == "1\n"
 
 
-async def test_what_is_left_of_a_broken_worktree_is_cleared(
+async def test_a_step_that_begins_anew_keeps_commits_and_repositories_of_before(
     repo: Path, launch: Callable[..., Any]
 ) -> None:
-    """A folder that git does not know, or one that is gone while git knows it, is no obstacle."""
+    """Commits that HEAD of the worktree lacked are on a branch, and repositories in quarantine."""
+
+    def first(at: Path) -> AgentError:
+        git(at, "commit", "--quiet", "--allow-empty", "-m", "lost?")
+        git(at, "checkout", "--quiet", "--detach", "HEAD~1")
+        write(at, {"inner/x": "1\n"})
+        git(at / "inner", "init", "--quiet")
+        return AgentError("coder", "no")
+
+    for _ in range(2):
+        with pytest.raises(AgentError):
+            await launch(repo, first)
+    await launch(repo, lambda at: write(at, {"whole": ""}))
+    assert [git(repo, "log", "-1", "--format=%s", name) for name in left(repo)] == ["lost?\n"] * 2
+    assert len(found(repo, ".handrail/quarantine/*/work/plan*.repositories/inner/x")) == 2
+    assert not (repo / "inner").exists()
+
+
+async def test_what_is_left_of_a_broken_worktree_is_gone_on_in(
+    repo: Path, launch: Callable[..., Any]
+) -> None:
+    """A worktree without its ``.git`` file gets it back, with the work that stands in it."""
 
     def first(at: Path) -> AgentError:
         write(at, {"half": "1\n"})
@@ -229,8 +250,22 @@ async def test_what_is_left_of_a_broken_worktree_is_cleared(
     with pytest.raises(AgentError):
         await launch(repo, first)
     await launch(repo, lambda at: write(at, {"whole": ""}), interrupted=True)
-    assert "whole" in contents(repo)
+    assert {"half", "whole"} <= contents(repo).keys()
     assert left(repo) == []
+
+
+async def test_a_repository_made_within_the_scope_comes_home(
+    repo: Path, launch: Callable[..., Any]
+) -> None:
+    """With ``writes=`` and a worktree, too."""
+
+    def work(at: Path) -> None:
+        write(at, {"src/inner/x": "1\n"})
+        git(at / "src/inner", "init", "--quiet")
+
+    await launch(repo, work, writes=("src/**",))
+    assert (repo / "src/inner/x").read_text() == "1\n"
+    assert (repo / "src/inner/.git").is_dir()
 
 
 async def test_the_scope_is_checked_before_the_merge(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -16,9 +17,10 @@ from handrail.cli.who import marker
 from handrail.model.paths import decode_key
 from handrail.sinks.console_text import counted
 from handrail.workspace.claims.local import LocalClaims
-from handrail.workspace.git import Git, Repository, repository_of
-from handrail.workspace.places import BRANCHES, tree_name, without_mark
+from handrail.workspace.git import Repository, repository_of
+from handrail.workspace.places import BRANCHES, places_of, tree_name, without_mark
 from handrail.workspace.tree_lock import list_locked
+from handrail.workspace.worktree import Worktree, known_to_git
 
 State: TypeAlias = Literal["at work", "merged", "not merged"]
 
@@ -103,8 +105,7 @@ async def _step_branches(repository: Repository) -> list[StepBranch]:
         ahead = int(await git("rev-list", "--count", f"HEAD..{branch}"))
         dirty = 0
         if folder and _is_there(folder):
-            status = await Git(Path(folder), marker())("status", "--porcelain")
-            dirty = status.count("\n")
+            dirty = await _uncommitted(repository, Path(folder), branch)
         _, run, *path = map(without_mark, branch.split("/"))
         state: State = "not merged" if ahead or dirty else "merged"
         if _is_at_work(branch, held):
@@ -112,6 +113,15 @@ async def _step_branches(repository: Repository) -> list[StepBranch]:
         words = (decode_key(run), "/".join(map(decode_key, path)))
         found.append(StepBranch(branch, folder, *words, state, ahead, dirty))
     return found
+
+
+async def _uncommitted(main: Repository, folder: Path, branch: str) -> int:
+    own = known_to_git(main, folder)
+    if own is None:
+        return 0
+    here = replace(main, root=folder, own=own)
+    places = places_of(main.root, "run", branch)
+    return await Worktree(main, here, places, marker(), branch, branch).uncommitted()
 
 
 def _folders(porcelain: str) -> dict[str, str]:

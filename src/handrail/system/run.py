@@ -56,16 +56,17 @@ class Capture:
         _append(self._tail, data, self._tail_limit)
         self._fed_bytes += len(data)
 
-    def text(self) -> tuple[str, int]:
+    def text(self, errors: str = "replace") -> tuple[str, int]:
         """The captured text, and how many bytes it leaves out.
 
-        Bytes that are not UTF-8 become U+FFFD. If bytes were left out, a line in the middle says
-        how many; a character that the cut would split is left out whole.
+        Bytes that are not UTF-8 become U+FFFD, or what ``errors`` says if nothing is left out. If
+        bytes were left out, a line in the middle says how many; a character that the cut would
+        split is left out whole.
         """
         if self._fed_bytes <= self._head_limit + self._tail_limit:
             rest_bytes = max(0, self._fed_bytes - len(self._head))
             rest = self._tail[len(self._tail) - rest_bytes :]
-            return (self._head + rest).decode("utf-8", "replace"), 0
+            return (self._head + rest).decode("utf-8", errors), 0
         first, last = _first(self._head, self._head_limit), _last(self._tail, self._tail_limit)
         head, head_cut = _whole_head(first)
         tail, tail_cut = _whole_tail(last)
@@ -160,14 +161,16 @@ async def run_process(
     on_output: OnOutput | None = None,
     limit_bytes: int = 8 << 20,
     grace_s: float = 2.0,
+    errors: str = "replace",
 ) -> ProcessResult:
     """The result of a command, after it and every process that it started have ended.
 
     ``/bin/sh -c`` runs a command given as one text. ``env`` is added to this process's environment,
     and so is ``HANDRAIL_STEP=<marker>``; no two commands may run under one marker at the same time.
     Without ``stdin`` the command reads ``/dev/null``. Output is decoded as UTF-8 with U+FFFD for
-    other bytes, and passed to ``on_output(stream, text)`` as it arrives, cut anywhere; a slow
-    receiver slows the command. The result has ``limit_bytes`` of each stream: half from the start,
+    other bytes (or, in the result's ``stdout``, as ``errors`` says), and passed to
+    ``on_output(stream, text)`` as it arrives, cut anywhere; a slow receiver slows the command. The
+    result has ``limit_bytes`` of each stream: half from the start,
     half from the end.
 
     After the command's exit, its background processes may print until they are silent for half a
@@ -197,7 +200,7 @@ async def run_process(
             leftovers = await end(tree, pump, grace_s)
         pump.drain()
         outputs.finish()
-    stdout, stdout_left_out = outputs.captures["stdout"].text()
+    stdout, stdout_left_out = outputs.captures["stdout"].text(errors)
     stderr, stderr_left_out = outputs.captures["stderr"].text()
     return ProcessResult(
         exit_code=child.returncode,

@@ -21,12 +21,19 @@ from handrail.ports.claims import Claim, LaunchClaims, Resource
 from handrail.workspace.claims.holding import claims_of, find_lost_claim
 from handrail.workspace.claims.resources import files_of
 from handrail.workspace.errors import ScopeViolated
-from handrail.workspace.git import repository_of
+from handrail.workspace.git import Repository, head_of, repository_of
 from handrail.workspace.places import Places, folder_of, places_of
-from handrail.workspace.scope import Reach, Scope, Violations, before_launch
+from handrail.workspace.scope import Reach, Scope, Violations, before_launch, read_before
 from handrail.workspace.shadow import Shadow
 from handrail.workspace.tree_lock import tree_locked
-from handrail.workspace.worktree import Worktree, options_in_tree, worktree_of
+from handrail.workspace.worktree import (
+    FILES,
+    Worktree,
+    find_worktree,
+    make_worktree,
+    options_in_tree,
+    remove_worktree,
+)
 
 
 async def confine(
@@ -56,8 +63,10 @@ async def confine(
     if settings.worktree:
         _check_can_move(request, backend)
         anew = request.launch.rung == "start" and not request.interrupted
-        worktree = await worktree_of(repository, places, marker, anew=anew)
-        here, shadow, before, claim = worktree.here, worktree.shadow, worktree.before, None
+        worktree = await _worktree_of(repository, places, marker, agent, anew=anew)
+        here, claim = worktree.here, None
+        shadow = Shadow(places.shadow, here.root, marker)
+        before = await before_launch(shadow, places, here, alone=False)
     else:
         assert resource is not None  # otherwise the caller confines nothing
         worktree, here, claim = None, repository, claims.claim
@@ -69,6 +78,29 @@ async def confine(
             before = await before_launch(shadow, places, repository, ours, epoch=claim.epoch)
     scope = None if resource is None else Scope(_reach(resource), here, shadow, places, before)
     return Confined(agent, places, scope, worktree, claims, claim)
+
+
+async def _worktree_of(
+    main: Repository, places: Places, marker: str, agent: str, *, anew: bool
+) -> Worktree:
+    """The step's worktree: the one that an earlier launch left, or, if ``anew``, a new one.
+
+    Raises:
+        DefinitionError: the repository has no commit yet. CommandFailed: git cannot make the
+            worktree. WorktreeConflict: what an earlier launch left can be kept nowhere else.
+    """
+    known = read_before(places.shadow)
+    base = None if known is None else known.inside.head
+    begun = base or await head_of(main.git(marker)) or ""
+    here = await find_worktree(main, places, marker, begun)
+    if here is not None and (anew or base is None):
+        await Worktree(main, here, places, marker, begun, agent).set_aside(as_patch=True)
+        here = None
+    if here is None:
+        await remove_worktree(main, places, marker)
+        places.forget()
+        here, begun = await make_worktree(main, places, marker)
+    return Worktree(main, here, places, marker, begun, agent)
 
 
 def _reach(resource: Resource, others: Sequence[Claim] = ()) -> Reach:
@@ -92,8 +124,10 @@ class Confined:
     async def clean_up(self) -> ScopeViolated | None:
         """Check and clean up after a launch without an answer; the violation, or None."""
         violated = await self._find_violation()
-        if self.worktree is not None and await self.worktree.is_unchanged():
-            await self.worktree.remove()
+        if self.worktree is not None:
+            worktree = await self.worktree.found_again()
+            if await worktree.is_untouched():
+                await worktree.remove()
         return violated
 
     async def check_answer(self, tell: Callable[[str], None]) -> None:
@@ -129,9 +163,11 @@ class Confined:
                 Either way the main working tree is unchanged.
         """
         if self.worktree is not None:
-            await self.worktree.merge(self.agent, self.claims)
+            await (await self.worktree.found_again()).merge(FILES, self.claims)
 
     async def _find_violation(self) -> ScopeViolated | None:
+        if self.worktree is not None:
+            await self.worktree.found_again()
         if self.scope is None:
             return None
         scope = self.scope
@@ -217,9 +253,7 @@ async def _checked(
     request: AgentRequest, confined: Confined, options: AgentOptions
 ) -> AsyncGenerator[Bounds, None]:
     """Run the launch, and check it after its end, however it ended."""
-    bounds = Bounds(
-        options if confined.worktree is None else confined.worktree.map_options(options)
-    )
+    bounds = Bounds(options if confined.worktree is None else confined.worktree.options(options))
 
     def tell(text: str) -> None:
         request.emit(StepOutput(request.path, "stderr", text))

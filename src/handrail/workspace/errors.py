@@ -50,10 +50,11 @@ class ScopeViolated(AgentError):
     def __str__(self) -> str:
         count = f"{len(self.files)} {'file' if len(self.files) == 1 else 'files'}"
         allowed = ", ".join(map(repr, self.allowed)) or "nothing"
+        lost = any(note.startswith("NOTHING") for note in self.notes)
         lines = [
             f"agent {self.agent!r} changed {count} outside of what it may write ({allowed}):",
             _listed(self.files),
-            "These changes were undone; those it may make are kept.",
+            *([] if lost else ["These changes were undone; those it may make are kept."]),
             *self.notes,
         ]
         if self.patch is not None:
@@ -72,6 +73,8 @@ class WorktreeConflict(AgentError):
 
     of_steps = False
     """True for a worktree over several recorded steps: a resume finds a merge done by hand."""
+    is_committed = True
+    """False if the work is in the worktree as it was left, and not committed on its branch."""
 
     def __init__(
         self, agent: str, folder: str, branch: str, reason: str, files: Sequence[str] = ()
@@ -93,6 +96,13 @@ class WorktreeConflict(AgentError):
         follows = f"then {removal}"
         if self.of_steps:
             follows = f"and resume the run, which removes both; if it is not to go on, {removal}"
+        if not self.is_committed:
+            again = "Finish it there and resume the run" if self.of_steps else "Look there"
+            return (
+                f"what {self.agent!r} did in its worktree is not merged: {self.reason}\n"
+                f"The working tree was left as it is. The worktree is kept as it is, too, in "
+                f"{self.folder}, with the branch {self.branch}. {again}; to drop it, {removal}"
+            )
         return (
             f"what {self.agent!r} did in its worktree conflicts with the working tree, which "
             f"was left as it is:\n{self.reason}\nThe worktree is kept in {self.folder}, its work "

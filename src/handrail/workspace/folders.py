@@ -15,6 +15,7 @@ from dataclasses import field
 from pathlib import Path
 
 from handrail.model.dataclass import dataclass
+from handrail.workspace.git import path_of, path_text
 from handrail.workspace.git_files import GIT
 
 _OPEN = 0o700
@@ -27,12 +28,15 @@ _LARGEST = 1 << 20
 class Folders:
     """The folders before a launch; paths as :func:`path_text` writes them, the root's is empty.
 
-    ``modes`` are those of the folders. ``odd`` are entries that are no file, folder or link, or
+    ``modes`` are those of the folders, ``files`` those of files; ``empty`` are folders without any
+    file below. ``odd`` are entries that are no file, folder or link, or
     that are named ``.git``. ``ignore`` has the text of each ignore file. ``passed`` are folders
     that the walk skips.
     """
 
     modes: dict[str, int] = field(default_factory=dict[str, int])
+    files: dict[str, int] = field(default_factory=dict[str, int])
+    empty: frozenset[str] = frozenset()
     odd: frozenset[str] = frozenset()
     ignore: dict[str, str] = field(default_factory=dict[str, str])
     passed: frozenset[str] = frozenset()
@@ -42,14 +46,64 @@ def folders_of(root: Path, passed: Collection[str]) -> Folders:
     """The folders as they are now; does not look into those of ``passed``, nor into ``.git``."""
     seen = Folders(passed=frozenset(passed))
     odd: set[str] = set()
+    full: set[str] = set()
     for name, mode, entries in _walk(root, seen, None):
         seen.modes[name] = mode
         for entry in entries:
+            path = _join(name, entry.name)
             if _is_odd(entry):
-                odd.add(_join(name, entry.name))
+                odd.add(path)
             elif entry.name == _IGNORE:
-                seen.ignore[_join(name, entry.name)] = _read_text(entry)
-    return Folders(seen.modes, frozenset(odd), seen.ignore, seen.passed)
+                seen.ignore[path] = _read_text(entry)
+            if not entry.is_dir(follow_symlinks=False) or path in seen.passed or _is_odd(entry):
+                full.update(_above(path))
+            if entry.is_file(follow_symlinks=False):
+                with suppress(OSError):
+                    seen.files[path] = stat.S_IMODE(entry.stat(follow_symlinks=False).st_mode)
+    empty = frozenset(seen.modes.keys() - full)
+    return Folders(seen.modes, seen.files, empty, frozenset(odd), seen.ignore, seen.passed)
+
+
+def _above(path: str) -> Iterator[str]:
+    """The folders that a path is in, and the root."""
+    yield ""
+    parts = path.split("/")
+    yield from ("/".join(parts[:end]) for end in range(1, len(parts)))
+
+
+def changed_modes(root: Path, before: Folders, shut: Collection[str]) -> dict[str, int | None]:
+    """What changed that git does not see, and the mode that each had before.
+
+    These are files and folders with other modes, empty folders that are new (None), and those that
+    are gone. ``shut`` are folders that are reported, and restored, elsewhere.
+    """
+    now = folders_of(root, before.passed)
+    was = {**before.modes, **before.files}
+    found: dict[str, int | None] = {
+        name: was[name]
+        for name, mode in {**now.modes, **now.files}.items()
+        if was.get(name, mode) != mode and name not in shut
+    }
+    found |= dict.fromkeys(now.empty - before.modes.keys())
+    return found | {name: was[name] for name in before.empty - now.modes.keys()}
+
+
+def restore_mode(root: Path, path: str, mode: int | None) -> str:
+    """Undo one of ``changed_modes``; the kind of change, "" if it is none after all."""
+    place = root / path
+    try:
+        if mode is None:
+            place.rmdir()
+            return "added"
+        if not place.exists():
+            place.mkdir(parents=True)
+            place.chmod(mode)
+            return "deleted"
+        if not place.is_symlink():
+            place.chmod(mode)
+    except OSError:  # a folder that is not empty: git ignores what is in it
+        return "" if mode is None else "mode changed"
+    return "mode changed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,16 +147,16 @@ def inspect_folders(root: Path, before: Folders) -> Inspection:
             path = _join(name, entry.name)
             if _is_odd(entry) and path not in before.odd:
                 if entry.name != GIT or name in before.modes:
-                    unseen.append(UnseenEntry(_path(path), special=_is_special(entry)))
+                    unseen.append(UnseenEntry(path_of(path), special=_is_special(entry)))
             elif entry.name == _IGNORE and name in before.modes and not _is_odd(entry):
                 text = before.ignore.get(path)
                 if text != _read_text(entry):
                     unseen.append(
                         UnseenEntry(
-                            _path(path), special=False, is_ignore_file=True, text_before=text
+                            path_of(path), special=False, is_ignore_file=True, text_before=text
                         )
                     )
-    shown = {_path(name): before.modes.get(name) for name in shut}
+    shown = {path_of(name): before.modes.get(name) for name in shut}
     return Inspection(shown, tuple(unseen))
 
 
@@ -113,15 +167,6 @@ def restore_modes(root: Path, shut: dict[str, int | None]) -> None:
         with suppress(OSError):
             if mode is not None and stat.S_ISDIR(folder.lstat().st_mode):
                 folder.chmod(mode)
-
-
-def path_text(path: str) -> str:
-    """A path, whose bytes need not be UTF-8, as text: each byte a Latin-1 character."""
-    return os.fsencode(path).decode("latin-1")
-
-
-def _path(name: str) -> str:
-    return os.fsdecode(name.encode("latin-1"))
 
 
 def _join(name: str, entry: str) -> str:
@@ -135,7 +180,7 @@ def _walk(
     waiting = [""]
     while waiting:
         name = waiting.pop()
-        folder = root / _path(name)
+        folder = root / path_of(name)
         mode = 0
         try:
             mode = stat.S_IMODE(folder.lstat().st_mode)

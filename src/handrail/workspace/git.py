@@ -1,4 +1,11 @@
-"""Runs git so that it does nothing on its own: no hooks, prompts, signatures or pagers."""
+"""Runs git so that it does what it is asked and nothing else, whatever is configured.
+
+Theory of operation. An agent may have written the settings, attributes and hooks of the repository
+in which handrail calls git. So every call has the same overrides: no hooks, monitors, prompts,
+signatures, pagers, replaced objects, or transports, and no settings of a user or a system. Filters,
+merge drivers and the like have names that only the settings know. Therefore no call here reads or
+writes files of a working tree: a ``shadow.Shadow`` does, whose settings nobody else writes.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +23,17 @@ _STEADY = (
     "--no-optional-locks",
     *("-c", "core.hooksPath=/dev/null"),
     *("-c", "core.fsmonitor=false"),
+    *("-c", "core.attributesFile=/dev/null"),
+    *("-c", "core.excludesFile=/dev/null"),
+    *("-c", "core.trustctime=true"),
+    *("-c", "core.checkStat=default"),
+    *("-c", "core.ignoreStat=false"),
+    *("-c", "core.untrackedCache=false"),
+    *("-c", "core.commitGraph=false"),
     *("-c", "core.quotePath=true"),
     *("-c", "commit.gpgSign=false"),
+    *("-c", "log.showSignature=false"),
+    *("-c", "submodule.recurse=false"),
     *("-c", "gc.auto=0"),
     *("-c", "maintenance.auto=false"),
     *("-c", "advice.addEmbeddedRepo=false"),
@@ -28,16 +44,28 @@ _STEADY = (
 _ENVIRONMENT = {
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    "GIT_GRAFT_FILE": os.devnull,
+    "GIT_EDITOR": "true",
+    "GIT_SEQUENCE_EDITOR": "true",
     "LC_ALL": "C",
     # No transports: git would fetch a missing object with a program that a setting names.
     "GIT_ALLOW_PROTOCOL": "",
 }
+_OF_NOBODY = {
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_CONFIG_SYSTEM": os.devnull,
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_ATTR_NOSYSTEM": "1",
+}
+"""Whose settings count. Only to find a repository those of the user do: ``safe.directory``."""
 
 # A git hook that starts handrail sets these; each call would then use the hook's repository.
 _ELSEWHERE = (
     *("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_NAMESPACE"),
     *("GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_PREFIX"),
-    *("GIT_EXTERNAL_DIFF", "GIT_CONFIG_PARAMETERS", "GIT_CONFIG_COUNT"),
+    *("GIT_EXTERNAL_DIFF", "GIT_CONFIG_PARAMETERS", "GIT_CONFIG_COUNT", "GIT_ATTR_SOURCE"),
+    *("GIT_REPLACE_REF_BASE", "GIT_SHALLOW_FILE", "GIT_QUARANTINE_PATH", "GIT_CONFIG"),
     *("GIT_LITERAL_PATHSPECS", "GIT_GLOB_PATHSPECS", "GIT_NOGLOB_PATHSPECS"),
     *("GIT_ICASE_PATHSPECS", "GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_AUTHOR_DATE"),
     *("GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL", "GIT_COMMITTER_DATE"),
@@ -53,18 +81,22 @@ class Git:
     folder: Path
     marker: str
     env: Mapping[str, str] = field(default_factory=dict[str, str])
+    own_settings: bool = True
 
     async def __call__(
         self, *arguments: str, stdin: bytes = b"", ok: Collection[int] = (0,)
     ) -> str:
-        """What git prints.
+        """What git prints; bytes that are not UTF-8 as ``os.fsdecode`` gives them.
 
         Raises:
             CommandFailed: the exit code is none of ``ok``. CommandNotFound: there is no git.
         """
         code, stdout, stderr = await self.run_unchecked(*arguments, stdin=stdin)
         if code not in ok:
-            raise CommandFailed(repr(shlex.join(("git", *arguments))), code, stdout, stderr)
+            told = printable(stdout)
+            raise CommandFailed(
+                repr(printable(shlex.join(("git", *arguments)))), code, told, stderr
+            )
         return stdout
 
     async def run_unchecked(self, *arguments: str, stdin: bytes = b"") -> tuple[int, str, str]:
@@ -74,11 +106,27 @@ class Git:
             argv,
             marker=self.marker,
             cwd=self.folder,
-            env={**_ENVIRONMENT, **self.env},
+            env={**_ENVIRONMENT, **(_OF_NOBODY if self.own_settings else {}), **self.env},
             stdin=stdin,
+            errors="surrogateescape",
             limit_bytes=_KEPT_BYTES,
         )
         return done.exit_code, done.stdout, done.stderr
+
+
+def path_text(path: str) -> str:
+    """A path, whose bytes need not be UTF-8, as text: each byte a Latin-1 character."""
+    return os.fsencode(path).decode("latin-1")
+
+
+def path_of(text: str) -> str:
+    """The path that :func:`path_text` wrote."""
+    return os.fsdecode(text.encode("latin-1"))
+
+
+def printable(path: str) -> str:
+    """A path as text that can be stored: bytes that are not UTF-8 become escapes."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def _without(env: Mapping[str, str]) -> list[str]:
@@ -114,7 +162,7 @@ async def repository_of(folder: Path, marker: str) -> Repository | None:
     Raises:
         CommandFailed: git refuses. CommandNotFound: there is no git, or no such folder.
     """
-    git = Git(folder, marker)
+    git = Git(folder, marker, own_settings=False)
     asked = ["--show-toplevel", "--git-dir", "--git-common-dir", "--git-path", "objects"]
     words = ("rev-parse", "--path-format=absolute", *asked, "--show-object-format")
     code, stdout, stderr = await git.run_unchecked(*words)
@@ -133,3 +181,28 @@ async def head_of(git: Git) -> str | None:
     """The commit of HEAD, or None if there is none yet."""
     _, head, _ = await git.run_unchecked("rev-parse", "--quiet", "--verify", "HEAD^{commit}")
     return head.strip() or None
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """An entry of an index.
+
+    ``flag`` is git's letter: ``S`` if the file need not be there (skip-worktree), a small one if
+    git is to take it for unchanged.
+    """
+
+    flag: str
+    mode: str
+    blob: str
+    stage: str
+    path: str
+
+
+async def index_entries(git: Git) -> list[Listed]:
+    """The entries of the index."""
+    found: list[Listed] = []
+    for told in (await git("ls-files", "-z", "--stage", "-v")).split("\0")[:-1]:
+        fields, _, path = told.partition("\t")
+        flag, mode, blob, stage = fields.split(" ")
+        found.append(Listed(flag, mode, blob, stage, path))
+    return found

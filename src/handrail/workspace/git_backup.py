@@ -1,13 +1,17 @@
 """A copy of the git directory for the time of a launch: an agent may remove or replace it.
 
-The copy hard-links the object files, which costs neither time nor space. Where the system cannot
-do that (another disk), there is no copy, and a loss can only be reported.
+Objects are copied up to a size in all; the rest, such as large packs, is hard-linked, which costs
+neither time nor space. An agent that writes into a linked file writes into the copy, too: that is
+seen by the file's checksum, and can only be reported. Where the system cannot link (another disk),
+there is no copy, and a loss can only be reported.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
+import zlib
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,8 +21,10 @@ from handrail.workspace.git_files import GIT
 
 _OBJECTS = "objects"
 _LARGE = 16 << 20
-_SAME = (_OBJECTS, "lfs", "annex", "handrail")
-"""Folders whose files the copy hard-links: git never rewrites them, or they are the journal's."""
+_COPIED = 256 << 20
+"""The most bytes of objects that are copied rather than linked."""
+_SAME = ("lfs", "annex", "handrail")
+"""Folders whose files the copy hard-links: git does not read them, or they are the journal's."""
 _NO_FILE = ""
 
 
@@ -50,6 +56,7 @@ def back_up(repository: Repository, copy: Path | None) -> GitBackup:
 
 def _copy(source: Path, copy: Path) -> None:
     waiting = [("", False)]
+    left = _COPIED
     while waiting:
         name, same = waiting.pop()
         (copy / name).mkdir(parents=True, exist_ok=True)
@@ -62,9 +69,11 @@ def _copy(source: Path, copy: Path) -> None:
                     (copy / path).symlink_to(os.readlink(entry.path))  # noqa: PTH115
                 elif entry.is_file(follow_symlinks=False):
                     with suppress(FileNotFoundError):  # another git process's temporary file
-                        if same or entry.stat().st_size > _LARGE:
+                        size = entry.stat().st_size
+                        if same or size > min(_LARGE, left):
                             os.link(entry.path, copy / path)
                         else:
+                            left -= size
                             shutil.copy2(entry.path, copy / path)
 
 
@@ -81,6 +90,42 @@ async def find_damage(
     found = [_LED_AWAY] if backup.file and away else []
     broken = backup.kept and await _is_broken(repository, copy, marker)
     return [*found, _BROKEN] if broken else found
+
+
+def overwritten_objects(repository: Repository, copy: Path, since_ns: int) -> dict[str, bool]:
+    """The files of objects whose bytes are not those of before; True if they are put back.
+
+    git never writes into such a file, only its times may be others. ``since_ns``: when the launch
+    began; nobody can set the time of the last change of a file's entry.
+    """
+    found: dict[str, bool] = {}
+    objects, kept = repository.common / _OBJECTS, copy / _OBJECTS
+    for name in sorted(_objects(objects) & _objects(kept)):
+        now, then = objects / name, kept / name
+        new, old = now.lstat(), then.lstat()
+        if name.startswith("info/") or new.st_ctime_ns < since_ns:
+            continue
+        if new.st_ino == old.st_ino and new.st_dev == old.st_dev:
+            if not _has_checksum(now, sha256=repository.sha256):
+                found[name] = False
+        elif now.is_symlink() or now.read_bytes() != then.read_bytes():
+            now.unlink()
+            shutil.copy2(then, now)
+            found[name] = True
+    return found
+
+
+def _has_checksum(file: Path, *, sha256: bool) -> bool:
+    """True if the file of objects ends with its checksum, or is the object that its name says."""
+    kind = "sha256" if sha256 else "sha1"
+    data = file.read_bytes()
+    if file.parent.name == "pack":
+        size = hashlib.new(kind).digest_size
+        plain = file.suffix in {".bitmap", ".keep", ".promisor", ".mtimes"}
+        return plain or hashlib.new(kind, data[:-size]).digest() == data[-size:]
+    with suppress(zlib.error):
+        return hashlib.new(kind, zlib.decompress(data)).hexdigest() == file.parent.name + file.name
+    return False
 
 
 def repair(repository: Repository, wrong: str, backup: GitBackup, copy: Path, aside: Path) -> None:

@@ -1,7 +1,8 @@
 """git's own files of a working tree: HEAD, index, hooks, settings.
 
 An agent may change these too: by a commit, by ``git add``, or by hand. This module reads them
-before a launch, and can put changes back.
+before a launch, and can put changes back: all that git or a hook reads in the git directory, the
+refs, and the entries of the index.
 
 It compares and restores hooks and settings as plain files, before handrail runs git at all: git
 acts on its settings, and so would carry out what an agent wrote there, on handrail's behalf.
@@ -10,7 +11,6 @@ acts on its settings, and so would carry out what an agent wrote there, on handr
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import stat
 from collections.abc import Collection, Iterator, Mapping
@@ -18,16 +18,54 @@ from dataclasses import field, replace
 from pathlib import Path
 
 from handrail.model.dataclass import dataclass
-from handrail.workspace.git import Repository, head_of
+from handrail.workspace.git import (
+    Git,
+    Repository,
+    head_of,
+    index_entries,
+    path_of,
+    path_text,
+)
 
 GIT = ".git"
-_SETTINGS = ("config", "config.worktree", "commondir", "info/exclude", "info/attributes")
+_SETTINGS = ("config", "config.worktree", "commondir", "objects/info/alternates")
+_BELOW = ("info", "branches", "remotes")
+_TRACES_IN_INFO = frozenset({"refs"})
+_HOOKS = "hooks"
+_TRACES = frozenset(
+    {
+        *(
+            "index",
+            "HEAD",
+            "ORIG_HEAD",
+            "FETCH_HEAD",
+            "COMMIT_EDITMSG",
+            "packed-refs",
+            "gitdir",
+            "AUTO_MERGE",
+            "REBASE_HEAD",
+        ),
+        *(
+            "gc.log",
+            "gc.pid",
+            "index.handrail",
+            "objects",
+            "logs",
+            "refs",
+            "handrail",
+            "lfs",
+            "annex",
+        ),
+        *("worktrees", "modules", "fsmonitor--daemon", "info/refs", _HOOKS),
+    }
+)
+"""What git writes when it commits, packs or fetches, and what is compared in another way."""
 _LOCKS = ("index.lock", "HEAD.lock", "packed-refs.lock", "config.lock")
 _SAMPLE = ".sample"
+_STEPS = "refs/heads/handrail/"
 _LARGEST = 16 << 20
 """Of a larger file only size and time are kept: a change is noticed, but cannot be put back."""
 _OPEN = 0o700
-_RUNS = re.compile(rb"^\s*(x|exec)\s", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +104,10 @@ class Named:
 class GitFiles:
     """The files of git itself before a launch.
 
-    HEAD as a commit (None: there is none yet) and as a branch (None: detached), the index, and the
-    hooks and settings by their paths relative to the git directory. These are the files of the
-    repository, of this working tree and of submodules, and the files that a setting names, which
-    may be in the working tree and ignored.
+    HEAD as a commit (None: there is none yet) and as a branch (None: detached), the index, and all
+    other files that git or a hook reads. These are the files of the repository, of this working
+    tree and of submodules, and the files that a setting names, which may be in the working tree
+    and ignored.
     """
 
     head: str | None
@@ -77,13 +115,65 @@ class GitFiles:
     index: SavedFile | None
     files: dict[str, SavedFile]
     named: Named = field(default_factory=Named)
+    refs: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
+    """Each ref's object, and the ref that it stands for, if any."""
+    listed: dict[str, list[tuple[str, str, str, str]]] = field(
+        default_factory=dict[str, list[tuple[str, str, str, str]]]
+    )
+    """The entries of the index, by path: flag, mode, object and stage."""
 
 
 async def read_git_files(repository: Repository, marker: str) -> GitFiles:
     """The files of git itself as they are now, before a launch."""
     named = await _names_in_settings(repository, marker)
     head, branch = await head_and_branch(repository, marker)
-    return GitFiles(head, branch, index_of(repository), settings_of(repository, named), named)
+    files = settings_of(repository, named)
+    git = repository.git(marker)
+    return GitFiles(
+        head, branch, index_of(repository), files, named, await refs_of(git), await listed_in(git)
+    )
+
+
+async def refs_of(git: Git) -> dict[str, tuple[str, str]]:
+    """All refs but those of steps' worktrees; names as ``path_text`` writes them."""
+    told = await git("for-each-ref", "--format=%(refname)%00%(objectname)%00%(symref)")
+    found = (path_text(line).split("\0") for line in told.splitlines())
+    return {ref: (blob, to) for ref, blob, to in found if not ref.startswith(_STEPS)}
+
+
+async def listed_in(git: Git) -> dict[str, list[tuple[str, str, str, str]]]:
+    """The entries of the index, by path as ``path_text`` writes it."""
+    found: dict[str, list[tuple[str, str, str, str]]] = {}
+    for one in await index_entries(git):
+        entry = (one.flag, one.mode, one.blob, one.stage)
+        found.setdefault(path_text(one.path), []).append(entry)
+    return found
+
+
+def checked_out(repository: Repository) -> set[str]:
+    """The branches that any working tree has checked out."""
+    heads = [repository.common / "HEAD", *(repository.common / "worktrees").glob("*/HEAD")]
+    kept = (_read_file(head) for head in heads)
+    told = ((one.data or b"").decode("latin-1").strip() for one in kept if one is not None)
+    return {text.removeprefix("ref: ") for text in told if text.startswith("ref: ")}
+
+
+async def put_refs_back(
+    repository: Repository, marker: str, refs: Mapping[str, tuple[str, str] | None]
+) -> None:
+    """Have these refs be what they were; None: not there."""
+    git = repository.git(marker)
+    for ref in refs:
+        (repository.common / f"{path_of(ref)}.lock").unlink(missing_ok=True)
+    gone = [f"delete {ref}\0\0" for ref, was in refs.items() if was is None]
+    back = [f"update {ref}\0{was[0]}\0\0" for ref, was in refs.items() if was and not was[1]]
+    for lines in (gone, back):
+        if lines:
+            told = "".join(lines).encode("latin-1")
+            await git("update-ref", "--no-deref", "--stdin", "-z", stdin=told)
+    for ref, was in refs.items():
+        if was and was[1]:
+            await git("symbolic-ref", path_of(ref), path_of(was[1]))
 
 
 async def head_and_branch(repository: Repository, marker: str) -> tuple[str | None, str | None]:
@@ -98,7 +188,8 @@ async def _names_in_settings(repository: Repository, marker: str) -> Named:
     # handrail's own git options set core.hooksPath, too: the origin tells them apart.
     sought = r"^(core\.hookspath|include(if\..*)?\.path)$"
     words = ("config", "--show-origin", "--type=path", "-z", "--get-regexp", sought)
-    _, said, _ = await repository.git(marker).run_unchecked(*words)
+    git = replace(repository.git(marker), own_settings=False)
+    _, said, _ = await git.run_unchecked(*words)
     parts = said.split("\0")[:-1]
     hooks, included = "", list[str]()
     for origin, setting in zip(parts[::2], parts[1::2], strict=False):
@@ -124,38 +215,58 @@ def _is_within(repository: Repository, path: str) -> bool:
 def settings_of(
     repository: Repository, named: Named, before: Mapping[str, SavedFile] | None = None
 ) -> dict[str, SavedFile]:
-    """The hooks and settings that exist, read without git; ``before``: those before a launch."""
-    names = _names(repository, named, before)
-    return {name: kept for name in names if (kept := _read_file(repository.common / name))}
+    """All that git or a hook reads, read without git; ``before``: the files before a launch.
+
+    Their names are paths relative to the git directory, as ``path_text`` writes them.
+    """
+    common = repository.common
+    names = dict.fromkeys(os.path.relpath(f, common) for f in _files(repository, named, before))
+    return {path_text(name): kept for name in names if (kept := _read_file(common / name))}
 
 
-def _names(
+def _files(
     repository: Repository, named: Named, before: Mapping[str, SavedFile] | None
-) -> list[str]:
-    """The paths of hooks and settings, relative to the git directory.
+) -> Iterator[Path]:
+    """The files that git or a hook reads, but for objects, refs and index.
 
     A hooks folder that is a link counts as a file itself. The files behind it count only if the
     link was the same before: a new link leads to files that are none of this repository's.
     """
-    common = repository.common
+    common, own = repository.common, repository.own
     homes = [common, *_submodules(common)]
-    found = [home / name for home in homes for name in _SETTINGS]
-    found += [repository.own / "config.worktree", *map(Path, named.included)]
-    found += _of_worktrees(common)
-    found += [
-        todo for todo in (repository.own / "rebase-merge/git-rebase-todo",) if _runs_commands(todo)
-    ]
-    folders = [home / "hooks" for home in homes]
-    folders += [Path(named.hooks)] if named.hooks else []
-    for folder in folders:
+    for home in homes:
+        yield from (home / name for name in _SETTINGS)
+        for name in _BELOW:
+            yield from _below(home / name, _TRACES_IN_INFO)
+    yield from _of_worktrees(common)
+    yield from map(Path, named.included)
+    # What a merge or rebase leaves for the next command; of other working trees it is not ours.
+    yield from (
+        file
+        for file in _below(own, _TRACES)
+        if file.suffix != ".lock" and not file.name.startswith("sharedindex.")
+    )
+    for folder in [*(home / _HOOKS for home in homes), *([Path(named.hooks)] * bool(named.hooks))]:
         if folder.is_symlink():
-            found.append(folder)
-            known = None if before is None else before.get(os.path.relpath(folder, common))
+            yield folder
+            known = None
+            if before is not None:
+                known = before.get(path_text(os.path.relpath(folder, common)))
             if before is not None and (known is None or known.link != _link_of(folder)):
                 continue
-        there = sorted(folder.iterdir()) if _can_be_read(folder) else []
-        found += [f for f in there if f.suffix != _SAMPLE and f.name.isprintable()]
-    return list(dict.fromkeys(os.path.relpath(file, common) for file in found))
+        yield from (file for file in _below(folder) if file.suffix != _SAMPLE)
+
+
+def _below(folder: Path, traces: Collection[str] = ()) -> Iterator[Path]:
+    """The files and links below a folder, but for these."""
+    for above, below, names in os.walk(folder):
+        inside = os.path.relpath(above, folder)
+        passed = {
+            name for name in [*below, *names] if os.path.normpath(f"{inside}/{name}") in traces
+        }
+        links = {name for name in below if Path(above, name).is_symlink()}
+        below[:] = [name for name in below if name not in links | passed]
+        yield from (Path(above, name) for name in sorted({*names, *links} - passed))
 
 
 def _submodules(common: Path) -> list[Path]:
@@ -170,12 +281,6 @@ def _of_worktrees(common: Path) -> Iterator[Path]:
         leads = _read_file(folder / "commondir")
         if leads is None or leads.link or (leads.data or b"").strip() != b"../..":
             yield folder / "commondir"
-
-
-def _runs_commands(todo: Path) -> bool:
-    """True if a rebase's todo list has ``exec`` commands."""
-    kept = _read_file(todo)
-    return kept is not None and _RUNS.search(kept.data or b"") is not None
 
 
 def index_of(repository: Repository) -> SavedFile | None:
@@ -203,10 +308,6 @@ def _link_of(file: Path) -> str:
         return os.readlink(file)  # noqa: PTH115  # as it is written, not resolved
     except OSError:
         return ""
-
-
-def _can_be_read(folder: Path) -> bool:
-    return folder.is_dir() and os.access(folder, os.R_OK | os.X_OK)
 
 
 def make_accessible(repository: Repository, named: Named) -> None:
@@ -288,23 +389,13 @@ async def rewind(
 
 
 async def unstage(
-    repository: Repository,
-    marker: str,
-    aside: Path,
-    before: SavedFile | None,
-    paths: Collection[str],
+    repository: Repository, marker: str, before: GitFiles, paths: Collection[str]
 ) -> None:
-    """Reset the index entries of these paths to those of the index ``before``; others stay.
-
-    ``aside`` is where a temporary copy of that index goes.
-    """
-    git = repository.git(marker)
-    put_back(aside, before)
-    then = replace(git, env={**git.env, "GIT_INDEX_FILE": str(aside)})
-    entries = (await then("ls-files", "-z", "--stage")).split("\0")[:-1]
-    was = {entry.partition("\t")[2]: entry for entry in entries}
-    put_back(aside, None)
-    gone = f"0 {'0' * (64 if repository.sha256 else 40)}"
-    lines = [was.get(path, f"{gone}\t{path}") for path in sorted(paths)]
-    told = "".join(f"{line}\0" for line in lines)
-    await git("update-index", "-z", "--index-info", stdin=os.fsencode(told))
+    """Reset the index entries of these paths to those of the index ``before``; others stay."""
+    lines: list[str] = []
+    for path in sorted(paths):
+        lines.append(f"0 {'0' * (64 if repository.sha256 else 40)}\t{path}")
+        was = before.listed.get(path_text(path), [])
+        lines += [f"{mode} {blob} {stage}\t{path}" for _, mode, blob, stage in was]
+    told = os.fsencode("".join(f"{line}\0" for line in lines))
+    await repository.git(marker)("update-index", "-z", "--index-info", stdin=told)

@@ -102,7 +102,7 @@ class Watched:
     async def change(self, mask: Mask) -> tuple[bytes, dict[str, Json]]:
         """The change since ``begin`` as a patch without secrets, and a report for people."""
         assert self.before is not None
-        now = await self.shadow.state()
+        now = await self.shadow.state(self.before.tree)
         own = own_files(self.repository.root)
         changes = [c for c in await self.shadow.changes(self.before, now) if c.path not in own]
         told: dict[str, Json] = {"files": [mask.text(str(change)) for change in changes]}

@@ -21,6 +21,7 @@ from handrail.model.agent_options import NO_OPTIONS, AgentOptions
 from handrail.model.dataclass import dataclass
 from handrail.model.paths import on_disk
 from handrail.ports.agent import AgentBackend
+from handrail.workspace.git import path_of, path_text
 from handrail.workspace.shadow import Change, Entry
 
 
@@ -64,13 +65,13 @@ class Places:
         return RestoreLog(self.safe / "undone", self.safe / "launches")
 
     def quarantine(self) -> Path:
-        """The path of a new patch file, which does not exist yet."""
+        """The path of a new patch file; neither it nor another of its name exists yet."""
         first = self.base.joinpath("quarantine", *self.parts)
         number, name = 1, first.name
-        while (file := first.with_name(f"{name}.patch")).exists():
+        while any(first.with_name(f"{name}.{end}").exists() for end in _QUARANTINED):
             number += 1
             name = f"{first.name}-{number}"
-        return file
+        return first.with_name(f"{name}.patch")
 
     def make(self) -> None:
         """Create both folders, and have git ignore ``base``.
@@ -100,6 +101,7 @@ class Places:
         prune(self.shadow.parent, self.safe)
 
 
+_QUARANTINED = ("patch", "repositories", "git", "hidden")
 BRANCHES = "handrail"
 """The first part of the names of worktrees' branches."""
 _MARK = "."
@@ -193,7 +195,7 @@ class RestoreLog:
 
     def note(self, changes: Iterable[Change]) -> None:
         """Note that these changes were undone."""
-        notes = [_Note(change.path, change.before) for change in changes]
+        notes = [_Note(path_text(change.path), change.before) for change in changes]
         if notes:
             with self._file.open("ab") as file:
                 file.writelines(msgspec.json.encode(note) + b"\n" for note in notes)
@@ -205,4 +207,4 @@ class RestoreLog:
         with self._file.open("rb") as file:
             file.seek(position)
             notes = [msgspec.json.decode(line, type=_Note) for line in file]
-        return {note.path: note.entry for note in notes}
+        return {path_of(note.path): note.entry for note in notes}

@@ -30,8 +30,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import field, replace
 from pathlib import Path
 
+import anyio.to_thread
 import msgspec
 
+from handrail.errors import CommandFailed
 from handrail.model.dataclass import dataclass
 from handrail.model.patterns import covers
 from handrail.system.own_files import own_files
@@ -39,21 +41,39 @@ from handrail.workspace.folders import (
     Folders,
     Inspection,
     UnseenEntry,
+    changed_modes,
     folders_of,
     inspect_folders,
-    path_text,
+    restore_mode,
     restore_modes,
 )
-from handrail.workspace.git import Git, Repository
-from handrail.workspace.git_backup import GitBackup, back_up, find_damage, repair
+from handrail.workspace.git import (
+    Git,
+    Listed,
+    Repository,
+    path_of,
+    path_text,
+    printable,
+)
+from handrail.workspace.git_backup import (
+    GitBackup,
+    back_up,
+    find_damage,
+    overwritten_objects,
+    repair,
+)
 from handrail.workspace.git_files import (
     GIT,
     GitFiles,
     SavedFile,
+    checked_out,
     head_and_branch,
+    listed_in,
     make_accessible,
     put_back,
+    put_refs_back,
     read_git_files,
+    refs_of,
     rewind,
     settings_of,
     unstage,
@@ -95,6 +115,7 @@ class Reach:
 
 
 _MAX_PASSES = 10
+_SHOWN = 20
 _BEFORE = "before.json"
 _OF_EARLIER = (
     "An earlier launch of this step was killed: whatever was changed since it began counts as the "
@@ -142,9 +163,8 @@ async def before_launch(
     ``ours`` are folders into which handrail itself writes meanwhile; states leave them out. With
     ``alone`` nothing else works in the repository, so a copy of all of it is kept.
     """
-    known = shadow.folder / _BEFORE
-    if known.is_file():
-        return replace(msgspec.json.decode(known.read_bytes(), type=Before), of_earlier=True)
+    if (earlier := read_before(shadow.folder)) is not None:
+        return replace(earlier, of_earlier=True)
     places.make()
     ours = [places.base, places.safe, repository.root / ".handrail", *ours]
     shadow.make(repository, ours)
@@ -152,7 +172,8 @@ async def before_launch(
     if backup.kept:
         shadow.borrow(shadow.repository)
     inside = await read_git_files(repository, shadow.marker)
-    state = await shadow.state(inside.head)
+    listed = [Listed(*one, path_of(n)) for n, every in inside.listed.items() for one in every]
+    state = await shadow.state(inside.head, listed)
     passed = [*map(path_text, await shadow.ignored()), *_below(repository.root, ours)]
     folders = folders_of(repository.root, passed)
     own = own_files(repository.root)
@@ -160,25 +181,19 @@ async def before_launch(
     before = Before(
         state, inside, own, folders=folders, whole=backup, epoch=epoch, undone_from=undone_from
     )
+    known = shadow.folder / _BEFORE
     fresh = known.with_suffix(".new")
     fresh.write_bytes(msgspec.json.encode(before))
     fresh.replace(known)
     return before
 
 
-async def interrupted_patch(shadow: Shadow, places: Places) -> Path | None:
-    """Write the changes since a killed launch began into a patch file; None if there are none."""
-    known = shadow.folder / _BEFORE
+def read_before(shadow: Path) -> Before | None:
+    """The state before a launch that has not been checked yet, or None."""
+    known = shadow / _BEFORE
     if not known.is_file():
         return None
-    before = msgspec.json.decode(known.read_bytes(), type=Before)
-    patch = await shadow.patch(before.state, await shadow.state())
-    if not patch:
-        return None
-    file = places.quarantine()
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_bytes(patch)
-    return file
+    return msgspec.json.decode(known.read_bytes(), type=Before)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +212,12 @@ class Scope:
         It calls ``reach`` once the repository is whole again: others' claims are kept there.
         """
         found = _ViolationsSoFar()
+        if read_before(self.shadow.folder) is None or not self.shadow.is_whole:
+            note = (
+                f"NOTHING COULD BE CHECKED OR PUT BACK: the state before the launch was in "
+                f"{self.shadow.folder}, and was removed meanwhile. See git status."
+            )
+            return Violations((f"{self.shadow.folder} (deleted)",), None, (note,))
         await self._restore_repository(found)
         scope = self if reach is None else replace(self, reach=await reach())
         return await scope._undo(found)  # noqa: SLF001  # this class, with another reach
@@ -209,16 +230,14 @@ class Scope:
         try:
             await self._remove_unseen(looked, found)
             after, branch = await head_and_branch(self.repository, self.shadow.marker)
-            for _ in range(_MAX_PASSES):
-                now = await self.shadow.state()
-                outside = self._outside(await self.changes(now))
-                if not outside:
-                    break
-                await self._set_aside(now, outside, found)
+            await self._undo_files(found)
+            await self._undo_modes(looked, found)
         finally:
             restore_modes(self.repository.root, looked.shut)
         await self._report_commits(after, found)
         self._report_shut_folders(looked, found)
+        await self._report_staged(found)
+        await self._restore_refs(branch, found)
         if found.files:
             if self.before.of_earlier:
                 found.notes.append(_OF_EARLIER)
@@ -227,13 +246,34 @@ class Scope:
             put_back = replace(before, head=head)
             await rewind(self.repository, self.shadow.marker, put_back, branch, index=alone)
             if not alone:
-                aside = self.shadow.folder / "index-before"
-                marker = self.shadow.marker
-                await unstage(self.repository, marker, aside, before.index, found.paths)
+                await unstage(self.repository, self.shadow.marker, before, found.paths)
             if after not in {None, head}:
                 found.notes.append(f"HEAD is back at {head}; the last commit since was {after}.")
         patch = None if found.patch is None else str(found.patch)
         return Violations(tuple(found.files), patch, tuple(found.notes))
+
+    async def _undo_files(self, found: _ViolationsSoFar) -> None:
+        """Undo changes until there are none; one that is there again cannot be undone."""
+        tried: set[str] = set()
+        for number in range(_MAX_PASSES):
+            now = await self.shadow.state(self.before.state.tree, again=number > 0)
+            outside = self._outside(await self.changes(now))
+            again = [c for c in outside if c.path in tried and not c.is_repository]
+            new = [change for change in outside if change.path not in tried]
+            why = "what was there before is damaged in the repository, or it changes all the time"
+            if new:
+                try:
+                    await self._set_aside(now, new, found)
+                except CommandFailed as error:
+                    why = (error.stderr or error.stdout).strip()
+                    found.files += [str(change) for change in new]
+                    again += new
+            if again:
+                named = ", ".join(change.display_path for change in again[:_SHOWN])
+                found.notes.append(f"NOT PUT BACK, restore it by hand: {named}: {why}.")
+            if again or not new:
+                break
+            tried.update(change.path for change in new)
 
     async def changes(self, now: State) -> tuple[Change, ...]:
         """The changes since the launch began.
@@ -277,12 +317,13 @@ class Scope:
     def _set_repository_aside(self, change: Change, found: _ViolationsSoFar) -> None:
         """Move a new repository aside; only report one that was there before."""
         if change.before is not None:
-            found.notes.append(f"The repository in {change.path} was changed, and left as it is.")
+            name = change.display_path
+            found.notes.append(f"The repository in {name} was changed, and left as it is.")
             return
         aside = self._quarantine_path(found).with_suffix(".repositories") / change.path
         aside.parent.mkdir(parents=True, exist_ok=True)
         shutil.move(self.repository.root / change.path, aside)
-        found.notes.append(f"The new repository {change.path} was moved to {aside}.")
+        found.notes.append(f"The new repository {change.display_path} was moved to {aside}.")
 
     async def _restore_repository(self, found: _ViolationsSoFar) -> None:
         """Restore the repository itself, if it was replaced or damaged."""
@@ -292,6 +333,18 @@ class Scope:
             repair(self.repository, broken, backup, shadow.repository, aside)
             found.files.append(f"{GIT} ({broken})")
             found.notes.append(f"{GIT} is as it was before; what was there is in {aside}.")
+        if backup.kept:
+            kept = shadow.repository
+            since_ns = (shadow.folder / _BEFORE).stat().st_ctime_ns
+            asked = (self.repository, kept, since_ns)
+            over = await anyio.to_thread.run_sync(overwritten_objects, *asked)
+            for name, is_back in over.items():
+                found.files.append(f"{GIT}/objects/{name} (changed)")
+                if not is_back:
+                    found.notes.append(
+                        f"NOT PUT BACK: {GIT}/objects/{name} is damaged; there is no copy of a "
+                        f"file of its size. Get it from another clone."
+                    )
 
     def _restore_settings(self, found: _ViolationsSoFar) -> None:
         """Set aside and undo changes of hooks and settings."""
@@ -302,13 +355,15 @@ class Scope:
             old, new = before.get(name), files.get(name)
             if (old is None and new is None) or (old is not None and old.is_same(new)):
                 continue
-            file = Path(os.path.normpath(self.repository.common / name))
+            file = Path(os.path.normpath(self.repository.common / path_of(name)))
             shown, within = self._display_name(file)
             if self.reach(shown, within):
                 continue
             found.files.append(f"{shown} ({_change_word(old, new)})")
             if new is not None:
-                aside = self._quarantine_path(found).with_suffix(".git") / name.replace("../", "")
+                aside = self._quarantine_path(found).with_suffix(".git") / path_of(name).replace(
+                    "../", ""
+                )
                 _move_aside(file, aside, new)
                 found.notes.append(f"What it wrote into {shown} is in {aside}.")
             if within != GIT:
@@ -324,8 +379,8 @@ class Scope:
         root = self.repository.root
         for begin in self.before.inside.named.paths:
             if file.is_relative_to(begin) and file.is_relative_to(root):
-                return file.relative_to(root).as_posix(), os.path.relpath(begin, root)
-        return f"{GIT}/{os.path.relpath(file, self.repository.common)}", GIT
+                return printable(file.relative_to(root).as_posix()), os.path.relpath(begin, root)
+        return printable(f"{GIT}/{os.path.relpath(file, self.repository.common)}"), GIT
 
     async def _remove_unseen(self, looked: Inspection, found: _ViolationsSoFar) -> None:
         """Set aside, or remove, entries that git does not see and that are not allowed."""
@@ -342,7 +397,7 @@ class Scope:
                 continue
             if one.path not in tracked:
                 change = "added" if one.text_before is None else "changed"
-                found.files.append(f"{_printable(one.path)} ({change})")
+                found.files.append(f"{printable(one.path)} ({change})")
             self._remove_or_quarantine(one, found)
 
     def _remove_or_quarantine(self, one: UnseenEntry, found: _ViolationsSoFar) -> None:
@@ -353,7 +408,7 @@ class Scope:
         aside = self._quarantine_path(found).with_suffix(".hidden") / one.path
         aside.parent.mkdir(parents=True, exist_ok=True)
         shutil.move(file, aside)
-        found.notes.append(f"{_printable(one.path)}, which git does not look at, is in {aside}.")
+        found.notes.append(f"{printable(one.path)}, which git does not look at, is in {aside}.")
         if one.text_before is not None:
             file.write_bytes(one.text_before.encode("latin-1"))
 
@@ -361,7 +416,7 @@ class Scope:
         """Report folders outside of the scope that the launch had made unreadable."""
         for name, mode in sorted(looked.shut.items()):
             if mode is not None and not self.reach(f"{name}/." if name else "."):
-                found.files.append(f"{_printable(name) or '.'} (mode changed)")
+                found.files.append(f"{printable(name) or '.'} (mode changed)")
 
     async def _report_commits(self, after: str | None, found: _ViolationsSoFar) -> None:
         """Report files outside of the scope that changed only in the agent's commits."""
@@ -374,6 +429,68 @@ class Scope:
         for change in changes:
             if change.display_path not in known and not self.reach(change.path):
                 found.files.append(f"{change.display_path} (committed)")
+
+    async def _report_staged(self, found: _ViolationsSoFar) -> None:
+        """Report entries of the index that changed outside of the scope: by ``git add`` alone."""
+        was = self.before.inside.listed
+        try:
+            now = await listed_in(self.repository.git(self.shadow.marker))
+        except CommandFailed:
+            found.files.append(f"{GIT}/index (damaged)")
+            return
+        known = {file.rpartition(" (")[0] for file in found.files}
+        for name in sorted(was.keys() | now.keys()):
+            path = path_of(name)
+            if was.get(name) != now.get(name) and not self.reach(path):
+                found.paths.add(path)
+                if printable(path) not in known:
+                    found.files.append(f"{printable(path)} (staged)")
+
+    async def _restore_refs(self, branch: str | None, found: _ViolationsSoFar) -> None:
+        """Put back refs, but for the branch of HEAD and new branches that are checked out.
+
+        Where others work too, in this working tree or another, new refs, remotes, the stash, and
+        what is checked out are theirs to change.
+        """
+        was, before = self.before.inside.refs, self.before.inside
+        now = await refs_of(self.repository.git(self.shadow.marker))
+        mine = {path_text(name) for name in (before.branch, branch) if name}
+        if found.files and branch != before.branch:
+            mine -= was.keys() - {path_text(before.branch or "")}
+        alone = not self.reach.others and self.repository.own == self.repository.common
+        out = {ref for ref in checked_out(self.repository) if ref not in was or not alone}
+        free = (mine & now.keys()) | out
+        if not alone:
+            free |= {r for r in now if r not in was and not r.startswith("refs/replace/")}
+            free |= {r for r in was | now if r.startswith(("refs/remotes/", "refs/stash"))}
+        changed = {
+            ref: was.get(ref)
+            for ref in sorted(was.keys() | now.keys())
+            if was.get(ref) != now.get(ref) and ref not in free
+        }
+        for ref, old in changed.items():
+            new = now.get(ref)
+            word = "added" if old is None else "changed" if new else "deleted"
+            found.files.append(f"{printable(path_of(ref))} ({word})")
+            if new:
+                found.notes.append(f"{printable(path_of(ref))} was {new[1] or new[0]}.")
+        await put_refs_back(self.repository, self.shadow.marker, changed)
+
+    async def _undo_modes(self, looked: Inspection, found: _ViolationsSoFar) -> None:
+        """Put back modes, and empty folders, outside of the scope."""
+        root, shut = self.repository.root, {path_text(name) for name in looked.shut}
+        changed = await anyio.to_thread.run_sync(changed_modes, root, self.before.folders, shut)
+        named = {path_of(name): mode for name, mode in sorted(changed.items(), reverse=True)}
+        asked = [f"{path}/" if (root / path).is_dir() else path for path in named]
+        hidden = {path.removesuffix("/") for path in await self.shadow.hidden(asked)}
+        known = {file.rpartition(" (")[0] for file in found.files}
+        for path, mode in named.items():
+            is_file = path_text(path) in self.before.folders.files
+            asked_path = path if is_file else f"{path}/." if path else "."
+            if path not in hidden and not self.reach(asked_path):
+                word = restore_mode(root, path, mode)
+                if word and printable(path) not in known:
+                    found.files.append(f"{printable(path) or '.'} ({word})")
 
     async def _commits_of_others(self, after: str | None) -> str | None:
         """Where to rewind HEAD: after the leading commits that change only allowed files.
@@ -414,13 +531,14 @@ class _ViolationsSoFar:
 
 def _in_the_way(outside: Sequence[Change], changes: Sequence[Change]) -> list[Change]:
     """New files in the place of folders to restore, and new files below files to restore."""
+    known = {change.path for change in outside}
     back = {change.path for change in outside if change.before is not None}
     above = {folder for path in back for folder in _folders(path)}
     return [
         change
         for change in changes
         if change.after is not None
-        and change not in outside
+        and change.path not in known
         and (change.path in above or not back.isdisjoint(_folders(change.path)))
     ]
 
@@ -444,10 +562,6 @@ def _move_aside(file: Path, aside: Path, new: SavedFile) -> None:
         shutil.move(file, aside)
     else:
         aside.write_bytes(new.link.encode() or new.data)
-
-
-def _printable(path: str) -> str:
-    return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def _change_word(old: SavedFile | None, new: SavedFile | None) -> str:

@@ -1,117 +1,374 @@
-"""A git worktree for one step: made from HEAD, its changes merged back, then removed.
+"""A git worktree of one's own, of an agent or of a body of steps: made, read, merged, removed.
 
-Theory of operation. The step's worktree has a branch of its own, so the step can run beside others.
-A shadow keeps the state in which the worktree began (see ``workspace.shadow``). When the agent has
-answered, all changes since then, committed or not, become a patch. It is merged three-way into the
-state that the working tree has by then, and written there only once the merge has succeeded. If
-several steps finish at once, one merges at a time.
+Theory of operation. The worktree begins at a commit, ``base``, on a branch of its own. What was
+done in it is read from its files, byte by byte (see ``shadow``): neither its index, nor what git is
+told to overlook there, nor any setting decides what counts. It comes home in one of two ways. The
+files of an agent are merged, three-way, into the files of the main working tree (``FILES``). The
+steps of a body leave commits: what is not committed is committed, and these commits go on top of
+HEAD (``"ff"``), or are merged with it (``"merge"``). Both are computed in the object database,
+where a conflict does no harm; only then are files of the main working tree written.
 
-Until a launch answers, the worktree stays: the step's next launch, by the ladder or after a crash,
-continues in it. So a killed process loses no work. Only a step that starts over sets the unfinished
-work aside, as a patch.
+Nothing is removed before all of it is home. Repositories that were made in the worktree are moved
+as they are. What cannot come home fails the step, and the worktree is kept: an unfinished merge or
+rebase, commits on the branch that HEAD lacks, work in a submodule.
+
+All of this may be killed anywhere, and is then done again from its beginning. What is home already
+changes nothing the second time.
 """
 
 from __future__ import annotations
 
-import re
+import os
 import shutil
-from collections.abc import Awaitable, Callable, Sequence
+import tempfile
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import anyio.to_thread
 
-from handrail.errors import ClaimLost, CommandFailed, DefinitionError
+from handrail.errors import CommandFailed, DefinitionError
 from handrail.model.agent_options import AgentOptions
 from handrail.model.dataclass import dataclass
 from handrail.model.shapes import OwnTree
-from handrail.ports.claims import LaunchClaims
-from handrail.system.own_files import own_files
+from handrail.ports.claims import Claim, LaunchClaims, Resource
 from handrail.workspace.claims.holding import find_lost_claim
 from handrail.workspace.claims.resources import these_files
 from handrail.workspace.errors import WorktreeConflict
-from handrail.workspace.git import Repository, head_of, repository_of
+from handrail.workspace.git import Repository, head_of, index_entries, printable
+from handrail.workspace.landing import Landing, Refused
+from handrail.workspace.nested import Nested, blocked, move, nested_in
 from handrail.workspace.places import Places, prune
-from handrail.workspace.scope import Before, before_launch, interrupted_patch
-from handrail.workspace.shadow import Shadow
+from handrail.workspace.shadow import Entry, Shadow, State, skipped
 from handrail.workspace.tree_lock import list_locked, tree_locked
 
+FILES = "files"
 _BOUND_S = 600
 """How long a merge may take once the files are free."""
+_TRIES = 50
+"""The most tries of a merge, if other processes keep moving HEAD."""
+_PAUSE_S = 0.1
+_REPOSITORY = "160000"
+_UNFINISHED = {
+    "MERGE_HEAD": "merge",
+    "CHERRY_PICK_HEAD": "cherry-pick",
+    "REVERT_HEAD": "revert",
+    "rebase-merge": "rebase",
+    "rebase-apply": "rebase",
+    "sequencer": "cherry-pick",
+    "BISECT_LOG": "bisect",
+}
+Call = Callable[[], Awaitable[object]]
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What was done in a worktree: its files, its HEAD, and repositories that were made in it."""
+
+    state: State
+    head: str | None
+    nested: Nested
+    unmerged: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Worktree:
-    """A step's worktree (``here``), and the main working tree (``main``) that it belongs to."""
+    """A worktree (``here``) of the working tree ``main``; ``who`` works in it."""
 
     main: Repository
     here: Repository
     places: Places
-    shadow: Shadow
-    before: Before
+    marker: str
+    base: str
+    who: str
+    of_steps: bool = False
 
-    def map_options(self, options: AgentOptions) -> AgentOptions:
+    def options(self, options: AgentOptions) -> AgentOptions:
         """The options, with folders of the main working tree mapped to those of the worktree."""
         tree = OwnTree(str(self.here.root), str(self.main.root))
         return options_in_tree(tree, options, Path(options.cwd or Path.cwd()))
 
-    async def is_unchanged(self) -> bool:
-        """True if the worktree is as it was before the launch."""
-        now = await self.shadow.state()
-        return not await self.shadow.changes(self.before.state, now)
+    async def is_untouched(self) -> bool:
+        """True if nothing was done in the worktree."""
+        async with self._shadow() as shadow:
+            done = await self._read(shadow)
+            if done.nested != Nested() or done.head != self.base or done.unmerged:
+                return False
+            tip = await self._tip()
+            return tip in {None, self.base} and not await self._changes(shadow, done)
 
-    async def merge(self, agent: str, claims: LaunchClaims) -> None:
-        """Claim the changed files, merge the changes into the main working tree, remove this one.
+    async def uncommitted(self) -> int:
+        """How many files and repositories in it are not committed."""
+        async with self._shadow() as shadow:
+            done = await self._read(shadow)
+            changes = await shadow.changes(await self._tree(done.head or self.base), done.state)
+            return len(changes) + len(done.nested.carried) + len(done.nested.stuck)
+
+    async def merge(self, how: str | Call, claims: LaunchClaims) -> None:
+        """Bring home what was done, once the files are free, and remove the worktree.
+
+        ``how``: ``FILES``, "ff", "merge", or a function that merges the branch by itself.
 
         Raises:
-            WorktreeConflict: the changes conflict; the main working tree is unchanged.
-            ClaimLost: the claim was taken away meanwhile; likewise.
+            WorktreeConflict: it cannot come home; the main working tree is unchanged, and the
+                worktree kept. ClaimLost: others took the claim of the files; likewise.
         """
-        done = await self.shadow.state()
-        changes = await self.shadow.changes(self.before.state, done)
-        files = [(c.path, c.after) for c in changes if not c.is_repository]
-        if files:
-            # A repository within the worktree is not merged: no state has its files.
-            wanted = await self.shadow.with_entries(self.before.state, files)
-            patch = await self.shadow.patch(self.before.state, wanted)
-            resource = these_files(self.main, [path for path, _ in files])
-            async with claims.take((resource,)) as claim:
-                with anyio.fail_after(_BOUND_S, shield=True):
-                    async with tree_locked(self.places):
-                        await self._apply(
-                            agent, patch, lambda: find_lost_claim(claims.claims, claim)
-                        )
+        async with self._shadow() as shadow:
+            done = await self._read(shadow)
+            await self._check(done, done.nested.carried)
+            try:
+                if how == FILES:
+                    await self._merge_files(shadow, done, claims)
+                else:
+                    await self._merge_commits(shadow, done, how, claims)
+            except Refused as error:
+                await self._commit(shadow, done, f"What {self.who} did")
+                raise self.conflict(error.reason, error.files) from None
+        for path in done.nested.carried:
+            await anyio.to_thread.run_sync(move, self.here.root / path, self.main.root / path)
+        if self.of_steps:
+            return  # removed by a step of its own
         await self.remove()
-
-    async def _apply(
-        self, agent: str, patch: bytes, is_lost: Callable[[], Awaitable[ClaimLost | None]]
-    ) -> None:
-        theirs = self.shadow.at(self.main.root, "main")
-        now = await theirs.state(await head_of(self.main.git(self.shadow.marker)))
-        try:
-            merged = await theirs.apply_patch(now, patch, three_way=True)
-        except CommandFailed as error:
-            reason = (error.stderr or error.stdout).strip()
-            unmerged = re.findall(r"^U (.+)$", f"{error.stdout}\n{error.stderr}", re.MULTILINE)
-            raise await self._conflict(agent, reason, unmerged) from None
-        own = own_files(self.main.root)
-        held = [c.display_path for c in await theirs.changes(now, merged) if c.path in own]
-        if held:
-            raise await self._conflict(agent, f"this process has {', '.join(held)} open", held)
-        if (gone := await is_lost()) is not None:
-            raise gone
-        await theirs.write(now, merged)
-
-    async def _conflict(self, agent: str, reason: str, files: Sequence[str]) -> WorktreeConflict:
-        """Commit all the work, for people to merge by hand; the error that says so."""
-        message = f"What agent {agent} did in step {self.places.path}"
-        await commit_all(self.here, self.shadow.marker, message)
-        return WorktreeConflict(agent, str(self.here.root), self.places.branch, reason, files)
 
     async def remove(self) -> None:
         """Remove the worktree and its branch; a failure to do so does not fail the step."""
-        await remove_worktree(self.main, self.places, self.shadow.marker)
+        await remove_worktree(self.main, self.places, self.marker)
         self.places.forget()
+
+    async def set_aside(self, *, as_patch: bool) -> None:
+        """Keep what an earlier attempt did: as a patch, or on a branch; and its repositories.
+
+        Raises:
+            WorktreeConflict: it cannot be kept elsewhere.
+        """
+        async with self._shadow() as shadow:
+            done = await self._read(shadow)
+            if done.nested.stuck:
+                raise self._kept(f"{', '.join(done.nested.stuck)}: has work of its own")
+            aside = self.places.quarantine()
+            behind = await self._is_behind(done)
+            if as_patch or behind:
+                patch = await shadow.patch(await self._tree(self.base), done.state)
+                if patch:
+                    aside.parent.mkdir(parents=True, exist_ok=True)
+                    aside.write_bytes(patch)
+            else:
+                last = await self._commit(shadow, done, f"Left by {self.who}")
+                words = ("merge-base", "--is-ancestor", last, "HEAD")
+                behind = (await self.main.git(self.marker).run_unchecked(*words))[0] != 0
+            if behind:
+                first = earlier = f"{self.places.branch}-earlier"
+                number = 1
+                while await self._tip(earlier):
+                    number += 1
+                    earlier = f"{first}-{number}"
+                await self.here.git(self.marker)("branch", "--move", self.places.branch, earlier)
+            for path in done.nested.carried:
+                to = aside.with_suffix(".repositories") / path
+                await anyio.to_thread.run_sync(move, self.here.root / path, to)
+
+    def conflict(self, reason: str, files: Sequence[str] = ()) -> WorktreeConflict:
+        """The error for work that is committed on the branch and cannot be merged."""
+        named = [printable(file) for file in files]
+        told = WorktreeConflict(
+            self.who, str(self.here.root), self.places.branch, reason.strip(), named
+        )
+        told.of_steps = self.of_steps
+        return told
+
+    # -- reading --------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def _shadow(self) -> AsyncGenerator[Shadow]:
+        """A shadow of the worktree whose objects are the repository's, for a time."""
+        folder = Path(tempfile.mkdtemp(prefix="handrail-"))
+        try:
+            shadow = Shadow(folder / "git", self.here.root, self.marker, objects=self.main.objects)
+            shadow.make(self.main, [self.places.base, self.places.safe])
+            yield shadow
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    async def _read(self, shadow: Shadow) -> Done:
+        git = self.here.git(self.marker)
+        head = await head_of(git)
+        try:
+            entries = await index_entries(git)
+        except CommandFailed:  # an index that git cannot read: the files and HEAD say all
+            entries = []
+        state = await shadow.state(head or self.base, entries)
+        links = {one.path: Entry(one.mode, one.blob) for one in entries if one.mode == _REPOSITORY}
+        tracked = {one.path for one in entries} - (links.keys() - await self._links_before(links))
+        nested = await nested_in(self.here, await shadow.ignored(), tracked, self.marker)
+        absent = skipped(self.here.root, entries)
+        if (self.main.common / "lfs").is_dir():
+            since = await shadow.changes(await self._tree(head or self.base), state)
+            absent += [(c.path, c.before) for c in since if c.before and await shadow.is_smudged(c)]
+        moved = [(path, links.get(path)) for path in nested.carried]
+        state = State((await shadow.with_entries(state, [*absent, *moved])).tree)
+        unmerged = dict.fromkeys(one.path for one in entries if one.stage != "0")
+        return Done(state, head, nested, tuple(unmerged))
+
+    async def _links_before(self, links: Iterable[str]) -> set[str]:
+        """The paths, of these, that were submodules when the worktree began."""
+        told = ""
+        if links := list(links):
+            words = ("ls-tree", "-z", "--full-tree", self.base, "--", *links)
+            told = await self.main.git(self.marker)(*words)
+        found = (one.partition("\t") for one in told.split("\0"))
+        return {path for fields, _, path in found if fields.startswith(_REPOSITORY)}
+
+    async def _tree(self, commit: str) -> State:
+        words = ("rev-parse", f"{commit}^{{tree}}")
+        return State((await self.main.git(self.marker)(*words)).strip())
+
+    async def _changes(self, shadow: Shadow, done: Done) -> list[str]:
+        found = await shadow.changes(await self._tree(self.base), done.state)
+        return [change.path for change in found]
+
+    async def _tip(self, branch: str = "") -> str | None:
+        name = f"refs/heads/{branch or self.places.branch}^{{commit}}"
+        words = ("rev-parse", "--quiet", "--verify", name)
+        _, tip, _ = await self.main.git(self.marker).run_unchecked(*words)
+        return tip.strip() or None
+
+    async def _is_behind(self, done: Done) -> bool:
+        """True if the branch has commits that HEAD of the worktree lacks."""
+        tip = await self._tip()
+        if tip is None or tip in {self.base, done.head}:
+            return False
+        words = ("merge-base", "--is-ancestor", tip, done.head or self.base)
+        return (await self.main.git(self.marker).run_unchecked(*words))[0] != 0
+
+    async def _stashed(self) -> str:
+        """The last stash on the branch since the worktree was made, or ""."""
+        words = ("log", "--walk-reflogs", "--format=%ct %gd %gs", "refs/stash", "--")
+        _, told, _ = await self.main.git(self.marker).run_unchecked(*words)
+        made_s = int((self.here.own / "gitdir").stat().st_mtime)
+        for line in told.splitlines():
+            at_s, _, text = line.partition(" ")
+            if f"n {self.places.branch}: " in text and int(at_s) >= made_s:
+                return printable(text)
+        return ""
+
+    async def found_again(self) -> Worktree:
+        """The worktree as git knows it now: the agent may have made git forget it.
+
+        Raises:
+            DefinitionError: it is not there any more.
+        """
+        here = await find_worktree(self.main, self.places, self.marker, self.base)
+        if here is None:
+            raise worktree_gone(self.who, self.here.root, self.places)
+        return replace(self, here=here)
+
+    async def _check(self, done: Done, carried: Sequence[str]) -> None:
+        """Refuse, before anything is done, what cannot come home."""
+        own = self.here.own
+        begun = list(dict.fromkeys(w for name, w in _UNFINISHED.items() if (own / name).exists()))
+        if begun or done.unmerged:
+            what = " and a ".join(begun) or "merge"
+            files = "".join(f"\n  {file}" for file in done.unmerged)
+            reason = f"a {what} was begun there, and not finished{files}"
+            raise self._kept(reason, done.unmerged)
+        if _leads_away(self.here):
+            raise self._kept("another repository is in the place of its .git file")
+        if done.nested.stuck:
+            reason = "has work that is nowhere else, and cannot be moved as it is"
+            raise self._kept(f"{', '.join(done.nested.stuck)}: {reason}", done.nested.stuck)
+        if await self._is_behind(done):
+            raise self._kept("its HEAD lacks the last commit of its branch")
+        if stashed := await self._stashed():
+            raise self._kept(f"work of it is stashed away: {stashed}")
+        taken = [path for path in carried if blocked(self.main.root / path)]
+        if taken:
+            raise self._kept(f"{', '.join(taken)}: is there already, as something else", taken)
+
+    def _kept(self, reason: str, files: Sequence[str] = ()) -> WorktreeConflict:
+        """The error for work that is kept as it is."""
+        told = self.conflict(printable(reason), files)
+        told.is_committed = False
+        return told
+
+    # -- merging --------------------------------------------------------------------------------
+
+    async def _commit(self, shadow: Shadow, done: Done, message: str) -> str:
+        """Commit what is not committed, on the branch, and check that out; the last commit."""
+        git = self.here.git(self.marker)
+        last = done.head or self.base
+        if done.state != await self._tree(last):
+            last = (await git("commit-tree", done.state.tree, "-p", last, "-m", message)).strip()
+        await git("update-ref", f"refs/heads/{self.places.branch}", last)
+        await git("symbolic-ref", "HEAD", f"refs/heads/{self.places.branch}")
+        fresh = shadow.git("committed")
+        await fresh("read-tree", last)
+        await fresh.run_unchecked("update-index", "-q", "--refresh")
+        # A killed git's lock of this index is nobody's.
+        shutil.copyfile(shadow.folder / "committed", self.here.own / "index")
+        (self.here.own / "index.lock").unlink(missing_ok=True)
+        return last
+
+    def _wanted(self, files: Sequence[str], carried: Sequence[str]) -> Resource:
+        return these_files(self.main, [*files, *carried])
+
+    async def _merge_files(self, shadow: Shadow, done: Done, claims: LaunchClaims) -> None:
+        base = await self._tree(self.base)
+        whole = [(path, None) for path in done.nested.carried]
+        state = await shadow.with_entries(done.state, whole)
+        changes = await shadow.changes(base, state)
+        links = [change.path for change in changes if change.is_repository]
+        if links:
+            raise Refused("the commit of a submodule cannot be merged into files", links)
+        if not changes and not done.nested.carried:
+            return
+        resource = self._wanted([change.path for change in changes], done.nested.carried)
+        landing = Landing(self.main, shadow)
+        async with claims.take((resource,)) as claim:
+            with anyio.fail_after(_BOUND_S, shield=True):
+                async with tree_locked(self.places):
+                    now, wanted = await landing.merged_files(base, state)
+                    await self._check(done, done.nested.carried)
+                    await self._check_claim(claims, claim)
+                    await landing.write(now, wanted)
+
+    async def _merge_commits(
+        self, shadow: Shadow, done: Done, how: str | Call, claims: LaunchClaims
+    ) -> None:
+        last = await self._commit(shadow, done, f"What {self.who} did")
+        landing = Landing(self.main, shadow)
+        files = await self._changes(shadow, done)
+        head = Resource(f"HEAD of {self.main.root}", repository=str(self.main.common))
+        wanted = [self._wanted(files, done.nested.carried)] if files or done.nested.carried else []
+        for _ in range(_TRIES):
+            if await landing.has(last):
+                return
+            async with claims.take((head, *wanted)) as claim:
+                if not isinstance(how, str):
+                    await how()
+                    return
+                with anyio.fail_after(_BOUND_S, shield=True):
+                    if await self._move_head(landing, last, how, claims, claim):
+                        return
+            await anyio.sleep(_PAUSE_S)
+        raise Refused(f"HEAD of {self.main.root} was moved by others each time")
+
+    async def _move_head(
+        self, landing: Landing, last: str, how: str, claims: LaunchClaims, claim: Claim
+    ) -> bool:
+        """True if HEAD was moved; False if another process moved it first."""
+        head = await head_of(self.main.git(self.marker))
+        assert head is not None  # the worktree began at a commit
+        combine = landing.merge_commit if how == "merge" else landing.on_top
+        target = await combine(head, last, self.base, f"Merge what {self.who} did")
+        await self._check_claim(claims, claim)
+        async with tree_locked(self.places):
+            return await landing.move_head(head, target)
+
+    async def _check_claim(self, claims: LaunchClaims, claim: Claim) -> None:
+        if (gone := await find_lost_claim(claims.claims, claim)) is not None:
+            raise gone
 
 
 def options_in_tree(tree: OwnTree, options: AgentOptions, folder: Path) -> AgentOptions:
@@ -122,51 +379,101 @@ def options_in_tree(tree: OwnTree, options: AgentOptions, folder: Path) -> Agent
     return AgentOptions(cwd=cwd, add_dirs=more).over(options)
 
 
-async def worktree_of(main: Repository, places: Places, marker: str, *, anew: bool) -> Worktree:
-    """The step's worktree: the one that an earlier launch left, or, if ``anew``, a new one.
+def worktree_gone(who: str, folder: Path, places: Places) -> DefinitionError:
+    """The error for a worktree that was removed before its work was merged."""
+    return DefinitionError(
+        f"the worktree of {who} is not there any more: {folder}. What was done in it and not "
+        f"committed is gone with it; what was committed is on the branch {places.branch}, if that "
+        f"is there. Run the step again from its beginning, rerun=[{places.path!r}] (--rerun)."
+    )
 
-    Raises:
-        DefinitionError: the repository has no commit yet.
-        CommandFailed: git cannot make the worktree.
+
+async def find_worktree(
+    main: Repository, places: Places, marker: str, base: str = ""
+) -> Repository | None:
+    """The step's worktree if its folder is there, known to git (again); else None.
+
+    git knows a worktree by a folder of its own in the repository, so one whose ``.git`` file is
+    gone is found, and gets it back. Where git has forgotten it, ``base`` is the commit that it
+    began at.
     """
-    shadow = Shadow(places.shadow, places.worktree, marker)
-    here = await _leftover_worktree(places, shadow)
-    if here is not None and anew:
-        await interrupted_patch(shadow, places)
-        here = None
-    if here is None:
-        await remove_worktree(main, places, marker)
-        places.forget()
-        here = await make_worktree(main, places, marker)
-    before = await before_launch(shadow, places, here, alone=False)
-    return Worktree(main, here, places, shadow, before)
-
-
-async def _leftover_worktree(places: Places, shadow: Shadow) -> Repository | None:
-    """The worktree that an earlier launch left, if its shadow is still there; else None."""
-    return await worktree_at(places, shadow.marker) if shadow.folder.is_dir() else None
-
-
-async def worktree_at(places: Places, marker: str) -> Repository | None:
-    """The step's worktree, or None."""
-    if not places.worktree.is_dir():
+    folder = places.worktree
+    if not folder.is_dir() or folder.is_symlink():
         return None
-    found = await repository_of(places.worktree, marker)
-    return found if found is not None and found.root == places.worktree.resolve() else None
+    own = known_to_git(main, folder)
+    if own is None:
+        if not base:
+            return None
+        own = await _make_known(main, places, marker, base)
+    if not (folder / ".git").exists() and not (folder / ".git").is_symlink():
+        (folder / ".git").write_bytes(b"gitdir: " + os.fsencode(own) + b"\n")
+    return replace(main, root=folder.resolve(), own=own)
+
+
+def known_to_git(main: Repository, folder: Path) -> Path | None:
+    """The folder by which git knows a worktree, or None."""
+    told = {os.fsencode(one / ".git") for one in (folder, folder.resolve())}
+    for file in sorted((main.common / "worktrees").glob("*/gitdir")):
+        if file.read_bytes().strip() in told:
+            return file.parent
+    return None
+
+
+async def _make_known(main: Repository, places: Places, marker: str, base: str) -> Path:
+    """Have git know a folder again that was a worktree; its files stay as they are."""
+    aside = places.worktree.with_name(f"{places.worktree.name}.again")
+    places.worktree.rename(aside)
+    try:
+        own = await _add(main, places, marker, base, keep=True)
+        (places.worktree / ".git").unlink()
+    finally:
+        if places.worktree.is_dir():
+            places.worktree.rmdir()
+        aside.rename(places.worktree)
+    return own
+
+
+async def _add(
+    main: Repository, places: Places, marker: str, base: str, *, keep: bool = False
+) -> Path:
+    """Have git make the worktree without files, on its branch; the folder by which git knows it."""
+    git = main.git(marker)
+    branch = places.branch
+    has = ("rev-parse", "--quiet", "--verify", f"refs/heads/{branch}^{{commit}}")
+    known = keep and (await git.run_unchecked(*has))[0] == 0
+    on = [str(places.worktree), branch] if known else ["-B", branch, str(places.worktree), base]
+    async with list_locked(main):
+        await git.run_unchecked("worktree", "prune")
+        await git("worktree", "add", "--quiet", "--no-checkout", "--force", *on)
+    own = known_to_git(main, places.worktree)
+    assert own is not None  # git has just made it
+    return own
+
+
+def _leads_away(here: Repository) -> bool:
+    """True if the worktree's ``.git`` is not the file that leads to its own git directory."""
+    file = here.root / ".git"
+    if not os.path.lexists(file):
+        return False
+    if file.is_symlink() or not file.is_file():
+        return True
+    return file.read_bytes().strip() != b"gitdir: " + os.fsencode(here.own)
 
 
 async def make_worktree(
     main: Repository, places: Places, marker: str, base: str | None = None
-) -> Repository:
-    """A new worktree, on its own new branch from commit ``base`` (default: HEAD).
+) -> tuple[Repository, str]:
+    """A new worktree, on its own new branch from commit ``base`` (default: HEAD); and that commit.
+
+    Its files are those of the commit, byte by byte: no filter and no line ending is applied.
 
     Raises:
         DefinitionError: there is no such commit. CommandFailed: git cannot make the worktree.
     """
     git = main.git(marker)
     asked = f"base={base!r}" if base else "a worktree"
-    code, _, _ = await git.run_unchecked(
-        "rev-parse", "--quiet", "--verify", f"{base or 'HEAD'}^{{commit}}"
+    code, commit, _ = await git.run_unchecked(
+        "rev-parse", "--quiet", "--verify", "--end-of-options", f"{base or 'HEAD'}^{{commit}}"
     )
     if code:
         raise DefinitionError(
@@ -175,12 +482,16 @@ async def make_worktree(
         )
     places.make()
     places.worktree.parent.mkdir(parents=True, exist_ok=True)
-    words = ("worktree", "add", "--quiet", "--no-track", "--force", "-B", places.branch)
-    async with list_locked(main):
-        await git(*words, str(places.worktree), base or "HEAD")
-    here = await repository_of(places.worktree, marker)
-    assert here is not None  # git has just made it
-    return here
+    own = await _add(main, places, marker, commit.strip())
+    here = replace(main, root=places.worktree.resolve(), own=own)
+    folder = Path(tempfile.mkdtemp(prefix="handrail-"))
+    try:
+        shadow = Shadow(folder / "git", here.root, marker)
+        shadow.make(main)
+        await shadow.git(own / "index")("read-tree", "--reset", "-u", commit.strip())
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return here, commit.strip()
 
 
 async def remove_worktree(main: Repository, places: Places, marker: str) -> None:
@@ -195,12 +506,3 @@ async def remove_worktree(main: Repository, places: Places, marker: str) -> None
         await git.run_unchecked("worktree", "prune")
         await git.run_unchecked("branch", "--quiet", "-D", places.branch)
     prune(places.worktree.parent, places.base)
-
-
-async def commit_all(here: Repository, marker: str, message: str) -> None:
-    """Commit all uncommitted changes, if there are any."""
-    git = here.git(marker)
-    await git("add", "--all")
-    code, _, _ = await git.run_unchecked("diff", "--cached", "--quiet")
-    if code:
-        await git("commit", "--quiet", "--no-verify", "--message", message)

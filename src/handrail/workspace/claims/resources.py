@@ -9,7 +9,7 @@ from pathlib import Path
 from handrail.errors import CommandNotFound, DefinitionError
 from handrail.model.patterns import fixed_part, literal, normal
 from handrail.ports.claims import Resource
-from handrail.workspace.git import Repository, repository_of
+from handrail.workspace.git import Repository, printable, repository_of
 
 
 def files_of(repository: Repository, patterns: Sequence[str]) -> Resource:
@@ -30,7 +30,7 @@ def files_of(repository: Repository, patterns: Sequence[str]) -> Resource:
 
 def these_files(repository: Repository, paths: Iterable[str]) -> Resource:
     """Exactly these files of a working tree."""
-    patterns = tuple(map(literal, paths))
+    patterns = tuple(literal(printable(path)) for path in paths)
     where = str(repository.common), str(repository.root)
     return Resource("", patterns, *where, folds_case(repository.common))
 
