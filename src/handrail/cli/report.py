@@ -17,7 +17,8 @@ from handrail.model.results import AgentResult, OpenGate, StepResult, WorkflowRe
 from handrail.model.work import Work
 from handrail.record.dropped import stuck_step
 from handrail.record.view import FailureCause
-from handrail.secrets.values import SHORTEST, placeholder
+from handrail.secrets.spellings import SHORTEST
+from handrail.secrets.values import placeholder
 from handrail.sinks.console_words import at_line
 
 
