@@ -93,8 +93,6 @@ def test_events_are_read_and_written_as_they_were(file: Path, tmp_path: Path, dr
         rows = zip(drives.rows_of(copy, run_id), drives.rows_of(was, run_id), strict=True)
         new_ones = [after for after, before in rows if after[:-1] != before[:-1]]  # the sum is last
         assert [after for after in new_ones if IN_BASE64 not in str(after)] == []
-        again = new.events(run_id, secrets=secrets)
-        assert str(again) == str(old.events(run_id, secrets=secrets))
     old.close()
     new.close()
 
