@@ -408,6 +408,7 @@ class OpenGate:
 
     ``deadline`` is the nearest of its own and those of the steps around it.
     ``opening`` counts, from 1, how often this step has asked: an answer counts for one opening.
+    ``agents_may_answer``: it takes an answer from what steps of its journal's runs started.
     """
 
     path: str
@@ -419,6 +420,7 @@ class OpenGate:
     default: Any = None
     has_default: bool = False
     opening: int = 1
+    agents_may_answer: bool = False
 
 
 A_PERSON, A_SENDER = "a person", "a sender"

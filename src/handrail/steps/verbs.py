@@ -311,6 +311,7 @@ class Question:
     default: Any = None
     has_default: bool = False
     timeout_s: float | None = None
+    agents_may_answer: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -201,8 +201,8 @@ class Page:
 
     async def _graph(self, request: Request) -> Response:
         info = await self.reader.info(_run_id(request), now=True)
-        function = self.acting.function_of(info)
-        graph = None if function is None else graph_of(function)
+        code = self.acting.code_of(info)
+        graph = None if code is None else graph_of(code)
         return _json({"graph": self.reader.mask_data(graph)})
 
     async def _diff(self, request: Request) -> Response:
