@@ -10,7 +10,7 @@ import pytest
 
 from handrail import Executor, SqliteJournal, Steps, step, workflow
 from handrail.cli import trust
-from handrail.cli.journal import Place, pick_run
+from handrail.cli.journal import Place
 from handrail.cli.page import page_of
 from tests.cli.conftest import Cli
 
@@ -139,8 +139,8 @@ def test_code_of_another_user_is_run_only_in_a_folder_that_is_trusted(
     cli: Cli, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where nobody can be asked; a project that names no code is no danger."""
-    (folder / "pyproject.toml").write_text('[tool.handrail]\nexecutor = "evil:make"\n')
-    (folder / "evil.py").write_text(
+    (folder / "pyproject.toml").write_text('[tool.handrail]\nexecutor = "other:make"\n')
+    (folder / "other.py").write_text(
         f"{MARKS}from handrail import Executor\n\n\ndef make():\n    return Executor()\n"
     )
     (folder / "flow.py").write_text(FLOW)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from handrail import __version__
+from handrail.cli.channels import cleaned_outputs
 from handrail.cli.exits import DEBUG, Exit, debugging, exit_for
 from handrail.errors import HandrailError, MissingExtra
 from handrail.shortening import without_codes
@@ -47,7 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         words.remove("--debug")
         os.environ[DEBUG] = "1"
     try:
-        code = _run(words)
+        with cleaned_outputs():
+            code = _run(words)
     except BrokenPipeError:
         from handrail.cli.channels import silence
 

@@ -30,6 +30,7 @@ from handrail.record.view import RunView, StepView, plain
 from handrail.shortening import without_codes
 from handrail.sinks.console_text import duration, path_text
 from handrail.sinks.console_words import spent_text
+from handrail.system.own_files import open_private
 from handrail.typed.jsonsafe import Json, json_safe
 from handrail.web.graph_json import graph_of
 from handrail.web.report import html_of
@@ -107,7 +108,7 @@ def _graph(info: RunInfo, place: Place) -> Json:
 
 def _write(file: Path, text: str, mode: Literal["w", "a"] = "w") -> None:
     try:
-        with file.open(mode, encoding="utf-8", errors="backslashreplace") as stream:
+        with open_private(file, mode, encoding="utf-8", errors="backslashreplace") as stream:
             stream.write(text)
     except OSError as error:
         raise Refused(str(file), f"cannot be written: {error.strerror}") from None

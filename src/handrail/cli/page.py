@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import secrets
@@ -9,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Generator
 from functools import partial
+from html import escape
 from pathlib import Path
 from socket import socket
 from typing import Any
@@ -22,10 +24,12 @@ from handrail.cli.masking import mask
 from handrail.cli.target import source_of_run, workflow_of
 from handrail.cli.who import acting_user
 from handrail.ports.journal import Journal, RunInfo
+from handrail.system.own_files import open_private
 from handrail.web.access import Access
 from handrail.web.acting import Acting
 from handrail.web.app import HOST, app_of, open_socket, serve_in_thread
 from handrail.web.reading import Reader
+from handrail.workspace.places import state_home
 
 
 @contextlib.contextmanager
@@ -86,8 +90,15 @@ def open_browser(url: str) -> None:
     """Show an address in a browser."""
     import webbrowser
 
+    # The address has the token, and all users see the arguments of a browser: so it gets a file.
+    folder = state_home() / "handrail"
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    file = folder / f"open-{os.getpid()}-{secrets.token_hex(4)}.html"
+    with open_private(file, "w", encoding="utf-8") as stream:
+        stream.write(f'<meta http-equiv="refresh" content="0;url={escape(url)}">')
+    atexit.register(file.unlink, missing_ok=True)
     # Some browsers print to the terminal, and some never return.
-    threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
+    threading.Thread(target=webbrowser.open, args=(file.as_uri(),), daemon=True).start()
 
 
 def _executor_loader(

@@ -485,7 +485,8 @@ def _require_in_project(target: str, info: RunInfo, place: Place) -> None:
         return
     file = Path(where).resolve()
     project = project_table()["file"]
-    roots = {place.base, Path.cwd(), *([Path(project).parent] if project else [])}
+    checkout = [one for one in (place.base, *place.base.parents) if (one / ".git").exists()][:1]
+    roots = {place.base, Path.cwd(), *checkout, *([Path(project).parent] if project else [])}
     if not any(file.is_relative_to(root.resolve()) for root in roots):
         why = f"says that its code is {target}, which is not in {place.base}"
         raise Refused(f"run {info.run_id}", why, f"If it is: --target {target}")
