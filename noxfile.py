@@ -273,8 +273,8 @@ def examples(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none", requires=["shared"])
 def docs(session: nox.Session) -> None:
-    """Run the Python code of the README and of every page; see that llms.txt is made of them."""
-    run_python(session, "docs/llms.py", "--check")
+    """Run the Python code of the README and of every page, and build llms.txt of them."""
+    run_python(session, "docs/llms.py")
     # the blocks of a page run in their order, so all of a page in one process
     run_pytest(
         session, *IN_PARALLEL, "--dist=loadfile", "-p", "tests.documents", "README.md", "docs"

@@ -1,13 +1,12 @@
 """Make ``llms.txt`` and ``llms-full.txt`` of the pages, for those who read them by machine.
 
-``python docs/llms.py`` writes them beside the README; with ``--check`` it compares, and fails if
-they are not what the pages say now.
+``python docs/llms.py`` writes them beside the README, for a site or a release to take; they are
+built, not kept.
 """
 
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 
 DOCS = Path(__file__).parent
@@ -50,22 +49,11 @@ def full() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def main() -> int:
-    """Write the files, or compare them."""
-    wanted = {ROOT / "llms.txt": short(), ROOT / "llms-full.txt": full()}
-    if "--check" not in sys.argv:
-        for file, text in wanted.items():
-            file.write_text(text, "utf-8")
-        return 0
-    old = [
-        file.name
-        for file, text in wanted.items()
-        if not file.exists() or file.read_text("utf-8") != text
-    ]
-    if old:
-        sys.stderr.write(f"{', '.join(old)}: not what the pages say. Run: python docs/llms.py\n")
-    return bool(old)
+def main() -> None:
+    """Write the files."""
+    (ROOT / "llms.txt").write_text(short(), "utf-8")
+    (ROOT / "llms-full.txt").write_text(full(), "utf-8")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

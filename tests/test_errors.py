@@ -59,6 +59,7 @@ from handrail import (
     NotClean,
     NotDeterministic,
     NotPortable,
+    NotReady,
     NotRecorded,
     NoWorker,
     OpenGate,
@@ -398,6 +399,7 @@ CASES: list[tuple[BaseException, str, dict[str, Any]]] = [
         r"agent 'coder' \(auth\): Who are you\? Run `x login`\.",
         {"kind": "auth"},
     ),
+    (NotReady("there is no backend"), "there is no backend", {}),
     (AnswerRejected("coder", "no JSON"), r"agent 'coder': no JSON", {"reason": "no JSON"}),
     (
         ScopeViolated("coder", ["a (added)"], "/q/x y.patch", ["src/**"], ["HEAD is back."]),

@@ -106,6 +106,7 @@ if TYPE_CHECKING:
     from handrail.model.definition import WorkflowParameter as WorkflowParameter
     from handrail.model.launch import AgentError as AgentError
     from handrail.model.launch import AnswerRejected as AnswerRejected
+    from handrail.model.launch import NotReady as NotReady
     from handrail.model.launch import PromptError as PromptError
     from handrail.model.plan import Plan as Plan
     from handrail.model.plan import PlannedStep as PlannedStep
@@ -232,7 +233,7 @@ _NAMES = {
     "handrail.model.agent_options": "AgentOptions",
     "handrail.model.context": "WorkflowContext",
     "handrail.model.definition": "WorkflowDefinition WorkflowParameter",
-    "handrail.model.launch": "AgentError AnswerRejected PromptError",
+    "handrail.model.launch": "AgentError AnswerRejected NotReady PromptError",
     "handrail.model.plan": "Plan PlannedStep",
     "handrail.model.policy": "Backoff Budget Ladder Limits Retry",
     "handrail.model.results": """

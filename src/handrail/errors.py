@@ -880,7 +880,7 @@ class GroupFailed(HandrailError):
 
 
 _BESIDE_WHAT_THEY_CARRY = frozenset({
-    "AgentError", "AnswerRejected", "PromptError", "StageFailed", "StepFailed",
+    "AgentError", "AnswerRejected", "NotReady", "PromptError", "StageFailed", "StepFailed",
     "ValidationFailed", "WorkflowFailed",
 })  # fmt: skip
 

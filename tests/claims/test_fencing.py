@@ -8,15 +8,27 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 
-from handrail import ClaimDeadlock, ClaimLost, Executor, Steps, current, step, workflow
+from handrail import (
+    Agent,
+    ClaimDeadlock,
+    ClaimLost,
+    Executor,
+    MemorySink,
+    Steps,
+    step,
+    workflow,
+)
+from handrail.model import events as ev
+from handrail.ports.agent import AgentTurn
 from handrail.ports.claims import Claim, Claimant, ClaimRequest, Resource
+from handrail.testing import FakeBackend
 from handrail.workspace.claims.local import LocalClaims
 from handrail.workspace.claims.resources import common_of, files_of
 from handrail.workspace.git import repository_of
@@ -217,17 +229,45 @@ def test_who_does_not_want_to_wait_longer_falls_back(repo: Path) -> None:
     assert "ann" in str(result.step("late").error)
 
 
-def test_a_lost_claim_is_an_error_of_its_kind(repo: Path) -> None:
-    """Whoever is given the failed step can ask for it: `is_a(ClaimLost)`."""
-
-    async def taken() -> None:
-        claims = LocalClaims(str(repo / ".git"))
-        (held,) = (await claims.listed()).held
-        assert held.claimant.path == current().path
+async def taken() -> None:
+    """Take away what the step that performs this holds."""
+    claims = LocalClaims(".git")
+    for held in (await claims.listed()).held:
         await claims.release(held)
+
+
+def thief() -> Agent[str]:
+    """An agent that loses its claim at work, after it wrote a file."""
+
+    async def work(_: AgentTurn) -> str:
+        await taken()
+        return "done"
+
+    return Agent("thief", "Work.", backend=FakeBackend([work]))
+
+
+def holding() -> Steps[Any]:
+    """The body of a step that holds a claim over it."""
+    return (yield from step("in").call(taken))
+
+
+LOSES: dict[str, Callable[[], Any]] = {
+    "s": lambda: step("s").call(taken).holds("git"),
+    "s/in": lambda: step("s").holding("git", holding),
+    "writes": lambda: step("writes").agent(thief(), writes=["a.txt"]),
+}
+
+
+@pytest.mark.parametrize("path", LOSES)
+def test_a_lost_claim_is_an_error_and_an_event_of_its_kind(repo: Path, path: str) -> None:
+    """Whoever is given the failed step can ask for it, `is_a(ClaimLost)`, and sinks are told once,
+    whatever the claim was taken for.
+    """
 
     @workflow
     def flow() -> Steps[None]:
-        yield from step("s").call(taken).holds("git")
+        yield from LOSES[path]()
 
-    assert Executor().run_sync(flow).step("s").is_a(ClaimLost)
+    sink = MemorySink()
+    assert Executor(sinks=[sink]).run_sync(flow).step(path).is_a(ClaimLost)
+    assert [one.path for one in sink.events if isinstance(one, ev.ClaimLost)] == [path]

@@ -113,6 +113,75 @@ def test_one_that_is_kept_and_forgotten_is_warned_of_when_the_body_ends() -> Non
     assert told_of(flow) == [("kept", __file__, line_of(flow, "del kept"))]
 
 
+def in_an_unread_variable() -> Steps[None]:
+    """Nothing reads the variable."""
+    kept = step("kept").call(int)  # noqa: F841
+    yield from step("real").call(int)
+
+
+def in_a_variable_that_is_set_again() -> Steps[None]:
+    """Something else takes its place."""
+    kept = step("kept").call(int)
+    kept = None  # noqa: F841
+    yield from step("real").call(int)
+
+
+@pytest.mark.parametrize("body", [in_an_unread_variable, in_a_variable_that_is_set_again])
+def test_one_in_a_variable_that_nothing_reads_is_warned_of(body: Any) -> None:
+    """Whether it is dropped with the body or before."""
+    assert [name for name, _, _ in told_of(workflow(body))] == ["kept"]
+
+
+def of_a_dict(fast: bool) -> Steps[None]:
+    """The other is dropped at the look-up."""
+    yield from {True: step("fast").call(int), False: step("slow").call(int)}[fast]
+
+
+def of_a_kept_dict(fast: bool) -> Steps[None]:
+    """The other is dropped with the body."""
+    arms = {True: step("fast").call(int), False: step("slow").call(int)}
+    yield from arms[fast]
+
+
+def of_a_get(fast: bool) -> Steps[None]:
+    """The other is a default."""
+    yield from {True: step("fast").call(int)}.get(fast, step("slow").call(int))
+
+
+def of_a_list(fast: bool) -> Steps[None]:
+    """The other is dropped at the look-up."""
+    yield from [step("fast").call(int), step("slow").call(int)][not fast]
+
+
+def by_an_if(fast: bool) -> Steps[None]:
+    """It may be yielded or not."""
+    quick = step("fast").call(int)
+    if fast:
+        yield from quick
+    yield from step("real").call(int)
+
+
+def by_a_loop(fast: bool) -> Steps[None]:
+    """It is one of several."""
+    for one in [step("fast").call(int), step("slow").call(int)]:
+        if one.name == "fast" or not fast:
+            yield from one
+
+
+def by_a_function(fast: bool) -> Steps[None]:
+    """A function chooses."""
+    yield from max(step("fast").call(int), step("slow").call(int), key=lambda one: fast)
+
+
+@pytest.mark.parametrize("fast", [True, False])
+@pytest.mark.parametrize(
+    "body", [of_a_dict, of_a_kept_dict, of_a_get, of_a_list, by_an_if, by_a_loop, by_a_function]
+)
+def test_a_step_that_the_body_did_not_choose_is_not_forgotten(body: Any, *, fast: bool) -> None:
+    """A body may make steps and yield one of them."""
+    assert told_of(workflow(body), fast) == []
+
+
 @needs_git
 def test_no_step_that_was_not_made_by_the_body_is_forgotten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

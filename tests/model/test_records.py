@@ -176,7 +176,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "ended": numbers,
     "accepts": st.sampled_from([None, str, dict[str, int], Report, int | None]),
     **dict.fromkeys(("error", "reason"), talk),
-    **dict.fromkeys(("traceback", "by", "failed_step"), optional),
+    **dict.fromkeys(("traceback", "by", "failed_step", "cause"), optional),
     **dict.fromkeys(("at", "due", "duration_ms"), seconds),
     **dict.fromkeys(("value", "output", "answer", "payload"), values),
     "path": anywhere,

@@ -28,12 +28,13 @@ from handrail.agents.routes import (
     Fallback,
     check_backend,
     check_options,
+    missing_program,
     routes_of,
     session_backend_first,
 )
 from handrail.errors import DefinitionError, WrongUse
 from handrail.model.agent_options import NO_OPTIONS, AgentOptions, AgentSettings, with_model
-from handrail.model.launch import Launch
+from handrail.model.launch import AgentError, Launch
 from handrail.model.policy import DEFAULT_LADDER, Ladder, count_of, word_of
 from handrail.model.results import AgentResult
 from handrail.model.shapes import AgentRequest
@@ -300,10 +301,10 @@ def check_launchable(
     """Raise what a launch of an agent would raise before it calls its backend; else do nothing.
 
     Without ``defaults``, the settings of the run, only the step's own settings are checked. Agents
-    of other classes are not checked. Other errors, such as a missing backend, are left to the
-    launch.
+    of other classes are not checked. Other errors are left to the launch.
 
     Raises:
+        AgentError: it has no backend, or none whose program is installed.
         DefinitionError: a backend cannot honour an option, or no backend has the name.
     """
     if getattr(type(given), "run", None) is not Agent[Any].run:
@@ -315,11 +316,16 @@ def check_launchable(
         check_options(settings.backend, settings.options, whose)
         return
     try:
-        routes_of(agent, settings, attrs.evolve(defaults(), replace_backend=None))
-    except DefinitionError:
+        run = defaults()
+        routes = routes_of(agent, settings, attrs.evolve(run, replace_backend=None))
+        replaced = run.replace_backend is not None  # a cassette needs no program
+        missing = [] if replaced else [missing_program(route) for route in routes]
+    except (AgentError, DefinitionError):
         raise
     except Exception:  # noqa: BLE001  # the launch reports it
         return
+    if missing and all(missing):
+        raise AgentError(agent.name, "; ".join(filter(None, missing)), kind="not_installed")
 
 
 def launch_folder(

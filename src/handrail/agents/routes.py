@@ -96,7 +96,7 @@ def routes_of(agent: Routed, settings: AgentSettings, defaults: AgentSettings) -
     )
     backend = next((level.backend for level in levels if level.backend is not None), None)
     if backend is None:
-        raise AgentError(agent.name, _NO_BACKEND.format(name=agent.name), kind=None)
+        raise AgentError(agent.name, _NO_BACKEND.format(name=agent.name), kind="config")
     main = _route(backend, levels)
     fallbacks = [_fallback(one, main, levels, whose) for one in agent.fallback]
     for route in (main, *fallbacks):
@@ -105,6 +105,14 @@ def routes_of(agent: Routed, settings: AgentSettings, defaults: AgentSettings) -
         return (main, *fallbacks)
     replace = defaults.replace_backend
     return tuple(Route(replace(route.backend), route.options) for route in (main, *fallbacks))
+
+
+def missing_program(route: Route) -> str | None:
+    """Which program of a route is not installed; None if it is, or if the launch must show it."""
+    where = getattr(route.backend, "where", None)
+    if where is None or where(route.options) is not None:
+        return None
+    return f"{route.backend.executable!r} is not installed"  # type: ignore[attr-defined]
 
 
 def session_backend_first(

@@ -18,7 +18,7 @@ from handrail.errors import (
 )
 from handrail.model.described import bases_of, text_of, traceback_of
 from handrail.model.events import AttemptFailed, RollbackCompleted, StepCompleted
-from handrail.model.launch import AgentError, PromptError
+from handrail.model.launch import AgentError, NotReady, PromptError
 from handrail.model.results import (
     CommandResult,
     StageFailed,
@@ -82,6 +82,14 @@ def _is_permanent(command: Perform | Queue, error: BaseException) -> bool:
     return wrong or isinstance(error, (BudgetExceeded, NotPortable, OutputChanged))
 
 
+def _bases_of(command: Perform | Queue, error: BaseException) -> tuple[str, ...]:
+    """The types of an error; ``NotReady`` is one if the step's agent could not begin at all."""
+    of_agent = isinstance(command.step.verb, (AgentCall, Generation))
+    wrong = isinstance(error, DefinitionError) and of_agent
+    is_not_ready = wrong or (isinstance(error, AgentError) and error.not_ready)
+    return (*bases_of(error), qualified(NotReady)) if is_not_ready else bases_of(error)
+
+
 def failure_event(
     command: Perform | Queue,
     error: BaseException,
@@ -119,7 +127,7 @@ def failure_event(
         command.attempt,
         text_of(error),
         qualified(type(error)),
-        bases_of(error),
+        _bases_of(command, error),
         traceback_of(error),
         retryable,
         output,

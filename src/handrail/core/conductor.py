@@ -34,7 +34,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Literal, Protocol, TypeAlias, cast
+from typing import Any, Literal, Protocol, TypeAlias, assert_never, cast
 
 import attrs
 
@@ -442,6 +442,8 @@ class Conductor:
                 self.result = command.result
             case cmd.Record() | cmd.Tell() | cmd.Pull():
                 pass  # the loop carries these out
+            case _:
+                assert_never(command)
 
     def _begin(self, command: cmd.Perform | cmd.Queue | cmd.Claim | cmd.Undo | Question) -> None:
         """Begin it, unless the drive is ending: then the next drive does."""
@@ -460,6 +462,8 @@ class Conductor:
                 self._host.undo(command)
             case cmd.Claim():
                 self._claim(command)
+            case _:
+                assert_never(command)
 
     def _launch(self, command: cmd.Perform | cmd.Queue) -> None:
         self.line.begin(command)

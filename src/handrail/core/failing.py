@@ -15,10 +15,13 @@ from handrail.core.nodes import Phase
 from handrail.core.run_state import EndStopped, RunState, StepNode
 from handrail.errors import NotAStep, StepIsPoisonous, StepWasInterrupted
 from handrail.model import events as ev
+from handrail.model.launch import NotReady
 from handrail.model.paths import join
 from handrail.model.policy import RetryOn
 from handrail.model.results import Skipped, StepFailed, StepResult, qualified
 from handrail.steps.verbs import Step
+
+_NOT_READY = qualified(NotReady)
 
 
 def fail(run: RunState, node: StepNode, failure: AttemptFailure) -> None:
@@ -120,6 +123,7 @@ def record_failure(
             node.consumed_signal,
             run.unreached_children(node),
             failure.derived,
+            cause=failure.cause,
         )
     )
 
@@ -148,7 +152,11 @@ def _settle(
     """
     modifiers = node.step.modifiers
     handled = (*before, failure)
-    if modifiers.default is not None:
+    not_ready = [one for one in handled if _NOT_READY in one.bases]
+    if not_ready:
+        others = tuple(one for one in handled if one is not not_ready[0])
+        fail_for_good(run, node, not_ready[0], others)
+    elif modifiers.default is not None:
         output = modifiers.default.value
         run.end_step(node, "defaulted", output=output, failure=failure, handled=handled)
     elif modifiers.skip_on_error:
@@ -169,7 +177,7 @@ def failure_on_record(event: ev.AttemptFailed) -> AttemptFailure:
         retryable=event.retryable,
     )
     failure.usage, failure.derived = event.usage, event.composed
-    failure.abandoned = event.abandoned
+    failure.abandoned, failure.cause = event.abandoned, event.cause
     return failure
 
 

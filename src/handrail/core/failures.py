@@ -15,6 +15,7 @@ class AttemptFailure:
     __slots__ = (
         "abandoned",
         "bases",
+        "cause",
         "derived",
         "error",
         "kind",
@@ -45,6 +46,8 @@ class AttemptFailure:
         """True if the attempt left a thread behind."""
         self.derived = ""
         """How the output follows from what is recorded below the step; see ``record.outputs``."""
+        self.cause: str | None = None
+        """The step whose failure ended the body; see ``AttemptFailed``."""
 
     @property
     def facts(self) -> tuple[str, str, tuple[str, ...], str | None]:
@@ -83,9 +86,11 @@ def failure_of(error: BaseException, *, retryable: bool = True) -> AttemptFailur
 def failure_of_body(error: BaseException) -> AttemptFailure:
     """The facts of an exception that ended a body; ``StepFailed`` keeps the facts of its step."""
     if isinstance(error, StepFailed):
-        return failure_from(error.result, str(error))
+        failure = failure_from(error.result, str(error))
+        failure.cause = error.result.path
+        return failure
     failure = failure_of(error)
-    failure.error = body_error_text(error)
+    failure.error, failure.cause = body_error_text(error), ""
     return failure
 
 

@@ -837,7 +837,8 @@ class RunState:
             max(0.0, (self.now - node.started_at) * 1000),
         )
         unreached = self.unreached_children(node)
-        ended = ev.MemberCompleted(node.path, node.index, result, derived, unreached, found)
+        cause = None if failure is None else failure.cause
+        ended = ev.MemberCompleted(node.path, node.index, result, derived, unreached, found, cause)
         self.out.append(cmd.Record(ended))
 
     def unreached_children(self, node: Node) -> tuple[str, ...]:

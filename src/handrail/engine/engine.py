@@ -172,14 +172,14 @@ class Engine(TakesOptions):
         options, known = options or self._options, self._parts.workflows
         request = RunRequest.of(workflow, args, kwargs, options, known)
         definition, run_id, events = request.definition, request.run_id, self._journal.events
-        preflight(definition, self._parts)
+        is_named = bool(run_id)
+        run_id = run_id or new_run_id(definition.name, self._parts.clock.now(), events)
+        preflight(definition, self._parts, run_id)
         if self._parts.portable:
             from handrail.engine.preflight import refuse_unportable
 
             refuse_unportable(definition)
-        if not run_id:
-            run_id = new_run_id(definition.name, self._parts.clock.now(), events)
-        elif options.existing == "refuse" and events(run_id):
+        if is_named and options.existing == "refuse" and events(run_id):
             raise RunIdTaken(run_id)
         self._known[definition.name] = definition
         return replace(request, run_id=run_id)
@@ -441,7 +441,7 @@ class Engine(TakesOptions):
         while True:
             start = self._start_again(history, definition, leased.since, reuse, rerun)
             if start.cancel is None and not start.recorded.is_empty:
-                preflight(definition, self._parts, start.recorded.ended_paths)
+                preflight(definition, self._parts, run_id, start.recorded.ended_paths)
             self._warn_of_missing_secrets(run_id, leased.secrets)
             try:
                 return await self._drive_from(start, run)

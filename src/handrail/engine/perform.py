@@ -21,10 +21,7 @@ from handrail.engine.calls import Abandoned, ActionRaised, call
 from handrail.engine.current import Contexts, Current, built_context, idempotency_key
 from handrail.engine.replacements import Replacements
 from handrail.engine.stage_calls import exit_text, stage_result, takes_one
-from handrail.errors import (
-    CommandFailed,
-    WrongUse,
-)
+from handrail.errors import ClaimLost, CommandFailed, WrongUse
 from handrail.model import events as ev
 from handrail.model.agent_options import NO_SETTINGS, AgentSettings
 from handrail.model.dataclass import dataclass
@@ -152,6 +149,8 @@ class Performer:
         self, command: Perform, error: BaseException, took_s: float
     ) -> ev.AttemptFailed | LaunchFailed:
         """The end of a failed attempt; the core decides first about a known failure of a launch."""
+        if isinstance(error, ClaimLost):
+            self.emit_notice(ev.ClaimLost(command.path, error.what, error.epoch, error.holder))
         ended = raised_event(command, error)
         if not isinstance(error, AgentError):
             return ended

@@ -15,10 +15,12 @@ from types import CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+from handrail.engine.bus import warn
 from handrail.engine.parts import AgentCheck, Parts
 from handrail.errors import DefinitionError, NotPortable
 from handrail.model.agent_options import NO_OPTIONS, AgentOptions, AgentSettings
 from handrail.model.definition import WorkflowDefinition
+from handrail.model.launch import AgentError
 from handrail.typed.reference import CodeNames
 
 if TYPE_CHECKING:
@@ -100,9 +102,15 @@ _KEPT = 256
 
 
 def preflight(
-    definition: WorkflowDefinition, parts: Parts, ended: Callable[[], Sequence[str]] = list
+    definition: WorkflowDefinition,
+    parts: Parts,
+    run_id: str,
+    ended: Callable[[], Sequence[str]] = list,
 ) -> None:
     """Raise now if the workflow has an agent step that would be refused when the run reaches it.
+
+    Of one whose agent could not run here, as things are, a warning is logged: what it needs may be
+    there by then.
 
     ``ended`` gives the paths of steps that have ended: they need not run, so none is refused.
 
@@ -118,8 +126,13 @@ def preflight(
         except DefinitionError as error:
             if any(link.step.matches(path.rpartition("/")[2]) for path in ended()):
                 continue
-            place = f"{function.__code__.co_filename}:{link.line}"
-            raise DefinitionError(f"{place}: step {link.step.text!r}: {error}") from None
+            raise DefinitionError(f"{_place(function, link)}: {error}") from None
+        except AgentError as error:
+            warn("an agent cannot run", run_id=run_id, why=f"{_place(function, link)}: {error}")
+
+
+def _place(function: FunctionType, link: Link) -> str:
+    return f"{function.__code__.co_filename}:{link.line}: step {link.step.text!r}"
 
 
 def _refuse(

@@ -197,6 +197,8 @@ class AttemptFailed(Stamped):
 
     ``took`` is the number of a signal that a ``wait_for`` took, and whose payload did not fit.
     ``left_out`` and ``composed`` are as in ``StepCompleted``, ``abandoned`` as in ``StepResult``.
+    ``cause``: the step whose failure ended the attempt's body; empty if the body raised an error of
+    its own, None if the step has no body.
     """
 
     path: str
@@ -212,6 +214,7 @@ class AttemptFailed(Stamped):
     left_out: tuple[str, ...] = ()
     composed: str = ""
     abandoned: bool = False
+    cause: str | None = field(default=None, metadata=NEWER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,7 +333,7 @@ class MemberCompleted(Stamped):
     """A member of a ``for_each``, or a task of ``work``, ended.
 
     ``composed`` and ``left_out`` are as in ``StepCompleted``. ``found`` has the id and priority of
-    each task that a task brought.
+    each task that a task brought. ``cause`` is as in ``AttemptFailed``.
     """
 
     path: str
@@ -339,6 +342,7 @@ class MemberCompleted(Stamped):
     composed: str = ""
     left_out: tuple[str, ...] = ()
     found: tuple[tuple[str, float], ...] = field(default=(), metadata=NEWER)
+    cause: str | None = field(default=None, metadata=NEWER)
 
     @property
     def status(self) -> StepStatus:

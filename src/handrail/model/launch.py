@@ -89,6 +89,17 @@ class Fault:
         return add_usage(self.launch.spent, self.usage)
 
 
+class NotReady(HandrailError):
+    """What a step needs to run at all is not there; no other attempt would change that.
+
+    It has no backend, its program is not installed, or does not accept its settings. Nobody raises
+    it: a failed step ``is_a(NotReady)`` in addition to its own error. No ``.default()`` and no
+    ``.skip_on_error()`` stands in for such a failure, since it would hide that nothing ever ran.
+    """
+
+    __module__ = "handrail.errors"
+
+
 class AgentError(HandrailError):
     """An agent's backend ended without a usable answer.
 
@@ -127,6 +138,11 @@ class AgentError(HandrailError):
         self.hint = hint
         self.fault: Fault | None = None
         """What the ladder needs to know; set by the agent that was launched."""
+
+    @property
+    def not_ready(self) -> bool:
+        """True if the backend could not begin at all, and cannot until a person changes that."""
+        return self.kind in {"config", "not_installed"}
 
     def __str__(self) -> str:
         kind = f" ({self.kind.replace('_', ' ')})" if self.kind else ""

@@ -51,9 +51,9 @@ class HistoryIndex:
         self.ended_at: dict[str, int] = {}
         self.undone: dict[str, int] = {}
         """The steps whose rollback ran, and that did not run again since, with its position."""
-        self.error_texts: dict[str, list[str]] = {}
-        """The error texts of each path. If a body passed a failure on, its text names the failed
-        step first.
+        self.causes: dict[str, dict[str, str]] = {}
+        """Of each body that failed, the step whose failure ended each of its attempts, by the
+        beginning of the paths in it; empty if the body raised an error of its own.
         """
         self.attempt_failed: dict[str, int] = {}
         """The position where the last failed attempt of each step ended."""
@@ -69,8 +69,8 @@ class HistoryIndex:
             elif type(event) is ev.StepCompleted or type(event) is ev.MemberCompleted:
                 path = event.path
                 ends[path], ended_at[path] = event, index
-                if event.result.error:
-                    self.error_texts.setdefault(path, []).append(event.result.error)
+                if type(event) is ev.MemberCompleted and event.cause is not None:
+                    self.causes[path] = {path: event.cause}
             else:
                 self._other(event, index)
 
@@ -79,8 +79,11 @@ class HistoryIndex:
             case ev.MemberStarted():
                 self.known.add(event.path)
             case ev.AttemptFailed():
-                self.error_texts.setdefault(event.path, []).append(event.error)
-                self.attempt_failed[event.path] = index
+                path, number = event.path, event.attempt
+                self.attempt_failed[path] = index
+                if event.cause is not None:
+                    base = path if number < 2 else f"{path}~{number}"
+                    self.causes.setdefault(path, {})[base] = event.cause
             case ev.RollbackCompleted():
                 self.undone[event.path] = index
             case ev.RunResumed():
@@ -94,7 +97,7 @@ class HistoryIndex:
         """Drop what a resume superseded; while the run is being cancelled, keep the starts."""
         at = (self.ended_at, self.attempt_failed, self.undone, self.cleaning_up)
         for path in paths:
-            for found in (self.ends, self.error_texts, *at):
+            for found in (self.ends, self.causes, *at):
                 found.pop(path, None)
             if not self._unwinding:
                 self.begun_at.pop(path, None)
@@ -167,23 +170,26 @@ def causes_of(
         failed_in.setdefault(parent_of(one, known), []).append(one)
     bodies = _bodies(history)
     yielded_last: dict[str, int] = {}
-    for one, at in begun_at.items() if bodies else ():
+    for one, at in begun_at.items() if bodies or index.causes else ():
         yielded_last[_attempt(one)] = max(at, yielded_last.get(_attempt(one), 0))
     causes, passed_on, stack = set[str](), dict[str, int](), list(paths)
     while stack:
         here = stack.pop()
         causes.add(here)
         below = failed_in.get(here, [])
-        if here in bodies:
-            texts = [text.removeprefix(bodies[here]) for text in index.error_texts.get(here, ())]
-            named = {one: _yielded_in(here, one, known) for one in failed if _names(texts, one)}
-            last = {_attempt(one): one for one in below}.values()
-            passed_on.update((_attempt(one), ended_at[one]) for one in named.values() if one)
-            below = [one for one, yielded in named.items() if yielded] + [
+        if here in bodies or here in index.causes:
+            ends = index.causes.get(here, {})
+            last = {_attempt(one): one for one in below}
+            below = [
                 one
-                for one in last
-                if one not in named and failed[one] > yielded_last.get(_attempt(one), 0)
+                for base, one in last.items()
+                if not ends.get(base) and failed[one] > yielded_last.get(base, 0)
             ]
+            for cause in filter(failed.__contains__, ends.values()):
+                yielded = _yielded_in(here, cause, known)
+                if yielded is not None:
+                    below.append(cause)
+                    passed_on[_attempt(yielded)] = ended_at[yielded]
         stack.extend(below)
     if not passed_on:
         return causes, set()
@@ -191,15 +197,10 @@ def causes_of(
     return causes, after
 
 
-def _bodies(history: Iterable[ev.Event]) -> dict[str, str]:
-    """The paths of members and child workflows, each with the prefix of its error text."""
-    bodies: dict[str, str] = {}
-    for event in history:
-        if isinstance(event, ev.MemberStarted):
-            bodies.setdefault(event.path, "")
-        elif isinstance(event, ev.SubworkflowStarted):
-            bodies[event.path] = f"workflow {event.workflow_name!r} failed: "
-    return bodies
+def _bodies(history: Iterable[ev.Event]) -> set[str]:
+    """The paths of members and child workflows."""
+    kinds = (ev.MemberStarted, ev.SubworkflowStarted)
+    return {event.path for event in history if isinstance(event, kinds)}
 
 
 def _yielded_in(body: str, path: str, known: set[str]) -> str | None:
@@ -209,10 +210,6 @@ def _yielded_in(body: str, path: str, known: set[str]) -> str | None:
             return path
         path = above
     return None
-
-
-def _names(texts: Iterable[str], path: str) -> bool:
-    return any(text.startswith(f"step {path!r} ") for text in texts)
 
 
 def _attempt(path: str) -> str:

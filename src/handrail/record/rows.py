@@ -260,14 +260,19 @@ def _write_member_completed(event: ev.MemberCompleted) -> EncodedEvent:
         body["left_out"] = event.left_out
     if event.found:
         body["found"] = event.found
+    if event.cause is not None:
+        body["cause"] = event.cause
     return body, None if composed else result.output, _talks(body)
 
 
 def _read_member_completed(row: Row, path: str, body: Body, value: Any) -> ev.MemberCompleted:
     index, composed, left_out = body["index"], body.get("composed", ""), _left_out(body)
+    cause = body.get("cause")
     found = tuple((str(one), float(priority)) for one, priority in body.get("found", ()))
     result = _result(row[2], path, body, value)
-    return assembler(ev.MemberCompleted)(*row, path, index, result, composed, left_out, found)
+    return assembler(ev.MemberCompleted)(
+        *row, path, index, result, composed, left_out, found, cause
+    )  # fmt: skip
 
 
 def _left_out(body: Body) -> tuple[str, ...]:

@@ -6,7 +6,9 @@ their verb and modifiers. Verbs are plain data; ``kind`` is a verb's name in res
 
 from __future__ import annotations
 
+import dis
 import inspect
+import re
 import sys
 import warnings
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
@@ -497,7 +499,7 @@ class Step(Generic[T_co]):
 
         def __del__(self) -> None:
             """Warn of a step that a body made and dropped."""
-            if not self._taken:
+            if not self._taken and warn_if_forgotten is not None:  # as Python ends, names are gone
                 warn_if_forgotten(self.name)
 
     @property
@@ -748,24 +750,73 @@ class StepNotYielded(UserWarning):
 
 
 def warn_if_forgotten(name: str) -> None:
-    """Warn of a step that is just being dropped, if a workflow's body runs in this thread."""
+    """Warn of a step that is just being dropped, if a body that runs in this thread forgot it.
+
+    A body may make steps and choose among them. So only what cannot be meant is warned of: a step
+    that is a statement of its own, and one in a variable that nothing reads.
+    """
     if sys.is_finalizing():
         return
-    at: tuple[str, int] | None = None
+    user: FrameType | None = None
     frame: FrameType | None = inspect.currentframe()  # then outward, to the code that dropped it
     while frame is not None:
         code = frame.f_code
         if code is outcome.resume.__code__:
             break
-        if at is None and not code.co_filename.startswith(_PACKAGE):
-            at = (code.co_filename, frame.f_lineno)
+        if user is None and not code.co_filename.startswith(_PACKAGE):
+            user = frame
         frame = frame.f_back
     else:
         return  # no body runs: other code made the step
-    if at is None:  # the body has ended, and its local variables are dropped
+    if user is None:  # the body has ended, and its local variables are dropped
         code = frame.f_locals["generator"].gi_code
-        at = (code.co_filename, code.co_firstlineno)
-    text = (
-        f"step {name!r} was made and never yielded, so it never ran: write `yield from step(...)`"
-    )
-    warnings.warn_explicit(text, StepNotYielded, *at)
+        line = code.co_firstlineno if _is_in_unread_variable(name, code) else None
+    else:
+        code = user.f_code
+        line = user.f_lineno if _is_forgotten_at(user.f_lasti, code) else None
+    if line is not None:
+        text = (
+            f"step {name!r} was made and never yielded, so it never ran: "
+            "write `yield from step(...)`"
+        )
+        warnings.warn_explicit(text, StepNotYielded, code.co_filename, line)
+
+
+_USE = re.compile("(LOAD|STORE|DELETE)_(?:FAST|DEREF|NAME|GLOBAL|CLOSURE)")
+
+
+def _uses(instruction: dis.Instruction) -> list[tuple[str, str]]:
+    """How an instruction uses variables: LOAD, STORE or DELETE, and which; some use two."""
+    names = instruction.argval
+    named = names if isinstance(names, tuple) else (names,)
+    return list(zip(_USE.findall(instruction.opname), named, strict=False))
+
+
+def _read_in(code: CodeType) -> set[str]:
+    uses = (use for instruction in dis.get_instructions(code) for use in _uses(instruction))
+    return {name for how, name in uses if how == "LOAD"}
+
+
+def _is_forgotten_at(offset: int, code: CodeType) -> bool:
+    """True if the instruction ends a statement that drops its value, or an unread variable."""
+    for at in dis.get_instructions(code):
+        if at.offset == offset:
+            read = _read_in(code)
+            return at.opname == "POP_TOP" or any(
+                how != "LOAD" and name not in read for how, name in _uses(at)
+            )
+    return False
+
+
+def _is_in_unread_variable(step_name: str, code: CodeType) -> bool:
+    """True if code puts a step of this name into a variable that nothing reads."""
+    read, is_in_step = _read_in(code), False
+    for at in dis.get_instructions(code):
+        if at.opname == "LOAD_CONST":
+            is_in_step = is_in_step or at.argval == step_name
+        elif at.opname == "POP_TOP" or at.opname.startswith(("BUILD_", "STORE_")):
+            stored = [name for how, name in _uses(at) if how == "STORE"]
+            if is_in_step and stored and not read.intersection(stored):
+                return True
+            is_in_step = False
+    return False

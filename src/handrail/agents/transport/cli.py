@@ -109,6 +109,13 @@ class ProgramBackend:
     variables: ClassVar[Mapping[str, str]] = {}
     """Variables that the program needs."""
 
+    def where(self, options: AgentOptions) -> str | None:
+        """The path of the program with these options' environment; None if it is not there."""
+        if os.sep in self.executable and not Path(self.executable).is_absolute():
+            return self.executable  # from the folder of the launch
+        env = child_environment(options, drop=self.dropped, add=self.variables)
+        return shutil.which(self.executable, path=env.get("PATH"))
+
     async def probe(self) -> Probe:
         """Whether the program is installed, its version, and whether it has a login."""
         env = child_environment(self.options, drop=self.dropped, add=self.variables)
