@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from handrail import Executor, SqliteJournal, Steps, step, workflow
-from handrail.cli import trust
+from handrail.cli import trusted
 from handrail.cli.journal import Place
 from handrail.cli.page import page_of
 from tests.cli.conftest import Cli
@@ -146,7 +146,7 @@ def test_code_of_another_user_is_run_only_in_a_folder_that_is_trusted(
     (folder / "flow.py").write_text(FLOW)
     uid = os.getuid()
     monkeypatch.setattr(os, "getuid", lambda: uid + 1)
-    monkeypatch.setattr(trust, "_ROOT", -1)
+    monkeypatch.setattr(trusted, "_ROOT", -1)
     outcome = cli("run", "flow.py")
     assert outcome.code == 2
     assert "belongs to another user" in outcome.err

@@ -41,7 +41,8 @@ def test_a_page_that_leads_here_sets_the_cookie_without_a_redirect() -> None:
         b"GET / HT",
         b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n",
         (
-            b"POST /api/runs/r/pause HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+            b"POST /api/runs/r/pause HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+            b"Content-Type: application/json\r\n"
             b"Authorization: Bearer tttttttttttttttttttttttt\r\nContent-Length: 20\r\n\r\n{"
         ),
     ],

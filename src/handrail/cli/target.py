@@ -7,6 +7,7 @@ import importlib
 import importlib.util
 import os
 import sys
+import tokenize
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from importlib.machinery import ModuleSpec
@@ -19,7 +20,7 @@ import attrs
 from handrail.cli.channels import tell
 from handrail.cli.exits import Refused
 from handrail.cli.journal import VARIABLE, Place, with_executor
-from handrail.cli.trust import known_journal, note_journal, require_own, require_own_project
+from handrail.cli.trusted import known_journal, note_journal, require_own, require_own_project
 from handrail.errors import did_you_mean
 from handrail.model.definition import WorkflowDefinition
 from handrail.ports.journal import RunInfo
@@ -499,8 +500,6 @@ def source_of_run(info: RunInfo, place: Place) -> Source | None:
     Raises:
         Refused: the TARGET is not in the project.
     """
-    from handrail.cli.listing import read_source
-
     where, name = split(_absolute(target_of(info.labels), place))
     if where and not is_file(where):
         below = Path(*where.split(".")).with_suffix(".py")
@@ -508,7 +507,8 @@ def source_of_run(info: RunInfo, place: Place) -> Source | None:
         where = str(next(near, below))
     _require_in_project(f"{where}:{name}", info, place)
     try:
-        return Source(read_source(Path(where)), where, 0, name)
+        with tokenize.open(where) as stream:
+            return Source(stream.read(), where, 0, name)
     except (OSError, SyntaxError, UnicodeDecodeError):
         return None
 

@@ -1,4 +1,4 @@
-"""``handrail trust``: whose code the command runs without being told where it is.
+"""Whose code the command runs without being told where it is.
 
 Commands that read run no code of a project. Those that drive runs do: of the user's own files, and
 of others' files only in a folder that the user trusts. Of an executor that was loaded, its journal
@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from handrail.cli.channels import tell
-from handrail.cli.exits import Exit, Refused
-from handrail.cli.who import refuse_in_step
+from handrail.cli.exits import Refused
 from handrail.system.marker import enclosing_step
 from handrail.workspace.places import state_home
 
@@ -24,27 +23,6 @@ _CODE = ("executor", "sinks", "services", "notify", "schedule", "stages")
 """The keys of ``[tool.handrail]`` that name code or commands."""
 _ROOT = 0
 """The user who can do all that this one can."""
-
-
-def trust(folder: Path | None = None, /) -> int:
-    """Let commands in this folder, or another one, run the code that its files name.
-
-    That is needed once for a project whose files belong to another user, and for one with
-    `executor` in [tool.handrail] whose journal is elsewhere, before its runs can be shown.
-    """
-    from handrail.cli.target import load_executor
-    from handrail.project import project_table
-
-    refuse_in_step("trust")
-    start = (folder or Path()).resolve()
-    table = project_table(start)
-    root = _root(table, start)
-    _write(root, trusted=True)
-    if "executor" in table:
-        os.chdir(root)
-        note_journal(table, load_executor(table["executor"]))
-    tell(f"code of {root} is trusted from now on")
-    return Exit.SUCCEEDED
 
 
 def require_own(file: Path, start: Path | None = None) -> None:
@@ -67,6 +45,13 @@ def require_own_project(table: Mapping[str, Any]) -> None:
     """
     if table["file"] and any(key in table for key in _CODE):
         require_own(Path(table["file"]))
+
+
+def note_trust(table: Mapping[str, Any], start: Path) -> Path:
+    """Note that the user trusts the project of a folder; its root."""
+    root = _root(table, start)
+    _write(root, trusted=True)
+    return root
 
 
 def note_journal(table: Mapping[str, Any], executor: Any) -> None:
