@@ -420,7 +420,7 @@ class OpenGate:
     default: Any = None
     has_default: bool = False
     opening: int = 1
-    agents_may_answer: bool = False
+    agents_may_answer: bool = field(default=False, metadata=NEWER)
 
 
 A_PERSON, A_SENDER = "a person", "a sender"
