@@ -23,6 +23,14 @@ def _texts(given: Iterable[str]) -> tuple[str, ...]:
     return tuple(given)
 
 
+WORDS = ("KEY", "TOKEN", "SECRET", "PASSWORD")
+_BESIDE_WORDS = (
+    *("PASSWD", "PASSPHRASE", "DATABASE_URL", "CREDENTIALS", "CONNECTION_STRING"),
+    *("*_CREDENTIAL", "*_CREDS", "*_PASS", "*_PWD", "*_DSN", "*_PAT"),
+)
+"""What counts beside the default words, if nobody named others."""
+
+
 @attrs.frozen
 class Secrets:
     """Picks the environment variables with secrets: by name, or by a word in the name.
@@ -32,14 +40,7 @@ class Secrets:
     """
 
     names: tuple[str, ...] = attrs.field(default=(), converter=_texts)
-    words: tuple[str, ...] = attrs.field(
-        default=(
-            *("KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "DATABASE_URL"),
-            *("CREDENTIALS", "CONNECTION_STRING", "*_CREDENTIAL", "*_CREDS", "*_PASS", "*_PWD"),
-            *("*_DSN", "*_PAT"),
-        ),
-        converter=_texts,
-    )
+    words: tuple[str, ...] = attrs.field(default=WORDS, converter=_texts)
 
     def picks(self, name: str, value: str) -> bool:
         """True if the variable's value is a secret."""
@@ -51,7 +52,8 @@ class Secrets:
 
 @lru_cache(maxsize=8)
 def _words(words: tuple[str, ...]) -> re.Pattern[str] | None:
-    known = [word.upper() for word in words if word]
+    more = _BESIDE_WORDS if words == WORDS else ()
+    known = [word.upper() for word in (*words, *more) if word]
     patterns = [rf"\A{translate(one)}" if "*" in one else re.escape(one) for one in known]
     return re.compile("|".join(patterns)) if known else None
 
