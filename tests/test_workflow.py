@@ -247,6 +247,37 @@ def test_describe_is_json_safe_data() -> None:
     assert [one["path"] for one in data["steps"]] == ["plan", "part-{n}"]
 
 
+def test_describe_has_what_the_source_shows() -> None:
+    """Loops, branches, members and modifiers are data, and what cannot be seen is told."""
+
+    @workflow
+    def flow(n: int) -> Steps[Any]:
+        yield from step("a").call(same).retry(2)
+        for i in range(n):
+            if n > 1:
+                yield from step(f"b-{i}").parallel(step("c").call(same), step("d").sleep(1))
+
+    data = json.loads(json.dumps(flow.describe(), allow_nan=False))
+    assert [(one["path"], one["literal"]) for one in data["steps"]] == [
+        ("a", True), ("b-{i}", False), ("b-{i}/c", False), ("b-{i}/d", False)
+    ]  # fmt: skip
+    first, loop = data["body"]
+    assert (first["is"], first["name"], first["verb"]) == ("step", "a", "call")
+    assert "retry" in first["modifiers"][0]
+    assert (loop["is"], loop["header"]) == ("loop", "for i in range(n)")
+    [branch] = loop["nodes"]
+    assert (branch["is"], branch["arms"][0]["condition"]) == ("branch", "n > 1")
+    [group] = branch["arms"][0]["nodes"]
+    assert [one["nodes"][0]["name"] for one in group["parts"]] == ["c", "d"]
+    assert data["is_whole"]
+
+    @workflow
+    def hidden(name: str) -> Steps[Any]:
+        yield from step(name).call(same)
+
+    assert not hidden.describe()["is_whole"]
+
+
 HOW_OFTEN = msgspec.Meta(ge=1, description="how often")
 
 
@@ -283,6 +314,7 @@ def test_describe_does_without_a_source() -> None:
     exec("def made():\n    yield from step('a').call(same)\n", scope)
     data = workflow(scope["made"]).describe()
     assert data["name"] == "made"
+    assert (data["body"], data["is_whole"]) == ([], False)
     assert json.dumps(data)
 
 

@@ -30,7 +30,12 @@ class Workflow(Generic[P, R]):
 
     @property
     def definition(self) -> WorkflowDefinition:
-        """Name, description, parameters and function, captured once."""
+        """Name, description, parameters and function. Captured once, but for types of parameters
+        that are defined further down.
+        """
+        known = self._definition
+        if known.unknown_types:
+            self._definition = define(known.function, known.name, known.description, known.limits)
         return self._definition
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> WorkflowResult[R]:
@@ -49,19 +54,32 @@ class Workflow(Generic[P, R]):
         return await Executor().run(self, *args, **kwargs)
 
     def describe(self) -> dict[str, Any]:
-        """Its name, description, parameters, and the steps its source names, as JSON-safe data."""
-        from handrail.static.may_run import may_run
+        """Its name, description, parameters, and what its source shows, as JSON-safe data.
+
+        ``steps`` lists each step, ``body`` has them in their loops, branches, groups and bodies;
+        ``is_whole`` is false if the source of a helper, or the name of a step, cannot be seen.
+        """
+        from handrail.static.may_run import is_whole, possible_steps
+        from handrail.static.outline import as_data, outline
         from handrail.static.source import SourceUnavailable, source_of
         from handrail.typed.jsonsafe import json_safe
 
-        definition = self._definition
+        definition = self.definition
         try:
-            steps = [
-                {"path": found.path, "kind": _KINDS.get(found.verb, found.verb)}
-                for found in may_run(source_of(definition.function))
+            nodes = outline(source_of(definition.function)).nodes
+            steps: list[dict[str, Any]] = [
+                {
+                    "path": found.path,
+                    "kind": _KINDS.get(found.verb, found.verb),
+                    "line": found.line,
+                    "literal": found.literal,
+                }
+                for found in possible_steps(nodes)
             ]
+            body, whole = as_data(nodes), is_whole(nodes)
         except SourceUnavailable as error:
             steps = [{"path": f"({text_of(error)})", "kind": "unknown"}]
+            body, whole = [], False
         return {
             "name": definition.name,
             "description": definition.description,
@@ -80,6 +98,8 @@ class Workflow(Generic[P, R]):
                 for parameter in definition.parameters
             ],
             "steps": steps,
+            "body": body,
+            "is_whole": whole,
         }
 
     def to_mermaid(self) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from handrail.shortening import shortened
@@ -114,6 +114,10 @@ class DuplicateStepName(WorkflowMistake):
         return f"{self.where}: the path {self.path!r} is already taken in this run. {self.hint}"
 
 
+_FLAGS = {"max_steps": "--max-steps", "timeout_s": "--timeout"}
+"""Options of the command that set a limit."""
+
+
 class LimitExceeded(HandrailError):
     """A limit of the run was reached; ``name`` is a field of ``Limits``, ``value`` its setting."""
 
@@ -124,7 +128,8 @@ class LimitExceeded(HandrailError):
         self.why = why
 
     def __str__(self) -> str:
-        return f"{self.what} Raise it in Limits(...)."
+        flag = _FLAGS.get(self.name)
+        return f"{self.what} Raise it in Limits(...){f', or with {flag}' if flag else ''}."
 
     @property
     def what(self) -> str:
@@ -170,11 +175,20 @@ class OutputNotSerializable(HandrailError):
 
 @dataclass(frozen=True, slots=True)
 class StepChange:
-    """A recorded step that the code now describes differently: its description then and now."""
+    """A recorded step that the code now describes differently: its description then and now.
+
+    ``enters``: to run it again is to enter it, and to keep what is the same in it.
+    """
 
     path: str
     was: str
     now: str
+    enters: bool = field(default=False, compare=False, repr=False, metadata={"newer": True})
+
+    @property
+    def rerun_path(self) -> str:
+        """What ``rerun`` is given for it: ``pages/`` enters ``pages`` again."""
+        return f"{self.path}/" if self.enters else self.path
 
     def __str__(self) -> str:
         return f"step {self.path!r} was {self.was}, is {self.now}"
@@ -201,10 +215,8 @@ class ReplayMismatch(HandrailError):
         self.late = late
         self.passed = passed
         """The paths that the code had reached before the first change."""
-        self.unchanged = ""
-        """``file:line`` that yields the first of the steps, if that file has not changed since the
-        run began; then the body may not be deterministic.
-        """
+        self.hint = ""
+        """Why a step may be another one although the code is the same, if that is known."""
 
     def __str__(self) -> str:
         listed = "; ".join(map(str, self.changes))
@@ -212,18 +224,6 @@ class ReplayMismatch(HandrailError):
             f"run {self.run_id}: the code no longer matches the record: {listed}. Resume with "
             f"reuse=[path] to keep a recorded output or rerun=[path] to run the step again; "
             f"{_LATE if self.late else _EARLY}.{self.hint}"
-        )
-
-    @property
-    def hint(self) -> str:
-        """Advice for the case that no file has changed; else empty."""
-        if not self.unchanged:
-            return ""
-        return (
-            f" {self.unchanged}: this file has not changed since the run began. If nothing that it "
-            f"imports has changed either, the workflow's body is not deterministic: it must yield "
-            f"the same steps for the same inputs and outputs, and may not depend on the clock, "
-            f"random values, files or the environment."
         )
 
 

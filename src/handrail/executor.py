@@ -7,8 +7,10 @@ import the adapters: agents, journals and sinks.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,15 +22,21 @@ from handrail.engine.perform import Around
 from handrail.engine.serving import ServingEngine
 from handrail.engine.shared_limits import shared_admission
 from handrail.journals.memory import MemoryJournal
-from handrail.model.agent_options import NO_OPTIONS, AgentOptions, AgentSettings, with_model
+from handrail.model.agent_options import (
+    NO_OPTIONS,
+    AgentOptions,
+    AgentSettings,
+    ContextMode,
+    with_model,
+)
 from handrail.model.launch import Launch
-from handrail.model.policy import Ladder, Limits
+from handrail.model.policy import Backoff, Ladder, Limits
 from handrail.model.shapes import WorkflowLike
 from handrail.ports.agent import AgentBackend
 from handrail.ports.clock import Clock
 from handrail.ports.journal import Journal
 from handrail.ports.sink import Sink
-from handrail.project import configured_stages, project_table
+from handrail.project import configured_stages, no_such_key, project_table
 from handrail.secrets.values import Secrets
 from handrail.system.clock import SystemClock
 
@@ -54,7 +62,8 @@ class Executor(ServingEngine):
     - ``backend``, ``model`` and ``agent_options`` apply to agents where neither the agent nor its
       step sets them. Their own defaults are ``HANDRAIL_BACKEND`` and ``HANDRAIL_MODEL``, then
       ``backend`` and ``model`` in ``[tool.handrail]`` of ``pyproject.toml``. ``ladder`` applies to
-      agents without a ladder. ``cassette`` records agents, or replays them.
+      agents without a ladder; without it, variables such as ``HANDRAIL_LADDER_CAP_WAIT_S`` do.
+      ``context_mode`` applies to agents without one. ``cassette`` records agents, or replays them.
     - ``around``: factories that make an async context manager from the ``Current``. Each attempt
       runs inside of these, in its own context.
     - ``on_change`` says what a resume does with recorded steps that the code now describes
@@ -92,6 +101,7 @@ class Executor(ServingEngine):
         agent_options: AgentOptions = NO_OPTIONS,
         cassette: Cassette | None = None,
         ladder: Ladder | None = None,
+        context_mode: ContextMode | None = None,
         around: Sequence[Around] = (),
         on_change: OnChange = "refuse",
         claims: Claims | None = None,
@@ -126,7 +136,8 @@ class Executor(ServingEngine):
                     lambda: attrs.evolve(
                         agent_defaults(backend, model, agent_options),
                         replace_backend=None if cassette is None else cassette.wrapper(secrets),
-                        ladder=ladder,
+                        ladder=ladder or ladder_of({}),
+                        context_mode=context_mode,
                     )
                 ),
                 check_agent=_check_agent,
@@ -190,6 +201,37 @@ def agent_defaults(
         check_backend(backend, whose)
         check_options(backend, options, whose)
     return AgentSettings(backend, options)
+
+
+_LADDER = "HANDRAIL_LADDER_"
+
+
+def ladder_of(table: Mapping[str, Any], file: str = "") -> Ladder | None:
+    """The ladder of a project's table, with the fields that variables set; None without any field.
+
+    ``HANDRAIL_LADDER_CAP_WAIT_S=600`` sets one: to JSON, or to a word such as ``probe``.
+
+    Raises:
+        DefinitionError: a ladder, or its ``backoff``, has no such field, or not of this value.
+    """
+    said = dict(table)
+    for variable, text in os.environ.items():
+        if variable.startswith(_LADDER) and text:
+            name = variable.removeprefix(_LADDER).lower()
+            said[name] = text
+            with suppress(ValueError):
+                said[name] = json.loads(text)
+    backoff = said.get("backoff")
+    tables: tuple[tuple[Any, Any, str], ...] = (Ladder, said, ""), (Backoff, backoff, " backoff")
+    for cls, given, which in tables:
+        known = [field.name for field in attrs.fields(cls)]
+        for name in given if isinstance(given, Mapping) else ():
+            if name not in known:
+                where = file if name in table or which else f"the environment ({_LADDER}...)"
+                raise no_such_key(where, f"[tool.handrail.ladder]{which}", str(name), known)
+    if isinstance(backoff, Mapping):
+        said["backoff"] = Backoff(**backoff)
+    return Ladder(**said) if said else None
 
 
 def _surrounding_settings() -> Iterator[tuple[str, str | None, str | None]]:

@@ -115,11 +115,13 @@ def configured_stages(start: Path | None = None) -> dict[str, Any]:
     """
     table = project_table(start)
     stages: dict[str, Any] = table.get("stages", {})
-    for name, command in stages.items():
+    for name, given in stages.items():
+        is_set = isinstance(given, dict) and set(cast("dict[str, Any]", given)) == {"stages"}
+        command = given["stages"] if is_set else given
         words = cast("list[object]", command if isinstance(command, list) else [command])
         if not words or not all(isinstance(word, str) for word in words):
             raise DefinitionError(
                 f"{table['file']}: [tool.handrail.stages] {name} must be a command as text or a "
-                f"list of texts, got {command!r}"
+                f"list of texts, or {{stages = [names]}}, got {command!r}"
             )
     return dict(stages)

@@ -95,3 +95,32 @@ def last_line(text: str) -> str:
     """The last line of a program's output that is not blank; a carriage return ends a line too."""
     lines = text[-_SCANNED:].replace("\r", "\n").splitlines()
     return next((said for line in reversed(lines) if (said := clean(line))), "")
+
+
+TRACEBACK = "Traceback (most recent call last):"
+_AROUND = re.compile(
+    r"""(?:\w+: )?(?:member|step|workflow) (?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*") failed: """
+)
+"""What the error of a step around a failure begins with."""
+
+
+def reason_of(error: str, error_type: str | None = None) -> str:
+    """An error on one line: its class and its first line, without the steps around it.
+
+    Of a traceback the line that names the exception counts.
+    """
+    said, kind = error, (error_type or "").rpartition(".")[2]
+    while (around := _AROUND.match(said)) is not None:
+        said = said[around.end() :]
+    said = said.removeprefix(f"{kind}: ")
+    first, traceback, frames = said.partition(TRACEBACK)
+    if traceback:
+        raised = [line for line in frames.splitlines() if line[:1].strip()]
+        first = first if len(first) <= 120 else f"{first[:70]} ... {first[-40:]}"
+        first += raised[-1] if raised else traceback
+    else:
+        first = next((line for line in said.splitlines() if line.strip()), "")
+    said = clean(first)
+    if not kind or said.startswith(kind):
+        return said
+    return f"{kind}: {said}" if said else kind

@@ -614,3 +614,47 @@ async def test_a_probe_asks_no_model(monkeypatch: pytest.MonkeyPatch) -> None:
     without_key = await ApiBackend("openai:gpt-5").probe()
     assert without_key.logged_in is not True
     assert without_key.advice
+
+
+def assistant_with_tools() -> Assistant[None, str]:
+    """An assistant of two tools, whose model says what it is given."""
+
+    def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        settings = info.model_settings or {}
+        told = {name: settings[name] for name in ("max_tokens", "temperature") if name in settings}
+        return ModelResponse([TextPart(f"{[tool.name for tool in info.function_tools]} {told}")])
+
+    assistant = Assistant(FunctionModel(answer))
+    assistant.tool_plain(name="read")(lambda: "x")
+    assistant.tool_plain(name="write")(lambda: "x")
+    return assistant
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (AgentOptions(), "['read', 'write'] {}"),
+        (AgentOptions(tools=["read"]), "['read'] {}"),
+        (AgentOptions(tools=()), "[] {}"),
+        (AgentOptions(max_tokens=9, temperature=0), "{'max_tokens': 9, 'temperature': 0}"),
+    ],
+)
+async def test_tools_and_settings_are_those_of_the_options(
+    options: AgentOptions, said: str
+) -> None:
+    """Of the assistant's own tools only those that are listed are there."""
+    backend = ApiBackend(assistant_with_tools())
+    reply = await backend.complete(replace(TURN, options=options))
+    assert said in reply.text
+
+
+async def test_servers_of_mcp_need_a_client_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without it the turn says how to install it; with it their tools are there."""
+    monkeypatch.setitem(sys.modules, "fastmcp.client", None)
+    options = AgentOptions(mcp_servers={"files": {"command": "mcp-files"}})
+    with pytest.raises(AgentError) as caught:
+        await ApiBackend(assistant_with_tools()).complete(replace(TURN, options=options))
+    assert (caught.value.kind, "pydantic-ai-slim[mcp]" in caught.value.hint) == (
+        "not_installed",
+        True,
+    )

@@ -13,7 +13,7 @@ from handrail.errors import DefinitionError
 from handrail.model.agent_options import AgentOptions
 
 
-async def prompt_of(**settings: Any) -> str:
+async def prompt_of(executor: Executor | None = None, **settings: Any) -> str:
     """The prompt of an agent after three steps: a text, a list, and one that failed."""
     backend = FakeBackend(["done"])
     agent = Agent("worker", "Work.", backend=backend, **settings)
@@ -25,7 +25,7 @@ async def prompt_of(**settings: Any) -> str:
         yield from step("third").call(int, "x").skip_on_error()
         yield from step("work").agent(agent)
 
-    result = await Executor().run(flow)
+    result = await (executor or Executor()).run(flow)
     assert result.success, result.error
     return backend.turns[0].prompt
 
@@ -39,6 +39,17 @@ async def test_the_last_result_is_shown() -> None:
     """The latest step that succeeded, as text or JSON, before the task."""
     prompt = await prompt_of(context_mode="last")
     assert prompt == ("# Results so far\n\n## second\n\n[\n  1,\n  2\n]\n\n# Your task\n\nWork.")
+
+
+async def test_the_mode_of_an_executor_is_that_of_agents_without_one() -> None:
+    """An agent's own counts first, and it may ask for none."""
+    said = await prompt_of(Executor(context_mode="last"))
+    assert said == await prompt_of(context_mode="last")
+    assert await prompt_of(Executor(context_mode="last"), context_mode="explicit") == "Work."
+    everything = await prompt_of(context_mode="accumulate")
+    assert await prompt_of(Executor(context_mode="last"), context_mode="accumulate") == everything
+    with pytest.raises(DefinitionError, match="context_mode of an Executor must be one of"):
+        Executor(context_mode="all")  # type: ignore[arg-type]
 
 
 async def test_results_accumulate_in_order() -> None:

@@ -11,6 +11,7 @@ from handrail.agents.claude.protocol import ClaudeTurn
 from handrail.agents.transport.parser import Ending
 from handrail.model.events import (
     AgentCompaction,
+    AgentLimit,
     AgentMessage,
     AgentSessionStarted,
     AgentToolStarted,
@@ -208,6 +209,35 @@ def test_the_words_of_a_limit_say_which_it_is(said: str, kind: str, retry_at: fl
     assert (old.kind, old.retry_at) == (kind, retry_at)
 
 
+def window(**more: Any) -> dict[str, Any]:
+    """A window of the plan that is used up."""
+    info = {"status": "rejected", "resetsAt": 1_795_296_912, "rateLimitType": "five_hour", **more}
+    return {"type": "rate_limit_event", "rate_limit_info": info}
+
+
+@pytest.mark.parametrize("lines", [[], [complaint("API Error: 429", error="rate_limit")]])
+@pytest.mark.parametrize(
+    ("more", "kind", "retry_at"),
+    [
+        ({}, "usage_cap", 1_795_296_912),
+        ({"isUsingOverage": False}, "usage_cap", 1_795_296_912),
+        ({"overageStatus": "rejected", "isUsingOverage": True}, "usage_cap", 1_795_296_912),
+        ({"overageStatus": "allowed", "isUsingOverage": True}, "rate_limit", None),
+        ({"overageStatus": "allowed_warning"}, "rate_limit", None),
+        ({"isUsingOverage": True}, "rate_limit", None),
+    ],
+)
+def test_a_refused_request_after_a_used_up_window_waits_for_it(
+    lines: list[Any], more: dict[str, Any], kind: str, retry_at: float | None
+) -> None:
+    """Also if it has no words of its own; not while use beyond the plan is paid for."""
+    end = failed("API Error: 429", api_error_status=429)
+    played = say(init(), window(**more), *lines, end)
+    assert (played.error.kind, played.error.retry_at) == (kind, retry_at)
+    status = "warning" if kind == "rate_limit" else "reached"
+    assert [one.status for one in of_type(played.notices, AgentLimit)] == [status]
+
+
 def test_a_limit_of_the_api_says_when_it_ends() -> None:
     """A limit that the organisation set needs a person, or the day that the words name."""
     said = (
@@ -262,6 +292,8 @@ def test_a_command_of_claudes_own_is_no_answer() -> None:
     assert (error.kind, "took the prompt for a command" in error.reason) == ("bad_request", True)
     assert "another character" in error.hint
     assert say(init(), helped, turn=turn_of(prompt="/compact")).reply.text == "Usage: ..."
+    silent = say(init(), result("", num_turns=0), turn=turn_of(prompt="/compact the tests")).error
+    assert silent.reason.endswith("a command of its own (/compact), and asked no model")
 
 
 def test_a_refusal_may_be_told_by_the_line_alone() -> None:
@@ -321,12 +353,107 @@ def test_a_first_turn_whose_usage_is_missing_used_the_total() -> None:
 
 
 def test_a_result_counts_though_claude_was_stopped_after_it() -> None:
-    """A success before a hang, a kill or an interruption is a success."""
+    """A success before a hang, a kill or an interruption is a success, if no work came between."""
     done = (init(), assistant(text("Done.")), result())
     late = result(subtype="error_during_execution", is_error=True, terminal_reason="aborted_tools")
     for ending in (Ending(-9), Ending(143, "idle_timeout"), Ending(None, "interrupted")):
         assert say(*done, ending=ending).reply.text == "Done."
-        assert say(*done, init(), late, ending=ending).reply.text == "Done."
+        assert say(*done, late, ending=ending).reply.text == "Done."
+
+
+def task(subtype: str, **more: Any) -> dict[str, Any]:
+    """A line about what runs in the background."""
+    return {"type": "system", "subtype": subtype, "task_id": "t1", "tool_use_id": "u1", **more}
+
+
+def listed(*tasks: str) -> dict[str, Any]:
+    """The list of what runs in the background, as newer programs print it."""
+    tasks_ = [{"task_id": one} for one in tasks]
+    return {"type": "system", "subtype": "background_tasks_changed", "tasks": tasks_}
+
+
+def told(use: str = "u1", **details: Any) -> dict[str, Any]:
+    """The result of a tool."""
+    block = {"type": "tool_result", "tool_use_id": use, "content": "ok"}
+    message = {"role": "user", "content": [block]}
+    return {"type": "user", "message": message, "tool_use_result": details}
+
+
+WAITING = (assistant(text("I wait.")), result("I wait."))
+OPEN: dict[str, list[dict[str, Any]]] = {
+    "the first words of a resumed session": [init(), result("A task died.", num_turns=0)],
+    "a task that was started": [init(), task("task_started"), told(backgroundTaskId="t1"),
+                                *WAITING],
+    "a sub-agent that was started": [init(), task("task_started"), told(isAsync=True), *WAITING],
+    "a task that is listed": [init(), listed("t1"), task("task_started", is_backgrounded=True),
+                              *WAITING],
+    "a task whose end came after": [init(), listed("t1"), *WAITING, listed()],
+    "a task that was ended after": [init(), task("task_started"), *WAITING,
+                                    task("task_notification", status="stopped")],
+    "one of two": [init(), listed("t1", "t2"), listed("t2"), *WAITING],
+    "a prompt that waits": [init(), assistant(text("One.")), result("One.", queued_turn_count=1)],
+    "a new turn": [init(), *WAITING, init()],
+    "a new line": [init(), *WAITING, assistant(text("More."))],
+    "a tool's end": [init(), *WAITING, told()],
+    "a piece": [init(), *WAITING, piece("Mo")],
+    "a request that failed": [init(), *WAITING,
+                              {"type": "system", "subtype": "api_retry", "attempt": 1}],
+}  # fmt: skip
+ABORTED = result(subtype="error_during_execution", is_error=True, terminal_reason="aborted_tools")
+CAPPED = (complaint("You've hit your session limit", error="rate_limit"),
+          failed("You've hit your session limit", api_error="usage_limit_reached"))  # fmt: skip
+BROKEN = (complaint("API Error: 500", error="server_error"), failed("x", api_error_status=500))
+
+
+@pytest.mark.parametrize("case", OPEN)
+@pytest.mark.parametrize(
+    ("then", "ending", "kind"),
+    [
+        ([], Ending(0), "crashed"),
+        ([], Ending(1), "crashed"),
+        ([], Ending(-9), "crashed"),
+        ([], Ending(143, "idle_timeout"), "timeout"),
+        ([], Ending(None, "interrupted"), "interrupted"),
+        ([ABORTED], Ending(0), "interrupted"),
+        (CAPPED, Ending(1), "usage_cap"),
+        (BROKEN, Ending(1), "transient"),
+        (BROKEN[:1], Ending(1), "transient"),
+    ],
+)
+def test_open_work_needs_a_result_of_its_own(
+    case: str, then: list[Any], ending: Ending, kind: str
+) -> None:
+    """However a turn dies after a result that was not its end, it is a failure with its kind."""
+    before = say(*OPEN[case], ending=ending)
+    assert before.finished is False
+    assert say(*OPEN[case], *then, ending=ending).error.kind == kind
+    rest = [task("task_notification", status="completed"), listed(), init(),
+            assistant(text("All done.")), result("All done.")]  # fmt: skip
+    whole = say(*OPEN[case], *rest, ending=ending)
+    assert (whole.finished, whole.reply.text) == (True, "All done.")
+
+
+def test_while_a_task_runs_in_the_background_silence_is_no_hang() -> None:
+    """It has the patience of a tool, also after a result; its end takes that away."""
+    asleep = say(init(), task("task_started"), told(backgroundTaskId="t1"), *WAITING)
+    assert (asleep.finished, asleep.open_tools) == (False, 1)
+    assert "1 of its tasks had not ended" in asleep.error.reason
+    ended = task("task_updated", patch={"status": "completed"})
+    assert say(init(), task("task_started"), ended, *WAITING).open_tools == 0
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [task("task_started", is_backgrounded=False), told()],
+        [task("task_started"), told()],
+        [task("task_started"), task("task_notification", status="completed"), told()],
+        [listed("t1"), task("task_started"), task("task_progress"), listed(), told()],
+    ],
+)
+def test_a_task_that_its_tool_waited_for_is_over_with_it(lines: list[Any]) -> None:
+    """Claude tells of long commands in the foreground as of those in the background."""
+    assert say(init(), *lines, assistant(text("Done.")), result()).finished
 
 
 @pytest.mark.parametrize(

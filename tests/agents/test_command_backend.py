@@ -208,11 +208,29 @@ async def test_an_option_bounds_a_silence_or_the_turn(
 
 
 def test_a_silence_is_not_bounded_by_itself() -> None:
-    """A program may think for hours before it says anything, between two lines, and after all."""
+    """A program may think for hours before it says anything, and between two lines."""
     patience = _patience(CommandBackend("x").options)
-    assert patience.exit_s == math.inf
     assert deadline(patience, Signs(started=0.0)).at == math.inf
     assert deadline(patience, Signs(started=0.0, heard=1.0)).at == math.inf
+
+
+@pytest.mark.parametrize(("printed", "ending", "is_answer"), [
+    (b"42\n", Ending(-2, outstayed=True), True),
+    (b"", Ending(-2, outstayed=True), False),
+    (b"42\n", Ending(-2), False),
+    (b"42\n", Ending(-2, "timeout", outstayed=True), False),
+])  # fmt: skip
+def test_a_program_that_has_closed_its_stdout_need_not_exit(
+    turn: AgentTurn, printed: bytes, ending: Ending, is_answer: bool
+) -> None:
+    """What it had printed is the answer; one that printed nothing has given none."""
+    parser = CommandParser(turn, "p", Patience(total_s=1.0))
+    parser.feed(printed)
+    if is_answer:
+        assert parser.conclude(ending).text == "42\n"
+    else:
+        with pytest.raises(AgentError):
+            parser.conclude(ending)
 
 
 async def test_an_answer_too_long_to_keep_is_no_answer(turn: AgentTurn) -> None:

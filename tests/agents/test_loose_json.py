@@ -40,6 +40,17 @@ def test_an_object_is_read_with_what_is_broken_in_it() -> None:
     assert object_of(b'{"a": "\xff"}') == {"a": "\ufffd"}
 
 
+@pytest.mark.parametrize(
+    "line", [b'DEBUG got {"a": 1}', b'{"a": 1} was sent', b'said: "{"a": 1}"', b"\x1b[0m{", b"x\r["]
+)
+def test_words_around_an_object_make_it_a_quotation(line: bytes) -> None:
+    """Codes for a terminal and what it overwrites may stand there; a log's words may not."""
+    assert object_of(line) is None
+    assert object_of(b"\x1b[32mwait\r\x1b[K" + b'{"a": "\\u001b[0m x"}\x1b[0m') == {
+        "a": "\x1b[0m x"
+    }
+
+
 @pytest.mark.parametrize("text", ["", "x", "{", "NaN", "[Infinity]"])
 def test_what_is_no_json_has_no_value(text: str) -> None:
     """NaN is no JSON, though Python reads it."""

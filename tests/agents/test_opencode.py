@@ -13,12 +13,8 @@ from handrail.agents.opencode import (
     retry_at_of,
 )
 from handrail.agents.transport.parser import Ending
-from tests.agents.recorded import (
-    NOW,
-    Played,
-    play,
-    turn_of,
-)
+from handrail.model.events import AgentPermission, AgentToolCompleted
+from tests.agents.recorded import NOW, Aside, Played, of_type, play, turn_of
 
 
 @pytest.mark.parametrize(
@@ -125,6 +121,32 @@ def test_a_tool_that_is_not_allowed_is_a_wrong_setting() -> None:
     assert (error.kind, "rejected permission" in error.reason) == ("config", True)
     assert 'permission="full"' in error.hint
     assert said(use, step, STOPPED).reply.text == ""
+
+
+WORDS = b"\x1b[93m! \x1b[0mpermission requested: bash (rm -r build); auto-rejecting"
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        {"status": "error", "error": "The user rejected permission to use this tool."},
+        {"status": "error", "error": "a rule which prevents you from using this tool"},
+        {"status": "rejected"},
+        {"status": "error", "error": "it did not work"},
+    ],
+)
+@pytest.mark.parametrize("order", ["first", "last", "never"])
+def test_a_rejected_tool_is_told_once(state: dict[str, Any], order: str) -> None:
+    """Stderr tells it before or after the tool's own event, or one of the two alone does."""
+    is_known = state.get("error") != "it did not work"
+    use = {"type": "tool_use", "part": {"callID": "c", "tool": "bash", "state": state}}
+    lines = [json.dumps(use).encode() + b"\n", json.dumps(STOPPED).encode() + b"\n"]
+    aside = {"first": [Aside(WORDS), *lines], "last": [*lines, Aside(WORDS)], "never": lines}
+    played = play(OpencodeParser(turn_of()), aside[order], Ending(0, now=NOW))
+    expected = ["denied"] if is_known or order != "never" else []
+    assert [one.decision for one in of_type(played.notices, AgentPermission)] == expected
+    assert played.reply.denials == ("bash",) * len(expected)
+    assert [one.ok for one in of_type(played.notices, AgentToolCompleted)] == [False]
 
 
 def test_another_session_is_no_part_of_the_turn() -> None:

@@ -15,10 +15,11 @@ from uuid import UUID
 
 import pytest
 
+from handrail.agents.acp.backend import opencode
 from handrail.agents.claude.backend import ClaudeBackend, claude_argv, claude_variables
 from handrail.agents.codex.exec import CodexExecBackend, codex_exec_argv
 from handrail.agents.copilot.backend import CopilotBackend, copilot_argv
-from handrail.agents.gemini import gemini_argv
+from handrail.agents.gemini import _policy, gemini_argv
 from handrail.agents.opencode import opencode_argv
 from handrail.agents.routes import make_backend
 from handrail.agents.transport.loose_json import toml_value
@@ -26,7 +27,7 @@ from handrail.errors import AgentError, DefinitionError
 from handrail.model.agent_options import AgentOptions
 from handrail.model.events import AgentFinished
 from handrail.model.results import Usage
-from handrail.ports.agent import AgentTurn
+from handrail.ports.agent import AgentTurn, capabilities_of
 from tests.agents.fake_program import install, path_with
 from tests.agents.parity.stages import PROGRAMS
 from tests.agents.recorded import SAMPLES, recorded, turn_of
@@ -343,3 +344,53 @@ async def test_the_report_of_copilot_is_read(program: Callable[..., Any], run_id
     reply = await CopilotBackend().complete(turn_of(run_id=run_id, emitted=emitted))
     assert reply.usage == Usage(3800, 50, cached_tokens=800, cache_write_tokens=600)
     assert [one.usage for one in emitted[-2:]] == [reply.usage] * 2
+
+
+@pytest.mark.parametrize("level", [None, "read_only", "workspace", "full"])
+@pytest.mark.parametrize(("tools", "said"), [(["Read", "Bash"], "Read,Bash"), ((), "")])
+def test_claude_has_the_tools_that_are_listed(level: Any, tools: Any, said: str) -> None:
+    """At every level; what it may use without asking is another list."""
+    options = AgentOptions(tools=tools, allowed_tools=["Bash(ls)"], permission=level)
+    argv = made_argv("claude", turn_of(), options)
+    assert [word for word in argv if word.startswith("--tools")] == [f"--tools={said}"]
+    assert "--allowedTools=Bash(ls)" in argv
+
+
+@pytest.mark.parametrize(
+    ("level", "read", "write", "run"),
+    [
+        ("full", "allow", "allow", "allow"),
+        ("workspace", "allow", "allow", "ask_user"),
+        ("read_only", "allow", "ask_user", "ask_user"),
+        (None, "allow", "ask_user", "ask_user"),
+    ],
+)
+def test_gemini_has_the_tools_that_are_listed(level: Any, read: str, write: str, run: str) -> None:
+    """All others are denied; the list makes nothing free that the level does not."""
+    options = AgentOptions(tools=["read_file", "write_file", "run_shell_command"], permission=level)
+    rules = tomllib.loads(_policy(options))["rule"]
+    assert [(rule["toolName"], rule["decision"]) for rule in rules] == [
+        ("*", "deny"),
+        ("read_file", read),
+        ("write_file", write),
+        ("run_shell_command", run),
+    ]
+    assert len({rule["priority"] for rule in rules[1:]} | {rules[0]["priority"]}) == 2
+
+
+@pytest.mark.parametrize(("level", "asked"), [("full", "allow"), ("workspace", "ask")])
+def test_opencode_has_the_tools_that_are_listed(level: Any, asked: str) -> None:
+    """Its own names of permissions stand for them, and it asks for what it asked for."""
+    backend = opencode()
+    variables = backend._environment(AgentOptions(tools=["read", "write"], permission=level))
+    expected = {"*": "deny", "read": "allow", "edit": asked}
+    assert json.loads(variables["OPENCODE_PERMISSION"]) == expected
+    none = backend._environment(AgentOptions(tools=()))
+    assert json.loads(none["OPENCODE_PERMISSION"]) == {"*": "deny"}
+
+
+@pytest.mark.parametrize("name", ["codex", "codex-exec", "copilot", "gemini-acp", "opencode-run"])
+def test_a_program_without_such_a_list_is_refused_by_name(name: str) -> None:
+    """Before anything is started."""
+    lacking = capabilities_of(make_backend(name)).lacking(AgentOptions(tools=["x"], max_tokens=9))
+    assert lacking == ("tools", "max_tokens")

@@ -71,6 +71,30 @@ def test_a_stream_that_breaks_off_is_no_answer(program: str, case: str) -> None:
                 assert isinstance(played.outcome, AgentError)
 
 
+ON_TERMINALS = (
+    (b"\x1b[?25l\x1b[0m", b"\x1b[0m"),
+    (b"\x1b]0;a title\x07", b"\x1b]8;;\x1b\\"),
+    (b"\x1b]9;4;3;\x1b\\\xef\xbb\xbf", b"\x1b[?25h"),
+    (b"\r\r", b"\r"),
+    (b"Loading... 10%\rLoading... 99%\r\x1b[K", b"\x1b[1m \x1b[22m"),
+    (b"\x1b[2K\x1b[1G\xe2\xa0\x8b Thinking...\x1b[1G\x1b[0K", b"\x1b]133;D\x07"),
+    (b"\xe2\xa0\x8b 50% [##  ] ".replace(b"[##  ]", b"|"), b"  "),
+    (b"\x1bP1$r0m\x1b\\\x1b(B\xc2\x9b1m\x00|\x08/\x08", b"\x00"),
+)
+"""What programs that take their output for a terminal print before and after a line."""
+
+
+@pytest.mark.parametrize("run", IN_LINES, ids="-".join)
+def test_codes_for_a_terminal_around_a_line_change_nothing(run: tuple[str, str]) -> None:
+    """Nothing of a turn, which may be paid for, is lost to them, whichever the program."""
+    for number in range(len(ON_TERMINALS)):
+        noisy = b""
+        for at, line in enumerate(recorded(*run).splitlines(), number):
+            before, after = ON_TERMINALS[at % len(ON_TERMINALS)]
+            noisy += before + line + after + b"\n"
+        assert play(parser_for(*run), [noisy], ending_of(*run)).summary == read(*run).summary
+
+
 NOISE = (
     {"type": "a_new_event", "data": [1, 2], "item": {"type": "turn.completed"}},
     {"type": "system", "subtype": "a_new_one", "session_id": "other"},

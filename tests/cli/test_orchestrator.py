@@ -23,7 +23,7 @@ from tests.cli.machines import until
 
 Seen = tuple[list[str], list[str], str]
 
-TREE = {"a": ["a1", "a2"], "b": ["b1", "a1"], "a1": ["a11"]}
+TREE = {"a": ["a1", "a2"], "b": ["b1"], "a1": ["a11"]}
 ALL = ["a", "a1", "a11", "a2", "b", "b1"]
 
 
@@ -82,6 +82,17 @@ async def test_all_that_a_protocol_grows_is_done_once(tmp_path: Path) -> None:
     assert [one for one in protocol.seen if one[2] != "running"] == [([], [], "stopped")]
     assert max(len(running) for _, running, _ in protocol.seen) == 2
     assert (tmp_path / "w" / "report.md").read_text() == "# 6 results in w\n"
+
+
+async def test_a_protocol_can_be_given_as_workflow(tmp_path: Path) -> None:
+    """The work is then kept in the protocol's own folder, if it has one."""
+    protocol: Any = Growing()
+    protocol.workdir = tmp_path
+    await Orchestrator(workflow=protocol, max_concurrency=1).run()
+    assert (tmp_path / "report.md").exists()
+    for wrong in ({}, {"protocol": protocol, "workflow": protocol}):
+        with pytest.raises(WrongUse, match="takes one protocol"):
+            Orchestrator(**wrong, max_concurrency=1)
 
 
 async def test_the_most_urgent_spec_is_next(tmp_path: Path) -> None:
@@ -161,7 +172,7 @@ async def test_a_result_with_more_to_it_is_made_again_and_a_plain_one_is_not(
 
 
 async def test_a_spec_that_its_own_result_gives_back_is_done_once_more(tmp_path: Path) -> None:
-    """As one that polls a job is; another task's offer of a known id is not taken."""
+    """As one that polls a job is, and so is each offer of another id."""
 
     class Polls(Growing):
         async def on_result(self, spec: TaskSpec, result: TaskResult) -> list[TaskSpec]:
@@ -171,9 +182,86 @@ async def test_a_spec_that_its_own_result_gives_back_is_done_once_more(tmp_path:
 
     protocol = Polls({}, ["poll"])
     await Orchestrator(protocol, tmp_path, max_concurrency=1).run()
-    assert Counter(protocol.begun) == {"poll": 3, "other": 1}
+    assert Counter(protocol.begun) == {"poll": 3, "other": 3}
     [run] = SqliteJournal(tmp_path / ".handrail" / "runs.db").runs()
     assert (run.run_id, run.status) == ("work-1", "succeeded")
+
+
+AGAIN: dict[str, tuple[list[str], dict[str, list[str]], list[str]]] = {
+    "a finished task": (["build"], {"build": ["fix"], "fix": ["build", "end"]},
+                        ["build", "fix", "build", "end", "fix", "build", "end"]),
+    "two parents": (["a", "b"], {"a": ["c"], "b": ["c"]}, ["a", "b", "c", "c"]),
+    "twice in load()": (["a", "a"], {"a": ["b"]}, ["a", "a", "b", "b"]),
+    "twice by one task": (["a"], {"a": ["b", "b"]}, ["a", "b", "b"]),
+    "an id like a number": (["a", "a#2", "a"], {"a": ["a#2"]}, ["a", "a#2", "a", "a#2", "a#2"]),
+}  # fmt: skip
+
+
+class Bounded(Growing):
+    """It has each task bring its children at most twice."""
+
+    async def on_result(self, spec: TaskSpec, result: TaskResult) -> list[TaskSpec]:
+        """The children, unless the id has ended twice before."""
+        done = sum(one.id == spec.id for one, _ in self.given)
+        children = await super().on_result(spec, result)
+        return children if done < 2 else []
+
+
+@pytest.mark.parametrize("crashes_at", [None, 1, 2])
+@pytest.mark.parametrize("case", AGAIN)
+async def test_every_spec_that_is_asked_for_is_done(
+    case: str, crashes_at: int | None, tmp_path: Path
+) -> None:
+    """Whether its id was known or not, in order, and also after the work was interrupted."""
+    roots, tree, expected = AGAIN[case]
+
+    class Fails(Bounded):
+        async def _run(self, spec: TaskSpec) -> TaskResult:
+            self.fails = {spec.id} if len(self.begun) == crashes_at else set()
+            return await super()._run(spec)
+
+    protocol = Fails(tree, roots)
+    begun, given = protocol.begun, protocol.given
+    if crashes_at is not None:
+        with pytest.raises(OSError, match="is broken"):
+            await Orchestrator(protocol, tmp_path, max_concurrency=1).run()
+        begun.pop()
+    await Orchestrator(Bounded(tree, roots, begun=begun, given=given), tmp_path,
+                       max_concurrency=1).run()  # fmt: skip
+    assert begun == expected
+    assert [spec.id for spec, _ in given] == expected
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.parametrize("case", [*AGAIN, "by urgency"])
+async def test_tasks_are_done_in_the_order_in_which_spdl_does_them(
+    case: str, anyio_backend: str, tmp_path: Path
+) -> None:
+    """The same protocol gets the same specs and the same results in the same order."""
+    core: Any = pytest.importorskip("spdl.autoresearch.core")
+    roots, tree, _ = AGAIN.get(case, (["a", "b", "c"], {"a": ["d", "e"], "b": ["f", "a"]}, []))
+
+    class Same(Bounded):
+        """Specs and results of either library, with priorities."""
+
+        def load(self) -> list[Any]:
+            return [core.TaskSpec(one, -ord(one[-1]), payload={"depth": 0}) for one in self.roots]
+
+        async def _run(self, spec: Any) -> Any:
+            made = (await super()._run(spec)).children
+            return core.TaskResult([core.TaskSpec(one.id, ord(one.id[0]) % 3, payload=one.payload)
+                                    for one in made])  # fmt: skip
+
+    def ours(workflow: Any, max_concurrency: int) -> Any:
+        return Orchestrator(workflow, tmp_path, max_concurrency=max_concurrency)
+
+    seen: list[Any] = []
+    for orchestrator in (core.Orchestrator, ours):
+        protocol = Same(tree, roots)
+        await orchestrator(workflow=protocol, max_concurrency=1).run()
+        seen.append((protocol.begun, protocol.given, protocol.seen[0], protocol.seen[-1]))
+    assert seen[0][:2] == seen[1][:2]
+    assert seen[0][3] == seen[1][3] == ([], [], "stopped")
 
 
 async def test_an_object_of_another_library_fits(tmp_path: Path) -> None:
@@ -344,6 +432,19 @@ SIZE, SILENT, THERE, raises = 3, lambda workdir: 3, Tree("w"), Raises
 
 def made():
     return THERE
+
+
+def factory(argv, workdir):
+    assert argv == []
+    return Tree(workdir)
+
+
+class Spec:
+    def __init__(self, argv, workdir):
+        pass
+
+    def build_workflow(self, workdir):
+        return Tree(workdir)
 """
 SIZE = 1 + 3 + 9 + 27
 
@@ -398,6 +499,8 @@ def test_work_that_is_interrupted_and_killed_again_and_again_comes_to_its_end(
         ("flow.py:raises", "raised OSError: w"),
         ("flow.py:THERE", None),
         ("flow.py:made", None),
+        ("flow.py:factory", None),
+        ("flow.py:Spec", None),
     ],
 )
 def test_a_summary_is_that_of_the_protocol_that_is_named(

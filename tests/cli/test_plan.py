@@ -213,3 +213,43 @@ def test_the_plan_of_a_run_that_succeeded_says_that_its_result_counts(
     planned = cli("plan", "d").out
     assert "  changed      first " in planned
     assert "It has succeeded. A resume returns its recorded result. Changed steps" in planned
+
+
+def test_what_failed_and_what_a_pattern_names_runs_again_by_each_command(cli: Cli) -> None:
+    """Plan says so, resume and fork do it; the name of a group is optional."""
+    Path("failed.py").write_text(
+        "from pathlib import Path\n"
+        "from handrail import Steps, step, workflow\n"
+        "def act(item: str) -> str:\n"
+        "    with Path('did').open('a') as did:\n"
+        "        did.write(item)\n"
+        "    if item == 'b' and not Path('mended').exists():\n"
+        "        raise ValueError(item)\n"
+        "    return item\n"
+        "def one(item: str):\n"
+        "    return step('s').call(act, item)\n"
+        "@workflow\n"
+        "def flow() -> Steps[int]:\n"
+        "    got = yield from step('g').for_each(['a', 'b'], one, key=str, on_error='continue')\n"
+        "    return sum(member.success for member in got)\n"
+    )
+
+    def did() -> str:
+        text = "".join(sorted(Path("did").read_text()))
+        Path("did").write_text("")
+        return text
+
+    for run_id in ("r", "r2"):
+        assert cli("run", "failed.py", "--run-id", run_id).out == "1\n"
+    assert did() == "aabb"
+    Path("mended").touch()
+    planned = cli("plan", "r", "--rerun-failed").out
+    assert "To continue: handrail resume r --rerun-failed" in planned
+    assert cli("resume", "r", "--rerun-failed=g").out == "2\n"
+    assert cli("resume", "r", "--rerun-failed").out == "2\n"
+    assert did() == "b"
+    assert cli("resume", "r", "--rerun", "g/*").out == "2\n"
+    assert did() == "ab"
+    assert cli("fork", "r2", "--rerun-failed").out == "2\n"
+    assert did() == "b"
+    assert cli("resume", "r", "--rerun-failed", "x").code == 2

@@ -131,6 +131,18 @@ def test_no_run_is_begun_that_may_be_one_whose_entry_is_damaged(cli: Cli) -> Non
     assert "run 'a': was not found, but may be one" in cli("resume", "a").err
 
 
+@pytest.mark.parametrize("what", ["labels = '{}x'", "workflow = ''", "started_at = 0", "crc = 1"])
+def test_a_damaged_entry_stops_no_run_of_another_id(cli: Cli, what: str) -> None:
+    """Its first event was written under its id, so it cannot be that of another run."""
+    cli("run", "durable.py:waits", "--run-id", "a")
+    with sqlite3.connect(".handrail/runs.db") as journal:
+        journal.execute(f"UPDATE runs SET {what}")
+    journal.close()
+
+    assert cli("run", "durable.py:waits", "--run-id", "b").code == 3
+    assert cli("run", "durable.py:waits", "--run-id", "a").code == 1
+
+
 def test_without_runs_there_is_an_empty_list(cli: Cli) -> None:
     """No journal is made to find that out."""
     assert cli("runs", "--json").data == []

@@ -502,3 +502,29 @@ def test_a_wrong_budget_says_what_is_wrong(make: Any, said: str) -> None:
     """Each is refused where it is written."""
     with pytest.raises(DefinitionError, match=said):
         make()
+
+
+@pytest.mark.parametrize("by", ["resume", "fork"])
+@pytest.mark.parametrize(
+    "budget", [Budget(launches=3), Budget(tokens=35), Budget(usd=0.35)], ids=str
+)
+async def test_a_budget_counts_what_was_used_before_there_was_one(budget: Budget, by: str) -> None:
+    """Two of three launches were made by then: one more follows."""
+
+    @workflow
+    def whole() -> Steps[None]:
+        yield from step("first").agent(agent_of(reply(10, 0.1)))
+        yield from step("second").agent(agent_of(reply(10, 0.1)))
+        yield from step("gate").ask("?", choices=["yes"])
+        yield from step("third").agent(agent_of(reply(10, 0.1)))
+        yield from step("fourth").agent(agent_of(reply(10, 0.1)))
+
+    journal = TextJournal()
+    before = Executor(journal=journal, workflows=[whole])
+    run_id = (await before.run(whole)).run_id
+    if by == "fork":
+        run_id = await before.fork(run_id)
+    await before.answer(run_id, "gate", "yes")
+    result = await Executor(journal=journal, limits=Limits(budget=budget)).resume(run_id, whole)
+    assert (result.status, result.failed_step) == ("failed", "fourth")
+    assert "budget" in (result.error or "")

@@ -1,8 +1,9 @@
-"""The wall clock is set while a run goes on: durations count running time, timers the wall's."""
+"""The wall clock is set while a run goes on: seconds are running time, a datetime is the wall's."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import anyio
@@ -98,6 +99,20 @@ def retried() -> Steps[Any]:
 
 
 @workflow
+def sleeps() -> Steps[Any]:
+    """A sleep of some seconds, alone."""
+    yield from step("a").sleep(0.4)
+
+
+@workflow
+def sleeps_in_groups() -> Steps[Any]:
+    """Sleeps of some seconds, in members and in a child."""
+    yield from step("g").parallel(
+        step("m").sleep(timedelta(seconds=0.4)), step("c").run_workflow(sleeps)
+    )
+
+
+@workflow
 def rated() -> Steps[Any]:
     """Members that wait for a rate."""
     yield from step("a").for_each(range(2), lambda _: step("m").call(int).uses("api"))
@@ -133,6 +148,8 @@ def unwinds() -> Steps[Any]:
 
 RATED = Limits(rates={"api": 150})  # one in 0.4 s
 WAITS: dict[str, tuple[Any, dict[str, Any], str]] = {
+    "a sleep": (sleeps, {}, "succeeded"),
+    "sleeps in a group": (sleeps_in_groups, {}, "succeeded"),
     "a pause": (retried, {}, "succeeded"),
     "a rate": (rated, {"limits": RATED}, "succeeded"),
     "a rate of all": (rated, {"shared_limits": RATED}, "succeeded"),
@@ -175,13 +192,16 @@ async def test_what_is_so_long_is_so_long_whatever_the_clock_says(
     assert all(one.duration_ms < 8_000 for one in result.step_results)
 
 
-async def test_a_timer_goes_by_the_wall(clock: SetClock) -> None:
-    """A pause of an hour is over when the clock says so; a jump back makes it longer."""
+async def test_a_sleep_until_a_datetime_goes_by_the_wall(clock: SetClock) -> None:
+    """It is over when the clock says so; a jump back makes it longer."""
+
+    def at(seconds: float) -> datetime:
+        return datetime.fromtimestamp(clock.now() + seconds, UTC)
 
     @workflow
     def flow() -> Steps[None]:
         yield from step("both").parallel(
-            step("nap").sleep(3_600), step("set").call(sets(clock, 3_700, 0))
+            step("nap").sleep(at(3_600)), step("set").call(sets(clock, 3_700, 0))
         )
 
     with anyio.fail_after(10):
@@ -191,7 +211,7 @@ async def test_a_timer_goes_by_the_wall(clock: SetClock) -> None:
     def back() -> Steps[Any]:
         return (
             yield from step("race").race(
-                step("nap").sleep(0.3).default("napped"),
+                step("nap").sleep(at(0.3)).default("napped"),
                 step("set").call(sets(clock, -60, 0.6)),
             )
         )

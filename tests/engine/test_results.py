@@ -242,6 +242,16 @@ async def test_to_dict_is_json_safe_whatever_the_outputs_are() -> None:
     assert {field.name for field in dataclasses.fields(StepResult)} <= set(data["step_results"][0])
     assert data["success"] is True
     assert data["step_results"][3]["status"] == "defaulted"
+    each = [json.loads(json.dumps(one.to_dict(), allow_nan=False)) for one in result.step_results]
+    assert each == data["step_results"]
+
+
+def test_a_step_s_to_dict_masks_what_is_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As that of a run does; a child's result within it is data, too."""
+    monkeypatch.setenv("SOME_TOKEN", "abcdefgh-12345678")
+    made = StepResult("a", "a", "python", "succeeded", {"said": "abcdefgh-12345678"})
+    assert "abcdefgh-12345678" not in json.dumps(made.to_dict())
+    assert made.to_dict()["success"] is True
 
 
 async def test_a_result_at_a_prompt_is_one_short_line() -> None:

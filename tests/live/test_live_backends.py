@@ -11,6 +11,7 @@ from typing import Any
 import anyio
 import pytest
 
+from handrail.errors import AgentError
 from handrail.model.events import (
     AgentFinished,
     AgentLimit,
@@ -250,3 +251,48 @@ async def test_an_unknown_session_is_no_answer(open_session: Open) -> None:
     error = await session.failure(session="11111111-2222-4333-8444-555555555555")
     assert error.kind not in {"rate_limit", "usage_cap", "auth", "context_overflow"}
     assert session.stub.requests == []
+
+
+BEHIND = {"command": "sleep 7; echo behind", "description": "x", "run_in_background": True}
+"""A command that claude leaves in the background, for longer than it may take to exit."""
+ENDS = [(Text("All done."), None), ("BROKEN", "transient"), ("RATE_LIMITED", "rate_limit"),
+        (Silent(), "timeout")]  # fmt: skip
+
+
+@pytest.mark.live_on("claude")
+@pytest.mark.parametrize(("end", "kind"), ENDS)
+async def test_a_turn_ends_with_its_work_in_the_background(
+    open_session: Open, live: Any, end: Any, kind: str | None
+) -> None:
+    """The words before its end are no answer, whatever becomes of the turn that follows it. A
+    claude that breaks such work off itself has given none.
+    """
+    last = getattr(live.api, end) if isinstance(end, str) else end
+    answers = (ToolCall("Bash", BEHIND, "I begin."), Text("I wait for it."), last)
+    session = open_session(*answers, permission="full", idle_timeout_s=3.0)
+    try:
+        said = (await session.reply()).text
+    except AgentError as error:
+        said = error.kind or ""
+    went_on = len(session.stub.requests) > 2
+    assert said == ((kind or "All done.") if went_on else "crashed")
+
+
+@pytest.mark.live_on("claude")
+@pytest.mark.parametrize(("end", "kind"), [*ENDS[:2], ENDS[3]])
+async def test_word_of_work_that_died_is_no_answer_of_a_resumed_session(
+    open_session: Open, live: Any, end: Any, kind: str | None
+) -> None:
+    """Claude tells of it before it turns to the prompt, as a result without a turn."""
+    last = getattr(live.api, end) if isinstance(end, str) else end
+    server = ToolCall("Bash", {**BEHIND, "command": "sleep 300"}, "I begin.")
+    session = open_session(
+        server, Text("It runs."), last, permission="full", tool_timeout_s=2.0, idle_timeout_s=3.0
+    )
+    first = await session.failure()  # a server never ends by itself
+    assert first.session is not None
+    try:
+        said = (await session.reply(session=first.session)).text
+    except AgentError as error:
+        said = error.kind or ""
+    assert said == (kind or "All done.")

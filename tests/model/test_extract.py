@@ -165,7 +165,7 @@ def test_scalars_in_prose_are_no_answer(text: str, type_: Any) -> None:
         '{"title": "bad", parts: [{"title": "inner"}]}',
         '[{"title": "a"}, {"title": "b",}, {"title": "c"}]',
         '{"parts": [{"title": "inner"}]}',
-        '[{"title": "inner"}]',
+        '[{"title": "inner"}, {"title": "other"}]',
         '{"title": "a "quote" in it", "parts": [{"title": "inner"}]}',
     ],
 )
@@ -366,3 +366,43 @@ def test_candidates_are_tried_a_bounded_number_of_times(monkeypatch: pytest.Monk
 def test_fences_without_end_are_read(unit: str) -> None:
     """A text of nothing but fences has no answer in it."""
     assert reason_in(unit * 2_000 + "x", int) == "no JSON value found"
+
+
+@pytest.mark.parametrize(
+    ("text", "title"),
+    [
+        ('{"title": "a\nb"}', "a\nb"),
+        ('{"title": "a\r\n\tb"}', "a\r\n\tb"),
+        ('[{"title": "a"}]', "a"),
+        ('{"result": {"title": "a"}}', "a"),
+        ('Here:\n```json\n{"output": [{"title": "a\n"}]}\n```\nDone.', "a\n"),
+    ],
+)
+def test_what_models_do_to_json_is_forgiven(text: str, title: str) -> None:
+    """Raw line ends in strings, and a wrapper around one value, cost no second turn."""
+    found = last_fitting(text, Report)
+    assert isinstance(found, ParsedAnswer), found
+    assert found.value == Report(title)
+
+
+@pytest.mark.parametrize(
+    ("text", "type_", "value"),
+    [
+        ('{"answer": 5}', int, 5),
+        ('{"result": "no"}', Literal["yes", "no"], "no"),
+        ('["a\nb"]', list[str], ["a\nb"]),
+        ('{"value": {"count": 5}}', dict[str, int], {"count": 5}),
+        ('{"result": {"title": "a"}}', dict[str, Any], {"result": {"title": "a"}}),
+    ],
+)
+def test_a_wrapper_gives_way_only_where_the_type_fits(text: str, type_: Any, value: Any) -> None:
+    """What fits as it stands stays as it is."""
+    found = last_fitting(text, type_)
+    assert isinstance(found, ParsedAnswer), found
+    assert found.value == value
+
+
+@pytest.mark.parametrize("text", ["See [1].", "[5]", '{"count": 5}', '{"result": 5, "more": 1}'])
+def test_a_number_in_something_else_is_no_answer(text: str) -> None:
+    """A list of one number, or a member with a name of its own, is not the number."""
+    assert isinstance(last_fitting(text, int), NoAnswer)

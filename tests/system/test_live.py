@@ -295,6 +295,17 @@ async def test_a_program_that_only_closed_its_outputs_is_stopped(marker: str) ->
     assert code == -signal.SIGINT
 
 
+@pytest.mark.parametrize(("rest", "outstayed"), [("exec sleep 60", True), ("exit 3", False)])
+async def test_a_program_that_was_stopped_for_staying_is_known(
+    marker: str, rest: str, outstayed: bool
+) -> None:
+    """It had closed its outputs, and did not exit by itself."""
+    words = ["sh", "-c", f"exec >&- 2>&-; {rest}"]
+    async with open_live(words, marker=marker, stdin=b"", exit_s=0.2 if outstayed else 30) as live:
+        assert isinstance(await live.next(None), Exited)
+        assert live.outstayed == outstayed
+
+
 async def test_what_it_said_before_its_end_is_not_lost(marker: str) -> None:
     """All that stands in the pipe when a program is ended, however much, can still be asked for."""
     program = """

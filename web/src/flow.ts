@@ -1,7 +1,7 @@
 // The graph of a workflow, and which of its nodes the steps of a run are. Pure.
 
 import type { FlowGraph, FlowNode, NamePattern, StepState } from "./api";
-import type { Plan } from "./graph";
+import { framesOf, type Plan } from "./graph";
 import type { Tree } from "./tree";
 
 const CHILDREN = new Set(["subworkflow", "run_workflow"]);
@@ -103,6 +103,16 @@ export function standings(tree: Tree, matcher: Matcher): Map<string, Standing> {
   return found;
 }
 
+/** How many of the steps at each node failed. */
+export function failures(tree: Tree, matcher: Matcher): Map<string, number> {
+  const found = new Map<string, number>();
+  for (const [path, { row }] of tree.nodes) {
+    const node = row.state === "failed" ? matcher.node(path) : null;
+    if (node) found.set(node.id, (found.get(node.id) ?? 0) + 1);
+  }
+  return found;
+}
+
 function sum(a: number | null | undefined, b: number | null | undefined): number | null {
   return a == null && b == null ? null : (a ?? 0) + (b ?? 0);
 }
@@ -117,5 +127,12 @@ export function planOfFlow(graph: FlowGraph): Plan {
       sub: node.name === null ? node.kind : `${node.kind} · ${node.inside.length > 0 ? "1,000 of 1,000" : "12.3 s"} · $0.02`,
     })),
     edges: graph.edges,
+    frames: framesOf(graph.nodes.flatMap((node) => (node.name === null ? [] : [{ head: node.id, nodes: new Set(graph.nodes.filter((one) => one === node || isInside(one, node)).map((one) => one.id)) }]))),
   };
+}
+
+/** True if a step stands in another one: in its body, or as a member of it. */
+function isInside(one: FlowNode, around: FlowNode): boolean {
+  const names = [...around.inside, around.name];
+  return one.inside.length >= names.length && names.every((name, place) => JSON.stringify(name) === JSON.stringify(one.inside[place]));
 }

@@ -16,15 +16,24 @@ export interface GraphEdge {
   readonly dashed?: boolean;
 }
 
+/** A step and all that stands in it, which are drawn in one frame; `head` is the step's own node. */
+export interface Frame {
+  readonly head: string;
+  readonly nodes: ReadonlySet<string>;
+}
+
 export interface Plan {
   readonly nodes: readonly GraphNode[];
   readonly edges: readonly GraphEdge[];
+  readonly frames?: readonly Frame[];
 }
 
 export interface Placed {
   readonly width: number;
   readonly height: number;
-  readonly nodes: readonly { readonly id: string; readonly x: number; readonly y: number; readonly w: number; readonly h: number }[];
+  readonly nodes: readonly Area[];
+  /** Frames, those around others first. */
+  readonly frames: readonly Area[];
   readonly edges: readonly {
     readonly id: string;
     readonly d: string;
@@ -32,6 +41,14 @@ export interface Placed {
     readonly dashed: boolean;
     readonly at: Point;
   }[];
+}
+
+interface Area {
+  readonly id: string;
+  readonly x: number;
+  readonly y: number;
+  readonly w: number;
+  readonly h: number;
 }
 
 type Point = { readonly x: number; readonly y: number };
@@ -74,7 +91,13 @@ export function planOf(tree: Tree, folds: Folds, label: (path: string) => string
     }
     last = draw(path, last);
   }
-  return { nodes, edges };
+  const heads = nodes.filter((one) => one.id !== "" && tree.children(one.id).length > 0);
+  return { nodes, edges, frames: framesOf(heads.map(({ id }) => ({ head: id, nodes: new Set(nodes.map((one) => one.id).filter((one) => one === id || one.startsWith(`${id}/`))) }))) };
+}
+
+/** The frames that have more in them than their head, the largest first: so each comes after those around it. */
+export function framesOf(frames: readonly Frame[]): readonly Frame[] {
+  return frames.filter((one) => one.nodes.size > 1).toSorted((a, b) => b.nodes.size - a.nodes.size);
 }
 
 const NODE_HEIGHT = 44;
@@ -94,10 +117,18 @@ export const MOST_LABEL = 28;
 
 /** Where each node and arrow lies, from the top down. */
 export function place(plan: Plan): Placed {
-  const graph = new Graph({ multigraph: true });
+  const graph = new Graph({ multigraph: true, compound: true });
   graph.setGraph({ rankdir: "TB", nodesep: 18, ranksep: 30, marginx: 24, marginy: 24 });
   graph.setDefaultEdgeLabel(() => ({}));
   for (const node of plan.nodes) graph.setNode(node.id, { width: widthOf(node), height: NODE_HEIGHT });
+  const frames = plan.frames ?? [];
+  for (const frame of frames) {
+    const cluster = clusterOf(frame.head);
+    const around = graph.parent(frame.head);
+    graph.setNode(cluster, {});
+    if (around) graph.setParent(cluster, around);
+    for (const id of frame.nodes) graph.setParent(id, cluster);
+  }
   plan.edges.forEach((edge, place) => {
     const label = edge.label ?? "";
     graph.setEdge(edge.from, edge.to, { width: label ? labelWidth(label) : 0, height: label ? 16 : 0, labelpos: "c" }, String(place));
@@ -107,10 +138,8 @@ export function place(plan: Plan): Placed {
   return {
     width: size.width ?? 0,
     height: size.height ?? 0,
-    nodes: plan.nodes.map((node) => {
-      const at = graph.node(node.id);
-      return { id: node.id, x: at.x - at.width / 2, y: at.y - at.height / 2, w: at.width, h: at.height };
-    }),
+    nodes: plan.nodes.map((node) => areaOf(node.id, graph.node(node.id))),
+    frames: frames.map((frame) => areaOf(frame.head, graph.node(clusterOf(frame.head)))),
     edges: plan.edges.map((edge, place) => {
       const laid = graph.edge({ v: edge.from, w: edge.to, name: String(place) });
       const points = ends(graph.node(edge.from), graph.node(edge.to), laid.points ?? []);
@@ -124,6 +153,12 @@ export function place(plan: Plan): Placed {
       };
     }),
   };
+}
+
+const clusterOf = (head: string) => `\u0000${head}`;
+
+function areaOf(id: string, at: Box & { readonly width: number }): Area {
+  return { id, x: at.x - at.width / 2, y: at.y - at.height / 2, w: at.width, h: at.height };
 }
 
 type Box = Point & { readonly height: number };

@@ -3,11 +3,11 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { FlowGraph } from "./api";
 import { dollars, duration } from "./format";
-import { Matcher, planOfFlow, standings } from "./flow";
+import { failures, Matcher, planOfFlow, standings } from "./flow";
 import { MOST_LABEL, place, type Plan, planOf, widthOf } from "./graph";
 import { type AnyState, Icon, StateIcon, wordOf } from "./icons";
 import type { RunStore } from "./run_store";
-import { ended } from "./step_line";
+import { ended, endedText } from "./step_line";
 import { oneLine, visible } from "./text";
 import { type Folds, nameIn, type Tree } from "./tree";
 
@@ -76,12 +76,13 @@ function FlowView({ flow, tree, version, at, onAt }: Props & { flow: FlowGraph }
   const matcher = useMemo(() => new Matcher(flow), [flow]);
   const plan = useMemo(() => planOfFlow(flow), [flow]);
   const found = useMemo(() => standings(tree, matcher), [tree, version, matcher]);
+  const failed = useMemo(() => failures(tree, matcher), [tree, version, matcher]);
   const kinds = useMemo(() => new Map(flow.nodes.map((one) => [one.id, one])), [flow]);
   const shown = (id: string): Shown => {
     const standing = found.get(id);
     const node = kinds.get(id);
     if (!standing) return { state: node?.name ? "open" : null, sub: node?.kind ?? "", spent: "", path: null };
-    const sub = standing.all > 1 ? `${node?.kind} · ${standing.ended} of ${standing.all}` : (node?.kind ?? "");
+    const sub = standing.all > 1 ? `${node?.kind} · ${endedText(standing.ended, standing.all, failed.get(id) ?? 0)}` : (node?.kind ?? "");
     // Members work beside one another: what all of them took says little.
     return { state: standing.state, sub, spent: spentText(standing.all > 1 ? null : standing.took_ms, standing.cost_usd), path: standing.path };
   };
@@ -153,6 +154,9 @@ function Drawing({ plan, shown, at, onAt, onEnter }: DrawingProps) {
               <path class="arrow" d="M0 0.8L7.5 4 0 7.2z" />
             </marker>
           </defs>
+          {placed.frames.map((one) => (
+            <rect key={one.id} class="frame" x={one.x} y={one.y} width={one.w} height={one.h} rx={10} />
+          ))}
           {placed.edges.map((edge) => (
             <path key={edge.id} class="edge" d={edge.d} marker-end="url(#arrow)" stroke-dasharray={edge.dashed ? "4 3" : undefined} />
           ))}

@@ -46,7 +46,7 @@ export function TallyBar({ tally }: { tally: Tally }) {
   );
 }
 
-/** `19 of 200`: how many have ended. */
+/** `19 of 200, 3 failed`: how many have ended. */
 export function ended(tally: Tally, size: number | null | undefined): string {
   let all = 0;
   let open = 0;
@@ -55,7 +55,11 @@ export function ended(tally: Tally, size: number | null | undefined): string {
     all += n;
     if (state === "running" || state === "waiting" || state === "open" || state === "interrupted") open += n;
   }
-  return `${whole(all - open)} of ${whole(Math.max(all, size ?? 0))}`;
+  return endedText(all - open, Math.max(all, size ?? 0), tally["failed"] ?? 0);
+}
+
+export function endedText(ended: number, all: number, failed: number): string {
+  return `${whole(ended)} of ${whole(all)}${failed > 0 ? `, ${whole(failed)} failed` : ""}`;
 }
 
 export function StepName({ step, name }: { step: StepRow; name: string }) {

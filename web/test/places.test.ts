@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
-import { Matcher, standings } from "../src/flow";
+import { failures, Matcher, planOfFlow, standings } from "../src/flow";
 import { place, planOf } from "../src/graph";
+import { endedText } from "../src/step_line";
 import { hashOf, placeOf, type Place } from "../src/router";
 import { barsOf, idle, midnight, moved, ticksOf, zoomed } from "../src/timeline";
 import { Tree } from "../src/tree";
@@ -107,6 +108,7 @@ test.each([
 test("a node is as the one of its steps that most needs a look", () => {
   const tree = new Tree([step("each", "running"), step("each/0/check"), step("each/1/check", "failed"), step("each/2/check", "running")]);
   expect(standings(tree, new Matcher(flow)).get("n3")).toEqual({ state: "failed", path: "each/1/check", ended: 2, all: 3, took_ms: 3000, cost_usd: null });
+  expect(failures(tree, new Matcher(flow)).get("n3")).toBe(1);
 });
 
 test("a loop is laid out, and its way back is drawn", () => {
@@ -119,4 +121,33 @@ test.each(["for_each", "work"])("the members of %s stand side by side in what a 
   const tree = new Tree([step("w", "running", { step_type }), step("w/a"), step("w/b")]);
   const { edges } = planOf(tree, new Map([["w", true]]), String);
   expect(edges.map((one) => [one.from, one.to])).toEqual([["w", "w/a"], ["w", "w/b"]]);
+});
+
+test("a group is drawn around its members, and a group in it inside", () => {
+  const step = (id: string, inside: string[][], name: string[]) => ({ id, label: id, kind: "for_each", name, inside });
+  const plan = planOfFlow({
+    nodes: [
+      step("all", [], ["all"]),
+      step("one", [["all"]], ["one"]),
+      step("more", [["all"]], ["more"]),
+      step("deep", [["all"], ["more"]], ["deep"]),
+      step("after", [], ["after"]),
+    ],
+    edges: ["all one", "one more", "more deep", "deep after"].map((ends) => ({ from: ends.split(" ")[0]!, to: ends.split(" ")[1]! })),
+  } as unknown as Parameters<typeof planOfFlow>[0]);
+  const placed = place(plan);
+  const [outer, inner] = placed.frames;
+  const holds = (frame: typeof outer, id: string) => {
+    const node = placed.nodes.find((one) => one.id === id)!;
+    return node.x >= frame!.x && node.y >= frame!.y && node.x + node.w <= frame!.x + frame!.w && node.y + node.h <= frame!.y + frame!.h;
+  };
+  const ids = plan.nodes.map((one) => one.id);
+  expect(placed.frames.map((one) => one.id)).toEqual(["all", "more"]);
+  expect(ids.filter((id) => holds(outer, id))).toEqual(["all", "one", "more", "deep"]);
+  expect(ids.filter((id) => holds(inner, id))).toEqual(["more", "deep"]);
+});
+
+test("how many failed stands beside how many ended", () => {
+  expect(endedText(12, 12, 3)).toBe("12 of 12, 3 failed");
+  expect(endedText(12, 12, 0)).toBe("12 of 12");
 });

@@ -12,8 +12,6 @@ import attrs
 
 from handrail.agents.launch import AgentLaunch, schema_for
 from handrail.agents.prompt import (
-    CONTEXT_MODES,
-    ContextMode,
     Files,
     Prompt,
     files_of,
@@ -33,7 +31,14 @@ from handrail.agents.routes import (
     session_backend_first,
 )
 from handrail.errors import DefinitionError, WrongUse
-from handrail.model.agent_options import NO_OPTIONS, AgentOptions, AgentSettings, with_model
+from handrail.model.agent_options import (
+    CONTEXT_MODES,
+    NO_OPTIONS,
+    AgentOptions,
+    AgentSettings,
+    ContextMode,
+    with_model,
+)
 from handrail.model.launch import AgentError, Launch
 from handrail.model.policy import DEFAULT_LADDER, Ladder, count_of, word_of
 from handrail.model.results import AgentResult
@@ -101,7 +106,8 @@ def _check_fallback(agent: Agent[Any], _: attrs.Attribute[Any], chain: tuple[obj
 
 
 def _check_mode(agent: Agent[Any], _: attrs.Attribute[Any], mode: object) -> None:
-    word_of(mode, f"context_mode of agent {agent.name!r}", CONTEXT_MODES)
+    if mode is not None:
+        word_of(mode, f"context_mode of agent {agent.name!r}", CONTEXT_MODES)
 
 
 def _check_tokens(agent: Agent[Any], _: attrs.Attribute[Any], count: object) -> None:
@@ -136,7 +142,7 @@ class _Settings(TypedDict, total=False):
     options: AgentOptions
     fallback: Sequence[Fallback]
     ladder: Ladder
-    context_mode: ContextMode
+    context_mode: ContextMode | None
     context_tokens: int
     files: Files | Sequence[str | os.PathLike[str]]
 
@@ -158,7 +164,8 @@ class Agent(Generic[T_co]):
     text answer is stripped of surrounding blanks.
 
     ``context_mode`` adds results of earlier steps that the step may see: the ``"last"`` one, or
-    ``"accumulate"``, the latest that fit into ``context_tokens`` (estimated at 4 characters each).
+    ``"accumulate"``, the latest that fit into ``context_tokens`` (estimated at 4 characters each);
+    ``"explicit"`` adds none. Where it is None the executor's counts.
     ``files`` are files and folders whose text comes before the prompt (see ``Files``).
 
     ``backend`` is a backend, or a name: ``"claude"``, ``"codex:gpt-6"`` (with a model). ``options``
@@ -175,7 +182,7 @@ class Agent(Generic[T_co]):
     options: AgentOptions = attrs.field(validator=_check_options)
     fallback: tuple[Fallback, ...] = attrs.field(validator=_check_fallback)
     ladder: Ladder = attrs.field(validator=_check_ladder)
-    context_mode: ContextMode = attrs.field(validator=_check_mode)
+    context_mode: ContextMode | None = attrs.field(validator=_check_mode)
     context_tokens: int = attrs.field(validator=_check_tokens)
     files: tuple[Files, ...] = attrs.field()
 
@@ -216,7 +223,7 @@ class Agent(Generic[T_co]):
         options: AgentOptions = NO_OPTIONS,
         fallback: Sequence[Fallback] = (),
         ladder: Ladder = DEFAULT_LADDER,
-        context_mode: ContextMode = "explicit",
+        context_mode: ContextMode | None = None,
         context_tokens: int = 8_000,
         files: Files | Sequence[str | os.PathLike[str]] = (),
     ) -> None:
@@ -254,7 +261,7 @@ class Agent(Generic[T_co]):
             "prompt": identity_of(self.prompt),
             "output": schema_for(self.output),
         }
-        if self.context_mode != "explicit":
+        if self.context_mode not in (None, "explicit"):
             known["context_mode"] = self.context_mode
         if self.files:
             known["files"] = [list(files.paths) for files in self.files]
@@ -283,11 +290,12 @@ class Agent(Generic[T_co]):
         routes = session_backend_first(routes, request.settings, f"agent {self.name!r}")
         text = await self.prompt_for(request)
         folder = Path(routes[0].options.cwd or Path.cwd())
+        mode: Any = self.context_mode or request.defaults.context_mode
         results = request.workflow.results
         text = with_sections(
             text,
             files_section(self.files, folder, self.name),
-            results_section(self.context_mode, results, self.context_tokens),
+            results_section(mode or "explicit", results, self.context_tokens),
         )
         ladder = request.defaults.ladder if self.ladder is DEFAULT_LADDER else self.ladder
         ladder = DEFAULT_LADDER if ladder is None else ladder

@@ -27,7 +27,8 @@ from handrail.system.spawn import arguments, check_environment
 # Reads what any program prints in one turn: all of its stdout is the answer.
 #
 # Such a program has no protocol. Only its exit code says whether the answer counts: with 0 it is
-# complete, with any other code it is not, for reasons that only the program knows.
+# complete, with any other code it is not, for reasons that only the program knows. But one that has
+# closed its stdout has said all it will, and is not waited for.
 
 KEPT_BYTES = 8 << 20
 """The longest answer that is accepted."""
@@ -71,14 +72,14 @@ class CommandParser:
         return ()
 
     def conclude(self, ending: Ending, /) -> AgentReply:
-        """The whole output, if the program exited with 0.
+        """The whole output, if the program exited with 0, or closed its stdout and never exited.
 
         Raises:
             AgentError: it did not, handrail ended it, or it printed more than is kept.
         """
         if ending.stopped is not None:
             raise self._stopped(ending.stopped, ending)
-        if ending.exit_code != 0:
+        if ending.exit_code != 0 and not (ending.outstayed and self._kept):
             said = _output_tail(ending.stderr) or _output_tail(self._end) or " and said nothing"
             raise self._error(None, f"{self._name!r} {describe_exit(ending.exit_code)}{said}")
         if self._left_out_bytes:
@@ -148,7 +149,8 @@ class CommandBackend:
     ``argv`` is a list of arguments, or one text for the shell. ``env`` is added to this process's
     environment. ``timeout`` limits one turn: seconds, or a ``timedelta``. Options of an agent or a
     step override these three. The program may be silent before its answer for any time, unless
-    ``start_timeout_s`` or ``idle_timeout_s`` limit that.
+    ``start_timeout_s`` or ``idle_timeout_s`` limit that. One that has closed its stdout, prints
+    nothing on stderr either, and does not exit within five seconds is ended; its answer counts.
 
     Each line of its stdout is reported as it arrives. Its stderr is output of the step, and the
     reason if the program fails. Each turn is a new process without a session; it is ended with
@@ -205,4 +207,4 @@ def _patience(options: AgentOptions) -> Patience:
     idle_s = options.idle_timeout_s or math.inf
     start_s = options.start_timeout_s or idle_s
     tool_s = options.tool_timeout_s or idle_s
-    return Patience(start_s, idle_s, tool_s, options.timeout_s, exit_s=math.inf)
+    return Patience(start_s, idle_s, tool_s, options.timeout_s)

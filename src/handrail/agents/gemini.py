@@ -37,6 +37,7 @@ from handrail.agents.transport.loose_json import (
     json_value,
     object_in,
     text_in,
+    toml_value,
     whole_in,
 )
 from handrail.agents.transport.parser import Ending
@@ -71,7 +72,8 @@ class GeminiBackend(ProgramBackend):
     variables: ClassVar[Mapping[str, str]] = {"GEMINI_CLI_NO_RELAUNCH": "true", "NO_COLOR": "1"}
     capabilities: ClassVar[Capabilities] = Capabilities(
         options=frozenset(
-            {"model", "system_prompt", "permission", "cwd", "add_dirs", "env", "extra_args"}
+            {"model", "system_prompt", "permission", "tools", "cwd", "add_dirs", "env"}
+            | {"extra_args"}
         ),
         permissions=frozenset(PERMISSIONS),
         sessions=True,
@@ -91,7 +93,27 @@ class GeminiBackend(ProgramBackend):
         lines, system = Lines(parser, non_blank(turn.prompt)), options.system_prompt
         with private_files("gemini") as write_file:
             more = {} if system is None else {"GEMINI_SYSTEM_MD": write_file("system.md", system)}
+            if options.tools is not None:
+                argv += ["--policy", write_file("tools.toml", _policy(options))]
             return await self._run(turn, argv, lines, variables={**self.variables, **more})
+
+
+_UNASKED = frozenset(
+    {"glob", "google_web_search", "grep_search", "list_directory", "read_file", "read_many_files",
+     "search_file_content", "update_topic", "write_todos"}
+)  # fmt: skip
+"""Tools that gemini uses at any level without asking."""
+
+
+def _policy(options: AgentOptions) -> str:
+    """Gemini's rules by which it has these tools alone, and asks for those it would ask for."""
+    rules = ['[[rule]]\ntoolName = "*"\ndecision = "deny"\npriority = 900\n']
+    writes = {"replace", "write_file"} if options.permission == "workspace" else frozenset[str]()
+    for tool in options.tools or ():
+        is_free = options.permission == "full" or tool in _UNASKED or tool in writes
+        said = {"toolName": tool, "decision": "allow" if is_free else "ask_user", "priority": 950}
+        rules.append("[[rule]]\n" + "".join(f"{k} = {toml_value(v)}\n" for k, v in said.items()))
+    return "\n".join(rules)
 
 
 def gemini_argv(executable: str, turn: AgentTurn, options: AgentOptions) -> list[str]:
@@ -178,6 +200,7 @@ _DELAY = re.compile(rb"Retrying after (\d{1,9})\s?ms")
 _EMPTY = re.compile(r"returned an empty response with no text")
 _BETWEEN = frozenset({"message", "tool_use", "tool_result"})
 """Events that end a text between its pieces; unknown events do not."""
+_WORK = _BETWEEN | {"init"}
 
 
 class GeminiParser(EventReader):
@@ -187,12 +210,11 @@ class GeminiParser(EventReader):
         super().__init__(turn, GEMINI, model=model)
         self._is_speaking = False
         self._has_worked = False
-        self._result: Object | None = None
 
     @property
     def finished(self) -> bool:
-        """True once gemini printed the result."""
-        return self._result is not None
+        """True once gemini printed the result of its last work."""
+        return self.end.is_reached
 
     def feed_stderr(self, line: bytes, /) -> Iterable[Notice]:
         """The notice of a retry of gemini's; its delay extends the patience."""
@@ -210,17 +232,18 @@ class GeminiParser(EventReader):
         Raises:
             AgentError: it does not, or there is no result.
         """
-        if self._result is None:
+        result: Object | None = self.end.outcome
+        if result is None:
             known = _EXITS.get(ending.exit_code or 0) if ending.stopped is None else None
             raise self.unfinished(ending, known)
-        succeeded = text_in(self._result, "status") == "success"
+        succeeded = text_in(result, "status") == "success"
         if self._is_empty and (succeeded or _EMPTY.search(self.complaint)):
             said = f"; its last complaint: {self.complaint}" if self.complaint else ""
             raise self.error("refusal", f"gemini gave no answer{said}")
         if succeeded:
             return self.reply(session_usage=self.summed_usage)
-        error = object_in(self._result, "error")
-        said = text_in(error, "message") or text_in(self._result, "error") or self.complaint
+        error = object_in(result, "error")
+        said = text_in(error, "message") or text_in(result, "error") or self.complaint
         raise self.failed(diagnose({**error, "message": said}, ending.now), ending)
 
     @property
@@ -232,6 +255,8 @@ class GeminiParser(EventReader):
     def read(self, name: str, event: Object) -> Iterator[Notice]:
         """The notices of an event; notes whether the model may continue its text after it."""
         self.saw_protocol, self.extra_silence_s = True, 0.0
+        if name in _WORK:
+            self.end.went_on()
         yield from self._read_event(name, event)
         if name in _BETWEEN:
             self._is_speaking = name == "message" and text_in(event, "role") == "assistant"
@@ -273,7 +298,7 @@ class GeminiParser(EventReader):
         return self.tool_started(ref, name, event.get("parameters"))
 
     def _on_result(self, event: Object) -> Iterator[Notice]:
-        self._result = event
+        self.end.resulted(event)
         self.close_tools()
         stats = object_in(event, "stats")
         told_in, told_out = count_in(stats, "input_tokens"), count_in(stats, "output_tokens")

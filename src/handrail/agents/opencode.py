@@ -9,7 +9,8 @@ the API's status, then its words.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from email.utils import parsedate_to_datetime
 from typing import ClassVar
 
@@ -172,6 +173,9 @@ def _date(value: object) -> float | None:
 
 _ENDS: dict[str, AgentErrorKind] = {"length": "output_limit", "content-filter": "refusal"}
 _DENIED = re.compile(r"rejected permission|user rejected|rule which prevents", re.IGNORECASE)
+_REJECTED = re.compile(r"permission requested: (\S{1,80})(.{0,400}); auto-reject")
+"""What it prints on stderr when it denies what it would have to ask for."""
+_FAILED = frozenset({"error", "failed", "rejected", "denied", "cancelled"})
 
 
 class OpencodeParser(EventReader):
@@ -182,6 +186,7 @@ class OpencodeParser(EventReader):
         self._reported: set[str] = set()
         self._end = ""
         self._denied = ""
+        self._told: Counter[bool] = Counter()
         self._error: Object | None = None
         self._overflow: Object | None = None
 
@@ -255,11 +260,26 @@ class OpencodeParser(EventReader):
         status, code = text_in(state, "status"), whole_in(object_in(state, "metadata"), "exit")
         if status in ("pending", "running"):
             return
-        is_ok = status != "error" and code in (None, 0)
+        is_ok = status not in _FAILED and code in (None, 0)
         output = text_in(state, "output", "error")
-        self._denied = output if not is_ok and _DENIED.search(output) else ""
+        is_denied = status in ("rejected", "denied") or _DENIED.search(output) is not None
+        self._denied = (output or status) if not is_ok and is_denied else ""
         yield from self.tool_started(ref, name, state.get("input"))
+        if self._denied:
+            yield from self._rejected(name, output, on_stderr=False)
         yield from self.tool_ended(ref, is_ok=is_ok, output=output, code=code)
+
+    def feed_stderr(self, line: bytes, /) -> Iterable[Notice]:
+        """The notice of a tool that was rejected, if the tool itself has not told it."""
+        if said := _REJECTED.search(line.decode("utf-8", "replace")):
+            return tuple(self._rejected(said[1], said[2].strip(" ()"), on_stderr=True))
+        return ()
+
+    def _rejected(self, tool: str, reason: str, *, on_stderr: bool) -> Iterator[Notice]:
+        """The notice of a rejected tool, once, though both its event and stderr tell it."""
+        self._told[on_stderr] += 1
+        if self._told[on_stderr] > self._told[not on_stderr]:
+            yield self.denied(tool, reason)
 
     def _on_step_finished(self, part: Object) -> Iterator[Notice]:
         self._end = text_in(part, "reason")

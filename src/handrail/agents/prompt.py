@@ -14,12 +14,13 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from traceback import walk_tb
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 
 from handrail.agents.texts import text_of
 from handrail.errors import DefinitionError, MissingExtra, did_you_mean
+from handrail.model.agent_options import ContextMode
 from handrail.model.dataclass import dataclass
 from handrail.model.launch import Launch, PromptError
 from handrail.model.results import StepResult
@@ -322,8 +323,6 @@ def both_ends(text: str, limit: int) -> str:
     return f"{head}\n[... {left_out} characters left out ...]\n{tail}"
 
 
-ContextMode: TypeAlias = Literal["explicit", "last", "accumulate"]
-CONTEXT_MODES = ("explicit", "last", "accumulate")
 CHARS_PER_TOKEN = 4
 """A rule of thumb; only the model knows its tokens."""
 _SKIPPED_DIRS = frozenset({"__pycache__", "node_modules"})

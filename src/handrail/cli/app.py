@@ -15,7 +15,6 @@ from typing import Any
 
 from cyclopts import App, Parameter
 
-from handrail import __version__
 from handrail.cli.exits import EXIT_CODES
 
 _MODULES: Mapping[str, tuple[str, ...]] = {
@@ -65,9 +64,10 @@ def app_of(words: Sequence[str]) -> App:
     app = App(
         name="handrail",
         help=f"Agent workflows as plain Python generator functions.\n\n{EXIT_CODES}\n\n"
-        "`--debug` (or `HANDRAIL_DEBUG=1`) adds tracebacks to errors.",
-        version=__version__,
-        version_flags=["--version"],
+        "`--debug` (or `HANDRAIL_DEBUG=1`) adds tracebacks to errors. `--version` alone prints the "
+        "version.",
+        suppress_keyboard_interrupt=False,
+        version_flags=[],  # alone it is answered before; with other words it may be an input
         default_parameter=Parameter(negative=()),
     )
     typed = next((word for word in words if word in COMMANDS), None)

@@ -142,7 +142,7 @@ def spawn_run(
     the run's artifacts has the output.
     """
     file = tempfile.TemporaryFile()  # noqa: SIM115  # the caller closes it
-    command = place.command("run", *words, "--inputs", "-", "--quiet")
+    command = place.command("run", "--inputs", "-", "--quiet", *words)
     process = _spawn(command, file, here, stdin=subprocess.PIPE, env={**os.environ, VARIABLE: ""})
     assert process.stdin is not None
     with contextlib.suppress(BrokenPipeError), process.stdin as stdin:

@@ -44,9 +44,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         gc.set_threshold(_GARBAGE_AFTER)
     _open_what_is_closed()
     words = list(sys.argv[1:] if arguments is None else arguments)
-    if "--debug" in words:
-        words.remove("--debug")
-        os.environ[DEBUG] = "1"
     try:
         with cleaned_outputs():
             code = _run(words)
@@ -54,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from handrail.cli.channels import silence
 
         silence(1)
-        code = Exit.FAILED
+        code = Exit.READER_GONE
     if arguments is None:
         _end_with(int(code))
     return int(code)
@@ -65,6 +62,13 @@ def _run(words: list[str]) -> int:
         if words == ["--version"]:  # the one answer that needs no command-line library
             print(__version__)
             return Exit.SUCCEEDED
+        if "--debug" in words:
+            os.environ[DEBUG] = "1"
+        if words[:1] == ["run"] and any(word.startswith("--") for word in words[2:]):
+            from handrail.cli.named_inputs import with_named_inputs
+
+            words = with_named_inputs(words, _app(words)["run"])
+        words = [word for word in words if word != "--debug"]
         code = _guard() if words == ["guard"] else None
         if "--detach" in words:
             code = _run_detached(words)
@@ -191,8 +195,9 @@ def _open_what_is_closed() -> None:
             stream = open(descriptor, mode, encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115
             setattr(sys, name, stream)
     reconfigure = getattr(sys.stdout, "reconfigure", None)  # a test may have put another one there
-    if reconfigure is not None and sys.stdout.errors == "strict":
-        reconfigure(errors="backslashreplace")  # the name of a file may be no text
+    if reconfigure is not None and sys.stdout.errors in {"strict", "surrogateescape"}:
+        # the name of a file may be no text, and the locale POSIX has ASCII alone
+        reconfigure(errors="backslashreplace")
 
 
 def _end_with(code: int) -> None:

@@ -33,6 +33,7 @@ class Exit(IntEnum):
     CANCELLED = 4
     HUNG_UP = 129
     INTERRUPTED = 130
+    READER_GONE = 141
     TERMINATED = 143
 
 
@@ -65,7 +66,7 @@ def debugging() -> bool:
 EXIT_CODES = """\
 Exit codes: 0 succeeded, 1 failed (`check`: found mistakes), 2 wrong usage or definition,
 3 suspended (for example, waiting for an answer), 4 cancelled, 130 interrupted (Ctrl-C),
-143 terminated (SIGTERM), 129 its terminal was closed."""
+143 terminated (SIGTERM), 129 its terminal was closed, 141 the reader of its output has gone."""
 
 
 class Refused(HandrailError):

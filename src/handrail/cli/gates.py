@@ -5,7 +5,6 @@ from __future__ import annotations
 import codecs
 import os
 import termios
-import time
 import tty
 from collections import deque
 from collections.abc import Awaitable, Callable, Generator
@@ -22,6 +21,7 @@ from handrail.errors import GateRefusal, InvalidAnswer
 from handrail.model.dataclass import dataclass
 from handrail.model.results import OpenGate
 from handrail.record.answers import accept_answer
+from handrail.sinks.console_text import local_text
 from handrail.typed.schema import describe_type
 
 if TYPE_CHECKING:
@@ -406,7 +406,7 @@ class Prompt:
         if deadline is None:
             return ""
         then = f"it is {mask_text(self._default())}" if self.gate.has_default else "it fails"
-        at = time.strftime("%H:%M:%S", time.localtime(deadline))
+        at = local_text(deadline, "%H:%M:%S")
         return f"; without an answer {then} at {at}"
 
 

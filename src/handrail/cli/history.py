@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
-import attrs
 from cyclopts import Parameter
 
 from handrail import Executor
@@ -25,6 +24,7 @@ from handrail.cli.options import (
     Dir,
     Driving,
     Json,
+    RerunFailed,
     RunId,
     RunTarget,
     Temporal,
@@ -56,6 +56,7 @@ def fork(
     set_output: Annotated[list[str] | None, Parameter(name="--set")] = None,
     inputs: Annotated[list[str] | None, Parameter(name="--input")] = None,
     rerun: Words = None,
+    rerun_failed: RerunFailed = False,
     run_id: str | None = None,
     no_run: bool = False,
     target: RunTarget = None,
@@ -74,7 +75,10 @@ def fork(
     inputs
         NAME=VALUE: use another input. Steps that change because of it run again. Repeatable.
     rerun
-        The path of a step to run again; repeatable.
+        The path of a step to run again, or a pattern such as 'items/*'; repeatable.
+    rerun_failed
+        Run the failed members of this group again. Without a name, and behind the run's id: those
+        of all groups that collect failures.
     run_id
         The id of the new run.
     no_run
@@ -86,13 +90,13 @@ def fork(
         journal = place.find()
         info = choose_run(journal.runs(), run)
         workflow, place = workflow_of(info, place, target)
-        place = attrs.evolve(place, target=target)
         fork_id = Executor(journal=journal, workflows=[workflow]).fork_sync(
             info.run_id,
             at=at,
             outputs=dict(pair(one, f"--set {one!r}", "PATH=VALUE") for one in set_output or ()),
             inputs=given_inputs(workflow.definition, inputs or (), {}),
             rerun=rerun or (),
+            rerun_failed=rerun_failed,
             fork_id=run_id,
         )
         if no_run:

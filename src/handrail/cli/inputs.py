@@ -66,18 +66,21 @@ def signature_of(definition: WorkflowDefinition) -> str:
     return ", ".join(map(_describe_parameter, definition.parameters)) or "none"
 
 
-def read_file(file: Path | None) -> Mapping[str, Any]:
-    """The inputs that a JSON or TOML file holds; ``-`` is JSON on stdin. Without a file, none.
+def read_file(where: str | Path | None) -> Mapping[str, Any]:
+    """The inputs of a JSON or TOML file, of JSON on stdin (``-``), or of JSON as it was typed.
 
     Raises:
         Refused: the file cannot be read, or is not an object of names.
     """
     import tomllib
 
-    if file is None:
+    if where is None:
         return {}
+    typed = str(where)
+    is_json = typed.lstrip().startswith("{")
+    file = Path("JSON" if is_json else typed)
     try:
-        text = sys.stdin.read() if str(file) == "-" else file.read_text("utf-8")
+        text = typed if is_json else sys.stdin.read() if typed == "-" else file.read_text("utf-8")
         values = tomllib.loads(text) if file.suffix == ".toml" else json.loads(text)
     except OSError as error:
         raise Refused(f"inputs {file}", f"cannot be read: {error.strerror}") from None

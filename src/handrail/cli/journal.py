@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from handrail import Executor, SqliteJournal  # noqa: TC004  # attrs does not look at it
 
 
+_NEED_CODE = frozenset({"cancel", "fork", "plan", "resume"})
+"""Commands that load the run's workflow."""
 FILE = "runs.db"
 ARTIFACTS = "runs"
 VARIABLE = "HANDRAIL_DIR"
@@ -60,11 +62,11 @@ class Place:
     executor: Executor | None = None
     """The executor to drive runs with, if one was named.
 
-    Its journal is the place's, if that is a file and no folder was named.
+    Its journal is the place's, if that is a file and no folder was typed.
     """
     typed_executor: str = ""
     named: bool = False
-    """A folder was named, by ``--dir`` or the environment."""
+    """A folder was named, by ``--dir`` or, less strongly than an executor, by the environment."""
     kept: Path | None = None
     """The journal's file, where the project's executor kept it when it was last loaded."""
     unread_executor: str = ""
@@ -103,10 +105,11 @@ class Place:
         return None
 
     def own_journal(self) -> SqliteJournal | None:
-        """The journal of the executor, if it is a file and no folder was named."""
+        """The journal of the executor, if it is a file and no folder was typed."""
         from handrail import SqliteJournal
 
-        journal = None if self.executor is None or self.named else self.executor.journal
+        typed = self.typed_location and self.named
+        journal = None if self.executor is None or typed else self.executor.journal
         return journal if isinstance(journal, SqliteJournal) else None
 
     @property
@@ -184,15 +187,23 @@ class Place:
         return SqliteJournal(self.file) if own is None else own
 
     def command(self, *words: str) -> str:
-        """A command of this tool to type, which reaches the same journal and workflow."""
+        """A command of this tool to type, which reaches the same journal, executor and workflow.
+
+        The only place that makes one: ``target.reaching`` sets the run's workflow, if need be.
+        """
+        command, *others = words
         again = self._options()
-        if self.target is not None and words[0] in {"resume", "plan"}:
+        if self.target is not None and command in _NEED_CODE:
             again += ["--target", self.target]
-        return shlex.join(["handrail", *words, *again])
+        # of ``run``, a name after TARGET may be that of an input
+        line = [*again, *others] if command == "run" else [*others, *again]
+        return shlex.join(["handrail", command, *line])
 
     def _options(self) -> list[str]:
-        """The typed options that lead to the journal."""
-        again = ["--dir", self.typed_location] if self.typed_location else []
+        """The options that lead to the journal."""
+        is_own = self.named and self.own_journal() is None
+        folder = self.typed_location or (str(self.folder) if is_own else "")
+        again = ["--dir", folder] if folder else []
         return again + (["--executor", self.typed_executor] if self.typed_executor else [])
 
     @property
@@ -208,7 +219,7 @@ class Place:
 
 
 def with_executor(place: Place, executor: Executor, typed: str = "") -> Place:
-    """The place with an executor, and with its journal unless a folder was named.
+    """The place with an executor, and with its journal unless a folder was typed.
 
     ``typed``: the executor's TARGET; people must type it again if its journal is another one.
     """

@@ -24,6 +24,7 @@ from handrail.cli.options import Dir, RunId, Temporal
 from handrail.cli.report import format_time
 from handrail.cli.show import describe_status
 from handrail.cli.target import place_of, source_of_run
+from handrail.model.results import WaitsFor
 from handrail.ports.journal import RunInfo
 from handrail.record.state import RecordedRun
 from handrail.record.view import RunView, StepView, plain
@@ -37,6 +38,7 @@ from handrail.web.report import html_of
 from handrail.web.texts import Texts, texts_of
 
 MOST_STEPS = 200
+MOST_REASONS = 20
 _LONG = 4_000
 _MARKS = {
     "succeeded": "✅",
@@ -134,12 +136,17 @@ def markdown_of(info: RunInfo, view: RunView) -> str:
 def _lines(info: RunInfo, view: RunView) -> Iterator[str]:
     status = describe_status(info)
     yield f"## {_MARKS.get(status.partition(' ')[0], '⏺️')} {_code(info.workflow_name)} {status}"
-    yield ""
-    yield from _table(("", ""), _facts(info, view))
-    yield from _section("Waits for", (f"- {_code(str(one))}" for one in view.waits_for))
+    by_a_person = [one for one in view.waits_for if one.kind not in {"time", "claim"}]
+    by_itself = [one for one in view.waits_for if one.kind in {"time", "claim"}]
+    yield from _section("Needs a person", map(_wait, by_a_person))
     end = view.end
     if end is not None and end.error:
         yield from _section("Failed", _fenced(end.error))
+    yield from _section("What failed, and why", _reasons(view))
+    if view.spent.launches:
+        yield from _section("Cost", [spent_text(view.spent)])
+    yield from _section("Waits for", (f"- {_code(str(one))}" for one in by_itself))
+    yield from _section("The run", _table(("", ""), _facts(info, view)))
     yield from _section("Steps", _steps(view))
     yield from _section("What went wrong on the way", _failures(view))
     incidents = (
@@ -158,10 +165,26 @@ def _facts(info: RunInfo, view: RunView) -> Iterator[tuple[str, str]]:
         yield "forked from", _code(run_id) + (f" at {_code(at)}" if at else "")
     yield "started", format_time(info.started_at)
     yield "took", duration(info.updated_at - info.started_at)
-    if view.spent.launches:
-        yield "agents", spent_text(view.spent)
     for name, value in dict(view.inputs or {}).items():
         yield f"input {_code(str(name))}", _code(_line(_text(value)))
+
+
+def _wait(one: WaitsFor) -> str:
+    question = f": {_code(_line(one.what))}" if one.kind == "answer" else ""
+    return f"- {_code(str(one))}{question}"
+
+
+def _reasons(view: RunView) -> Iterator[str]:
+    """A line for each step that failed by itself."""
+    failed = [
+        one
+        for one in view.steps
+        if one.state == "failed" and one.cause is not None and one.cause.inner is None
+    ]
+    for one in failed[:MOST_REASONS]:
+        yield f"- {_code(path_text(one.path))}: {_code(one.reason or '')}"
+    if len(failed) > MOST_REASONS:
+        yield f"- ... and {len(failed) - MOST_REASONS} more"
 
 
 def _steps(view: RunView) -> Iterator[str]:

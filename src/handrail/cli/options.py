@@ -245,6 +245,10 @@ class SteeringOptions:
     where: Where = WHERE
 
 
+RerunFailed = Annotated[bool | str, Parameter(negative="")]
+"""A name may follow, or none."""
+
+
 @Parameter(name="*")
 @dataclass(frozen=True)
 class ChangedSteps:
@@ -255,7 +259,10 @@ class ChangedSteps:
     reuse
         The path of a changed step whose record is kept; repeatable.
     rerun
-        The path of a recorded step to run again; repeatable.
+        The path of a recorded step to run again, or a pattern such as 'items/*'; repeatable.
+    rerun_failed
+        Run the failed members of this group again. Without a name, and behind the run's id: those
+        of all groups that collect failures.
     rerun_from
         The path of a step to run again, with every step that started after it.
     reuse_changed
@@ -266,6 +273,7 @@ class ChangedSteps:
 
     reuse: Words = None
     rerun: Words = None
+    rerun_failed: RerunFailed = False
     rerun_from: str | None = None
     reuse_changed: bool = False
     rerun_changed: bool = False
@@ -289,9 +297,16 @@ class ChangedSteps:
         """The words to type for these options."""
         reuse = [word for path in self.reuse or () for word in ("--reuse", path)]
         rerun = [word for path in self.rerun or () for word in ("--rerun", path)]
+        rerun += ["--rerun-failed"] if self.rerun_failed else []
+        rerun += [self.rerun_failed] if isinstance(self.rerun_failed, str) else []
         since = [] if self.rerun_from is None else ["--rerun-from", self.rerun_from]
         changed = [] if self.on_change is None else [f"--{self.on_change}-changed"]
         return [*reuse, *rerun, *since, *changed]
+
+    @property
+    def rerun_any(self) -> bool:
+        """True if a step to run again was typed."""
+        return bool(self.rerun or self.rerun_from or self.rerun_failed)
 
     def paths(self, journal: Journal, run_id: str) -> tuple[list[str], list[str]]:
         """The paths of steps whose record is kept, and of those that run again.
@@ -299,11 +314,14 @@ class ChangedSteps:
         The latter include all steps that began since ``rerun_from``.
 
         Raises:
-            NotRecorded: ``rerun_from`` is not recorded.
+            NotRecorded: ``rerun_from``, or a pattern, is not recorded.
         """
-        from handrail.record.reading import began_since, history_of
+        from handrail.record.reading import began_since, history_of, paths_named, with_failed
 
-        reuse, rerun = list(self.reuse or ()), list(self.rerun or ())
+        reuse = list(self.reuse or ())
+        rerun = list(with_failed(self.rerun or (), self.rerun_failed))
+        if rerun:
+            rerun = paths_named(history_of(journal, run_id), rerun)
         if self.rerun_from is not None:
             rerun += began_since(history_of(journal, run_id), self.rerun_from)
         return reuse, rerun

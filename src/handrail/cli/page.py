@@ -8,7 +8,7 @@ import os
 import secrets
 import sys
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from html import escape
 from pathlib import Path
@@ -118,12 +118,12 @@ def _executor_loader(
     return load_executor
 
 
-def _resumer(place: Place) -> Callable[[RunInfo], None]:
+def _resumer(place: Place) -> Callable[[RunInfo, Sequence[str]], None]:
     """A function that resumes a run in a process of its own, which outlives the page."""
     here = Path.cwd()
 
-    def resume_elsewhere(info: RunInfo) -> None:
-        process, log = spawn_resume(place, info, here)
+    def resume_elsewhere(info: RunInfo, more: Sequence[str]) -> None:
+        process, log = spawn_resume(place, info, here, more)
         log.close()
         threading.Thread(target=process.wait, daemon=True).start()
 

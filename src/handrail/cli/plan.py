@@ -6,8 +6,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-import attrs
-
 from handrail import Executor
 from handrail.cli.channels import json_channel, write_json
 from handrail.cli.driving import DrivingExecutor
@@ -53,7 +51,7 @@ def plan(
             counted += [one.path for one in found.changes]
             found = executor.plan_sync(info.run_id, workflow, reuse=reuse, rerun=rerun)
         if data is None:
-            _show(found, info, changed, attrs.evolve(place, target=target))
+            _show(found, info, changed, place)
         else:
             write_json(found.to_dict(), data)
     return Exit.SUCCEEDED
@@ -129,7 +127,7 @@ def _remark(step: PlannedStep, *, alive: bool) -> str:
 
 def _next_text(found: Plan, changed: ChangedSteps, place: Place, *, fork: bool) -> str:
     run_id = found.run_id
-    if found.status == "succeeded" and not (changed.rerun or changed.rerun_from):
+    if found.status == "succeeded" and not changed.rerun_any:
         but = ". Changed steps make no difference" if found.changes else ""
         return f"It has succeeded. A resume returns its recorded result{but}."
     if found.changes:

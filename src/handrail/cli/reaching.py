@@ -14,7 +14,7 @@ from handrail.cli.channels import json_channel, tell, write_json
 from handrail.cli.journal import Place, find_info, pick_run
 from handrail.cli.masking import mask_text
 from handrail.cli.options import SteeringOptions
-from handrail.cli.target import workflow_of
+from handrail.cli.target import reaching, workflow_of
 from handrail.cli.who import acting_user
 from handrail.ports.journal import Journal, RunInfo
 from handrail.record.inbox import unread
@@ -64,7 +64,7 @@ class ReachedRun:
         """Print how to resume the run, if no process drives it once it had time to read this."""
         now = anyio.run(self.wait_until_read)
         if now.holder is None and now.status != "succeeded":
-            resume = self.place.command("resume", self.run_id)
+            resume = reaching(self.place, self.info).command("resume", self.run_id)
             tell(f"no process is running it; to continue: {resume}")
 
     async def wait_until_read(self) -> RunInfo:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
@@ -19,6 +18,7 @@ from handrail.record.dropped import stuck_step
 from handrail.record.view import FailureCause
 from handrail.secrets.spellings import SHORTEST
 from handrail.secrets.values import placeholder
+from handrail.sinks.console_text import local_text
 from handrail.sinks.console_words import at_line
 
 
@@ -201,9 +201,9 @@ def tell_ending(
             print(mask_text(text), file=sys.stderr)
 
 
-def format_time(at: float) -> str:
-    """The local date and time of day."""
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
+def format_time(at: float, form: str = "%Y-%m-%d %H:%M:%S") -> str:
+    """The local date and time of day, or another form of it."""
+    return local_text(at, form)
 
 
 def orphaned_text(orphaned: Sequence[str]) -> str:

@@ -31,8 +31,8 @@ from handrail.cli.options import (
     Where,
 )
 from handrail.cli.show import describe_status, info_data
-from handrail.cli.target import labels_of, load_with_executor, workflow_of
-from handrail.engine.requests import refuse_other_inputs
+from handrail.cli.target import TARGET, labels_of, load_with_executor, workflow_of
+from handrail.engine.requests import Existing, refuse_other_inputs
 from handrail.errors import HandrailError, InputsDiffer, RunIdTaken, WorkflowNotFound
 from handrail.executor import agent_defaults
 from handrail.model.agent_options import NO_OPTIONS
@@ -109,9 +109,11 @@ def resume(
     options = attrs.evolve(options, on_change=changed.on_change)
     if not all_runs:
         return _resume(run, options, place, latest=latest, changed=changed, target=target)
-    if run is not None or latest or changed.reuse or changed.rerun or changed.rerun_from:
-        raise Refused("resume --all", "resumes every run, so it takes no run and no step")
-    return _resume_all(options, place, changed)
+    if run is not None or latest or changed.reuse or changed.rerun_any:
+        typed = [*([run] if run else []), *(["--latest"] if latest else []), *changed.words]
+        why = f"resumes every run, so it does not go with {' '.join(typed)}"
+        raise Refused("resume --all", why, "Leave out one of them.")
+    return _resume_all(options, place, changed, target)
 
 
 def _resume(
@@ -127,7 +129,6 @@ def _resume(
         journal = place.find()
         info = _pick_run(journal, name, latest=latest)
         workflow, place = workflow_of(info, place, target)
-        place = attrs.evolve(place, target=target)
         options = as_recorded(options, info.labels)
         return drive_again(info, workflow, changed, Session(options, data, place, journal))
 
@@ -146,17 +147,27 @@ def drive_again(info: RunInfo, workflow: Any, changed: ChangedSteps, session: Se
     )
 
 
-def _resume_all(options: Options, place: Place, changed: ChangedSteps) -> int:
-    """Resume every run that is suspended or dead, oldest first; the worst of the exit codes."""
+def _resume_all(options: Options, place: Place, changed: ChangedSteps, target: str | None) -> int:
+    """Resume every run that is suspended or dead, oldest first; the worst of the exit codes.
+
+    ``target`` counts for runs of the workflows that it names; others have their recorded one.
+    """
     waiting = [one for one in place.find().runs() if shown_status(one) in {"suspended", "dead"}]
     if not waiting:
         tell("no run is suspended or dead")
     codes: list[int] = []
+    here = Path.cwd()
     for one in waiting:
         try:
-            codes.append(_resume(one.run_id, options, place, changed=changed))
+            os.chdir(here)  # a run continues in the folder that it was started in
+            chosen = target
+            if target is not None and TARGET in one.labels:
+                workflow, _ = load_with_executor(target)
+                chosen = target if workflow.definition.name == one.workflow_name else None
+            codes.append(_resume(one.run_id, options, place, changed=changed, target=chosen))
         except HandrailError as error:
-            tell(f"run {one.run_id}: {error}")
+            said = str(error)
+            tell(said if said.startswith(f"run {one.run_id}") else f"run {one.run_id}: {said}")
             codes.append(Exit.USAGE)
         if codes[-1] in _STOPS:
             break
@@ -204,7 +215,7 @@ def run(
     /,
     *,
     input: Annotated[list[str] | None, Parameter(name="--input")] = None,  # noqa: A002
-    inputs: Annotated[Path | None, Parameter(allow_leading_hyphen=True)] = None,
+    inputs: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
     run_id: str | None = None,
     new: bool = False,
     driving: Driving = DRIVING,
@@ -220,7 +231,8 @@ def run(
         An input as `name=value`, converted by its annotation (lists and objects are JSON);
         repeatable.
     inputs
-        A JSON or TOML file of inputs (`-`: JSON on stdin). --input overrides it.
+        A JSON or TOML file of inputs (`-`: JSON on stdin), or JSON: '{"a": 1}'. --input overrides
+        it.
     run_id
         The run's id. If this run exists and is unfinished, it is resumed; if it has succeeded, its
         recorded result is printed. Inputs must then be the same, or left out.
@@ -244,10 +256,12 @@ def run(
         args, kwargs = arguments_for(workflow.definition, typed, read_file(inputs))
         labels = {**options.labels, **labels_of(target, workflow, place), **agent_labels(options)}
         session = Session(options, data, place, place.make())
+        # another process may have begun the run since it was looked for
+        existing: Existing = "refuse" if new or run_id is None else "go_on"
         return session.drive(
-            lambda executor: executor.options(run_id=run_id, labels=labels).stream(
-                workflow, *args, **kwargs
-            ),
+            lambda executor: executor.options(
+                run_id=run_id, labels=labels, existing=existing
+            ).stream(workflow, *args, **kwargs),
             workflow,
         )
 

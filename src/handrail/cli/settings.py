@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import attrs
-
 from handrail import Executor
 from handrail.cli.exits import Refused
 from handrail.cli.inputs import pair
 from handrail.cli.target import load_object
 from handrail.errors import DefinitionError
+from handrail.executor import ladder_of
 from handrail.model.agent_options import AgentOptions
-from handrail.model.policy import NO_LIMITS, Budget, Ladder, Limits
-from handrail.project import no_such_key, project_table
+from handrail.model.policy import NO_LIMITS, Budget, Limits
+from handrail.project import project_table
 
 _TABLE = "[tool.handrail]"
 
@@ -63,7 +62,7 @@ def project_executor(backend: str | None, model: str | None) -> Executor:
     try:
         return Executor(
             limits=project_limits(table),
-            ladder=_ladder(table),
+            ladder=ladder_of(table.get("ladder", {}), table["file"]),
             agent_options=AgentOptions(append_system_prompt=instructions),
             sinks=[load_object(name, f"{_TABLE} sinks")() for name in table.get("sinks", [])],
             services=None if services is None else load_object(services, f"{_TABLE} services")(),
@@ -76,14 +75,3 @@ def project_executor(backend: str | None, model: str | None) -> Executor:
         if not table["file"] or str(error).startswith(table["file"]):
             raise
         raise Refused(f"{table['file']}: {_TABLE}", str(error)) from error
-
-
-def _ladder(table: Mapping[str, Any]) -> Ladder | None:
-    said = table.get("ladder")
-    if said is None:
-        return None
-    known = [field.name for field in attrs.fields(Ladder)]
-    for name in said:
-        if name not in known:
-            raise no_such_key(table["file"], "[tool.handrail.ladder]", name, known)
-    return Ladder(**said)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import platform
-import shlex
 import sys
 import time
 from collections import Counter
@@ -42,7 +41,7 @@ from handrail.cli.report import (
     signal_command,
 )
 from handrail.cli.show_step import show_step
-from handrail.cli.target import is_file, is_module, load, target_of
+from handrail.cli.target import is_file, is_module, load, reaching, target_of
 from handrail.model import events as ev
 from handrail.model.definition import REQUIRED
 from handrail.model.paths import decode_key
@@ -97,7 +96,7 @@ def show(what: str, path: str = "", /, *, as_json: Json = False, where: Where = 
                 return _show_run(run, journal, place, data, path)
     if path:
         raise Refused(what, "there is no such run", f"See them with: {place.command('runs')}")
-    return _show_workflow(what, as_json=as_json)
+    return _show_workflow(what, place, as_json=as_json)
 
 
 def _may_be_workflow(what: str) -> bool:
@@ -128,7 +127,7 @@ def _find_run(journal: Journal, what: str) -> RunInfo | None:
 # -- a workflow ------------------------------------------------------------------------------------
 
 
-def _show_workflow(target: str, *, as_json: bool) -> int:
+def _show_workflow(target: str, place: Place, *, as_json: bool) -> int:
     """Print ``describe()`` of a workflow, for people or as JSON; the exit code."""
     workflow = load(target)
     described: Mapping[str, Any] = workflow.describe()
@@ -142,7 +141,7 @@ def _show_workflow(target: str, *, as_json: bool) -> int:
     _print_section("Steps", [(step["path"], step["kind"]) for step in described["steps"]])
     required = [one["name"] for one in described["parameters"] if one["required"]]
     typed = "".join(f" --input {name}=VALUE" for name in required)
-    print(f"\nhandrail run {shlex.quote(target)}{typed}")
+    print(f"\n{place.command('run', target)}{typed}")
     return Exit.SUCCEEDED
 
 
@@ -196,7 +195,7 @@ def _show_run(info: RunInfo, journal: Journal, place: Place, data: TextIO | None
     for line in _work_lines(view):
         print(mask_text(line))
     _print_end(view, alive=info.holder is not None)
-    _print_waits(info, view, place)
+    _print_waits(info, view, reaching(place, info))
     sys.stdout.flush()
     return Exit.SUCCEEDED
 
@@ -597,18 +596,18 @@ def _same_cap(before: IncidentView, one: IncidentView) -> bool:
 
 
 def _day(at: float) -> str:
-    return format_time(at)[:10]
+    return format_time(at, "%Y-%m-%d")
 
 
 def _clock(at: float) -> str:
-    return format_time(at)[11:]
+    return format_time(at, "%H:%M:%S")
 
 
 def _time(at: float, seen_from: float) -> str:
     """A time of day, with its date if ``seen_from`` is on another day."""
     if _day(at) == _day(seen_from):
-        return time.strftime("%H:%M", time.localtime(at))
-    return time.strftime("%a %d %b %H:%M", time.localtime(at))
+        return format_time(at, "%H:%M")
+    return format_time(at, "%a %d %b %H:%M")
 
 
 # -- runs and tail ---------------------------------------------------------------------------------
@@ -717,6 +716,7 @@ def tail(run: RunId, /, *, as_json: Json = False, where: Where = WHERE) -> int:
     with json_channel(wanted=as_json) as data:
         journal = place.find()
         info = pick_run(journal, run)
+        place = reaching(place, info)
         last = anyio.run(_follow, journal, info, _event_printer(data))
     match last:
         case ev.WorkflowCompleted():

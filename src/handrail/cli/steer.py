@@ -15,6 +15,7 @@ from handrail.cli.journal import Place, pick_run
 from handrail.cli.options import STEERING, RunId, RunTarget, SteeringOptions
 from handrail.cli.reaching import reach_run
 from handrail.cli.run import wait_until_free
+from handrail.cli.target import reaching
 from handrail.cli.who import acting_user
 from handrail.ports.journal import Journal, RunInfo
 from handrail.record.dropped import begun
@@ -177,7 +178,7 @@ def stop(
 
 
 def _how_it_stopped(info: RunInfo, place: Place) -> str:
-    again = place.command("resume", info.run_id)
+    again = reaching(place, info).command("resume", info.run_id)
     if info.holder is None:
         state = shown_status(info)
         return f"run {info.run_id} is {state}; no process is running it. To continue: {again}"

@@ -10,6 +10,8 @@ import sys
 import tokenize
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import lru_cache
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
@@ -207,11 +209,11 @@ def place_of(
 ) -> Place:
     """The place of the runs, as the options, the environment and the project say.
 
-    For a command that ``reads``, the executor that the project names is not loaded: see ``trust``.
+    If the command ``reads``, the executor that the project names is not loaded: see ``trusted``.
 
-    The folder is that of ``--dir`` or ``HANDRAIL_DIR``; else of the journal of the executor that
-    ``--executor`` or the project names; else ``.handrail`` here. A ``cluster`` of ``--temporal``
-    comes first; one of the environment or the project only if no folder is named.
+    The folder is that of ``--dir``; else of the journal of the executor that ``--executor`` or the
+    project names; else of ``HANDRAIL_DIR``; else ``.handrail`` here. A ``cluster`` of
+    ``--temporal`` comes first; one of the environment or the project only if no folder is named.
 
     Raises:
         Refused: there is no such executor. DefinitionError: the project's table is wrong.
@@ -250,7 +252,7 @@ def _place_of_project(place: Place, table: Mapping[str, Any], *, reads: bool) ->
     except Refused as error:
         where = f"[tool.handrail] executor of {table['file']}"
         raise Refused(where, str(error).rstrip(".")) from error
-    known = None if place.named else known_journal(table)
+    known = None if place.typed_location else known_journal(table)
     if known is None:
         return attrs.evolve(place, unread_executor=target)
     return attrs.evolve(place, folder=known.parent, kept=known)
@@ -288,16 +290,22 @@ def _build_executor(target: str, value: Any) -> Executor | None:
     if is_workflow(value) or isinstance(value, type) or not callable(value):
         return None
     try:
-        made = value()
+        made = _call_once(value)
     except Exception as error:
         raise _import_refusal(target.rpartition(":")[0], error) from error
     return made if isinstance(made, Executor) else None
 
 
+@lru_cache(maxsize=8)
+def _call_once(make: Callable[[], Any]) -> Any:
+    """What a function makes; what it opens for that is opened once."""
+    return make()
+
+
 def load_with_executor(target: str, named: str | None = None) -> tuple[Any, Executor | None]:
     """The workflow that a TARGET names, and the executor if the TARGET names an executor.
 
-    The workflow is then the one of this executor that is ``named``, or its only one.
+    Of several workflows, of the executor or of a TARGET without a name, the ``named`` one counts.
 
     Raises:
         Refused: as ``load``, or the executor has no such workflow, or not just one.
@@ -305,6 +313,10 @@ def load_with_executor(target: str, named: str | None = None) -> tuple[Any, Exec
     place, name = split(target)
     value = getattr(_import_place(place), name, None) if name else None
     made = None if value is None or is_workflow(value) else _build_executor(target, value)
+    if made is None and not name:
+        there = workflows_of(_import_place(place)).values()
+        chosen = [one for one in there if one.definition.name == named]
+        return chosen[0] if len(chosen) == 1 else load(target), None
     if made is None:
         return load(target), None
     found = [one for one in made.workflows if named in {None, one.definition.name}]
@@ -435,6 +447,7 @@ def workflow_of(
     Raises:
         Refused: the workflow is not known, or there is no such file, module or workflow.
     """
+    place = reaching(place, info, target)
     if target is not None:
         return _with_executor(place, info, *load_with_executor(target, info.workflow_name))
     recorded = info.labels.get(TARGET)
@@ -444,7 +457,8 @@ def workflow_of(
             if one.definition.name == info.workflow_name:
                 return one, place
         why = "was not started by this command, so its workflow is not known"
-        raise Refused(f"run {info.run_id}", why, "Name it: --target file.py:name.")
+        hint = f"Name it: --target {place.target}, or its executor: --executor FILE.py:NAME."
+        raise Refused(f"run {info.run_id}", why, hint)
     found = _absolute(recorded, place)
     _require_in_project(found, info, place)
     _change_folder(place.base / info.labels.get(_IN, ""))
@@ -456,6 +470,34 @@ def workflow_of(
         hint = f"{error.hint} If it is elsewhere now: --target file.py:name.".strip()
         raise Refused(error.what, error.why, hint) from error
     return _with_executor(place, info, workflow, executor)
+
+
+def reaching(place: Place, info: RunInfo, target: str | None = None) -> Place:
+    """The place whose commands reach the run's workflow: by the typed ``target``, if it was.
+
+    They name a workflow for a run that was not started by this command, unless the place's executor
+    has it: the only one of that name in the files of the current folder, which are read and not
+    imported.
+    """
+    if target is None and TARGET not in info.labels:
+        known = () if place.executor is None else place.executor.workflows
+        if all(one.definition.name != info.workflow_name for one in known):
+            target = _named_here(info.workflow_name) or f"FILE.py:{info.workflow_name}"
+    return attrs.evolve(place, target=target)
+
+
+def _named_here(name: str) -> str | None:
+    """The TARGET of the only workflow of this name in the files of the current folder, if any."""
+    from handrail.static.lint import workflows_in
+    from handrail.static.source import SourceUnavailable
+
+    found: list[str] = []
+    for file in sorted(Path().glob("*.py")):
+        with suppress(OSError, SyntaxError, UnicodeDecodeError, SourceUnavailable):
+            text = file.read_text("utf-8")
+            if name in text and name in workflows_in(text, str(file)):
+                found.append(f"{file}:{name}")
+    return found[0] if len(found) == 1 else None
 
 
 def _with_executor(

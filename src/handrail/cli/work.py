@@ -151,7 +151,7 @@ def summary(workdir: Path, target: str | None = None, /) -> int:
         The folder.
     target
         The protocol, as file.py:name or module:name: the object, or a function of the folder that
-        returns it. By default the one that is recorded there.
+        returns it, or of ([], folder). By default the one that is recorded there.
     """
     journal = Place((workdir / FOLDER).resolve(), named=True)
     if target is not None:
@@ -189,7 +189,11 @@ def _protocol(target: str, workdir: Path) -> Any:
         return found
     maker: Any = found
     try:
-        made = maker(workdir) if inspect.signature(maker).parameters else maker()
+        parameters = inspect.signature(maker).parameters.values()
+        needed = sum(one.default is one.empty for one in parameters) or len(parameters)
+        made = maker(*([], workdir)[2 - min(needed, 2) :])
+        if callable(getattr(made, "build_workflow", None)):
+            made = made.build_workflow(workdir)
     except Exception as error:
         why = f"cannot be made of the folder alone: {type(error).__name__}: {error}"
         raise Refused(f"protocol {target!r}", why) from error

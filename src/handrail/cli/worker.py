@@ -119,7 +119,8 @@ def _unit(
     It has the present PATH, by which agents are found, and no keys. At its end systemd sends
     SIGTERM only to the worker, which then suspends each run in order.
     """
-    words = [sys.executable, "-m", "handrail", *shlex.split(place.command("worker"))[1:]]
+    typed = attrs.evolve(place, named=False)  # a folder of the environment is among ``variables``
+    words = [sys.executable, "-m", "handrail", *shlex.split(typed.command("worker"))[1:]]
     words += ["--max-runs", str(max_runs)]
     words += [] if notify is None else ["--notify", notify]
     kept = [name for name in _KEPT_VARIABLES if variables.get(name)]
@@ -249,8 +250,8 @@ class _Worker:
             self._timetable.mark_done(instant)
             tell(f"schedule {schedule.name}: {_utc_text(instant.at)} is skipped, {instant.skipped}")
         elif len(self._at_work) < self._max_runs:
-            words = [schedule.workflow, "--run-id", instant.run_id, "--new", *self._more]
-            words += ["--label", f"{SCHEDULE_LABEL}={schedule.name}"]
+            words = ["--run-id", instant.run_id, "--new", *self._more]
+            words += ["--label", f"{SCHEDULE_LABEL}={schedule.name}", schedule.workflow]
             process, log = spawn_run(self._place, words, schedule.inputs, self._here)
             self._timetable.mark_done(instant)
             self._at_work[instant.run_id] = _DriverProcess(process, log, 0)

@@ -7,6 +7,7 @@ from dataclasses import field
 from typing import Any
 
 from handrail.codec.builtins import Node
+from handrail.codec.state import slots_beside, state_beside
 from handrail.codec.writing import INT_MAX, INT_MIN, TAG, Refused, Writing, class_of
 from handrail.model.dataclass import dataclass
 
@@ -20,7 +21,8 @@ class Shape:
     ``proven``: an instance built from another's fields is always equal to it. ``beside`` are keys
     of a record that are no fields. ``known`` has all keys of a record written now; an older record
     may have more or fewer, if the class has changed since. ``newer`` maps fields to their defaults:
-    a fingerprint leaves these fields out, and a record does if they have the default.
+    a fingerprint leaves these fields out, and a record does if they have the default. ``open``: an
+    instance may have attributes that are no fields, in its ``__dict__`` or in ``slots``.
     """
 
     cls: Any
@@ -31,9 +33,15 @@ class Shape:
     beside: tuple[str, ...] = ()
     newer: Mapping[str, Any] = field(default_factory=dict[str, Any])
     known: frozenset[str] = field(init=False)
+    open: bool = field(init=False)
+    slots: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "known", frozenset((*self.names, *self.beside)))
+        known = frozenset((*self.names, *self.beside))
+        slots = slots_beside(self.cls, known)
+        object.__setattr__(self, "known", known)
+        object.__setattr__(self, "slots", slots)
+        object.__setattr__(self, "open", bool(slots) or self.cls.__dictoffset__ != 0)
 
     def write(self, writing: Writing, value: Any, depth: int) -> Node:
         """The value as an object of its fields; fields that are not set are left out."""
@@ -62,6 +70,10 @@ class Shape:
                     writing.proven = False
         except Refused as refused:
             raise refused.add_step(value, f".{name}") from refused.__cause__
+        if self.open and (self.slots or not self.known.issuperset(value.__dict__)):
+            state = state_beside(value, self.known, self.slots)
+            if state:
+                writing.beside(node, state, depth)
         return node
 
     def read(self, node: Node) -> Any:

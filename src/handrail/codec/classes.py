@@ -18,6 +18,7 @@ import msgspec
 
 from handrail.codec.builtins import Node
 from handrail.codec.class_shapes import EnumShape, Shape
+from handrail.codec.state import ABSENT
 from handrail.codec.types import OWN_TAGS, SHORT_NAMES, tag_of
 from handrail.codec.writing import TAG, Refused, Writing, class_of
 from handrail.model.dataclass import GENERATED, dataclass
@@ -98,7 +99,9 @@ def _maker(cls: Any) -> Callable[[Node], Any]:
             "__pydantic_private__": _private(cls, node),
         }
         for name, part in state.items():
-            object.__setattr__(made, name, part)
+            has_slot = getattr(cls, name, ABSENT) is not None  # a RootModel has none
+            if has_slot or part is not None:
+                object.__setattr__(made, name, part)
         return made
 
     return make
@@ -150,12 +153,12 @@ def shape_of_class(cls: Any) -> Shape | None:
         )
     if _is_named_tuple(cls):
         return _named_tuple_shape(cls)
-    if _derives(cls, *_CONTAINERS):
-        return None  # it has items besides its fields
     if _derives(cls, msgspec.Struct):
         names: tuple[str, ...] = cls.__struct_fields__
         simple = not hasattr(cls, "__post_init__") and _is_ordinary(cls, names)
         return Shape(cls, tag_of(cls), names, _caller(cls), simple)
+    if any(map(_has_state_of_its_own, cls.__mro__)):
+        return None  # it has items, say, besides its fields
     if dataclasses.is_dataclass(cls):
         return _dataclass_shape(cls)
     if hasattr(cls, "__attrs_attrs__"):
@@ -163,7 +166,14 @@ def shape_of_class(cls: Any) -> Shape | None:
     return pydantic_shape(cls)
 
 
-_CONTAINERS = (list, dict, set, frozenset, tuple, str, bytes, bytearray, int, float, complex)
+_MADE_AT_RUN_TIME = 1 << 9
+"""The flag of all classes but those written in C: ``Py_TPFLAGS_HEAPTYPE``."""
+
+
+def _has_state_of_its_own(base: Any) -> bool:
+    """True for a class in C, such as ``list`` or ``deque``: no attribute shows what is in it."""
+    in_c = not base.__flags__ & _MADE_AT_RUN_TIME
+    return in_c and base is not object and not issubclass(base, BaseException)
 
 
 def _derives(cls: Any, *bases: Any) -> bool:

@@ -9,7 +9,8 @@ if classes are local, or were renamed since (``names``).
 
 A value is recorded only if it reads back equal: of the same class, and with the same text when it
 is written again. For builtins and ordinary data classes that follows from how they are built; for
-any other class a trial reading checks it each time.
+any other class a trial reading checks it each time, and so it does for an object that has
+attributes besides its fields: these are not written, and must come back by themselves (``state``).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import msgspec
 from handrail.codec.names import Classes, Locating, Met, Resolution
 from handrail.codec.plain import plain_json
 from handrail.codec.reading import VALUE, Reading, Unreadable
+from handrail.codec.state import ABSENT, STATE, Stated, name_of
 from handrail.codec.unresolved import Unresolvable, Unresolved
 from handrail.codec.writing import (
     INT_MAX,
@@ -51,15 +53,24 @@ _SHOWN = 80
 def difference(was: Any, became: Any) -> Refused:
     """The error for two different trees: the first part that differs, as it is in each."""
     steps: list[str] = []
+    why = "it comes back as {}, not as {}"
     while (inner := _first(was, became)) is not None:
         step, was, became = inner
-        steps.append(step)
-    refused = Refused(f"it comes back as {_cut(became)}, not as {_cut(was)}")
+        steps.append(f".{step[1:]}" if step.startswith(STATE) else step)
+        if step.startswith(STATE):
+            why = "it is no field, and comes back as {}, not as {}: make it a field, or derive it"
+            break
+    refused = Refused(why.format(_cut(became), _cut(was)))
     refused.steps = [(None, step) for step in reversed(steps)]
     return refused
 
 
 def _first(was: Any, became: Any) -> tuple[str, Any, Any] | None:
+    if is_object(was) and is_object(became) and TAG in was and was[TAG] == became.get(TAG):
+        for key in {**was, **became}:
+            one, other = was.get(key, ABSENT), became.get(key, ABSENT)
+            if key.startswith(STATE) and _differ(one, other):
+                return key, one, other
     if is_object(was) and is_object(became) and was.keys() == became.keys():
         if was.get(TAG) != became.get(TAG):
             return None
@@ -82,6 +93,8 @@ def _step(node: dict[str, Any], key: str) -> str:
 
 
 def _cut(tree: Any) -> str:
+    if tree is ABSENT:
+        return "nothing"
     return shortened(msgspec.json.encode(tree).decode(), _SHOWN)
 
 
@@ -111,16 +124,6 @@ class Naming(Writing):
 
 def _text_of_key(pair: list[Any]) -> bytes:
     return msgspec.json.encode(pair[0], order="deterministic")
-
-
-def name_of(value: Any) -> str:
-    """``<module:qualname>`` of a callable, if it has one; else of the value's class."""
-    kind = class_of(value)
-    try:
-        target: Callable[..., Any] = value if callable(value) else kind
-        return f"<{reference(target)}>"
-    except Exception:  # noqa: BLE001  # a user's __getattr__ may do anything
-        return f"<{reference(kind)}>"
 
 
 _Class: TypeAlias = type[Any]
@@ -262,7 +265,7 @@ class Codec:
     def _written(self, value: Any, writing: Writing, declared: Any) -> str:
         data = msgspec.json.encode(writing.write(value, 0))
         if not writing.proven:
-            self._try(data, writing)
+            self._try(value, data, writing)
         if declared is not UNKNOWN and writing.classes:
             known = declared is Any and self._classes.finds(writing.classes)
             lost = () if known else Resolution(self._classes, declared).lost(writing.classes)
@@ -270,8 +273,8 @@ class Codec:
                 Locating(self._classes, lost, surrogates=writing.surrogates).write(value, 0)
         return data.decode()
 
-    def _try(self, data: bytes, writing: Writing) -> None:
-        """Read the text and write the value again; refuse it if the second text differs."""
+    def _try(self, value: Any, data: bytes, writing: Writing) -> None:
+        """Read the text and write the value again; refuse it if that differs, or other state."""
         try:
             back = Reading(Met(self._classes, writing.classes)).read(msgspec.json.decode(data))
         except Unreadable as error:
@@ -281,6 +284,13 @@ class Codec:
         text = msgspec.json.encode(again.write(back, 0))
         if text != data:
             raise difference(msgspec.json.decode(data), msgspec.json.decode(text))
+        if writing.stated or again.stated:
+            was, became = (
+                Stated(self._classes, surrogates=writing.surrogates).write(one, 0)
+                for one in (value, back)
+            )
+            if _differ(was, became):
+                raise difference(was, became)
         for tag, cls in writing.classes.items():
             again.met(tag, cls)
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import Any, cast
 
+from handrail.codec.builtins import PAIRED
 from handrail.errors import HandrailError
 from handrail.model.dataclass import dataclass
 
@@ -84,6 +85,12 @@ def _as_code(node: Any) -> str:
     name = str(known.pop("$", "")).rpartition(":")[2].rpartition(".")[2]
     if name and set(known) == {"name"}:
         return f"{name}.{known['name']}"
+    if name in PAIRED and "v" in known:
+        items = ", ".join(f"{_as_code(key)}: {_as_code(value)}" for key, value in known["v"])
+        return f"{{{items}}}" if name == "dict" else f"{name}({{{items}}})"
+    if name == "tuple":
+        items = ", ".join(map(_as_code, known["v"]))
+        return f"({items},)" if len(known["v"]) == 1 else f"({items})"
     if name and set(known) == {"v"}:
         return f"{name}({_as_code(known['v'])})"
     if name:

@@ -61,12 +61,13 @@ class Writing:
     """Writes one value, and notes the classes it meets. Mutable.
 
     ``proven`` stays true while every part is of a kind that is known to read back equal; otherwise
-    a trial reading is needed. ``surrogates``: strings may have surrogates, which UTF-8 cannot have.
+    a trial reading is needed. ``stated``: something has attributes that are no fields.
+    ``surrogates``: strings may have surrogates, which UTF-8 cannot have.
     """
 
     names = False
     """True if the text only identifies the value, and is never read again."""
-    __slots__ = ("_known", "as_is", "classes", "proven", "surrogates")
+    __slots__ = ("_known", "as_is", "classes", "proven", "stated", "surrogates")
 
     def __init__(self, known: Writers, *, surrogates: bool = False) -> None:
         self._known = known
@@ -74,6 +75,12 @@ class Writing:
         self.as_is = ALL_BUT_TEXT if surrogates else WITH_TEXT
         self.classes: dict[str, type] = {}
         self.proven = True
+        self.stated = False
+
+    def beside(self, node: dict[str, Any], state: dict[str, Any], depth: int) -> None:
+        """Note that an object, written as ``node``, has attributes that are no fields."""
+        del node, state, depth
+        self.proven, self.stated = False, True
 
     def write(self, value: Any, depth: int) -> Any:
         """The tree of ``value``, which may share its plain parts.

@@ -118,7 +118,7 @@ def failure_event(
         except Exception as broken:  # noqa: BLE001  # the user's predicate
             error, retryable = broken, False
     usage = spent or command.launch.spent
-    if isinstance(error, ClaimLost):
+    if isinstance(error, (ClaimLost, StageFailed)):
         usage = add_usage(usage, error.usage)
     if isinstance(error, AgentError):
         usage = error.fault.spent if error.fault is not None else add_usage(usage, error.usage)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections import Counter
 from typing import Any
 
 from handrail.core.attempts import begin_plain
@@ -12,7 +12,7 @@ from handrail.core.nodes import MemberNode, Node, RunNode
 from handrail.core.replaying import replay_plain
 from handrail.core.run_state import BodyStepNode, EndBody, RunState
 from handrail.errors import DuplicateStepName, RunCancelled
-from handrail.model.described import line_of
+from handrail.model.described import line_of, warn_at
 from handrail.model.outcome import RETURNED, YIELDED, resume
 from handrail.model.results import StepFailed, StepResult
 from handrail.steps.verbs import PLAIN, Step, is_simple, take
@@ -21,6 +21,26 @@ _UNIQUE = (
     "Names are unique within a workflow: rename one of the two, or in a loop number them, "
     'step(f"fix-{n}"). A helper can be called again in a scope: scope(f"round-{n}", helper()).'
 )
+
+
+MANY_VISITS = 1000
+"""So often one place in a body may yield before a warning, if ``max_visits`` is not set."""
+
+
+def _count_visits(run: RunState, node: Node, generator: Any) -> None:
+    """Count how often each place in a long body yielded; warn, once, if one did too often."""
+    frame, seen, places = generator.gi_frame, node.seen or {}, run.places.get(node.path)
+    if places is None:
+        places = run.places[node.path] = Counter(seen.values())
+    places[frame.f_lasti] += 1
+    if places[frame.f_lasti] < MANY_VISITS:
+        return
+    run.places[node.path] = None
+    text = (
+        f"{line_of(generator)}: {MANY_VISITS:,} steps were yielded here, as by a loop without an "
+        f"end. Bound it with Limits(max_visits=...); then this warning does not come."
+    )
+    warn_at(text, frame.f_code, frame.f_lineno, frame.f_globals)
 
 
 def go_on(run: RunState, node: Node, result: StepResult[Any]) -> None:
@@ -71,9 +91,7 @@ def advance(
         run.push(EndBody(node, None, given))
 
 
-def _yielded(
-    run: RunState, node: Node, generator: Generator[Any, Any, Any], step: Step[Any]
-) -> StepResult[Any] | None:
+def _yielded(run: RunState, node: Node, generator: Any, step: Step[Any]) -> StepResult[Any] | None:
     """Open a yielded step; or return its recorded result, if the body can continue at once."""
     if type(step) is not Step:
         run.mistake(not_a_step(step, line_of(generator)))
@@ -92,7 +110,9 @@ def _yielded(
     if run.limits.max_visits is not None:
         place = node.path, line_of(generator)
         run.visits[place] = run.visits.get(place, 0) + 1
-    seen[path] = None
+    elif len(seen) >= MANY_VISITS - 1 and run.places.get(node.path, seen) is not None:
+        _count_visits(run, node, generator)
+    seen[path] = generator.gi_frame.f_lasti
     modifiers = step.modifiers
     if (modifiers is PLAIN or is_simple(modifiers)) and step.verb.leaf and not node.unwinding:
         if run.begins_at_once:

@@ -1,6 +1,8 @@
-"""Compares recorded steps and items with those of today's code.
+"""Compares recorded steps and items with those of today's code: what "changed" means is told here.
 
-A change that nobody accepted is kept in ``RunState.changes``, and ends the drive.
+``compensation`` goes through what has ended, and asks for each part of it; ``comparison``, which
+tests recorded runs, asks the same. A change that nobody accepted is kept in ``RunState.changes``,
+and ends the drive.
 """
 
 from __future__ import annotations
@@ -25,30 +27,39 @@ def step_changed(run: RunState, above: str, step: Step[Any]) -> bool:
     for path, one in steps_within(above, step):
         if recorded.at(path).attempt > made and path.rpartition("/")[0] == above:
             continue  # the fallback's record; it has the name of a step that never began
-        was = recorded.fingerprint_of(path)
-        if was and not run.matches(was, one):
-            change = StepChange(path, was, run.fingerprint(one))
+        change = change_of(run, path, one, recorded.fingerprint_of(path))
+        if change is not None:
             must_end = note_change(run, change) or must_end
     return must_end
+
+
+def change_of(run: RunState, path: str, step: Step[Any], was: str) -> StepChange | None:
+    """How a step differs from its recorded fingerprint; None if it does not, or none is known."""
+    if not was or run.matches(was, step):
+        return None
+    return StepChange(path, was, run.fingerprint(step))
+
+
+def item_change(run: RunState, path: str, item: Any) -> StepChange | None:
+    """How a member's item differs from the recorded one; None if it does not."""
+    was, codec, secrets = run.recorded.item_of(path), run.codec, run.setting.secrets
+    if not was or codec is None or item_matches(was, item, codec, secrets):
+        return None
+    return StepChange(path, f"item {was}", f"item {item_digest(item, codec, secrets)}")
 
 
 def undone_step_changed(run: RunState, path: str, step: Step[Any]) -> bool:
     """Note if a step that runs again in a fork, since it was undone, has changed: what followed it
     runs again, too. True if the drive must end.
     """
-    was = run.recorded.undone_fingerprint(path)
-    if not was or run.codec is None or run.matches(was, step):
-        return False
-    return note_change(run, StepChange(path, was, run.fingerprint(step)))
+    change = change_of(run, path, step, run.recorded.undone_fingerprint(path))
+    return change is not None and note_change(run, change)
 
 
 def item_changed(run: RunState, path: str, item: Any) -> bool:
     """Note a member whose item has changed; True if the drive must end."""
-    was, codec, secrets = run.recorded.item_of(path), run.codec, run.setting.secrets
-    if not was or codec is None or item_matches(was, item, codec, secrets):
-        return False
-    now = item_digest(item, codec, secrets)
-    return note_change(run, StepChange(path, f"item {was}", f"item {now}"))
+    change = item_change(run, path, item)
+    return change is not None and note_change(run, change)
 
 
 def note_change(run: RunState, change: StepChange) -> bool:
@@ -60,10 +71,11 @@ def note_change(run: RunState, change: StepChange) -> bool:
     same_kind = change.was.partition(" ")[0] == change.now.partition(" ")[0]
     if run.recorded.is_reused(change.path) or (run.recorded.unwinds and same_kind):
         return False
-    if change not in run.changes:
+    if change.path not in run.changed:
         if not run.changes:
             run.passed = frozenset((*run.results, *run.nodes, *run.tree))
         run.changes.append(change)
+        run.changed.add(change.path)
         if not run.rehearses:  # the first change ends the drive
             run.emit(cmd.Changed(change.path))
     return not run.rehearses

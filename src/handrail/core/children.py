@@ -10,7 +10,7 @@ from handrail.core import commands as cmd
 from handrail.core.ending import child_result, compensation_error, hit_limit, undo
 from handrail.core.failing import fail, fail_with
 from handrail.core.failures import AttemptFailure, failure_from, failure_of, failure_of_body
-from handrail.core.generators import call
+from handrail.core.generators import call, call_user
 from handrail.core.items import is_body
 from handrail.core.mistakes import no_body
 from handrail.core.nodes import Node, Phase
@@ -25,6 +25,7 @@ from handrail.errors import InvalidInput, NoArmChosen, WrongUse
 from handrail.model import events as ev
 from handrail.model.described import defined_at
 from handrail.model.inputs import bind_inputs
+from handrail.model.outcome import INTERRUPTED, RAISED, RETURNED
 from handrail.model.paths import join
 from handrail.model.results import BranchResult, StepResult, Usage
 from handrail.record.outputs import WORKFLOW, arm
@@ -139,12 +140,11 @@ class WorkflowNode(BodyStepNode):
         self.body_inputs = inputs
         self.is_open = True
         run.record(ev.SubworkflowStarted(self.path, definition.name, inputs))
-        try:
-            generator = call(definition, inputs)
-        except Exception as error:  # noqa: BLE001  # the child's own code
-            self.body_ended(run, None, error)
-            return
-        run.enter(self, generator)
+        what, given = call_user(run, call, definition, inputs)
+        if what == RETURNED:
+            run.enter(self, given)
+        elif what == RAISED:
+            self.body_ended(run, None, given)
 
     def body_ended(self, run: RunState, value: Any, error: BaseException | None) -> None:
         """End with the child's result; on an error run the rollbacks below, then fail with it."""
@@ -223,12 +223,12 @@ def enter_called(
 ) -> None:
     """Call a function, and run the generator or step that it returns as the node's body."""
     node.body_inputs = node.inputs
-    try:
-        made = body(*args)
-    except Exception as error:  # noqa: BLE001  # the user's function
-        run.push(EndBody(node, None, error))
+    what, made = call_user(run, body, *args)
+    if what == INTERRUPTED:
         return
-    if type(made) is Step:
+    if what == RAISED:
+        run.push(EndBody(node, None, made))
+    elif type(made) is Step:
         run.enter(node, alone(made))  # pyright: ignore[reportUnknownArgumentType]  # of anything
     elif is_body(made):
         run.enter(node, made)

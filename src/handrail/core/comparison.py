@@ -7,19 +7,19 @@ from typing import Any
 
 from handrail.codec.unresolved import Unresolved
 from handrail.core import commands as cmd
+from handrail.core.changes import change_of, item_change
 from handrail.core.failures import body_error_text
 from handrail.core.generators import call
 from handrail.core.mistakes import not_a_step
 from handrail.core.retracing import Outcome, Place, Retracing, Traversal
 from handrail.core.run_state import RunState
-from handrail.errors import LimitExceeded
+from handrail.errors import LimitExceeded, StepChange
 from handrail.model import events as ev
 from handrail.model.history import Divergence
 from handrail.model.outcome import RAISED, RETURNED
 from handrail.model.results import qualified
 from handrail.record.comparing import equal
 from handrail.record.outputs import returned_by
-from handrail.steps.fingerprint import item_digest, item_matches
 from handrail.steps.verbs import Modifiers, StageCheck, Step, Validation, take
 from handrail.typed.jsonsafe import short_repr
 
@@ -56,10 +56,9 @@ class Comparison(Retracing):
         if isinstance(value, Unresolved) and run.codec is not None:
             value = run.codec.load(value.text, returned_by(run.definition))
         place = Place("", "", 1, _outcome(end), value)
-        try:
-            generator = call(run.definition, run.root.inputs)
-        except Exception as error:  # noqa: BLE001  # the function's own code
-            self.body_ended(place, RAISED, error, stopped=False)
+        what, generator = self.call(call, run.definition, run.root.inputs)
+        if what != RETURNED:
+            self.body_ended(place, RAISED, generator, stopped=False)
             return
         yield self.body(place, generator, run.root.inputs)
 
@@ -81,19 +80,16 @@ class Comparison(Retracing):
     def on_recorded(self, path: str, step: Step[Any], *, yielded: bool) -> None:
         """Diverge if the step has changed, unless somebody accepted its record."""
         del yielded
-        run, recorded = self.run, self.recorded
-        was = recorded.fingerprint_of(path)
-        if was and not run.matches(was, step) and not recorded.is_reused(path):
-            self._diverge(path, was, run.fingerprint(step))
+        self._changed(change_of(self.run, path, step, self.recorded.fingerprint_of(path)))
 
-    def on_recorded_item(self, path: str, item: Any) -> None:
+    def on_recorded_item(self, place: Place, path: str, item: Any, index: int) -> None:
         """Diverge if the item has changed, unless somebody accepted its record."""
-        run, was = self.run, self.recorded.item_of(path)
-        codec, secrets = run.codec, run.setting.secrets
-        if not was or codec is None or item_matches(was, item, codec, secrets):
-            return
-        if not self.recorded.is_reused(path):
-            self._diverge(path, f"item {was}", f"item {item_digest(item, codec, secrets)}")
+        del place, index
+        self._changed(item_change(self.run, path, item))
+
+    def _changed(self, change: StepChange | None) -> None:
+        if change is not None and not self.recorded.is_reused(change.path):
+            self._diverge(change.path, change.was, change.now)
 
     def on_unrecorded(
         self, place: Place, path: str, step: Step[Any] | None, *, stopped: bool

@@ -3,23 +3,29 @@
 A recorded end needs no code. But a rollback is a function, and only the code that describes its
 step has it. So that code is retraced along the record.
 
-In a fork all of it is retraced: what other inputs, or changed code, make different below a recorded
-end runs again.
+On the way it compares: what is below a recorded success must be what the code makes of it now.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import Any
 
+from handrail.codec.unresolved import Unresolved
 from handrail.core import commands as cmd
 from handrail.core.changes import item_changed, note_change, step_changed
-from handrail.core.items import Items
 from handrail.core.nodes import Node, Phase, RollbackEntry
 from handrail.core.retracing import Inputs, Place, Retracing, Traversal
 from handrail.core.run_state import RunState
 from handrail.errors import StepChange
-from handrail.steps.verbs import ForEachGroup, Step, WorkGroup
+from handrail.model.outcome import RETURNED
+from handrail.model.paths import is_within
+from handrail.record.comparing import equal
+from handrail.steps.fingerprint import item_digest
+from handrail.steps.verbs import Step, WorkGroup
+
+_MOST = 5
+"""How many members a change of a group lists."""
 
 
 def find_compensations(
@@ -31,13 +37,21 @@ def find_compensations(
     """Add the rollbacks that the traversal finds below the node to it, then call ``then``."""
     recorded = run.recorded
     due = recorded.to_undo(node.path)
-    whole = recorded.is_fork and run.codec is not None and not recorded.unwinds
+    whole = _is_compared(run, node.path)
     if not due and not whole:
         then()
         return
     search = CompensationSearch(run, node, due, then, whole=whole)
     node.phase = Phase.SEARCHING
     search.search(traversal(search))
+
+
+def _is_compared(run: RunState, path: str) -> bool:
+    """True if what is below a path is compared; not if the path itself has changed, or must not."""
+    recorded = run.recorded
+    if run.codec is None or recorded.unwinds or "" in recorded.undoing:
+        return False
+    return path not in run.changed and not recorded.is_reused(path)
 
 
 class CompensationSearch(Retracing):
@@ -60,6 +74,8 @@ class CompensationSearch(Retracing):
         self._whole = whole
         self._partial: set[str] = set()
         """The bases of groups that may succeed without some of their members."""
+        self._otherwise: dict[str, list[str]] = {}
+        """How the members of a group differ from the recorded ones, by its base."""
         self.found: list[RollbackEntry] = []
         self._node, self._then = node, then
         self._due = set(due)
@@ -105,16 +121,23 @@ class CompensationSearch(Retracing):
         self._then()
 
     def enters(self, path: str) -> bool:
-        """True if this path, or one below it, is due."""
-        return path in self._leading_to or (self._whole and self.recorded.knows(path))
+        """True if this path, or one below it, is due, or is compared."""
+        if path in self._leading_to:
+            return True
+        record = self.recorded.get(path) if self._whole else None
+        if record is None or (record.leaf and record.failure is None):
+            return False  # nothing is below it
+        return _is_compared(self.run, path)
 
     def enters_attempt(self, place: Place) -> bool:
-        """True if a path just below this attempt is due or encloses one that is."""
-        return self._whole or place.base in self._bases
+        """True if a path just below this attempt is due or encloses one that is, or it counts."""
+        return place.base in self._bases or (self._whole and place.outcome == "succeeded")
 
     def goes_on(self, place: Place, *, left: bool, beyond: bool) -> bool:
-        """True up to the last item of a group that is compared as a whole."""
-        return self._compares(place) or super().goes_on(place, left=left, beyond=beyond)
+        """True up to the last item of a group that is compared; the first new one tells enough."""
+        if self._compares(place):
+            return not (beyond and place.base in self._otherwise)
+        return super().goes_on(place, left=left, beyond=beyond)
 
     def on_recorded(self, path: str, step: Step[Any], *, yielded: bool) -> None:
         """Note a yielded step that has changed, if its recorded success counts."""
@@ -122,48 +145,73 @@ class CompensationSearch(Retracing):
         if end is not None and end.success:
             step_changed(self.run, path, step)
 
-    def on_recorded_item(self, path: str, item: Any) -> None:
-        """Note an item that has changed."""
+    def on_recorded_item(self, place: Place, path: str, item: Any, index: int) -> None:
+        """Note an item that has changed, or that has moved in the output of its group."""
         item_changed(self.run, path, item)
+        if index != self.recorded.at(path).index and self._compares(place):
+            self._otherwise.setdefault(place.base, []).append(f"{_key(path)!r} moved")
+        elif path in self.recorded.at(place.path).unreached_children and self._compares(place):
+            self._otherwise.setdefault(place.base, []).append(f"{_key(path)!r} new")
 
     def on_unrecorded(
         self, place: Place, path: str, step: Step[Any] | None, *, stopped: bool
     ) -> None:
         """Note a step, or a member, that the recorded run would have begun."""
-        if self._compares(place) and not stopped:
-            now = "a member" if step is None else self.run.fingerprint(step)
-            note_change(self.run, StepChange(path, "not there", now))
+        if not self._compares(place) or stopped:
+            return
+        if step is None:
+            self._otherwise.setdefault(place.base, []).append(f"{_key(path)!r} new")
+        else:
+            self._note(place, f"without {_key(path)!r}", f"with {self.run.fingerprint(step)}")
 
     def body_ended(self, place: Place, what: int, given: Any, *, stopped: bool) -> None:
-        """Note steps that the body no longer yields."""
-        del what, given
-        if not stopped:
-            self.group_ended(place)
+        """Note that a body yields less, or ends otherwise, than recorded."""
+        if stopped or not self._compares(place):
+            return
+        self.group_ended(place)
+        codec, value = self.run.codec, place.value
+        assert codec is not None
+        if what != RETURNED:
+            self._note(place, "succeeded", f"failed: {given!r}")
+        elif type(value) is not Unresolved and not equal(given, value, codec.identity):
+            now = f"returned {item_digest(given, codec, self.run.setting.secrets)}"
+            was = f"returned {item_digest(value, codec, self.run.setting.secrets)}"
+            self._note(place, was, now)
 
     def group_ended(self, place: Place) -> None:
-        """Note recorded steps, or members, that the code no longer has."""
-        if not self._compares(place):
-            return
-        gone = self.recorded.at(place.path).unreached_children
-        for path in self.in_place(place):
-            if path not in place.seen and path not in gone:
-                was = self.recorded.fingerprint_of(path) or "a member"
-                note_change(self.run, StepChange(path, was, "not there"))
+        """Note what a group has more, fewer or elsewhere than recorded."""
+        noted = self._otherwise.get(place.base, [])
+        known = self.in_place(place)
+        if self._compares(place):
+            gone = place.seen.union(self.recorded.at(place.path).unreached_children)
+            noted += (f"{_key(path)!r} gone" for path in known if self._is_missed(path, gone))
+        if noted:
+            self._note(place, f"of {len(known)} parts", f"with {_short(noted)}")
+
+    def _is_missed(self, path: str, known: Container[str]) -> bool:
+        """True for what came to something, and is none of the known paths."""
+        has_come = self.recorded.at(path).ended() or self.recorded.children(path)
+        return bool(has_come) and path not in known
+
+    def _note(self, place: Place, was: str, now: str) -> None:
+        """Note that what has ended would be another; it is entered again, and keeps what it can."""
+        known = self.run.changes
+        if not any(is_within(one.path, place.path) for one in known):
+            note_change(self.run, StepChange(place.path, was, now, enters=True))
 
     def _compares(self, place: Place) -> bool:
-        """True for what succeeded, and would have begun all that its code has."""
-        return self._whole and place.outcome == "succeeded" and place.base not in self._partial
-
-    def _members(self, place: Place, verb: ForEachGroup, inputs: Inputs, items: Items) -> Traversal:
-        if verb.min_success is not None:
-            self._partial.add(place.base)
-        return super()._members(place, verb, inputs, items)
+        """True for what succeeded by itself, and would have begun all that its code has."""
+        if not self._whole or place.outcome != "succeeded" or place.base in self._partial:
+            return False
+        record = self.recorded.at(place.path)
+        end = record.end or record.member_end
+        return end is not None and end.status == "succeeded" and end.given_by is None
 
     def _tasks(self, place: Place, verb: WorkGroup, inputs: Inputs) -> Traversal:
-        known = {task.id for task in self.recorded.tasks.get(place.path, ())}
-        if self._compares(place) and known != {task.id for task in verb.tasks}:
-            was, now = f"work from {sorted(known)}", f"from {sorted(t.id for t in verb.tasks)}"
-            note_change(self.run, StepChange(place.path, was, f"work {now}"))
+        known = [task.id for task in self.recorded.tasks.get(place.path, ())]
+        now = [task.id for task in verb.tasks]
+        if self._compares(place) and known != now:
+            self._note(place, f"work from {_short(known)}", f"work from {_short(now)}")
         self._partial.add(place.base)  # tasks are added, dropped and stopped
         return super()._tasks(place, verb, inputs)
 
@@ -172,3 +220,12 @@ class CompensationSearch(Retracing):
         rollback = step.modifiers.rollback
         if path in self._due and rollback is not None:
             self.found.append((path, rollback, self.run.view_of(path, inputs)))
+
+
+def _key(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _short(listed: list[str]) -> str:
+    more = f" and {len(listed) - _MOST} more" if len(listed) > _MOST else ""
+    return f"{', '.join(listed[:_MOST])}{more}"

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal, TypeAlias, assert_never
 
 from handrail.core import commands as cmd
 from handrail.core.ending import compensation_error, undo
 from handrail.core.failing import fail
 from handrail.core.failures import AttemptFailure, failure_from, failure_of
+from handrail.core.generators import call_user
 from handrail.core.items import Items, compared_item, function_of, is_body, keyed
 from handrail.core.mistakes import no_body
 from handrail.core.nodes import MemberNode, Node, Phase, RollbackEntry
@@ -33,6 +34,7 @@ from handrail.core.stopping import end_stopped, note_stopped_before
 from handrail.errors import DefinitionError, DuplicateStepName, GroupFailed, HandrailError
 from handrail.model import events as ev
 from handrail.model.described import defined_at
+from handrail.model.outcome import INTERRUPTED, RAISED, RETURNED
 from handrail.model.results import StepResult
 from handrail.record.members import reasons_text
 from handrail.record.outputs import OUTPUTS, RESULTS, winner
@@ -46,6 +48,7 @@ Mode: TypeAlias = Literal["fail_fast", "continue", "all_or_nothing", "race"]
 _FAILURES_TOLD = 5
 """A failed group quotes up to so many failures of members in full; of more, only the first."""
 GroupVerb: TypeAlias = ParallelGroup | ForEachGroup | RaceGroup | WorkGroup
+_NO_MORE = object()
 Bodied: TypeAlias = ForEachGroup | WorkGroup
 """The groups whose members have a body."""
 
@@ -61,6 +64,7 @@ class Members:
         "exhausted",
         "failed",
         "first_failure",
+        "interrupted",
         "items",
         "left",
         "mode",
@@ -81,6 +85,7 @@ class Members:
         self.items = items
         self.exhausted = False
         self.closed = False
+        self.interrupted = False
         self.started = 0
         self.pulls = 0
         self.awaits_turn = False
@@ -122,7 +127,7 @@ class Members:
 
     def may_pull(self, node: Node) -> bool:
         """True if the window has room and another member may begin."""
-        if self.exhausted or self.closed or node.stop is not None:
+        if self.exhausted or self.closed or self.interrupted or node.stop is not None:
             return False
         if self.decided and not self.left:
             return False
@@ -176,12 +181,13 @@ class GroupNode(CompositeNode):
         verb = self.verb
         self.live = {}
         run.concurrent.add(self.base)
-        try:
-            self.members = members = self._first_members(verb)
-        except Exception as error:  # noqa: BLE001  # the user's __iter__
+        what, members = call_user(run, self._first_members, verb)
+        if what != RETURNED:
             self.members, self.live = Members("fail_fast", None, iter(())), None
-            fail(run, self, failure_of(error))
+            if what == RAISED:
+                fail(run, self, failure_of(members))
             return
+        self.members = members
         on_error = "fail_fast" if isinstance(verb, RaceGroup) else verb.on_error
         run.record(ev.GroupStarted(self.path, verb.kind, _size(verb), on_error, members.window))
         self.record_start(run)
@@ -226,14 +232,13 @@ class GroupNode(CompositeNode):
                 members.awaits_turn = True
                 run.emit(cmd.Pull(self.path))
             return
-        try:
-            item = next(members.items)
-        except StopIteration:
+        what, item = call_user(run, next, members.items, _NO_MORE)
+        if what != RETURNED:
+            self._code_raised(run, what, item)
+            return
+        if item is _NO_MORE:
             members.exhausted = True
             self._perhaps_end(run)
-            return
-        except Exception as error:  # noqa: BLE001  # the user's iterator
-            self._items_failed(run, error)
             return
         members.pulls += 1
         run.push(Pull(self))
@@ -243,10 +248,14 @@ class GroupNode(CompositeNode):
         else:
             self._open_step(run, item)
 
-    def _items_failed(self, run: RunState, error: Exception) -> None:
-        self._give_up(run, error, f"its items raised after {self.members.started}")
+    def _code_raised(self, run: RunState, what: int, error: BaseException) -> None:
+        """Fail with the error of the items or a key; or begin no more, if the drive ends by it."""
+        if what == INTERRUPTED:
+            self.members.interrupted = True
+        else:
+            self._give_up(run, error, f"its items raised after {self.members.started}")
 
-    def _give_up(self, run: RunState, error: Exception, what: str) -> None:
+    def _give_up(self, run: RunState, error: BaseException, what: str) -> None:
         """Fail with the error of a user's function, after all members have been stopped."""
         self.members.exhausted = True
         failure = failure_of(error)
@@ -278,14 +287,14 @@ class GroupNode(CompositeNode):
         members = self.members
         index = self.index_of(run, item)
         members.started += 1
-        try:
-            value, key = keyed(verb, item, index)
-        except DefinitionError as error:
-            run.mistake(DefinitionError(f"{run.where(self)}: {error}"))
+        what, given = call_user(run, keyed, verb, item, index)
+        if what == RAISED and isinstance(given, DefinitionError):
+            run.mistake(DefinitionError(f"{run.where(self)}: {given}"))
             return
-        except Exception as error:  # noqa: BLE001  # the user's key function
-            self._items_failed(run, error)
+        if what != RETURNED:
+            self._code_raised(run, what, given)
             return
+        value, key = given
         path = f"{self.base}/{key}"
         if not self._may_begin(run, path):
             return
@@ -479,12 +488,12 @@ def member_failed(run: RunState, member: Node, failure: AttemptFailure) -> None:
 
 def _begin_body(run: RunState, member: MemberNode, verb: Bodied, value: Any) -> None:
     function = function_of(verb)
-    try:
-        made: Step[Any] | Generator[Any, Any, Any] = function(value)
-    except Exception as error:  # noqa: BLE001  # the user's body
-        member_failed(run, member, failure_of(error))
+    what, made = call_user(run, function, value)
+    if what == INTERRUPTED:
         return
-    if type(made) is Step:
+    if what == RAISED:
+        member_failed(run, member, failure_of(made))
+    elif type(made) is Step:
         path = f"{member.base}/{made.name}"
         run.tree[member.path] = path  # its only child; a dict would cost 200 bytes more
         run.open_child(member, made, path)

@@ -65,7 +65,7 @@ from handrail.core.ending import (
 )
 from handrail.core.failing import fallback_chosen, fallback_ended
 from handrail.core.failures import failure_from, failure_of_body
-from handrail.core.generators import call
+from handrail.core.generators import call, call_user, interrupt
 from handrail.core.groups import GroupNode, member_failed
 from handrail.core.launches import (
     granted,
@@ -125,6 +125,7 @@ from handrail.core.work_edits import work_edited
 from handrail.core.worktrees import WorktreeNode
 from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition
+from handrail.model.outcome import INTERRUPTIONS, RAISED, RETURNED
 from handrail.model.results import Skipped, StepResult, StepStatus, add_usage
 from handrail.model.work import is_found
 from handrail.record.outputs import CHILD
@@ -297,12 +298,11 @@ def _begin(run: RunState) -> None:
     root.phase = Phase.RUNNING
     if run.limits.timeout_s is not None and run.limits.on_breach == "fail":
         run.run_deadline = run.wait(root, run.started_at + run.limits.timeout_s)
-    try:
-        generator = call(run.definition, root.inputs)
-    except Exception as error:  # noqa: BLE001  # the function's own code
-        root_ended(run, None, error)
-        return
-    run.enter(root, generator)
+    what, given = call_user(run, call, run.definition, root.inputs)
+    if what == RETURNED:
+        run.enter(root, given)
+    elif what == RAISED:
+        root_ended(run, None, given)
 
 
 def _rehearsed(run: RunState, report: cmd.Rehearsed) -> None:
@@ -425,10 +425,10 @@ def _body_ended(run: RunState, node: Node, value: Any, error: BaseException | No
     node.timer = 0
     if node.stop is not None and error is not None:
         note_unwinding(run, node, error)
-    if isinstance(error, (KeyboardInterrupt, SystemExit)):
+    if isinstance(error, INTERRUPTIONS):
         run.escaped = error
     if isinstance(error, KeyboardInterrupt) and node.stop is None:
-        run.emit(cmd.EndDrive("keyboard interrupt"))  # Ctrl-C hit the body, which is not at fault
+        interrupt(run, error)  # Ctrl-C hit the body, which is not at fault
         return
     if isinstance(node, RunNode):
         root_ended(run, value, error)

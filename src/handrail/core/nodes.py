@@ -73,8 +73,8 @@ class Node:
         self.started_at = 0.0
         self.child: Node | None = None
         """Its unfinished child, where it has one at a time."""
-        self.seen: dict[str, None] | None = None
-        """Every child path so far, in order."""
+        self.seen: dict[str, Any] | None = None
+        """Every child path so far, in order; of a body's step, where in the body it is yielded."""
         self.yields = 0
         """How many steps its body has yielded in this attempt and drive."""
         self.timer = 0

@@ -25,12 +25,12 @@ from handrail.core.run_state import (
 )
 from handrail.model import events as ev
 from handrail.model.paths import attempt_base
-from handrail.model.results import StepResult
+from handrail.model.results import StepResult, Usage, add_usage
 from handrail.record.assemble import assembler
 from handrail.record.outputs import derive, resolve
 from handrail.record.run_record import PathRecord, replayed
 from handrail.steps.fingerprint import matches
-from handrail.steps.verbs import ForEachGroup, Question, Step, WorkGroup
+from handrail.steps.verbs import LAUNCHED, ForEachGroup, Question, Step, WorkGroup
 
 _step_replayed = assembler(ev.StepReplayed)
 
@@ -56,7 +56,7 @@ def replay_plain(run: RunState, parent: Node, step: Step[Any], path: str) -> Ste
     result = run.results[path] = replayed(end)
     if record.index != parent.yields:
         run.record(ev.StepMoved(path, parent.yields))
-    event = _step_replayed(setting.run_id, run.drive_seq, run.now, path, result)
+    event = _step_replayed(setting.run_id, run.drive_seq, run.now, path, result, 0, None)
     run.emit(cmd.Tell(event))
     return result
 
@@ -118,11 +118,21 @@ def _take_end(run: RunState, node: StepNode, record: PathRecord, end: StepResult
     if has_children:
         run.tree.update(recorded.tree_below(path))
         note_recorded_rollbacks(run, path)
-    run.emit(cmd.Tell(_step_replayed("", 0, 0.0, path, result)))
+    run.emit(cmd.Tell(_told(run, path, result)))
     if has_children:
         _find_compensations(run, node, lambda: _ended(run, node, result, has_children=True))
     else:
         _ended(run, node, result)
+
+
+def _told(run: RunState, path: str, end: StepResult[Any]) -> ev.Progress:
+    """The event of a replayed end, with what the ended steps below it come to."""
+    below = [result for _, result in run.recorded.below(path)]
+    usage: Usage | None = None
+    for result in below:
+        if result.step_type in LAUNCHED:
+            usage = add_usage(usage, result.usage)
+    return _step_replayed("", 0, 0.0, path, end, len(below), usage)
 
 
 def _ended(
@@ -251,7 +261,7 @@ def replay_member(
     run.tree.update(recorded.tree_below(path))
     note_recorded_rollbacks(run, path)
     end = record.member_end
-    run.emit(cmd.Tell(ev.StepReplayed(path, end)))
+    run.emit(cmd.Tell(_told(run, path, end)))
     find_compensations(
         run,
         member,

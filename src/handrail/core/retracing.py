@@ -8,8 +8,9 @@ way: ``compensation`` looks for rollbacks, ``comparison`` for what has changed.
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections import ChainMap
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sized
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sized
 from typing import Any, Literal, TypeAlias, TypeGuard
 
 from handrail.core import commands as cmd
@@ -19,9 +20,10 @@ from handrail.core.items import Items, function_of, is_body, keyed
 from handrail.core.run_state import RunState
 from handrail.core.visible import VisibleResults
 from handrail.errors import RunCancelled, StepTimeout
+from handrail.model import outcome
 from handrail.model.described import line_of
 from handrail.model.inputs import bind_inputs
-from handrail.model.outcome import RAISED, YIELDED, resume
+from handrail.model.outcome import INTERRUPTED, RAISED, RETURNED, YIELDED, resume
 from handrail.model.paths import attempt_base, join
 from handrail.model.results import StepFailed, StepResult, qualified
 from handrail.record.outputs import derive, resolve
@@ -31,6 +33,7 @@ from handrail.steps import verbs
 from handrail.steps.verbs import Step
 
 Inputs: TypeAlias = Mapping[str, Any]
+_NO_MORE = object()
 Traversal: TypeAlias = Generator[Any, Any, None]
 """Yields a traversal to run first, or a question to answer with ``Evaluated``.
 
@@ -99,8 +102,8 @@ class Retracing:
         A body ``yielded`` it, or another step contains it as data.
         """
 
-    def on_recorded_item(self, path: str, item: Any) -> None:
-        """Called for each item of the code whose member is recorded."""
+    def on_recorded_item(self, place: Place, path: str, item: Any, index: int) -> None:
+        """Called for each item of the code whose member is recorded, with its index in the code."""
 
     def on_retraced(self, path: str, step: Step[Any], inputs: Inputs) -> None:
         """Called after a step has been retraced."""
@@ -183,17 +186,24 @@ class Retracing:
     counts_open = 0
     """1 if an attempt without an end is retraced, too."""
 
+    def call(self, function: Callable[..., Any], *args: Any) -> tuple[int, Any]:
+        """``outcome.call``; an interruption is raised by the engine, when the drive has ended."""
+        what, given = called = outcome.call(function, *args)
+        if what == INTERRUPTED:
+            self.run.escaped = given
+        return called
+
     def member(
         self, path: str, verb: verbs.ForEachGroup | verbs.WorkGroup, value: Any, inputs: Inputs
     ) -> Traversal:
         """Retraces a member of a group."""
-        try:
-            made = function_of(verb)(value)
-        except Exception:  # noqa: BLE001  # its record stands, whatever its body does now
-            return
         end = self.recorded.at(path).member_end
-        outcome: Outcome = "open" if end is None else _outcome_of_end(end)
-        place = Place(path, path, 1, outcome, None if end is None else end.output)
+        how: Outcome = "open" if end is None else _outcome_of_end(end)
+        place = Place(path, path, 1, how, None if end is None else end.output)
+        what, made = self.call(function_of(verb), value)
+        if what != RETURNED:
+            self.body_ended(place, RAISED, made, stopped=False)
+            return
         if _is_step(made):
             verbs.take(made)
             yield self._only_step(place, made, inputs)
@@ -265,13 +275,14 @@ class Retracing:
         left = {one for one in begun if self.enters(one)}
         last = max((self.recorded.at(one).index for one in begun), default=-1)
         self._concurrent.add(place.base)
-        for index, (item, value, key) in enumerate(_keyed(verb, items)):
+        for index, (item, value, key) in enumerate(self._keyed(verb, items)):
             member = f"{place.base}/{key}"
             if member in left:
                 left.discard(member)
                 place.seen.add(member)
-                self.on_recorded_item(member, item)
-                yield self.member(member, verb, value, inputs)
+                self.on_recorded_item(place, member, item, index)
+                if self.enters(member):
+                    yield self.member(member, verb, value, inputs)
             elif not self.recorded.knows(member):
                 self.on_unrecorded(place, member, None, stopped=False)
             beyond = index >= last and not isinstance(verb.items, Sized)
@@ -294,12 +305,25 @@ class Retracing:
             if member in left:
                 left.discard(member)
                 place.seen.add(member)
-                self.on_recorded_item(member, task.payload)
-                yield self.member(member, verb, task, inputs)
+                self.on_recorded_item(place, member, task.payload, recorded.at(member).index)
+                if self.enters(member):
+                    yield self.member(member, verb, task, inputs)
             elif task.id in new and not recorded.knows(member):
                 self.on_unrecorded(place, member, None, stopped=False)
         self._concurrent.discard(place.base)
         self.group_ended(place)
+
+    def _keyed(self, verb: verbs.ForEachGroup, items: Items) -> Iterator[tuple[Any, Any, str]]:
+        """Each item, with its value for the body and its key, until the user's code raises."""
+        what, given = self.call(items.from_first)
+        for index in itertools.count():
+            if what == RETURNED:
+                what, item = self.call(next, given, _NO_MORE)
+            if what != RETURNED or item is _NO_MORE:
+                return
+            what, made = self.call(keyed, verb, item, index)
+            if what == RETURNED:
+                yield item, *made
 
     def _child(self, place: Place, verb: verbs.ChildWorkflow) -> Traversal:
         definition = verb.workflow.definition
@@ -307,8 +331,10 @@ class Retracing:
             inputs = bind_inputs(definition, verb.args, verb.kwargs)
             if self.run.unrecordable(inputs, f"step {place.path!r}") is not None:
                 return  # it failed before it began
-            generator = call(definition, inputs)
         except Exception:  # noqa: BLE001  # its record stands, whatever the code does now
+            return
+        what, generator = self.call(call, definition, inputs)
+        if what != RETURNED:
             return
         place.value = self.recorded.at(place.path).value
         yield self.body(place, generator, inputs)
@@ -317,10 +343,9 @@ class Retracing:
         self, place: Place, verb: verbs.HeldBody | verbs.TreeBody, inputs: Inputs
     ) -> Traversal:
         """Retraces the steps of a function, which is called with its arguments."""
-        try:
-            made = verb.body(*verb.args)
-        except Exception:  # noqa: BLE001  # its record stands, whatever the code does now
-            return
+        what, made = self.call(verb.body, *verb.args)
+        if what != RETURNED:
+            return  # its record stands, whatever the code does now
         end = self.recorded.at(place.path).end
         place.value = None if end is None else end.output
         if isinstance(verb, verbs.TreeBody):
@@ -450,15 +475,6 @@ class Retracing:
 
 def _is_step(given: object) -> TypeGuard[Step[Any]]:
     return type(given) is Step
-
-
-def _keyed(verb: verbs.ForEachGroup, items: Items) -> Iterator[tuple[Any, Any, str]]:
-    """Each item, with its value for the body and its key, until the user's code raises."""
-    try:
-        for index, item in enumerate(items.from_first()):
-            yield item, *keyed(verb, item, index)
-    except Exception:  # noqa: BLE001  # the user's iterator, or key function
-        return
 
 
 def _is_new(body: Generator[Any, Any, Any]) -> bool:

@@ -7,6 +7,7 @@ machine carries it out within the same ``receive``, by the table in ``core.machi
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
@@ -396,7 +397,7 @@ class RunState:
         self.root = RunNode("", None, inputs)
         self.nodes: dict[str, Node] = {}
         self.results: dict[str, StepResult[Any]] = {}
-        self.tree: dict[str, dict[str, None] | str] = {}
+        self.tree: dict[str, dict[str, Any] | str] = {}
         self.concurrent: set[str] = set()
         # the drive
         self.now = 0.0
@@ -449,8 +450,11 @@ class RunState:
         """How many steps were let in; counted only if ``max_steps`` is set."""
         self.visits: dict[tuple[str, str], int] = {}
         """How often each line of a body yielded; counted only if ``max_visits`` is set."""
+        self.places: dict[str, Counter[int] | None] = {}
+        """How often each place in a long body yielded, by path; None once that was warned of."""
         self.changes: list[StepChange] = []
         """Recorded steps that the code now describes differently, if nobody accepted that."""
+        self.changed = set[str]()
         self.passed: frozenset[str] = frozenset()
         """The steps and members that the code had reached before the first of these changes."""
         # waits

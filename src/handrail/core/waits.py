@@ -17,6 +17,7 @@ from handrail.core.budget import budget_answered, budget_refused
 from handrail.core.ending import hit_limit
 from handrail.core.failing import fail, fail_with
 from handrail.core.failures import failure_of
+from handrail.core.generators import call_user
 from handrail.core.launches import launch_unless_paused
 from handrail.core.limits import limit_answered, limit_refused
 from handrail.core.nodes import Node, Phase, nearest_deadline
@@ -24,6 +25,7 @@ from handrail.core.run_state import AgentNode, Attempt, CompositeNode, RunState,
 from handrail.core.stopping import cleanup_overdue, deadline_passed
 from handrail.errors import GateClosed, GateNotFound, HandrailError, StepTimeout
 from handrail.model import events as ev
+from handrail.model.outcome import RAISED, RETURNED
 from handrail.model.results import OpenGate
 from handrail.record.answers import answer_for, payload_for
 from handrail.record.outputs import declared_output
@@ -102,7 +104,7 @@ class GateNode(CompositeNode):
             if not run.timers_frozen:
                 self._open(run, replace(gate, opening=gate.opening + 1))
             return
-        run.succeed(self, answer)
+        run.succeed(self, self.verb.value_of(answer))
 
     def _gate(self, run: RunState) -> OpenGate:
         verb = self.verb
@@ -122,6 +124,7 @@ class GateNode(CompositeNode):
             verb.default,
             verb.has_default,
             run.revisions.get(self.path, 0) + 1 if known is None else known.opening,
+            verb.values,
             verb.agents_may_answer,
         )
 
@@ -189,13 +192,15 @@ class SignalNode(CompositeNode):
     def consume(self, run: RunState, signal: ev.SignalReceived) -> None:
         """End with the payload, converted to the declared type."""
         self._consumed = signal.seq
-        try:
-            payload = _resolved(run, self.step, signal.payload)
-            value = payload_for(signal.name, payload, self.verb.type)
-        except Exception as error:  # noqa: BLE001  # a user's type may raise anything
-            fail(run, self, failure_of(error))
-            return
-        run.succeed(self, value)
+        what, value = call_user(run, self._payload, run, signal)  # a user's type may raise anything
+        if what == RAISED:
+            fail(run, self, failure_of(value))
+        elif what == RETURNED:
+            run.succeed(self, value)
+
+    def _payload(self, run: RunState, signal: ev.SignalReceived) -> Any:
+        payload = _resolved(run, self.step, signal.payload)
+        return payload_for(signal.name, payload, self.verb.type)
 
     def stopped(self, run: RunState) -> None:
         """Listen no longer."""
@@ -260,15 +265,18 @@ def process_waits_for(run: RunState, token: int) -> bool:
 
 
 def counts_running_time(run: RunState, token: int) -> bool:
-    """True for timers on elapsed running time: timeouts, retry and ladder backoff, clean-up.
+    """True for timers on elapsed running time: timeouts, retry and ladder backoff, clean-up, and
+    a sleep of so many seconds.
 
-    False for wall-clock ones: ``sleep``, the deadline of a question, a usage cap.
+    False for wall-clock ones: a sleep until a datetime, the deadline of a question, a usage cap.
     """
     node, _ = run.timers.get(token, (None, 0.0))
     if node is None:
         return False
     if token == run.run_deadline or (isinstance(node, CompositeNode) and token == node.deadline):
         return True
+    if isinstance(node, TimerNode):
+        return node.verb.until is None
     if node.phase is not Phase.PAUSED:
         return node.generator is not None
     rungs = node.rungs if isinstance(node, AgentNode) else ()

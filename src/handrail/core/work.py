@@ -21,6 +21,7 @@ from typing import Any, cast
 from handrail.core import commands as cmd
 from handrail.core.failing import fail_with
 from handrail.core.failures import AttemptFailure
+from handrail.core.generators import call_user
 from handrail.core.groups import GroupNode, GroupVerb, Members
 from handrail.core.items import function_of
 from handrail.core.nodes import Node, Phase, RollbackEntry
@@ -29,6 +30,7 @@ from handrail.core.steering import postpone_blocked
 from handrail.errors import WrongUse
 from handrail.model import events as ev
 from handrail.model.described import defined_at
+from handrail.model.outcome import INTERRUPTED, RAISED, RETURNED
 from handrail.model.paths import encode_key
 from handrail.model.results import StepResult
 from handrail.model.work import (
@@ -177,7 +179,7 @@ class TaskMembers(Members):
 
     def may_pull(self, node: Node) -> bool:
         """True if a task may be taken; one with a recorded end needs no room."""
-        if self.closed or node.stop is not None:
+        if self.closed or self.interrupted or node.stop is not None:
             return False
         if self.queue.ended:
             return True
@@ -498,14 +500,16 @@ class WorkNode(GroupNode):
             return
         tally.queued, tally.refused = len(queue.urgency), self._not_taken
         tally.running = len(self.live or ())
-        try:
-            reason: object = stop(tally)
-            if reason is not None and not isinstance(reason, str):
-                raise WrongUse(f"it must give a text or None, got {reason!r}")  # noqa: TRY301
-        except Exception as error:  # noqa: BLE001  # the user's function
+        what, reason = call_user(run, stop, tally)
+        if what == INTERRUPTED:
+            self.members.interrupted = True
+            return
+        if reason is not None and not isinstance(reason, str) and what == RETURNED:
+            what, reason = RAISED, WrongUse(f"it must give a text or None, got {reason!r}")
+        if what == RAISED:
             self._begin_no_more(run)
             ends = f"{len(tally.ends)} end{'s' * (len(tally.ends) != 1)}"
-            self._give_up(run, error, f"its stop raised after {ends}")
+            self._give_up(run, reason, f"its stop raised after {ends}")
             return
         if reason is not None:
             queue.stopped = reason

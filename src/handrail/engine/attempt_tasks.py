@@ -22,6 +22,7 @@ from handrail.engine.loop import Loop, Skew
 from handrail.engine.perform import Performer, raised_event
 from handrail.engine.tasks import ABANDONED, STOPPED, AttemptStopped, Flight
 from handrail.model import events as ev
+from handrail.model.outcome import interruption
 from handrail.steps.verbs import PythonCall
 
 TURN_STEPS = 64
@@ -235,17 +236,6 @@ def cancelled_itself() -> bool:
         task = asyncio.current_task()
         return task is not None and task.cancelling() == 0
     return False
-
-
-def interruption(error: BaseException) -> str:
-    """Why a drive is interrupted, in words."""
-    match error:
-        case KeyboardInterrupt():
-            return "keyboard interrupt"
-        case SystemExit():
-            return f"exit {error.code}"
-        case _:
-            return "the task that ran it was cancelled"
 
 
 PAUSED_S = 5.0

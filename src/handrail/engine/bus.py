@@ -8,7 +8,7 @@ piece, or when the stream ends.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any, TypeAlias, TypeVar, cast
 
@@ -16,6 +16,7 @@ from handrail.model import events as ev
 from handrail.model.dataclass import dataclass
 from handrail.model.described import text_of
 from handrail.model.events import Event, Progress
+from handrail.model.outcome import INTERRUPTIONS
 from handrail.ports.sink import Sink
 from handrail.secrets.masking import NAME_LEAST, PLAIN, Mask
 from handrail.secrets.values import SecretValues
@@ -46,6 +47,10 @@ class _HeldPiece:
     before: str
 
 
+def _raise(error: BaseException) -> None:
+    raise error
+
+
 @dataclass(slots=True)
 class Bus:
     """The sinks of one run. Mutable: it drops sinks that raise, and keeps back text."""
@@ -54,6 +59,8 @@ class Bus:
     sinks: list[Sink]
     mask: Mask
     kept: dict[Stream, _HeldPiece] = field(default_factory=dict[Stream, "_HeldPiece"])
+    on_interruption: Callable[[BaseException], None] = _raise
+    """Gets a KeyboardInterrupt or SystemExit that hit a sink."""
 
     def emit(self, event: Event | Progress) -> None:
         """Show the event to every sink, in order; never raises an ``Exception``."""
@@ -87,7 +94,9 @@ class Bus:
                     continue  # dropped meanwhile: it raised at the notice about another sink
                 try:
                     sink.emit(shown)
-                except Exception as error:  # noqa: BLE001  # a sink must not be able to stop a run
+                except INTERRUPTIONS as interruption:  # it is not the sink's fault
+                    self.on_interruption(interruption)
+                except BaseException as error:  # noqa: BLE001  # no sink may stop a run
                     self._drop(sink, error, shown)
 
     # -- text in pieces --------------------------------------------------------------------------
@@ -126,7 +135,7 @@ class Bus:
 
     # -- sinks that raise ------------------------------------------------------------------------
 
-    def _drop(self, sink: Sink, error: Exception, event: Event | Progress) -> None:
+    def _drop(self, sink: Sink, error: BaseException, event: Event | Progress) -> None:
         """Drop the sink and notify the others; drop those, too, that raise at the notice."""
         broken = [(sink, error)]
         while broken:
@@ -139,7 +148,9 @@ class Bus:
             for kept in self.sinks:
                 try:
                     kept.emit(notice)
-                except Exception as again:  # noqa: BLE001  # it is dropped in its turn
+                except INTERRUPTIONS as interruption:
+                    self.on_interruption(interruption)
+                except BaseException as again:  # noqa: BLE001  # it is dropped in its turn
                     if all(kept is not other for other, _ in broken):
                         broken.append((kept, again))
 

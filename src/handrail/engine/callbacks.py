@@ -15,6 +15,7 @@ from handrail.core import commands as cmd
 from handrail.core.attempt_ends import rollback_event
 from handrail.core.commands import AskFallback, AskPredicate, Evaluated, FindStages, Undo
 from handrail.core.conductor import Question
+from handrail.engine.attempt_tasks import cancelled_itself
 from handrail.engine.calls import ActionRaised, await_value, call
 from handrail.engine.current import CURRENT, Contexts, Current
 from handrail.engine.loop import Loop
@@ -28,7 +29,9 @@ from handrail.errors import (
     LeaseLost,
     StagesMissing,
 )
+from handrail.model import outcome as outcomes
 from handrail.model.dataclass import dataclass
+from handrail.model.outcome import INTERRUPTIONS
 from handrail.model.results import OpenGate
 from handrail.record.answers import accept_answer, policy_answer
 from handrail.shortening import clean
@@ -68,7 +71,10 @@ class Evaluator:
             value = self.begin(command)
             if hasattr(value, "__await__"):
                 value = await value
-        except (Exception, GeneratorExit) as error:  # noqa: BLE001  # the user's function
+        except BaseException as error:
+            is_cancelled = isinstance(error, anyio.get_cancelled_exc_class())
+            if isinstance(error, INTERRUPTIONS) or (is_cancelled and not cancelled_itself()):
+                raise
             return Evaluated(command.path, error=error, at=at)
         return Evaluated(command.path, value, at=at)
 
@@ -83,7 +89,9 @@ class Evaluator:
             return tuple(item for item in wanted if isinstance(item, Stage))
         known = self.stages()
         if wanted is None:
-            wanted = tuple(known)
+            wanted = tuple(name for name, stage in known.items() if not isinstance(stage, Mapping))
+        in_sets = ((item,) if isinstance(item, Stage) else _named(item, known) for item in wanted)
+        wanted = tuple(dict.fromkeys(item for items in in_sets for item in items))
         missing = [item for item in wanted if isinstance(item, str) and item not in known]
         if missing or not wanted:
             raise StagesMissing(command.path, missing, tuple(known))
@@ -119,6 +127,12 @@ class Evaluator:
             await call(command.rollback.action, (context,), {}, inline=False, current=current)
         except ActionRaised as carried:
             raise RuntimeError(f"rollback raised StopIteration: {carried.error}") from None
+
+
+def _named(name: str, known: Mapping[str, Any]) -> tuple[str, ...]:
+    """The names of a set of stages, ``{"stages": [...]}``; of a stage its own."""
+    given = known.get(name)
+    return tuple(given["stages"]) if isinstance(given, Mapping) else (name,)
 
 
 def _stage(item: str | Stage, known: Mapping[str, Any]) -> Stage:
@@ -164,20 +178,25 @@ class Callbacks:
             asked: Flight = loop.flights[question.path, "gate"]
             loop.start(asked, lambda: self._answer_gate(asked, question), loop.context())
             return
-        try:
-            value = loop.context().run(self._evaluator.begin, question)
-        except (Exception, GeneratorExit) as error:  # noqa: BLE001  # the user's function
-            loop.evaluated(question, error=error)
-            return
-        except BaseException as error:  # the drive ends by it, and must not wait for an answer
-            loop.queue_job(partial(loop.evaluated, question, error=error))
-            raise
-        if hasattr(value, "__await__"):
+        what, value = outcomes.call(loop.context().run, self._evaluator.begin, question)
+        if what == outcomes.RETURNED and hasattr(value, "__await__"):
             flight: Flight = loop.flights[question.path, "evaluation"]
             flight.awaited = value
             loop.start(flight, lambda: await_value(value), loop.context())
-        else:
+        elif what == outcomes.RETURNED:
             loop.evaluated(question, value)
+        else:
+            self._raised(question, value)
+
+    def _raised(self, question: Question, error: BaseException) -> None:
+        """Report what a user's function raised; an interruption also ends the drive, which must not
+        wait for an answer.
+        """
+        if isinstance(error, INTERRUPTIONS):
+            self._loop.escaped(error)
+            self._loop.queue_job(partial(self._loop.evaluated, question, error=error))
+        else:
+            self._loop.evaluated(question, error=error)
 
     async def evaluated(self, command: cmd.AskFallback | cmd.FindStages) -> cmd.Evaluated:
         """Evaluate, and wait for the outcome."""
@@ -187,7 +206,10 @@ class Callbacks:
         if outcome is STOPPED and hasattr(flight.awaited, "close"):
             flight.awaited.close()  # it was perhaps not begun, and would warn of that
         value, error = _ended(flight, outcome)
-        self._loop.evaluated(flight.command, value, error)
+        if error is None:
+            self._loop.evaluated(flight.command, value)
+        else:
+            self._raised(flight.command, error)
 
     async def _answer_gate(self, asked: Flight, command: cmd.Ask) -> tuple[HandrailError, ...]:
         """Have the gate's handler answer it; returns the failure of the run's journal, if any."""
@@ -205,6 +227,8 @@ class Callbacks:
         loop.remove_flight(path, "gate")
         if path not in loop.machine.run.gates or path in loop.machine.run.answered:
             return
+        if outcome is STOPPED and not flight.stopping:
+            outcome = CancelledFromWithin(path)
         match outcome:
             case KeyboardInterrupt() | SystemExit():
                 loop.escaped(outcome)

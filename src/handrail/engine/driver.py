@@ -67,12 +67,7 @@ from handrail.core.waits import (
     open_gate,
     process_waits_for,
 )
-from handrail.engine.attempt_tasks import (
-    ATTEMPT,
-    Attempts,
-    idle_wait_s,
-    interruption,
-)
+from handrail.engine.attempt_tasks import ATTEMPT, Attempts, idle_wait_s
 from handrail.engine.bus import Bus
 from handrail.engine.callbacks import Callbacks, Evaluator
 from handrail.engine.claiming import CLAIM, Claiming
@@ -90,6 +85,7 @@ from handrail.errors import (
     OutputNotSerializable,
 )
 from handrail.model import events as ev
+from handrail.model.outcome import interruption
 from handrail.model.policy import Limits
 from handrail.model.results import WorkflowResult
 from handrail.ports.journal import GroupAppend, Journal, group_append, when_free
@@ -148,6 +144,7 @@ class Driver(Loop):
         last_at: float,
     ) -> None:
         self._parts, self._journal, self._bus = parts, journal, bus
+        bus.on_interruption = self._interrupt_soon
         self.now = parts.clock.now
         super().__init__(
             machine,
@@ -740,6 +737,11 @@ class Driver(Loop):
         """End the drive, then raise this: a KeyboardInterrupt or SystemExit of the user's code."""
         self._escaped = error
         self._interrupt(interruption(error))
+
+    def _interrupt_soon(self, error: BaseException) -> None:
+        """``escaped``, once what is being recorded has been: it may be the end of the run."""
+        self._escaped = error
+        self.queue_job(lambda: self._interrupt(interruption(error)))
 
     def _interrupt(self, reason: str) -> None:
         """End the drive: with a durable journal suspend the run, without one cancel it."""

@@ -44,9 +44,10 @@ from handrail.engine.requests import (
     result_given,
     with_inputs,
 )
-from handrail.engine.step_names import StepNames, unchanged_since
+from handrail.engine.step_names import StepNames, reason_of
 from handrail.engine.stream import Run
 from handrail.errors import (
+    InvalidInput,
     JournalDamaged,
     JournalFailed,
     ReplayMismatch,
@@ -64,13 +65,17 @@ from handrail.record.inbox import check_signal, gate_in, sort_messages, unread
 from handrail.record.reading import (
     by_name,
     ended,
+    groups_in,
     history_of,
     inputs_of,
     is_fork,
+    narrowed,
+    paths_named,
     recorded_result,
     refuse_unknown,
     refuse_without_inputs,
-    rerun_in_fork,
+    rerun_after,
+    with_failed,
     workflow_for,
     workflow_named,
 )
@@ -170,7 +175,10 @@ class Engine(TakesOptions):
         options: Options | None = None,
     ) -> RunRequest:
         options, known = options or self._options, self._parts.workflows
-        request = RunRequest.of(workflow, args, kwargs, options, known)
+        try:
+            request = RunRequest.of(workflow, args, kwargs, options, known)
+        except (InvalidInput, TypeError) as error:  # only the caller's own line is of interest
+            raise error.with_traceback(None) from None
         definition, run_id, events = request.definition, request.run_id, self._journal.events
         is_named = bool(run_id)
         run_id = run_id or new_run_id(definition.name, self._parts.clock.now(), events)
@@ -346,13 +354,16 @@ class Engine(TakesOptions):
         *,
         reuse: Sequence[str] = (),
         rerun: Sequence[str] = (),
+        rerun_failed: bool | str = False,
     ) -> WorkflowResult[Any]:
         """Continue a run that was killed, interrupted or suspended, that failed or was cancelled.
 
         Recorded steps are not performed again, except those that the end of the last drive
-        superseded (see the explanation of resuming). ``rerun`` names paths to run again, ``reuse``
-        recorded steps that count although their code has changed. A run that has succeeded returns
-        its recorded result, unless ``rerun`` names a path.
+        superseded (see the explanation of resuming). ``rerun`` names paths to run again, or
+        patterns of paths (``items/*``), ``reuse`` recorded steps that count although their code has
+        changed. ``rerun_failed`` names a group whose failed members run again; True: all groups
+        with ``on_error="continue"``. A run that has succeeded returns its recorded result, unless
+        something runs again.
 
         Raises:
             ReplayMismatch: recorded steps changed, and nothing says whether they still count;
@@ -366,7 +377,8 @@ class Engine(TakesOptions):
                 an input that the workflow requires now; nothing was run.
         """
         given = self._resolve_workflow(workflow)
-        return await self._resume(run_id, given, reuse, rerun, None)
+        check_paths(reuse=reuse, rerun=rerun)
+        return await self._resume(run_id, given, reuse, with_failed(rerun, rerun_failed), None)
 
     def stream_resume(
         self,
@@ -375,12 +387,14 @@ class Engine(TakesOptions):
         *,
         reuse: Sequence[str] = (),
         rerun: Sequence[str] = (),
+        rerun_failed: bool | str = False,
     ) -> Run[Any]:
         """``resume`` as ``stream``: an async context manager that gives the drive's events."""
         given = self._resolve_workflow(workflow)
 
         async def drive(run: Run[Any]) -> WorkflowResult[Any]:
-            return await self._resume(run_id, given, reuse, rerun, run)
+            check_paths(reuse=reuse, rerun=rerun)
+            return await self._resume(run_id, given, reuse, with_failed(rerun, rerun_failed), run)
 
         return Run(run_id, drive)
 
@@ -407,11 +421,12 @@ class Engine(TakesOptions):
         rerun: Sequence[str],
         run: Run[Any] | None,
     ) -> WorkflowResult[Any]:
-        check_paths(reuse=reuse, rerun=rerun)
         self._sender(run_id)
+        named = rerun
         try:
             async with self._leased(run_id) as leased:
                 history = await self._history(run_id, leased.secrets)
+                rerun = paths_named(history, named)
                 definition = self._workflow_to_drive(history, given)
                 if _has_succeeded(history) and not rerun:
                     self._sweep(run_id)
@@ -421,7 +436,7 @@ class Engine(TakesOptions):
         except JournalFailed:  # the result is there even if the journal cannot be written
             with contextlib.suppress(JournalFailed, RunNotFound):
                 history = await self._history(run_id)
-                if _has_succeeded(history) and not rerun:
+                if _has_succeeded(history) and not paths_named(history, named):
                     definition = self._workflow_to_drive(history, given)
                     return await self._recorded_result(definition, history)
             raise
@@ -436,8 +451,9 @@ class Engine(TakesOptions):
         run: Run[Any] | None,
     ) -> WorkflowResult[Any]:
         run_id, on_change = history[0].run_id, self._parts.on_change
-        known = {*reuse, *rerun}
+        known, decides = {*reuse, *rerun}, "rerun" if is_fork(history) else on_change
         self._sweep(run_id)
+        rerun = await self._narrowed(history, definition, reuse, rerun)
         while True:
             start = self._start_again(history, definition, leased.since, reuse, rerun)
             if start.cancel is None and not start.recorded.is_empty:
@@ -446,20 +462,17 @@ class Engine(TakesOptions):
             try:
                 return await self._drive_from(start, run)
             except ReplayMismatch as mismatch:
-                mismatch.unchanged = unchanged_since(definition, mismatch, history[0].at)
-                changed = [one.path for one in mismatch.changes]
-                is_new = known.isdisjoint(changed)
-                known.update(changed)
-                if is_fork(history) and is_new:  # it runs changed steps again
+                if mismatch.late:
                     history = await self._history(run_id, leased.secrets)
-                    rerun = rerun_in_fork(history, mismatch, rerun)
-                    continue
-                if mismatch.late or on_change == "refuse" or not is_new:
+                mismatch.hint = reason_of(definition, mismatch, history)
+                changed = [one.path for one in mismatch.changes]
+                if decides == "refuse" or not known.isdisjoint(changed):
                     raise
-            if on_change == "reuse":  # nothing was run or written: try again
-                reuse = [*reuse, *changed]
-            else:
-                rerun = [*rerun, *changed]
+                known.update(changed)
+                again = rerun_after(history, mismatch, rerun)
+            if decides == "reuse":
+                reuse, again = [*reuse, *changed], [one for one in again if one in rerun]
+            rerun = again
 
     def _warn_of_missing_secrets(self, run_id: str, secrets: SecretValues) -> None:
         if secrets.missing:
@@ -513,6 +526,7 @@ class Engine(TakesOptions):
         outputs: Mapping[str, Any] | None = None,
         inputs: Mapping[str, Any] | None = None,
         rerun: Sequence[str] = (),
+        rerun_failed: bool | str = False,
         fork_id: str | None = None,
     ) -> str:
         """Make a new run from the record of another, which does not change; the new run's id.
@@ -521,7 +535,7 @@ class Engine(TakesOptions):
         ``at``, all of them. ``outputs`` replaces outputs of steps, by path: what began after such a
         step had ended is not kept. ``inputs`` replaces inputs of the run, by name: a step that
         differs for them runs again, with all that followed it. So does a step whose code has
-        changed since. ``rerun`` names paths that run again.
+        changed since. ``rerun`` and ``rerun_failed`` say what runs again, as in ``resume``.
 
         Raises:
             RunNotFound, NotRecorded: there is no such run, or step of it. WrongUse: an output
@@ -544,6 +558,7 @@ class Engine(TakesOptions):
             as_written = partial(self._history_as_written, run_id, at)
             history, secrets = await self._users.read(as_written, run_id)
             kept = cut_of(history, at, tuple(outputs or ()))
+            rerun = paths_named(kept, with_failed(rerun, rerun_failed))
             refuse_unknown(kept, rerun)
             if inputs and not any(getattr(one, "fingerprint", "") for one in kept):
                 kept = kept[:1]  # without fingerprints nothing shows what used the old inputs
@@ -666,6 +681,7 @@ class Engine(TakesOptions):
         *,
         reuse: Sequence[str] = (),
         rerun: Sequence[str] = (),
+        rerun_failed: bool | str = False,
     ) -> Plan:
         """What ``resume`` with the same arguments would do.
 
@@ -676,6 +692,8 @@ class Engine(TakesOptions):
             RunNotFound, NotRecorded, WorkflowNotFound, WrongUse, Unresolvable, DefinitionError: as
                 ``resume``.
         """
+        check_paths(rerun=rerun)
+        rerun = with_failed(rerun, rerun_failed)
         plan, _ = await self.plan_with_rerun(run_id, workflow, reuse=reuse, rerun=rerun)
         return plan
 
@@ -693,17 +711,35 @@ class Engine(TakesOptions):
         with self._users.using():
             history = await self._history(run_id)
             definition = workflow_for(history, given, self._listed)
+            rerun = paths_named(history, rerun)
+            rerun = await self._narrowed(history, definition, reuse, rerun)
             changed: dict[str, PlannedStep] = {}
             while True:
                 plan, run = await self._rehearsed(history, definition, reuse, rerun)
-                more = [one.path for one in run.changes]
+                more = [one.rerun_path for one in run.changes]
                 if not is_fork(history) or set(rerun).issuperset(more):
                     break
                 changed.update((one.path, one) for one in plan.steps if one.state == "changed")
                 mismatch = ReplayMismatch(run_id, run.changes, passed=run.passed)
-                rerun = rerun_in_fork(history, mismatch, rerun)
+                rerun = rerun_after(history, mismatch, rerun)
         steps = tuple(changed.get(one.path, one) for one in plan.steps)
         return replace(plan, steps=steps), rerun
+
+    async def _narrowed(
+        self,
+        history: Sequence[ev.Event],
+        definition: WorkflowDefinition,
+        reuse: Sequence[str],
+        rerun: Sequence[str],
+    ) -> Sequence[str]:
+        """``rerun``, in which groups whose items have changed are only entered again."""
+        groups = groups_in(history, rerun)
+        if not groups:
+            return rerun
+        others = [path for path in rerun if path not in groups]
+        _, run = await self._rehearsed(history, definition, reuse, others)
+        again = narrowed(run.changes, [path for path in rerun if path in groups])
+        return [*others, *again]
 
     async def _rehearsed(
         self,

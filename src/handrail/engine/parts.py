@@ -15,11 +15,16 @@ from handrail.engine.perform import Around, FolderOf
 from handrail.engine.shared_limits import SharedAdmission
 from handrail.errors import DefinitionError, RunIdTaken, WrongUse
 from handrail.model import events as ev
-from handrail.model.agent_options import NO_SETTINGS, AgentOptions, AgentSettings
+from handrail.model.agent_options import (
+    CONTEXT_MODES,
+    NO_SETTINGS,
+    AgentOptions,
+    AgentSettings,
+)
 from handrail.model.dataclass import dataclass
 from handrail.model.definition import WorkflowDefinition
 from handrail.model.described import defined_at
-from handrail.model.policy import Budget, Ladder, Limits, count_of, seconds_of
+from handrail.model.policy import Budget, Ladder, Limits, count_of, seconds_of, word_of
 from handrail.model.shapes import WorkflowLike
 from handrail.ports.clock import Clock
 from handrail.ports.journal import Journal
@@ -269,6 +274,8 @@ def check_arguments(given: Mapping[str, Any]) -> None:
         elif name == "on_change":
             if value not in get_args(OnChange):
                 raise WrongUse(f'on_change= takes "refuse", "reuse" or "rerun", got {value!r}')
+        elif name == "context_mode":
+            word_of(value, f"{name} of an Executor", CONTEXT_MODES)
         elif name == "max_crashes":
             count_of(value, f"{name} of an Executor")
         else:

@@ -19,6 +19,7 @@ from handrail.core.attempt_ends import failure_event, success_event
 from handrail.core.commands import BrokenOff, LaunchFailed, Perform, Queue
 from handrail.engine.calls import Abandoned, ActionRaised, call
 from handrail.engine.current import Contexts, Current, built_context, idempotency_key
+from handrail.engine.judging import judged, own, refusal
 from handrail.engine.replacements import Replacements
 from handrail.engine.stage_calls import exit_text, stage_result, takes_one
 from handrail.errors import ClaimLost, CommandFailed, WrongUse
@@ -189,11 +190,13 @@ class Performer:
             case AgentCall():
                 claims = None if claims_of is None else claims_of(command.path)
                 result = await self._agent(verb.agent, verb, command, current, claims)
+                if verb.settings.check is not None:
+                    result = await self._judged(result, verb, command, current)
                 return (result.output if verb.answers else result), result.usage
             case Generation():
                 return await self._generate(verb, command, current)
             case StageCheck():
-                return await self._stage(verb, command, current), None
+                return await self._stage(verb, command, current)
             case TreeWork():
                 return await self._git(verb, command, current, claims_of), None
             case _:
@@ -347,6 +350,24 @@ class Performer:
             self.session_totals[result.session] = result.session_usage
         return result
 
+    async def _judged(
+        self, result: AgentResult[Any], verb: AgentCall, command: Perform, current: Current
+    ) -> AgentResult[Any]:
+        """The result, if the step's check accepts it; its judge works unseen, in the same step."""
+        check: Any = verb.settings.check
+        if not callable(getattr(check, "run", None)):
+            said = await call(check, (result.output,), {}, inline=False, current=current)
+            return judged(verb.agent.name, result, command.launch, said, None)
+        silent = replace(self, emit_notice=lambda _: None)
+        given = AgentCall(check, {"answer": result.output})
+        first = msgspec.structs.replace(command, launch=Launch())
+        try:
+            found = await Performer._agent(silent, check, given, first, current)
+        except AgentError as error:
+            why = f"its check gave no verdict: {error}"
+            raise AgentError(verb.agent.name, why, usage=own(result, command.launch)) from error
+        return judged(verb.agent.name, result, command.launch, found.output, found.usage)
+
     def _total_of(self, session: str | None) -> Usage | None:
         if session is None:
             return None
@@ -387,15 +408,22 @@ class Performer:
 
     # -- stages ---------------------------------------------------------------------------------
 
-    async def _stage(self, verb: StageCheck, command: Perform, current: Current) -> StageResult:
-        stage = verb.stage
-        if callable(stage.check):
-            result = await self._check(stage.name, stage.check, command, current)
+    async def _stage(
+        self, verb: StageCheck, command: Perform, current: Current
+    ) -> tuple[StageResult, Usage | None]:
+        stage, used = verb.stage, None
+        check: Any = stage.check
+        if hasattr(check, "run"):
+            said = await self._agent(check, AgentCall(check, {}), command, current)
+            error, used = refusal(said.output), said.usage
+            result = StageResult(stage.name, error is None, str(said.output), error)
+        elif callable(check):
+            result = await self._check(stage.name, check, command, current)
         else:
             from handrail.system.run import run_process
 
             done = await run_process(
-                stage.check if isinstance(stage.check, str) else tuple(stage.check),
+                check if isinstance(check, str) else tuple(check),
                 cwd=_folder(None, command),
                 marker=self._marker(command),
                 on_output=self._listener(command),
@@ -404,8 +432,8 @@ class Performer:
             error = None if done.exit_code == 0 else exit_text(done.exit_code, printed)
             result = StageResult(stage.name, done.exit_code == 0, printed, error)
         if not result.passed:
-            raise StageFailed(result)
-        return result
+            raise StageFailed(result, used)
+        return result, used
 
     async def _check(
         self, name: str, check: Callable[..., Any], command: Perform, current: Current

@@ -6,10 +6,11 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from handrail.core import commands as cmd
 from handrail.core.ending import close_bodies, open_waits
+from handrail.core.groups import GroupNode
 from handrail.core.machine import Machine
 from handrail.core.nodes import Node, Phase
 from handrail.core.rehearsal import Rehearsal, rehearse
-from handrail.core.run_state import StepNode
+from handrail.core.run_state import RunState, StepNode
 from handrail.engine.callbacks import Evaluator
 from handrail.engine.step_names import without_step
 from handrail.errors import StepChange
@@ -176,9 +177,21 @@ def _unreached_steps(machine: Machine, *, over: bool) -> Iterator[PlannedStep]:
     paths = [path for path in machine.run.recorded.ended_paths() if path not in machine.run.results]
     gone = set(paths) if over else without_step(machine.run.definition, paths)
     for path in paths:
-        orphaned = path in gone
+        orphaned = path in gone or _left_behind(machine.run, path)
         state: PlanState = "orphaned" if orphaned else "recorded"
         yield _recorded_step(machine, path, state, reached=orphaned)
+
+
+def _left_behind(run: RunState, path: str) -> bool:
+    """True for what is in something that has ended without it, or in a member of no item."""
+    while above := run.recorded.parent_of(path):
+        group = run.nodes.get(above)
+        has_all = isinstance(group, GroupNode) and group.members.exhausted
+        is_new = above in run.results and not run.recorded.at(above).ended()
+        if is_new or (has_all and path not in children_of(run.tree, above)):
+            return True
+        path = above
+    return False
 
 
 def _recorded_step(

@@ -114,7 +114,7 @@ class PortableFormat:
                 return self._agent(verb, path, context)
             case StageCheck():
                 stage = verb.stage
-                named = {"stage": stage.name, "check": self._part(stage.check, path, "check")}
+                named = {"stage": stage.name, "check": self._performer(stage.check, path)}
                 return named if stage.timeout is None else {**named, "timeout": stage.timeout}
             case _:
                 raise NotPortable(path, f"verb {verb.kind!r}", "no attempt is made at it")
@@ -141,7 +141,9 @@ class PortableFormat:
         parts["context"] = self._part(given, path, "context")
         if verb.settings.backend is not None:
             parts["backend"] = self._object(verb.settings.backend, path, "backend")
-        rest = attrs.evolve(verb.settings, backend=None)
+        if (judge := verb.settings.check) is not None:
+            parts["check"] = self._performer(judge, path)
+        rest = attrs.evolve(verb.settings, backend=None, check=None)
         if rest != NO_SETTINGS:
             parts["settings"] = self._part(rest, path, "settings")
         if isinstance(verb, AgentCall) and verb.answers:
@@ -159,6 +161,10 @@ class PortableFormat:
 
     def _part(self, value: Any, path: str, name: str) -> msgspec.Raw:
         return self._raw(self._codec.dump, value, path, name)
+
+    def _performer(self, check: Any, path: str) -> msgspec.Raw:
+        dump = self._object if callable(getattr(check, "run", None)) else self._part
+        return dump(check, path, "check")
 
     def _object(self, value: Any, path: str, name: str) -> msgspec.Raw:
         return self._raw(self._codec.dump_object, value, path, name)
@@ -227,6 +233,8 @@ class PortableFormat:
         settings = self._read(parts, "settings") or NO_SETTINGS
         if "backend" in parts:
             settings = attrs.evolve(settings, backend=self._read(parts, "backend"))
+        if "check" in parts:
+            settings = attrs.evolve(settings, check=self._read(parts, "check"))
         context = self._read(parts, "context")
         if "generate" in parts:
             return Generation(self._read(parts, "generate"), context, settings)
@@ -273,7 +281,7 @@ def _is_shown_results(agent: Any) -> bool:
     """False for an agent whose prompt is a text that uses its explicit context alone."""
     prompt = getattr(agent, "prompt", None)
     mode = getattr(agent, "context_mode", None)
-    return not (isinstance(prompt, str) and mode == _EXPLICIT and "ctx" not in prompt)
+    return not (isinstance(prompt, str) and mode in (None, _EXPLICIT) and "ctx" not in prompt)
 
 
 def builds_context(command: cmd.Perform) -> bool:

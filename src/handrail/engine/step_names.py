@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from handrail.errors import ReplayMismatch, WrongUse, did_you_mean
+from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition
+from handrail.record.dropped import ran_again_since
 
 if TYPE_CHECKING:
     from handrail.static.may_run import PossibleStep
@@ -81,17 +84,36 @@ def _may_have(steps: Sequence[PossibleStep], path: str) -> bool:
     )
 
 
-def unchanged_since(definition: WorkflowDefinition, mismatch: ReplayMismatch, at: float) -> str:
-    """``file:line`` of the first changed step if its file is older than the run; else empty.
-
-    The run began ``at`` (unix seconds). Empty, too, if the file's age is not known.
+def reason_of(
+    definition: WorkflowDefinition, mismatch: ReplayMismatch, history: Sequence[ev.Event]
+) -> str:
+    """A sentence on why the first step has changed: what ran again since, or else, if its file is
+    older than the run, that the body is not deterministic. Empty if neither is known.
     """
+    first = mismatch.changes[0].path
+    again = ran_again_since(history, first)
+    if again:
+        names, them = (
+            ", ".join(map(repr, again[:3])),
+            "it gives" if len(again) == 1 else "they give",
+        )
+        more = f" and {len(again) - 3} more" if len(again) > 3 else ""
+        flags = " ".join(f"--rerun {shlex.quote(one.path)}" for one in mismatch.changes[:3])
+        return (
+            f" {names}{more} ran again after {first!r} was recorded, and what {them} now may have "
+            f"changed it: add {flags} to follow."
+        )
     try:
-        if Path(definition.function.__code__.co_filename).stat().st_mtime >= at:
+        if Path(definition.function.__code__.co_filename).stat().st_mtime >= history[0].at:
             return ""
     except OSError:
         return ""
-    return yielded_at(definition, mismatch.changes[0].path)
+    return (
+        f" {yielded_at(definition, first)}: this file has not changed since the run began. If "
+        f"nothing that it imports has changed either, the workflow's body is not deterministic: it "
+        f"must yield the same steps for the same inputs and outputs, and may not depend on the "
+        f"clock, random values, files or the environment."
+    )
 
 
 def yielded_at(definition: WorkflowDefinition, path: str) -> str:

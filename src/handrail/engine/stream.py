@@ -12,10 +12,10 @@ import anyio.lowlevel
 
 from handrail.core.steering import check_path, guidance_event
 from handrail.core.work_edits import edit_of
-from handrail.engine.attempt_tasks import interruption
 from handrail.engine.driver import Driver
 from handrail.errors import TooEarly, WrongUse
 from handrail.model.events import Event, Progress, RunSteered, WorkEdited
+from handrail.model.outcome import interruption
 from handrail.model.results import WorkflowResult
 from handrail.model.work import Task
 

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias, cast
 
 import attrs
 
-from handrail.errors import DefinitionError
+from handrail.errors import DefinitionError, did_you_mean
 from handrail.model.policy import Ladder, checked, count_of, number, positive_seconds, word_of
 from handrail.model.results import Usage
 from handrail.typed.jsonsafe import short_repr
@@ -19,6 +19,10 @@ Permission: TypeAlias = Literal["read_only", "workspace", "full"]
 """What an agent may do without asking: read; change its working folder; anything."""
 
 PERMISSIONS = ("read_only", "workspace", "full")
+
+ContextMode: TypeAlias = Literal["explicit", "last", "accumulate"]
+"""Which results of earlier steps an agent sees: none, the last one, all that fit."""
+CONTEXT_MODES = ("explicit", "last", "accumulate")
 
 
 def _text_of(value: object, what: str) -> None:
@@ -67,6 +71,25 @@ _CLASS = "AgentOptions"
 _TEXT = checked(_text_of, _CLASS)
 _LIST = checked(_list_of, _CLASS)
 _MAPPING = checked(_mapping_of, _CLASS)
+
+
+_SERVER_FIELDS = ("command", "args", "env", "url", "headers", "type")
+"""What an MCP server may have, on every backend."""
+
+
+def _servers_of(value: object, what: str) -> None:
+    _mapping_of(value, what)
+    for name, server in cast("Mapping[str, object]", value).items():
+        _mapping_of(server, f"{name!r} in {what}")
+        for field in cast("Mapping[str, object]", server):
+            if field not in _SERVER_FIELDS:  # its value is not shown: it may be secret
+                near = did_you_mean([field], _SERVER_FIELDS)
+                near = near or f" A server may have: {', '.join(_SERVER_FIELDS)}."
+                said = f"{name!r} in {what} has {field!r}, which no backend passes on."
+                raise DefinitionError(f"{said}{near}")
+
+
+_SERVERS = checked(_servers_of, _CLASS)
 _TIMEOUT = checked(positive_seconds, _CLASS)
 
 
@@ -81,8 +104,11 @@ class AgentOptions:
     - ``effort``: how hard to think, in the backend's words (``"low"``, ``"high"``, ...).
     - ``system_prompt`` replaces the backend's own, ``append_system_prompt`` follows it.
     - ``permission``: what the agent may do without asking; whatever else it asks for is denied.
-    - ``allowed_tools``, ``denied_tools``: names as the backend has them. ``mcp_servers``: name to
-      ``{"command": ..., "args": [...], "env": {...}}`` or ``{"url": ...}``.
+    - ``tools``: the only tools that it has, whatever its permission; ``()`` for none.
+      ``allowed_tools`` need no permission, ``denied_tools`` are never used. Names as the backend
+      has them. ``mcp_servers``: name to ``{"command": ..., "args": [...], "env": {...}}`` or
+      ``{"url": ..., "headers": {...}}``; with ``"type"`` if need be.
+    - ``temperature`` of the model, and ``max_tokens`` of one of its messages.
     - ``cwd``: its working folder (default: this process's), ``add_dirs``: further ones.
     - ``env`` is added to this process's environment.
     - ``max_turns``: of the model, within one answer. ``max_cost_usd``: for one answer.
@@ -99,6 +125,7 @@ class AgentOptions:
     permission: Permission | None = attrs.field(
         default=None, validator=checked(word_of, _CLASS, words=PERMISSIONS)
     )
+    tools: tuple[str, ...] | None = attrs.field(default=None, converter=_texts, validator=_LIST)
     allowed_tools: tuple[str, ...] | None = attrs.field(
         default=None, converter=_texts, validator=_LIST
     )
@@ -106,13 +133,17 @@ class AgentOptions:
         default=None, converter=_texts, validator=_LIST
     )
     mcp_servers: Mapping[str, Mapping[str, Any]] | None = attrs.field(
-        default=None, converter=_dict, validator=_MAPPING
+        default=None, converter=_dict, validator=_SERVERS
     )
     cwd: str | None = attrs.field(default=None, converter=_folder, validator=_TEXT)
     add_dirs: tuple[str, ...] | None = attrs.field(default=None, converter=_texts, validator=_LIST)
     env: Mapping[str, str] | None = attrs.field(
         default=None, converter=_dict, validator=_MAPPING, repr=_names_only
     )
+    temperature: float | None = attrs.field(
+        default=None, validator=number("a number from 0 up", lambda t: 0 <= t < math.inf, _CLASS)
+    )
+    max_tokens: int | None = attrs.field(default=None, validator=checked(count_of, _CLASS))
     max_turns: int | None = attrs.field(default=None, validator=checked(count_of, _CLASS))
     max_cost_usd: float | None = attrs.field(
         default=None, validator=number("dollars above 0", lambda usd: 0 < usd < math.inf, _CLASS)
@@ -180,6 +211,7 @@ class AgentSettings:
       belongs to another run, so only a copy may be continued. ``session_usage``: what the session
       has used so far, if known. ``session_backend``: the backend that keeps it ("": not known).
     - ``writes``: patterns of the files that the agent may write. ``worktree``: it works in its own.
+      ``check``: a function of the answer, or an agent, that accepts or refuses it.
     """
 
     backend: Any = None
@@ -190,9 +222,11 @@ class AgentSettings:
     lent: bool = False
     writes: tuple[str, ...] | None = None
     worktree: bool = False
+    check: Any = None
     replace_backend: Callable[[Any], Any] | None = None
     session_backend: str = ""
     ladder: Ladder | None = None
+    context_mode: ContextMode | None = None
 
 
 NO_SETTINGS = AgentSettings()

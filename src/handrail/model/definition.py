@@ -53,6 +53,8 @@ class WorkflowDefinition:
     function: Callable[..., Any]
     signature: inspect.Signature
     limits: Limits | None = None
+    unknown_types: tuple[tuple[str, Any], ...] = ()
+    """Parameters whose annotation cannot be resolved yet, with the annotation."""
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """The inputs by parameter name, defaults included.
@@ -122,7 +124,8 @@ def define(
 ) -> WorkflowDefinition:
     """The definition of a generator function; annotations are resolved where they can be."""
     signature = inspect.signature(function)
-    hints = _hints(function)
+    unknown: dict[str, Any] = {}
+    hints = _hints(function, unknown)
     parameters = tuple(
         WorkflowParameter(
             parameter.name,
@@ -132,13 +135,16 @@ def define(
         )
         for parameter in signature.parameters.values()
     )
-    return WorkflowDefinition(name, description, parameters, function, signature, limits)
+    unknown.pop("return", None)
+    return WorkflowDefinition(
+        name, description, parameters, function, signature, limits, tuple(unknown.items())
+    )
 
 
-def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+def _hints(function: Callable[..., Any], unknown: dict[str, Any]) -> dict[str, Any]:
     try:
         return get_type_hints(function, include_extras=True)
     except Exception:  # noqa: BLE001  # a name under TYPE_CHECKING, or any code in an annotation
         from handrail.typed.schema import hints_of
 
-        return hints_of(function)
+        return hints_of(function, unknown)

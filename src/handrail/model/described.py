@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import re
 import traceback
+import warnings
 from collections.abc import Generator
+from contextlib import suppress
 from pathlib import PurePath
 from types import CodeType, FrameType, TracebackType
 from typing import Any
@@ -81,6 +83,13 @@ def line_of(generator: Generator[Any, Any, Any]) -> str:
         code: CodeType = inner.gi_code
         return f"{code.co_filename}:{code.co_firstlineno}"
     return _position(frame, frame.f_lineno)
+
+
+def warn_at(text: str, code: CodeType, line: int, scope: dict[str, Any]) -> None:
+    """Warn of a place in the author's code, once; ``scope`` has the globals of its module."""
+    known = scope.setdefault("__warningregistry__", {})
+    with suppress(Warning):  # a filter may make it an error, which would end the run
+        warnings.warn_explicit(text, UserWarning, code.co_filename, line, registry=known)
 
 
 def defined_at(function: object) -> str | None:

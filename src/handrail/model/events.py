@@ -653,10 +653,12 @@ class StepOutput(Stamped):
 
 @dataclass(frozen=True, slots=True)
 class StepReplayed(Stamped):
-    """A step's result was taken from the record."""
+    """A step's result was taken from the record; the steps below it have no event of their own."""
 
     path: str
     result: StepResult[Any] | None = None
+    steps_below: int = 0
+    usage_below: Usage | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from uuid import UUID
 
 from handrail.errors import InvalidInput
 from handrail.model.definition import WorkflowDefinition
+from handrail.model.described import warn_at
 from handrail.typed.schema import plain
 
 _SCALARS = (str, bytes, bool, int, float, type(None))
@@ -32,6 +33,8 @@ def bind_inputs(
         InvalidInput: a value is not of its parameter's type.
     """
     inputs = definition.bind(args, kwargs)
+    if definition.unknown_types:
+        _warn(definition)
     for parameter in definition.parameters:
         name, annotation = parameter.name, parameter.annotation
         value = inputs[name]
@@ -44,6 +47,17 @@ def bind_inputs(
         else:
             inputs[name] = input_of(name, value, annotation)
     return inputs
+
+
+def _warn(definition: WorkflowDefinition) -> None:
+    function: Any = definition.function
+    told = ", ".join(f"{name}: {written!r}" for name, written in definition.unknown_types)
+    text = (
+        f"workflow {definition.name!r}: the type of {told} cannot be found, so what is given is "
+        f"taken unchecked. Import it outside of `if TYPE_CHECKING:`, at the top of the module."
+    )
+    code = function.__code__
+    warn_at(text, code, code.co_firstlineno, function.__globals__)
 
 
 def input_of(name: str, value: Any, annotation: Any) -> Any:

@@ -1,13 +1,19 @@
-"""Resumes a generator: the one place that sends a value or throws an exception into it."""
+"""Calls the user's code: the one place that resumes a generator, and that judges what it raised."""
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any, Final
 
 YIELDED: Final = 0
 RETURNED: Final = 1
 RAISED: Final = 2
+INTERRUPTED: Final = 3
+
+INTERRUPTIONS = (KeyboardInterrupt, SystemExit)
+"""What ends a drive wherever the user's code raises it: somebody wants the process to end, and the
+code that happened to run is not at fault. Anything else that is raised is the failure of that code.
+"""
 
 
 def resume(
@@ -24,3 +30,26 @@ def resume(
         return RETURNED, stop.value
     except BaseException as raised:  # noqa: BLE001  # every end of a body is an outcome
         return RAISED, raised
+
+
+def call(function: Callable[..., Any], *args: Any) -> tuple[int, Any]:
+    """Call a function of the user's: ``RETURNED``, ``RAISED`` or ``INTERRUPTED``, with the value or
+    exception. Like ``resume`` it raises nothing.
+    """
+    try:
+        return RETURNED, function(*args)
+    except INTERRUPTIONS as error:
+        return INTERRUPTED, error
+    except BaseException as raised:  # noqa: BLE001  # the caller decides
+        return RAISED, raised
+
+
+def interruption(error: BaseException) -> str:
+    """Why a drive is interrupted, in words."""
+    match error:
+        case KeyboardInterrupt():
+            return "keyboard interrupt"
+        case SystemExit():
+            return f"exit {error.code}"
+        case _:
+            return "the task that ran it was cancelled"

@@ -20,18 +20,24 @@ RetryOn: TypeAlias = (
 ON_ERROR_MODES = ("fail_fast", "continue", "all_or_nothing")
 
 
+LONGEST_S = 100 * 366 * 24 * 3600.0
+"""A longer duration is a mistake, and no calendar may have its end."""
+
+
 def seconds_of(value: object, what: str) -> float:
     """A duration as seconds, from a number of seconds or a timedelta.
 
     Raises:
-        DefinitionError: it is negative, not finite, or of another type.
+        DefinitionError: it is negative, not finite, over a hundred years, or of another type.
     """
     if isinstance(value, timedelta):
         value = value.total_seconds()
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise DefinitionError(f"{what} must be seconds (a number) or a timedelta, got {value!r}")
-    if not math.isfinite(value) or value < 0:
+    if not 0 <= value < math.inf:
         raise DefinitionError(f"{what} must be finite and not negative, got {value!r}")
+    if value > LONGEST_S:
+        raise DefinitionError(f"{what} must be at most a hundred years, got {value!r} seconds")
     return float(value)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeAlias, TypeVa
 
 from handrail.errors import HandrailError, NotClean, WrongUse
 from handrail.model.dataclass import dataclass
-from handrail.shortening import shortened
+from handrail.shortening import reason_of, shortened
 from handrail.typed.reference import ELSEWHERE, IN_VALUE, NEWER, recorded_name
 
 if TYPE_CHECKING:
@@ -205,6 +205,15 @@ class StepResult(Generic[T_co]):
         return self.status in _SUCCESS
 
     @property
+    def reason(self) -> str | None:
+        """The error on one line, as it began: without the steps around it, and without a traceback.
+
+        None without an error.
+        """
+        has_error = self.error is not None or self.error_type is not None
+        return reason_of(self.error or "", self.error_type) if has_error else None
+
+    @property
     def started_at(self) -> datetime:
         """When the first attempt began, in UTC."""
         return _utc(self.at - self.duration_ms / 1000)
@@ -234,6 +243,10 @@ class StepResult(Generic[T_co]):
             raise StepFailed(self)
         return cast("T_co", self.output)
 
+    def to_dict(self, *, secrets: Secrets | None = None) -> dict[str, Any]:
+        """All fields as JSON-safe data, ``success`` included; see ``WorkflowResult.to_dict``."""
+        return _as_data(self, secrets)
+
     def is_a(self, error: type[BaseException] | str) -> bool:
         """True if the step's error is of this class or derived from it; compares full names."""
         wanted = error if isinstance(error, str) else qualified(error)
@@ -241,7 +254,10 @@ class StepResult(Generic[T_co]):
 
 
 def _utc(at: float) -> datetime:
-    return datetime.fromtimestamp(at, UTC)
+    try:
+        return datetime.fromtimestamp(at, UTC)
+    except (OverflowError, ValueError, OSError):  # no calendar has it
+        return datetime.min.replace(tzinfo=UTC) if at < 0 else datetime.max.replace(tzinfo=UTC)
 
 
 def qualified(cls: type) -> str:
@@ -408,6 +424,7 @@ class OpenGate:
 
     ``deadline`` is the nearest of its own and those of the steps around it.
     ``opening`` counts, from 1, how often this step has asked: an answer counts for one opening.
+    ``values``: what each choice stands for, if not for itself; an answer is recorded as the choice.
     ``agents_may_answer``: it takes an answer from what steps of its journal's runs started.
     """
 
@@ -420,6 +437,7 @@ class OpenGate:
     default: Any = None
     has_default: bool = False
     opening: int = 1
+    values: tuple[Any, ...] = field(default=(), metadata=NEWER)
     agents_may_answer: bool = field(default=False, metadata=NEWER)
 
 
@@ -459,7 +477,7 @@ class WaitsFor:
                 text = f"an unpause (paused by {self.what})"
         if self.until is None:
             return text
-        return f"{text} until {datetime.fromtimestamp(self.until, UTC):%Y-%m-%d %H:%M:%S} UTC"
+        return f"{text} until {_utc(self.until):%Y-%m-%d %H:%M:%S} UTC"
 
 
 @dataclass(frozen=True, slots=True)
@@ -608,15 +626,20 @@ class WorkflowResult(Generic[R_co]):
         It is for reports, so the values of secret environment variables, as ``secrets`` names them
         (by default as ``Secrets()`` does), and known tokens are masked.
         """
-        from handrail.secrets.masking import Mask
-        from handrail.secrets.values import Secrets, secret_values
-        from handrail.typed.jsonsafe import json_safe
+        return _as_data(self, secrets)
 
-        mask = Mask(secret_values(secrets or Secrets(), os.environ))
-        shown = mask.value(self)
-        data = _with_success(shown)
-        data["step_results"] = [_with_success(result) for result in shown.step_results]
-        return cast("dict[str, Any]", mask.plain(json_safe(data)))
+
+def _as_data(result: StepResult[Any] | WorkflowResult[Any], secrets: Any) -> dict[str, Any]:
+    from handrail.secrets.masking import Mask
+    from handrail.secrets.values import Secrets, secret_values
+    from handrail.typed.jsonsafe import json_safe
+
+    mask = Mask(secret_values(secrets or Secrets(), os.environ))
+    shown = mask.value(result)
+    data = _with_success(shown)
+    if isinstance(shown, WorkflowResult):
+        data["step_results"] = [_with_success(one) for one in shown.step_results]
+    return cast("dict[str, Any]", mask.plain(json_safe(data)))
 
 
 def _with_success(result: StepResult[Any] | WorkflowResult[Any]) -> dict[str, Any]:
@@ -680,13 +703,16 @@ class WorkflowFailed(HandrailError):
 
 
 class StageFailed(HandrailError):
-    """A stage of a ``validate`` step did not pass; ``result`` says what it printed."""
+    """A stage of a ``validate`` step did not pass; ``result`` says what it printed, ``usage`` what
+    an agent that judged it used.
+    """
 
     __module__ = "handrail.errors"
 
-    def __init__(self, result: StageResult) -> None:
-        super().__init__(result)
+    def __init__(self, result: StageResult, usage: Usage | None = None) -> None:
+        super().__init__(result, usage)
         self.result = result
+        self.usage = usage
 
     def __str__(self) -> str:
         return self.result.error or f"stage {self.result.name!r} did not pass"

@@ -28,7 +28,7 @@ def accept_answer(gate: OpenGate, answer: Any) -> Any:
 
     try:
         if gate.choices:
-            return choice_of(gate.path, gate.choices, answer)
+            return choice_of(gate.path, gate.choices, answer, gate.values)
         if isinstance(answer, str) and gate.type is not str:
             return from_text(answer, gate.type, name=gate.path)
         return convert(answer, gate.type, name=gate.path)
@@ -53,9 +53,9 @@ def answer_for(gate: OpenGate, answer: Any) -> Any:
     return accept_answer(gate, answer)
 
 
-def choice_of(name: str, choices: Sequence[Any], answer: Any) -> Any:
+def choice_of(name: str, choices: Sequence[Any], answer: Any, values: Sequence[Any] = ()) -> Any:
     """The choice that an answer means: an equal value, else one with the same text, else the one
-    that the answer is the JSON text of.
+    that the answer is the JSON text of, else the one that stands for it.
 
     Raises:
         InvalidInput: there is none.
@@ -68,6 +68,8 @@ def choice_of(name: str, choices: Sequence[Any], answer: Any) -> Any:
         with contextlib.suppress(DoesNotFit):
             said = fit_json(answer, Any)
             alike += [one for one in choices if type(one) is type(said) and one == said]
+    pairs = zip(values, choices, strict=False)
+    alike += [one for value, one in pairs if type(value) is type(answer) and value == answer]
     for choice in alike:
         return choice
     raise InvalidInput(name, short_repr(answer), f"one of: {', '.join(map(str, choices))}")
@@ -83,7 +85,7 @@ def given_output(path: str, step: Step[Any], value: Any) -> Any:
     verb = step.verb
     with _given_as("the output of step"):
         if isinstance(verb, Question) and verb.choices:
-            return choice_of(path, verb.choices, value)
+            return verb.value_of(choice_of(path, verb.choices, value, verb.values))
         if isinstance(verb, AgentCall) and not verb.answers and not isinstance(value, AgentResult):
             return AgentResult(
                 _convert_answer(path, value, getattr(verb.agent, "output", None) or str)

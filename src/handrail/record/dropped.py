@@ -27,9 +27,9 @@ from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 
 from handrail.errors import LimitExceeded, StepIsPoisonous, StepWasInterrupted
 from handrail.model import events as ev
-from handrail.model.paths import ancestors_of, join, parent_of
+from handrail.model.paths import ancestors_of, attempt_base, join, parent_of
 from handrail.model.results import qualified
-from handrail.steps.verbs import LEAVE, MAKE, MERGE, REMOVE
+from handrail.steps.verbs import LEAF_KINDS, LEAVE, MAKE, MERGE, REMOVE, WAIT_KINDS
 
 # The parts of a history that still count: when each step began and ended, and how.
 #
@@ -251,8 +251,51 @@ def superseded(history: Sequence[ev.Event]) -> tuple[str, ...]:
 
 
 def run_again(paths: Collection[str], history: Iterable[ev.Event]) -> tuple[str, ...]:
-    """The paths to drop so that these paths run again, with all that is below them."""
-    return _with_what_is_entered((), paths, HistoryIndex(history)) if paths else ()
+    """The paths to drop so that these paths run again, with all that is below them. One that ends
+    in "/" is only entered again: what is below it keeps its record.
+    """
+    if not paths:
+        return ()
+    own = {path[:-1] for path in paths if path.endswith("/")}
+    whole = {path for path in paths if not path.endswith("/")}
+    return _with_what_is_entered(own, whole, HistoryIndex(history))
+
+
+def groups_of(history: Iterable[ev.Event]) -> set[str]:
+    """The paths of groups, but not of races: these have handled each failure."""
+    return {one.path for one in history if isinstance(one, ev.GroupStarted) and one.kind != "race"}
+
+
+def failed_members(history: Sequence[ev.Event], groups: Collection[str] | None) -> list[str]:
+    """The failed members of these groups, of their last attempt; by default, of all groups that
+    collect failures.
+    """
+    index = HistoryIndex(history)
+    if groups is None:
+        kinds = (one for one in history if isinstance(one, ev.GroupStarted))
+        groups = {one.path for one in kinds if one.on_error == "continue"}
+    ends = {path: index.ends.get(path) for path in groups}
+    bases = {
+        attempt_base(path, 1 if end is None else end.result.attempts) for path, end in ends.items()
+    }
+    return [path for path in index.ended_as("failed") if path.rpartition("/")[0] in bases]
+
+
+def ran_again_since(history: Iterable[ev.Event], path: str) -> list[str]:
+    """The actions and waits whose record a resume dropped, and that ended again after this step,
+    or member, had begun.
+    """
+    dropped, again, has_begun = set[str](), dict[str, str](), False
+    for event in history:
+        if isinstance(event, ev.RunResumed):
+            dropped.update(event.superseded)
+            if path in event.superseded:
+                has_begun, again = False, {}
+        elif isinstance(event, (ev.StepStarted, ev.MemberStarted)) and event.path == path:
+            has_begun = True
+        elif isinstance(event, ev.StepCompleted) and has_begun and event.path in dropped:
+            again[event.path] = event.result.step_type
+    return [one for one, kind in again.items() if kind in LEAF_KINDS | WAIT_KINDS]
 
 
 def _with_what_is_entered(

@@ -448,9 +448,10 @@ class LiveRun:
         return self._take(step, event.result, event.at)
 
     def _step_replayed(self, event: ev.StepReplayed) -> LiveStep:
-        self.replayed += 1
         kind = "" if event.result is None else event.result.step_type
         step = self._open(event.path, kind, event.at)
+        self.replayed += event.steps_below + (step.kind != "member")
+        self._used(event.usage_below)
         step.replayed = True
         if step.parent is not None:
             step.parent.recorded += 1

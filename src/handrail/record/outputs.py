@@ -136,7 +136,7 @@ def _of_verb(verb: Any) -> Any:
         case StageCheck():
             return StageResult
         case Question():
-            return _class_of(verb.choices[0]) if verb.choices else verb.type
+            return _class_of((verb.values or verb.choices)[0]) if verb.choices else verb.type
         case SignalWait():
             return verb.type
         case HeldBody() | TreeBody():

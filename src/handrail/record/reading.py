@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from handrail.codec.unresolved import Unresolvable, Unresolved
@@ -12,6 +13,7 @@ from handrail.errors import (
     NotRecorded,
     ReplayMismatch,
     RunNotFound,
+    StepChange,
     WorkflowNotFound,
     WrongUse,
 )
@@ -22,7 +24,7 @@ from handrail.model.paths import ancestors_of, decode_key, is_within
 from handrail.model.results import WorkflowResult
 from handrail.model.shapes import WorkflowLike
 from handrail.ports.journal import Journal
-from handrail.record.dropped import begun, run_again, superseded
+from handrail.record.dropped import begun, failed_members, groups_of, run_again, superseded
 from handrail.record.outputs import Tree, as_listed, derive, returned_by
 from handrail.record.results import children_of, tree_order, workflow_result
 from handrail.record.run_record import FORKED, Recorded
@@ -61,29 +63,97 @@ def began_since(history: Sequence[ev.Event], path: str, passed: Collection[str] 
     return _begun_after(history, began, path, passed)
 
 
-def rerun_in_fork(
+def rerun_after(
     history: Sequence[ev.Event], mismatch: ReplayMismatch, rerun: Sequence[str]
 ) -> list[str]:
-    """What the next drive of a fork runs again: what is left of ``rerun``, each changed step, and
-    all steps that began after it. A step that is new, inside of one that has ended, is followed by
-    what began after that end. A worktree runs again as a whole.
+    """What the next drive runs again: what is left of ``rerun``, and each changed step. A fork also
+    runs all steps again that began after one of these; what followed something that is entered
+    again is what began after its end. A worktree runs again as a whole.
     """
-    passed = mismatch.passed
     # After a late change, what the drive has passed has run again by now.
-    found = [path for path in rerun if not (mismatch.late and path in passed)]
+    found = [
+        path for path in rerun if not (mismatch.late and path.removesuffix("/") in mismatch.passed)
+    ]
     trees = worktrees_of(history)
-    for changed in (change.path for change in mismatch.changes):
-        path = next((tree for tree in trees if is_within(changed, tree)), changed)
-        if path in begun(history):
-            found += began_since(history, path, passed)
-            continue
-        ends = {
-            one.path: one.seq
-            for one in history
-            if isinstance(one, (ev.StepCompleted, ev.MemberCompleted)) and is_within(path, one.path)
-        }
-        found += _begun_after(history, min(ends.values(), default=history[-1].seq), path, passed)
+    for change in mismatch.changes:
+        tree = next((tree for tree in trees if is_within(change.path, tree)), None)
+        path = tree or change.rerun_path
+        if not is_fork(history):
+            found.append(path)
+        elif not path.endswith("/"):
+            found += began_since(history, path, mismatch.passed)
+        else:
+            ends = (
+                one for one in history if isinstance(one, (ev.StepCompleted, ev.MemberCompleted))
+            )
+            seqs = [one.seq for one in ends if one.path == change.path]
+            found += _begun_after(history, max(seqs, default=0), path, mismatch.passed)
     return list(dict.fromkeys(found))
+
+
+def narrowed(changes: Sequence[StepChange], rerun: Iterable[str]) -> list[str]:
+    """``rerun``, in which a group of bodies whose items have ``changes`` is only entered again: its
+    members whose item is the same keep their results.
+    """
+    found: list[str] = []
+    for path in rerun:
+        inside = [one for one in changes if is_within(one.path, path)]
+        if inside and all(one.enters for one in inside if one.path == path):
+            found += [f"{path}/", *(one.rerun_path for one in inside)]
+        else:
+            found.append(path)
+    return list(dict.fromkeys(found))
+
+
+def groups_in(history: Iterable[ev.Event], paths: Collection[str]) -> set[str]:
+    """Those of the paths that are groups whose members have items."""
+    kinds = {"for_each", "work"}
+    begun_ = (one for one in history if isinstance(one, ev.StepStarted) and one.path in paths)
+    return {one.path for one in begun_ if one.step_type in kinds}
+
+
+_FAILED = "*failed*/"
+
+
+def with_failed(rerun: Sequence[str], rerun_failed: bool | str) -> Sequence[str]:  # noqa: FBT001  # as people say it
+    """``rerun`` as ``paths_named`` takes it, with the failed members of all groups that collect
+    failures, or of the groups that ``rerun_failed`` names.
+    """
+    if rerun_failed is False:
+        return rerun
+    return [*rerun, _FAILED if rerun_failed is True else f"{_FAILED}{rerun_failed}"]
+
+
+def paths_named(history: Sequence[ev.Event], rerun: Sequence[str]) -> list[str]:
+    """The recorded paths that people named: a pattern, such as ``items/*``, stands for all that it
+    matches, part by part.
+
+    Raises:
+        NotRecorded: a pattern, or a name of ``with_failed``, matches nothing that is recorded.
+    """
+    found: list[str] = []
+    for name in rerun:
+        if name.startswith(_FAILED):
+            group = name.removeprefix(_FAILED)
+            groups = _matching(history, group, groups_of(history)) if group else None
+            found += failed_members(history, groups)
+        else:
+            found += _matching(history, name, begun(history)) if set(name) & {*"*?"} else [name]
+    return list(dict.fromkeys(found))
+
+
+def _matching(history: Sequence[ev.Event], pattern: str, known: Collection[str]) -> list[str]:
+    if pattern in known:
+        return [pattern]
+    parts = pattern.replace("[", "[[]").split("/")
+    found = [
+        path
+        for path in sorted(known)
+        if len(own := path.split("/")) == len(parts) and all(map(fnmatchcase, own, parts))
+    ]
+    if not found:
+        raise NotRecorded(history[0].run_id, pattern, closest_paths(pattern, known))
+    return found
 
 
 def worktrees_of(history: Iterable[ev.Event]) -> list[str]:
@@ -197,7 +267,7 @@ def refuse_unknown(history: Sequence[ev.Event], paths: Collection[str]) -> None:
         NotRecorded: a path is not recorded.
     """
     known = begun(history) if paths else set[str]()
-    for path in paths:
+    for path in (one.removesuffix("/") for one in paths):
         if path not in known:
             raise NotRecorded(history[0].run_id, path, closest_paths(path, known))
 

@@ -137,6 +137,10 @@ class Recorded:
         self.incidents: list[Incident] = []
         self.spending: list[ev.Event] = []
         """The events of budgets. They count whether the record of their step still does or not."""
+        self._reserved = set[str]()
+        """Agent steps for whose last attempt a budget reserved a launch."""
+        self._counted: dict[str, int] = {}
+        """The number of the last launch of each agent step that is in ``spending``."""
         self._unsettled: dict[str, int] = {}
         self._paid: dict[str, Usage] = {}
         self._over: dict[str, Usage | None] = {}
@@ -250,7 +254,7 @@ class Recorded:
     def run_again(self, paths: Iterable[str]) -> None:
         """Let steps run again that otherwise must not: a person named their paths."""
         again = set(paths)
-        self.reused -= again
+        self.reused.difference_update(path.removesuffix("/") for path in again)
         if not again or not (self.begun_once or self._undone):
             return
         known = self._paths.keys() | self._gaps
@@ -383,6 +387,7 @@ class Recorded:
         record.retry_due = record.session = record.interrupted_usage = None
         record.failed_usage = add_usage(record.failed_usage, event.usage)
         self._attempt_over(event.path, event.usage)
+        self._count_without_budget(event.path, event.usage, at_least=event.usage is not None)
 
     def _session_started(self, event: ev.AgentSessionStarted) -> None:
         path = event.path
@@ -416,6 +421,7 @@ class Recorded:
     def _budget_reserved(self, event: ev.BudgetReserved) -> None:
         self.spending.append(event)
         self._unsettled[event.path] = event.launch
+        self._reserved.add(event.path)
         self._note_launch(event.path, event.launch)
         if event.path in self._paths:
             self._at_work[event.path] = None
@@ -433,6 +439,24 @@ class Recorded:
     def _attempt_over(self, path: str, usage: Usage | None) -> None:
         if path in self._unsettled:
             self._over.setdefault(path, usage)
+
+    def _count_without_budget(self, path: str, usage: Usage | None, *, at_least: int) -> None:
+        """Count the launches of an ended attempt for which no budget reserved anything: a later
+        drive may have one. Their numbers are below zero, as other launches follow.
+        """
+        if path not in self._agents:
+            return
+        last = self.launched.get(path, 0)
+        made = max(at_least, last - self._counted.get(path, 0))
+        self._counted[path] = last
+        if path in self._reserved:
+            self._reserved.discard(path)
+            return
+        if not made:
+            return
+        first = -len(self.spending) - made
+        self.spending += (ev.BudgetReserved(path, first + number) for number in range(made))
+        self.spending.append(ev.BudgetSettled(path, first, usage))
 
     def _settle_what_is_over(self) -> None:
         """Settle attempts whose process died between their end and the settlement."""
@@ -464,6 +488,8 @@ class Recorded:
             output = event.result.output
             if isinstance(output, AgentResult):
                 self.lent_sessions.add(output.session or "")
+        if event.result.attempts > record.attempts and event.result.given_by is None:
+            self._count_without_budget(path, event.used, at_least=event.result.success)
         self.undoing.pop(path, None)
         record.derived, record.unreached_children = event.composed, event.left_out
         self._attempt_over(path, event.used)

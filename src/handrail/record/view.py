@@ -38,6 +38,7 @@ from handrail.record.results import incident_of
 from handrail.record.run_record import Recorded
 from handrail.record.status import step_wait_after
 from handrail.record.work_view import WorkView, works_of
+from handrail.shortening import reason_of
 from handrail.steps.verbs import LAUNCHED, WAIT_KINDS
 from handrail.typed.jsonsafe import json_safe
 
@@ -193,6 +194,12 @@ class StepView:
         """The same as ``state``."""
         return self.state
 
+    @property
+    def reason(self) -> str | None:
+        """The error on one line, of the step that failed by itself; None without an error."""
+        origin = None if self.cause is None else self.cause.origin
+        return None if origin is None else reason_of(origin.error, origin.error_type)
+
     def to_dict(self) -> dict[str, Any]:
         """All fields as JSON-safe data."""
         return {
@@ -203,11 +210,13 @@ class StepView:
             "duration_ms": self.duration_ms,
             "error": None if self.cause is None else self.cause.error or None,
             "error_type": None if self.cause is None else self.cause.error_type,
+            "reason": self.reason,
+            "cause": json_safe(self.cause),
+            "given_by": self.given_by,
             "output": json_safe(plain(self.output)),
             **({} if self.spent is None else self.spent.to_dict()),
             **({} if self.answer is None else {"answered_by": self.answer.by}),
             **({"handled": json_safe(self.handled)} if self.handled else {}),
-            **({"given_by": self.given_by} if self.given_by else {}),
             **({"told": json_safe(self.told)} if self.told else {}),
             **({} if self.undone is None else {"undone": {"error": self.undone.error}}),
         }

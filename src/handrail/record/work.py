@@ -87,6 +87,11 @@ class RecordedTasks:
         record = self._recorded.at(self.path_of(task_id))
         return record.started_at is not None and not record.ended()
 
+    def output_of(self, task_id: str, name: str) -> Any:
+        """The output of a step of a task's body; None if it has none."""
+        end = self._recorded.at(f"{self.path_of(task_id)}/{name}").end
+        return None if end is None else end.output
+
     def work(self) -> Work[Any]:
         """The outcome of all tasks."""
         in_order = in_tree_order(self.roots, self.children)

@@ -145,9 +145,8 @@ def until(due: float, now: float) -> str:
     left = due - now
     if not left >= 60:  # NaN too
         return f"in {max(0.0, left):.0f} s"
-    try:
-        clock = time.strftime("%H:%M" if left < 43_200 else "%a %d %b %H:%M", time.localtime(due))
-    except (OverflowError, ValueError, OSError):  # a time that no calendar has
+    clock = local_text(due, "%H:%M" if left < 43_200 else "%a %d %b %H:%M")
+    if clock == NEVER:
         return f"in {left:.3g} s"
     unit, size = next((unit, size) for unit, size, _, _ in _UNITS if left >= size)
     return f"until {clock} (in {left / size:.0f} {unit})"
@@ -155,10 +154,18 @@ def until(due: float, now: float) -> str:
 
 def clock(at: float) -> str:
     """A time of day in local time: ``14:32``."""
+    return local_text(at, "%H:%M")
+
+
+NEVER = "never"
+
+
+def local_text(at: float, form: str) -> str:
+    """A local time in a form of ``strftime``; ``never`` for one that no calendar has."""
     try:
-        return time.strftime("%H:%M", time.localtime(at))
-    except (OverflowError, ValueError, OSError):  # a time that no calendar has
-        return f"{at:.0f}"
+        return time.strftime(form, time.localtime(at))
+    except (OverflowError, ValueError, OSError):
+        return NEVER
 
 
 def pace(done: int, left: int, spent_s: float) -> str:

@@ -14,7 +14,7 @@ from handrail.model.paths import decode_key
 from handrail.model.results import Failure, Usage
 from handrail.record.live_view import LiveStep
 from handrail.record.view import FailureCause, Spent
-from handrail.shortening import clean
+from handrail.shortening import TRACEBACK, clean, reason_of
 from handrail.sinks.console_text import error_text, path_text
 
 INDENT = "    "
@@ -83,6 +83,8 @@ def name_of(step: LiveStep) -> str:
 def first_line(error: str, error_type: str | None = None) -> str:
     """An error's first line, with `` ...`` after it if there are more."""
     lines = _lines(error)
+    if lines and lines[0].endswith(TRACEBACK):
+        return reason_of(error, error_type)
     said = error_text(lines[0] if lines else "", error_type, WIDTH)
     return f"{said} ..." if len(lines) > 1 else said
 

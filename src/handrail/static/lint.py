@@ -59,7 +59,8 @@ CODES: dict[str, Rule] = {
     ),
     "HR102": Rule(
         "a step without a verb",
-        'step("name") says only a name. A verb says what to do: .call(), .agent(), .validate().',
+        'step("name") says only a name. A verb says what to do: .call(), .agent(), .validate(). '
+        "A word that is neither a verb nor a modifier fails the run when it is reached.",
     ),
     "HR103": Rule(
         "yields something that is not a step",
@@ -130,7 +131,8 @@ CODES: dict[str, Rule] = {
     "HR206": Rule(
         "a lambda or local function as action or body",
         "A record knows a callable by its module and qualified name. A lambda or a local function "
-        "has no name of its own, so a change of it may go unnoticed on resume.",
+        "has no name of its own, so a change of it may go unnoticed on resume. A body gets a "
+        "second value by `functools.partial(body, second)`, or by tuples as items.",
     ),
     "HR301": Rule(
         "swallows cancellation",

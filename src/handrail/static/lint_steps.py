@@ -8,8 +8,19 @@ import re
 from collections.abc import Iterator
 from typing import Literal
 
+from handrail.errors import did_you_mean
 from handrail.model.dataclass import dataclass
-from handrail.static.chain import BODIES, CHILDREN, argument, name_of, read_chain, source_text
+from handrail.static.chain import (
+    BODIES,
+    CHILDREN,
+    MODIFIERS,
+    VERBS,
+    Chain,
+    argument,
+    name_of,
+    read_chain,
+    source_text,
+)
 from handrail.static.source import FunctionNode
 from handrail.static.symbols import Region, Symbols, is_generator, own_nodes
 
@@ -169,9 +180,21 @@ def _unfinished_step_mistakes(place: Place, origin: ast.Call, whole: ast.expr) -
     if chain is not None and not chain.verb and not _is_read_later(place, whole):
         hint = "Say what it does: .call(), .command(), .agent(), .validate(), .parallel()."
         yield mistake("HR102", whole, f"step {name!r} has no verb", hint)
+    elif chain is not None and (word := _unknown_word(chain)):
+        known = sorted(MODIFIERS) if chain.verb in VERBS else list(VERBS)
+        what = "modifier" if chain.verb in VERBS else "verb"
+        near = did_you_mean([word], known).strip() or f"Known: {', '.join(known)}."
+        yield mistake("HR102", whole, f"step {name!r} has no {what} {word!r}", near)
     elif lost:
         message = f"step {name!r} is built but never yielded: {lost}"
         yield mistake("HR101", whole, message, "Write `yield from step(...)`.")
+
+
+def _unknown_word(chain: Chain) -> str:
+    """The verb, or a modifier, that no step has; "" if all are known."""
+    words = [chain.verb, *(name for name, _ in chain.modifiers)]
+    known = {"", *VERBS, *MODIFIERS}
+    return next((word for word in words if word not in known), "")
 
 
 def _is_read_later(place: Place, whole: ast.expr) -> bool:
@@ -260,6 +283,8 @@ def _action_mistakes(place: Place, whole: ast.expr) -> Iterator[Mistake]:
     given = argument(chain.call, *where)
     what = "body" if is_body else "action"
     hint = "Define it with def at the level of the module."
+    second = "A body gets a second value by functools.partial(body, second), or by tuples as items."
+    more = second if is_body else "Its values go into .call(action, value, ...)."
     for function in functions_passed(given, place.symbols):
         if isinstance(function, ast.Lambda):
             message = f"a lambda as {what}: it has no name of its own to be recognised by on resume"
@@ -267,7 +292,7 @@ def _action_mistakes(place: Place, whole: ast.expr) -> Iterator[Mistake]:
             message = f"the local function {function.name} as {what}: only its name is recorded"
         else:
             continue
-        yield mistake("HR206", given or whole, message, hint)
+        yield mistake("HR206", given or whole, message, f"{hint} {more}".rstrip())
 
 
 def _yield_mistakes(place: Place, node: ast.Yield | ast.YieldFrom) -> Iterator[Mistake]:

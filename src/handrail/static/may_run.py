@@ -51,8 +51,13 @@ def may_run(source: Source) -> tuple[PossibleStep, ...]:
     Members of groups, fixes and fallbacks come after the step they run in. Steps of sub-workflows
     and of helpers in other files are missing.
     """
+    return possible_steps(outline(source).nodes)
+
+
+def possible_steps(nodes: Iterable[Node]) -> tuple[PossibleStep, ...]:
+    """Each step of an outline, as ``may_run`` has them."""
     found: dict[str, PossibleStep] = {}
-    for one in steps_of(outline(source).nodes):
+    for one in steps_of(nodes):
         found.setdefault(one.path, one)
     return tuple(found.values())
 

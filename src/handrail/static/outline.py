@@ -11,8 +11,8 @@ from __future__ import annotations
 import ast
 import copy
 from collections.abc import Iterable, Iterator
-from dataclasses import field, replace
-from typing import Literal, TypeAlias, assert_never
+from dataclasses import field, fields, is_dataclass, replace
+from typing import Any, Literal, TypeAlias, assert_never
 
 from handrail.model.dataclass import dataclass
 from handrail.static.chain import (
@@ -164,6 +164,18 @@ class Outline:
     parameters: str
     nodes: tuple[Node, ...]
     line: int
+
+
+def as_data(shown: Any) -> Any:
+    """Nodes, or parts of one, as JSON-safe data; ``is`` says what each is: ``step``, ``loop``."""
+    if isinstance(shown, StepName):
+        return shown.text
+    if shown.__class__ is tuple:
+        return [as_data(one) for one in shown]
+    if not is_dataclass(shown):
+        return shown
+    kept = {one.name: as_data(getattr(shown, one.name)) for one in fields(shown) if one.compare}
+    return {"is": type(shown).__name__.removesuffix("Node").lower(), **kept}
 
 
 def child_nodes(node: Node) -> Iterator[Node]:

@@ -6,7 +6,7 @@ Each function returns an argument in the form that the step stores, or raises an
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, Required, TypeAlias, TypedDict, cast, get_args
 
@@ -24,7 +24,7 @@ from handrail.model.paths import check_name
 from handrail.model.patterns import normal
 from handrail.model.policy import ON_ERROR_MODES, count_of, seconds_of
 from handrail.model.results import AgentResult
-from handrail.model.shapes import WorkflowLike
+from handrail.model.shapes import AgentLike, WorkflowLike
 from handrail.model.work import Task
 from handrail.steps.verbs import Context, ShellCommand, Stage, Step, Wanted, take
 from handrail.typed.jsonsafe import short_repr
@@ -84,6 +84,11 @@ def stages_of(name: str, items: Iterable[object]) -> tuple[str | Stage, ...]:
     return tuple(made)
 
 
+def is_agent(given: Any) -> bool:
+    """True for what has a name, and a ``run``."""
+    return isinstance(getattr(given, "name", None), str) and callable(getattr(given, "run", None))
+
+
 def check_agent(name: str, agent: object) -> None:
     """Raise unless this is an agent."""
     if isinstance(agent, type):
@@ -91,9 +96,7 @@ def check_agent(name: str, agent: object) -> None:
             f"step {name!r}: .agent() takes an agent, got the class {agent.__name__}. "
             f"Make one of it: {agent.__name__}(...)."
         )
-    if not isinstance(getattr(agent, "name", None), str) or not callable(
-        getattr(agent, "run", None)
-    ):
+    if not is_agent(agent):
         raise WrongUse(
             f"step {name!r}: .agent() takes an agent (it has a name and an async run), "
             f"got {agent!r}. Make one with Agent(name, prompt, backend=...)."
@@ -105,11 +108,14 @@ def _stage(name: str, item: object) -> str | Stage:
         return item
     if isinstance(item, str):
         return check_name(item, "stage")
+    if is_agent(item) and not isinstance(item, type):
+        return Stage(item.name, _judge(name, item))  # type: ignore[attr-defined]
     if callable(item):
         label = getattr(item, "__name__", type(item).__name__)
         return Stage("lambda" if label == "<lambda>" else label, item)
     raise WrongUse(
-        f"step {name!r}: a stage is a configured name, a Stage, or a callable, got {item!r}"
+        f"step {name!r}: a stage is a configured name, a Stage, an agent or a callable, "
+        f"got {item!r}"
     )
 
 
@@ -273,12 +279,14 @@ def check_work(
         count_of(at_most, f"at_most of step {name!r}")
 
 
-def choices_of(name: str, choices: Sequence[Any], default: Any) -> tuple[Any, ...]:
+def choices_of(name: str, choices: Collection[Any], default: Any) -> tuple[Any, ...]:
     """The choices of a question."""
     offered = tuple(choices)
     texts = [str(choice) for choice in offered]
     if not offered or isinstance(choices, str):
         raise DefinitionError(f"step {name!r}: choices is a list of one or more, got {choices!r}")
+    if isinstance(choices, Mapping) and not all(isinstance(one, str) for one in offered):
+        raise DefinitionError(f"step {name!r}: the labels of choices are texts, got {offered!r}")
     if len(set(texts)) != len(texts):
         raise DefinitionError(f"step {name!r}: two choices look alike as text: {texts}")
     if default is not MISSING and default not in offered:
@@ -298,6 +306,7 @@ def agent_settings(
     fork: bool,
     writes: Sequence[str] | None,
     worktree: bool,
+    check: AgentLike[Any] | Callable[..., Any] | None = None,
 ) -> AgentSettings:
     """The settings of an agent step.
 
@@ -305,7 +314,7 @@ def agent_settings(
         WrongUse, DefinitionError: a setting is of the wrong kind, or two contradict each other.
     """
     if (
-        (backend, model, session, writes) == (None, None, None, None)
+        (backend, model, session, writes, check) == (None, None, None, None, None)
         and options is NO_OPTIONS
         and not fork
         and not worktree
@@ -334,6 +343,27 @@ def agent_settings(
         fork=fork,
         writes=None if writes is None else patterns_of(name, "writes=", writes),
         worktree=worktree,
+        check=_judge(name, check),
+    )
+
+
+def _judge(name: str, check: Any) -> Any:
+    """What judges an answer, if it can."""
+    if check is None or isinstance(check, type):
+        pass
+    elif is_agent(check):
+        if getattr(check, "output", None) is not str:
+            return check
+        raise WrongUse(
+            f"step {name!r}: agent {check.name!r} answers with text, which is no verdict. Say "
+            f"Agent(..., output=bool), or a class with `passed: bool` and `reason: str`."
+        )
+    elif callable(check):
+        return check
+    if check is None:
+        return None
+    raise WrongUse(
+        f"step {name!r}: check= takes a function of the answer, or an agent, got {check!r}"
     )
 
 
@@ -399,3 +429,4 @@ class Launching(TypedDict, total=False):
     fork: bool
     writes: Sequence[str] | None
     worktree: bool
+    check: AgentLike[Any] | Callable[..., Any] | None

@@ -111,7 +111,9 @@ def _described(verb: verbs.Verb, identity: Identity) -> str:  # noqa: C901, PLR0
             return f"command {identity(argv)}{place}{parsed}"
         case verbs.AgentCall():
             what = "answer" if verb.answers else "agent"
-            return f"{what} {_agent(verb.agent, identity)} {_context(verb.context, identity)}"
+            said = f"{what} {_agent(verb.agent, identity)} {_context(verb.context, identity)}"
+            judge = verb.settings.check
+            return said if judge is None else f"{said} check {_performer(judge, identity)}"
         case verbs.Generation():
             return f"generate {_generator(verb, identity)} {_context(verb.context, identity)}"
         case verbs.StageCheck():
@@ -143,9 +145,9 @@ def _described(verb: verbs.Verb, identity: Identity) -> str:  # noqa: C901, PLR0
         case verbs.RaceGroup():
             return f"race {identity([step.name for step in verb.steps])}"
         case verbs.Question():
-            return (
-                f"ask {identity(verb.question)} {identity(list(verb.choices))} {_type(verb.type)}"
-            )
+            offered = identity(list(verb.choices))
+            offered += identity(list(verb.values)) if verb.values else ""
+            return f"ask {identity(verb.question)} {offered} {_type(verb.type)}"
         case verbs.SignalWait():
             return f"wait_for {verb.signal} {_type(verb.type)}"
         case verbs.Pause():
@@ -191,10 +193,13 @@ def _agent(agent: Any, identity: Identity) -> str:
 
 
 def _generator(verb: verbs.Generation, identity: Identity) -> str:
-    generator: Any = verb.generator
-    if callable(getattr(generator, "run", None)):
-        return _agent(generator, identity)
-    return _callable(generator, identity)
+    return _performer(verb.generator, identity)
+
+
+def _performer(given: Any, identity: Identity) -> str:
+    """An agent, or a function in its place."""
+    is_agent = callable(getattr(given, "run", None))
+    return _agent(given, identity) if is_agent else _callable(given, identity)
 
 
 def _context(context: Any, identity: Identity) -> str:
@@ -205,7 +210,8 @@ def _stage(stage: str | verbs.Stage, identity: Identity) -> str:
     if isinstance(stage, str):
         return stage
     check = stage.check
-    said = _callable(check, identity) if callable(check) else identity(check)
+    is_text = isinstance(check, (str, list, tuple))
+    said = identity(check) if is_text else _performer(check, identity)
     return f"{stage.name}: {said}"
 
 

@@ -7,7 +7,7 @@ under mypy --strict and pyright strict; ``tests/typing`` checks this.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import MAXYEAR, datetime, timedelta
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -22,7 +22,7 @@ from typing import (
 
 import attrs
 
-from handrail.errors import DefinitionError, WrongUse
+from handrail.errors import DefinitionError, WrongUse, did_you_mean
 from handrail.model.agent_options import NO_OPTIONS, AgentOptions
 from handrail.model.paths import check_name, encode_key
 from handrail.model.policy import (
@@ -147,6 +147,16 @@ class StepName:
         def __iter__(self) -> Any:
             """Yield this object, so that the run can report the forgotten verb."""
             return (yield self)
+
+        def __getattr__(self, word: str) -> Any:
+            """Raise an error that names a similar verb, or says that a modifier follows a verb."""
+            if word.startswith("_") or word == "name":  # unset while it is copied or unpickled
+                raise AttributeError(word)
+            verbs = [one for one in vars(StepName) if not one.startswith("_") and one != "name"]
+            meant = did_you_mean([word], verbs).replace("'", "`") or f" Verbs: {', '.join(verbs)}."
+            if hasattr(Step, word):
+                meant = f" It follows a verb: step({self.name!r}).call(...).{word}(...)."
+            raise AttributeError(f"step {self.name!r}: there is no verb {word!r}.{meant}")
 
     # -- python and call ------------------------------------------------------------------------
 
@@ -284,6 +294,7 @@ class StepName:
         fork: bool = False,
         writes: Sequence[str] | None = None,
         worktree: bool = False,
+        check: AgentLike[Any] | Callable[..., Any] | None = None,
         default: Any = MISSING,
     ) -> Step[AgentResult[Any]]:
         """Give the agent its context (a mapping, or a function of the ``WorkflowContext``).
@@ -293,12 +304,19 @@ class StepName:
         ``fork`` in a copy; else the agent starts clean. ``writes`` are patterns of the files that
         the agent may change, in a git repository: handrail saves other changes to a patch file and
         undoes them, and the step fails. ``worktree`` gives the agent a git worktree of its own,
-        merged back when it succeeds. ``default`` is the answer if the step fails; ``.answer()``
-        makes the answer the output.
+        merged back when it succeeds. ``check``, a function of the answer or an agent that is given
+        ``answer``, accepts it (True) or refuses it (False, a reason, or ``passed`` and ``reason``);
+        the agent is then asked once more, with the reason. ``default`` is the answer if the step
+        fails; ``.answer()`` makes the answer the output.
         """
         check_agent(self.name, agent)
         settings = agent_settings(
-            self.name, backend, model, options, session, fork=fork, writes=writes, worktree=worktree
+            self.name,
+            *(backend, model, options, session),
+            fork=fork,
+            writes=writes,
+            worktree=worktree,
+            check=check,
         )
         call = AgentCall(agent, context_of(self.name, context), settings)
         made: Step[AgentResult[Any]] = Step(self.name, call)
@@ -321,11 +339,12 @@ class StepName:
 
     def validate(
         self,
-        stages: Sequence[str | Stage | Callable[..., Any]] | Stage | None = None,
+        stages: Sequence[str | Stage | AgentLike[Any] | Callable[..., Any]] | Stage | None = None,
         retry: int = 3,
         on_failure: Step[Any] | None = None,
     ) -> Step[ValidationResult]:
-        """Run stages (None: all that are configured), and repair what they find.
+        """Run stages (None: all that are configured), and repair what they find. A stage is a name
+        (of a stage, or of a set of them), a ``Stage``, an agent that judges, or a callable.
 
         While a stage fails, run ``on_failure`` and then all stages again, at most ``retry`` times;
         then the step fails.
@@ -729,7 +748,7 @@ class StepName:
         self,
         question: str,
         *,
-        choices: Sequence[T],
+        choices: Sequence[T] | Mapping[str, T],
         default: T = ...,
         timeout: float | timedelta | None = None,
         agents_may_answer: bool = False,
@@ -747,7 +766,7 @@ class StepName:
         self,
         question: str,
         *,
-        choices: Sequence[Any] | None = None,
+        choices: Sequence[Any] | Mapping[str, Any] | None = None,
         type: Any = None,
         default: Any = MISSING,
         timeout: float | timedelta | None = None,
@@ -755,6 +774,7 @@ class StepName:
     ) -> Step[Any]:
         """Ask a person; the output is the answer, one of ``choices`` or converted to ``type``.
 
+        ``choices`` may map what is shown, and typed, to what the output is then.
         After ``timeout`` seconds the answer is ``default``; without a default the step fails.
         Agents and commands that steps started cannot answer it, unless ``agents_may_answer``.
 
@@ -766,6 +786,9 @@ class StepName:
             raise WrongUse(f"step {self.name!r}: .ask() takes choices or a type, not both")
         if not isinstance(question, str) or not question.strip():
             raise DefinitionError(f"step {self.name!r}: .ask() needs a question, got {question!r}")
+        values = tuple(choices.values()) if isinstance(choices, Mapping) else ()
+        if default in values:
+            default = tuple(choices or ())[values.index(default)]
         offered = () if choices is None else choices_of(self.name, choices, default)
         return Step(
             self.name,
@@ -776,6 +799,7 @@ class StepName:
                 None if default is MISSING else default,
                 default is not MISSING,
                 None if timeout is None else positive_seconds(timeout, "timeout"),
+                values,
                 agents_may_answer,
             ),
         )
@@ -795,6 +819,11 @@ class StepName:
                 raise DefinitionError(
                     f"step {self.name!r}: .sleep() needs a datetime with a time zone, got "
                     f"{duration!r}. Write datetime(..., tzinfo=UTC), or use seconds."
+                )
+            if duration.year == MAXYEAR:
+                raise DefinitionError(
+                    f"step {self.name!r}: .sleep() must end before the year 9999, got "
+                    f"{duration!r}. To wait without end, use .wait_for()."
                 )
             return Step(self.name, Pause(None, duration))
         return Step(self.name, Pause(seconds_of(duration, "sleep")))

@@ -78,21 +78,24 @@ RollbackAction: TypeAlias = Callable[[WorkflowContext], Any]
 
 @attrs.frozen
 class Stage:
-    """One named check of ``validate``: a command (text for the shell, or argv) or a callable.
+    """One named check of ``validate``: a command (text or argv), a callable, or an agent.
 
     A command passes with exit code 0. A callable passes unless it returns False or raises; it may
-    be async, and may take the ``WorkflowContext``.
+    be async, and may take the ``WorkflowContext``. An agent answers with a bool, or with ``passed``
+    and ``reason``.
     """
 
     name: str
-    check: str | Sequence[str] | Callable[..., Any]
+    check: str | Sequence[str] | Callable[..., Any] | AgentLike[Any]
     timeout: float | None = None
 
     def __attrs_post_init__(self) -> None:
         from handrail.model.paths import check_name
 
         check_name(self.name, "stage")
-        if not self.check or not (callable(self.check) or isinstance(self.check, Sequence)):
+        if not self.check or not (
+            callable(self.check) or isinstance(self.check, Sequence) or hasattr(self.check, "run")
+        ):
             raise DefinitionError(
                 f"stage {self.name!r} needs a command (text or a list) or a callable, "
                 f"got {self.check!r}"
@@ -313,7 +316,13 @@ class Question:
     default: Any = None
     has_default: bool = False
     timeout_s: float | None = None
+    values: tuple[Any, ...] = ()
+    """What each choice stands for; without them a choice stands for itself."""
     agents_may_answer: bool = False
+
+    def value_of(self, choice: Any) -> Any:
+        """The output that a choice, or a default, stands for."""
+        return self.values[self.choices.index(choice)] if self.values else choice
 
 
 @dataclass(frozen=True, slots=True)

@@ -231,6 +231,8 @@ class LiveProcess:
         self._moved_s = time.monotonic()
         self._exited_s = math.inf
         self._ended: Exited | None = None
+        self.outstayed = False
+        """It was stopped because it closed its stdout and did not exit."""
 
     @property
     def pid(self) -> int:
@@ -273,6 +275,7 @@ class LiveProcess:
                 return None
             limit = self._limit_s()
             if now >= limit:
+                self.outstayed = self._exited_s == math.inf
                 await let_leave(self._tree, self._pump)
                 await self.stop()
             else:

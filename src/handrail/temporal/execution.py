@@ -23,7 +23,7 @@ from handrail.model import events as ev
 from handrail.model.results import WaitsFor, WorkflowResult
 from handrail.record.answers import accept_answer, check_payload
 from handrail.record.inbox import gate_in, waited_for
-from handrail.record.reading import rerun_in_fork
+from handrail.record.reading import rerun_after
 from handrail.record.run_record import Recorded
 from handrail.temporal import wire
 from handrail.temporal.blobs import LARGE_BYTES
@@ -285,7 +285,7 @@ class Execution:
         if is_told or not mismatch.late or not host.machine.run.recorded.is_fork:
             raise mismatch
         history = [self._event(row) for row in self._rows_after(0)]
-        self._go = wire.Drive(start.reuse, tuple(rerun_in_fork(history, mismatch, start.rerun)))
+        self._go = wire.Drive(start.reuse, tuple(rerun_after(history, mismatch, start.rerun)))
         self._result = host.conductor.result
 
     def _continue(self, start: wire.Start, host: RunHost) -> NoReturn:

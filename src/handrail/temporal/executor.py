@@ -45,7 +45,7 @@ from handrail.model.results import WorkflowResult
 from handrail.model.shapes import WorkflowLike
 from handrail.ports.sink import Sink
 from handrail.record.outputs import recordable
-from handrail.record.reading import ended, is_fork
+from handrail.record.reading import ended, is_fork, paths_named, with_failed
 from handrail.secrets.masking import Mask
 from handrail.secrets.sealing import seal_text
 from handrail.secrets.values import Secrets
@@ -79,6 +79,7 @@ _WORKERS = {
 _NOT_THERE = {
     "journal": "the record of a run is the cluster's; export() makes a file of it",
     "clock": "the time is the cluster's; its time-skipping server is for tests",
+    "context_mode": "a worker is sent the results that its agent asks for: give it to the agents",
     "shared_limits": "runs on many machines share no limits of one process; --max-activities "
     "bounds a worker, and a rate of the task queue all of them",
     "suspend_timers_after_s": "a run that waits costs no process, so it is not suspended",
@@ -371,6 +372,7 @@ class TemporalExecutor(TakesOptions, ReadsRuns):
         *,
         reuse: Sequence[str] = (),
         rerun: Sequence[str] = (),
+        rerun_failed: bool | str = False,
     ) -> WorkflowResult[Any]:
         """Continue a run that waits, was stopped, failed or was cancelled.
 
@@ -378,7 +380,8 @@ class TemporalExecutor(TakesOptions, ReadsRuns):
             ReplayMismatch, RunNotFound, NotRecorded, WorkflowNotFound, WrongUse: as
                 ``Executor.resume``.
         """
-        return await self._resumed(run_id, workflow, reuse, rerun, None)
+        check_paths(reuse=reuse, rerun=rerun)
+        return await self._resumed(run_id, workflow, reuse, with_failed(rerun, rerun_failed), None)
 
     def stream_resume(
         self,
@@ -387,10 +390,13 @@ class TemporalExecutor(TakesOptions, ReadsRuns):
         *,
         reuse: Sequence[str] = (),
         rerun: Sequence[str] = (),
+        rerun_failed: bool | str = False,
     ) -> ClusterRun[Any]:
         """``resume`` as ``stream``."""
+        check_paths(reuse=reuse, rerun=rerun)
+        again = with_failed(rerun, rerun_failed)
         return ClusterRun(
-            run_id, self.cancel, lambda show: self._resumed(run_id, workflow, reuse, rerun, show)
+            run_id, self.cancel, lambda show: self._resumed(run_id, workflow, reuse, again, show)
         )
 
     async def _resumed(
@@ -401,10 +407,10 @@ class TemporalExecutor(TakesOptions, ReadsRuns):
         rerun: Sequence[str],
         show: Show | None,
     ) -> WorkflowResult[Any]:
-        check_paths(reuse=reuse, rerun=rerun)
         execution = await (await self._caller.cluster()).execution_info(run_id)
         definition = self._caller.definition_to_drive(execution, workflow)
         history = await self._caller.history(run_id)
+        rerun = paths_named(history, rerun)
         last = ended(history)
         if last is not None and last.status == "succeeded" and not rerun:
             return result_of(run_id, definition, history, self._caller.codec, after=len(history))

@@ -20,7 +20,7 @@ from handrail.model.plan import Plan
 from handrail.model.shapes import WorkflowLike
 from handrail.ports.journal import RunInfo
 from handrail.record.inbox import unread
-from handrail.record.reading import ended, workflow_named
+from handrail.record.reading import ended, with_failed, workflow_named
 from handrail.record.state import RunState
 from handrail.record.status import shown_status
 from handrail.record.view import view_of
@@ -105,6 +105,7 @@ class ReadsRuns(ReachesRuns):
         *,
         reuse: Sequence[str] = (),
         rerun: Sequence[str] = (),
+        rerun_failed: bool | str = False,
     ) -> Plan:
         """What ``resume`` would do: compares this process's workflow code with the record.
 
@@ -112,6 +113,7 @@ class ReadsRuns(ReachesRuns):
             RunNotFound, NotRecorded, WorkflowNotFound, WrongUse: as ``resume``.
         """
         check_paths(reuse=reuse, rerun=rerun)
+        rerun = with_failed(rerun, rerun_failed)
         execution = await (await self._caller.cluster()).execution_info(run_id)
         definition = self._caller.definition(execution, workflow)
         plan, _ = await self._planned(definition, await self._caller.history(run_id), reuse, rerun)
@@ -150,14 +152,16 @@ class ReadsRuns(ReachesRuns):
         outputs: Mapping[str, Any] | None = None,
         inputs: Mapping[str, Any] | None = None,
         rerun: Sequence[str] = (),
+        rerun_failed: bool | str = False,
         fork_id: str | None = None,
     ) -> str:
         """A new run from the record of another, as ``Executor.fork``; ``resume`` drives it."""
         history = await self._caller.history(run_id)
         execution = await (await self._caller.cluster()).execution_info(run_id)
         engine = self._engine(history)
+        again = with_failed(rerun, rerun_failed)
         made = await engine.fork(
-            run_id, at=at, outputs=outputs, inputs=inputs, rerun=rerun, fork_id=fork_id
+            run_id, at=at, outputs=outputs, inputs=inputs, rerun=again, fork_id=fork_id
         )
         await self._caller.hold(made, execution.workflow, engine.journal.events(made))
         return made

@@ -15,15 +15,22 @@ Parts of complete values do not count either.
 
 A scalar counts only where it is alone: as the whole text, in a fenced block of its own, on the last
 line.
+
+If nothing fits as it stands, two habits of models are forgiven, since asking again is paid for: raw
+line ends in strings, and a wrapper (``[{...}]``, ``{"result": {...}}``) around a value that fits.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
+from itertools import islice
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
+
+import msgspec
 
 from handrail.shortening import LONGEST_WORD, shortened
 from handrail.typed.convert import DoesNotFit, fit, fit_json
@@ -67,7 +74,8 @@ def last_fitting(text: str, type_: Any) -> ParsedAnswer | NoAnswer:
     if plain(type_) is str:
         return _fitting_text(text.strip(), type_)
     reason: str | None = None
-    for span in candidates(text)[:MAX_TRIED]:
+    spans = candidates(text)[:MAX_TRIED]
+    for span in spans:
         source = text[span.start : span.end]
         try:
             if span.flaw is None:
@@ -75,7 +83,60 @@ def last_fitting(text: str, type_: Any) -> ParsedAnswer | NoAnswer:
             reason = reason or span.flaw
         except DoesNotFit as misfit:
             reason = reason or str(misfit)
-    return _bare_word(text, type_) or NoAnswer(reason or _no_json(text))
+    return (
+        _bare_word(text, type_)
+        or _forgiven(text, spans, type_)
+        or NoAnswer(reason or _no_json(text))
+    )
+
+
+_RAW: Final = json.JSONDecoder(strict=False)
+_MOST_FORGIVEN: Final = 20
+_WRAPPERS: Final = frozenset(
+    {"answer", "data", "final_answer", "json", "output", "response", "result", "structured_output",
+     "value"}
+)  # fmt: skip
+"""Names that say no more of a value than that it is the answer."""
+
+
+def _forgiven(text: str, spans: list[Span], type_: Any) -> ParsedAnswer | None:
+    """The last value that fits once its strings may have raw line ends, and without a wrapper."""
+    if not spans and "[" in text:  # a list of such strings is no candidate
+        spans = [Span(text.index("["), len(text), "")]
+    for span in spans[:_MOST_FORGIVEN]:
+        end, source = span.end, text[span.start : span.end]
+        if span.flaw is not None:
+            try:
+                value, end = _RAW.raw_decode(text, span.start)
+            except (ValueError, RecursionError):
+                continue
+            source = json.dumps(value)
+        for inner in islice(_unwrapped(source), span.flaw is None, None):  # not what was tried
+            try:
+                return ParsedAnswer(fit_json(inner, type_), text[span.start : end])
+            except DoesNotFit:
+                continue
+    return None
+
+
+def _unwrapped(source: str) -> Iterator[str]:
+    """JSON, then what it wraps: the only item of a list, unless a scalar, or the only member of an
+    object, if its name says no more than that it is the answer.
+    """
+    while True:
+        yield source
+        is_list = source.startswith("[")
+        try:
+            kind: Any = list[msgspec.Raw] if is_list else dict[str, msgspec.Raw]
+            parts: Any = msgspec.json.decode(source, type=kind)
+        except (ValueError, RecursionError):
+            return
+        if len(parts) != 1:
+            return
+        name, part = (None, parts[0]) if is_list else next(iter(parts.items()))
+        source = bytes(part).decode()
+        if source[:1] not in ("{", "[") if is_list else name not in _WRAPPERS:
+            return
 
 
 def _fitting_text(text: str, type_: Any) -> ParsedAnswer | NoAnswer:

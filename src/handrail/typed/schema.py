@@ -191,18 +191,19 @@ def _dataclass_fields(cls: Any) -> list[_Parts]:
     return [*found, *((p.name, p.name, p.name, p.default is p.empty) for p in extra)]
 
 
-def hints_of(owner: Any) -> dict[str, Any]:
-    """The resolved annotations of a class or function; those that cannot be resolved are ``Any``.
+def hints_of(owner: Any, unknown: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The resolved annotations of a class or function; those that cannot be resolved are ``Any``,
+    and are added to ``unknown``, as they were written.
 
     Unlike with ``typing.get_type_hints``, one unknown name does not spoil the others.
     """
     try:
         return typing.get_type_hints(owner, include_extras=True)
     except Exception:  # noqa: BLE001  # a name under TYPE_CHECKING, or any code in an annotation
-        return _hints_one_by_one(owner)
+        return _hints_one_by_one(owner, {} if unknown is None else unknown)
 
 
-def _hints_one_by_one(owner: Any) -> dict[str, Any]:
+def _hints_one_by_one(owner: Any, unknown: dict[str, Any]) -> dict[str, Any]:
     hints: dict[str, Any] = {}
     for part in reversed(owner.__mro__ if isinstance(owner, type) else (owner,)):
         scope = vars(sys.modules[part.__module__]) if part.__module__ in sys.modules else {}
@@ -212,7 +213,7 @@ def _hints_one_by_one(owner: Any) -> dict[str, Any]:
             try:
                 hints.update(typing.get_type_hints(one, scope, include_extras=True))
             except Exception:  # noqa: BLE001  # as above
-                hints[name] = Any
+                hints[name], unknown[name] = Any, annotation
     return hints
 
 

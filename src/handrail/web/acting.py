@@ -8,7 +8,7 @@ first.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -67,7 +67,26 @@ class ForkBody(_Body, frozen=True):
     outputs: dict[str, Any] | None = None
     inputs: dict[str, Any] | None = None
     rerun: list[str] = []
+    rerun_failed: bool | str = False
     run_id: str | None = None
+
+
+class ResumeBody(_Body, frozen=True):
+    """What a resume keeps or runs again, as ``Executor.resume`` takes it."""
+
+    reuse: list[str] = []
+    rerun: list[str] = []
+    rerun_failed: bool | str = False
+
+    @property
+    def words(self) -> list[str]:
+        """The same as options of ``handrail resume``."""
+        failed = self.rerun_failed
+        named = [f"--rerun-failed={failed}"] if isinstance(failed, str) else ["--rerun-failed"]
+        given = (("--reuse", self.reuse), ("--rerun", self.rerun))
+        return [f"{option}={one}" for option, paths in given for one in paths] + named * bool(
+            failed
+        )
 
 
 class NoBody(_Body, frozen=True):
@@ -204,7 +223,7 @@ class Acting:
     journal: Journal
     executor: Executor | None = None
     load_executor: Callable[[RunInfo], Executor] | None = None
-    resume_elsewhere: Callable[[RunInfo], object] | None = None
+    resume_elsewhere: Callable[[RunInfo, Sequence[str]], object] | None = None
     find_source: Callable[[RunInfo], Source | None] | None = None
     _posting: Executor = field(init=False)
     _at_work: set[object] = field(default_factory=set[object], init=False)
@@ -257,7 +276,7 @@ class Acting:
         event = ev.stamp(ev.CancelRequested(reason), info.run_id, 0, self._now())
         await when_free(self.journal)(lambda: self.journal.post(Letter(event)))
         if info.holder is None and self.resume_elsewhere is not None:
-            self.resume_elsewhere(info)
+            self.resume_elsewhere(info, ())
 
     async def pause(self, info: RunInfo, body: NoBody, by: str | None) -> None:
         """Let no step of a run begin."""
@@ -269,7 +288,7 @@ class Acting:
         del body
         await self._posting.unpause(info.run_id, by=by)
         if info.holder is None and self.can_drive:
-            return await self.resume(info, NoBody(), by)
+            return await self.resume(info, ResumeBody(), by)
         return None
 
     async def stop(self, info: RunInfo, body: NoBody, by: str | None) -> None:
@@ -304,18 +323,21 @@ class Acting:
             by=by,
         )
 
-    async def resume(self, info: RunInfo, body: NoBody, by: str | None) -> dict[str, Json]:
+    async def resume(self, info: RunInfo, body: ResumeBody, by: str | None) -> dict[str, Json]:
         """Resume a run that no process drives."""
-        del body, by
+        del by
         if info.holder is not None:
             raise WrongUse(f"run {info.run_id!r} is already running in process {info.holder.pid}")
-        if info.status == "succeeded":
+        if info.status == "succeeded" and not (body.rerun or body.rerun_failed):
             raise RunIsOver(info.run_id, "succeeded")
         executor = self._own_executor(info)
         if self.resume_elsewhere is not None:
-            self.resume_elsewhere(info)
+            self.resume_elsewhere(info, body.words)
         elif executor is not None:
-            self._start(executor.resume(info.run_id))
+            resumed = executor.resume(
+                info.run_id, reuse=body.reuse, rerun=body.rerun, rerun_failed=body.rerun_failed
+            )
+            self._start(resumed)
         else:
             raise WorkflowNotFound(info.workflow_name, ())
         return {"driven": True}
@@ -336,6 +358,7 @@ class Acting:
             outputs=body.outputs,
             inputs=body.inputs,
             rerun=body.rerun,
+            rerun_failed=body.rerun_failed,
             fork_id=body.run_id,
         )
         return {"run_id": fork_id, "driven": False}
@@ -410,6 +433,6 @@ VERBS: Mapping[str, Verb] = {
     "work": Verb(WorkBody, Acting.work, "Add, drop or reprioritise tasks of a queue."),
     "stop": Verb(NoBody, Acting.stop, "Suspend the run; it can be resumed."),
     "cancel": Verb(CancelBody, Acting.cancel, "Cancel the run and roll it back."),
-    "resume": Verb(NoBody, Acting.resume, "Resume a run that no process is running."),
+    "resume": Verb(ResumeBody, Acting.resume, "Resume a run that no process is running."),
     "fork": Verb(ForkBody, Acting.fork, "Make a new run from the record of this one."),
 }

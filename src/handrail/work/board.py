@@ -16,6 +16,9 @@ from handrail.work.protocol import TaskSpec
 WORK = "work"
 """The path of the one step that a run of this kind has."""
 
+RESULT = "result"
+"""The name of a task's last step, in which the protocol takes the task's result."""
+
 _FIELDS = {"id", "kind", "payload"}
 
 
@@ -34,37 +37,43 @@ class Board:
         self._places: dict[str, tuple[float, int]] = {}
         self._running: dict[str, None] = {}
         self._known = set[str]()
+        self._named = dict[str, int]()
+        """How many tasks have each id, or the id without its number."""
         self._unwelcome = set[str]()
         self._arrivals = 0
 
     # -- tasks and their specs ------------------------------------------------------------------
 
-    def task_of(self, spec: Any, task_id: str | None = None) -> Task:
-        """The task for a spec from the protocol; keeps the spec itself."""
-        data: dict[str, Any] = {
-            "id": str(spec.id),
-            "kind": str(getattr(spec, "kind", "default")),
-            "payload": deepcopy(getattr(spec, "payload", {})),  # the protocol may change its own
-        }
-        task = Task(task_id or data["id"], data, float(getattr(spec, "priority", 0.0)))
-        self._specs.setdefault(task.id, spec)
-        return task
+    def task_of(self, spec: Any) -> Task:
+        """A new task for a spec from the protocol; keeps the spec itself.
+
+        Several specs may have one id: each is a task of its own, as ``id``, ``id#2``, ``id#3``.
+        """
+        data = data_of(spec)
+        name = data["id"]
+        while name in self._named:
+            self._named[data["id"]] += 1
+            name = f"{data['id']}#{self._named[data['id']]}"
+        self._named[name] = 1
+        self._specs[name] = spec
+        return Task(name, data, float(getattr(spec, "priority", 0.0)))
 
     def spec_of(self, task: Task) -> Any:
         """The protocol's spec of a task."""
         spec = self._specs.get(task.id)
         if spec is None:
-            spec = self._specs[task.id] = self.make(_data_of(task))
+            spec = self._specs[task.id] = self.make(_recorded_data(task))
         return spec
 
     # -- waiting and at work --------------------------------------------------------------------
 
-    def begin_with(self, tasks: Iterable[Task]) -> list[Task]:
-        """Queue the tasks that were not known before; returns these."""
-        new = [task for task in tasks if task.id not in self._known]
-        for task in new:
+    def begin_with(self, specs: Iterable[Any]) -> list[Task]:
+        """Queue the specs that no task of an earlier drive has; returns their tasks."""
+        earlier = set(self._named)
+        tasks = [self.task_of(spec) for spec in specs if str(spec.id) not in earlier]
+        for task in tasks:
             self._wait(task.id, task.priority)
-        return new
+        return tasks
 
     def continue_from(self, recorded: RecordedTasks) -> None:
         """Continue from an earlier drive: the tasks that it began, and those that it had found."""
@@ -75,7 +84,10 @@ class Board:
         left = {one.id: one for one in (*work.left, *(one.task for one in work.failed))}
         for task in left.values():
             self.spec_of(task)
+            taken = recorded.output_of(task.id, RESULT)  # the process died before the task's end
+            self._named.update((one.id, 1) for one in getattr(taken, "children", ()))
         for task_id, priority in recorded.by_urgency():
+            self._named[task_id] = 1
             if task_id not in left:
                 continue
             if task_id in again or recorded.has_begun(task_id):
@@ -131,6 +143,7 @@ class Board:
     def _wait(self, task_id: str, priority: float) -> None:
         if task_id not in self._known:
             self._known.add(task_id)
+            self._named.setdefault(task_id, 1)
             if task_id not in self._unwelcome:
                 self._arrivals += 1
                 self._put(task_id, priority, self._arrivals)
@@ -145,7 +158,16 @@ class Board:
             self._queued.remove((*place, task_id))
 
 
-def _data_of(task: Task) -> dict[str, Any]:
+def data_of(spec: Any) -> dict[str, Any]:
+    """What of a spec is recorded, but for its priority."""
+    return {
+        "id": str(spec.id),
+        "kind": str(getattr(spec, "kind", "default")),
+        "payload": deepcopy(getattr(spec, "payload", {})),  # the protocol may change its own
+    }
+
+
+def _recorded_data(task: Task) -> dict[str, Any]:
     """A task's data, as ``TaskSpec.to_dict`` gives it."""
     payload: Any = task.payload
     data = cast("dict[str, Any]", payload)

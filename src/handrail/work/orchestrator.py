@@ -33,7 +33,7 @@ from handrail.steps.step import step
 from handrail.steps.verbs import Step
 from handrail.system.own_files import FOLDER
 from handrail.system.run import kill_marked
-from handrail.work.board import WORK, Board
+from handrail.work.board import RESULT, WORK, Board, data_of
 from handrail.work.protocol import METHODS, Status, TaskResult, WorkflowProtocol
 
 REPORT = "report.md"
@@ -44,22 +44,31 @@ _log = logging.getLogger("handrail.work")
 class Orchestrator:
     """Runs a protocol's tasks, and those that follow from them, ``max_concurrency`` at a time.
 
-    ``protocol`` is any object with the methods of ``WorkflowProtocol``. It records every task's end
-    in ``workdir``, before anything follows from it: ``run`` continues where an earlier one was
-    killed, interrupted or failed, and repeats only the tasks that were at work.
+    ``protocol``, or ``workflow``, is any object with the methods of ``WorkflowProtocol``. Every
+    task's end is recorded in ``workdir`` (default: the protocol's ``workdir``, else the current
+    folder), before anything follows from it: ``run`` continues where an earlier one was killed,
+    interrupted or failed, and repeats only the tasks that were at work.
 
     Raises:
         WrongUse: the protocol lacks a method. DefinitionError: ``max_concurrency`` is less than 1.
     """
 
     def __init__(
-        self, protocol: WorkflowProtocol, workdir: str | os.PathLike[str], *, max_concurrency: int
+        self,
+        protocol: WorkflowProtocol | None = None,
+        workdir: str | os.PathLike[str] | None = None,
+        *,
+        workflow: WorkflowProtocol | None = None,
+        max_concurrency: int,
     ) -> None:
-        lacking = [one for one in METHODS if not callable(getattr(protocol, one, None))]
+        if (protocol is None) == (workflow is None):
+            raise WrongUse("Orchestrator takes one protocol: Orchestrator(protocol, workdir, ...)")
+        given: Any = workflow if protocol is None else protocol
+        lacking = [one for one in METHODS if not callable(getattr(given, one, None))]
         if lacking:
-            raise WrongUse(f"{protocol!r} is no workflow protocol: it has no {', '.join(lacking)}")
-        self._protocol = protocol
-        self._workdir = Path(workdir)
+            raise WrongUse(f"{given!r} is no workflow protocol: it has no {', '.join(lacking)}")
+        self._protocol = given
+        self._workdir = Path(getattr(given, "workdir", ".") if workdir is None else workdir)
         self._window = count_of(max_concurrency, "Orchestrator(max_concurrency=)")
 
     async def run(self, initial_specs: Sequence[Any] | None = None) -> None:
@@ -149,12 +158,11 @@ class _Drive:
     def _begin(self, loaded: Sequence[Any]) -> Run[Any]:
         board = self._board
         board.make = getattr(loaded[0], "from_dict", board.make) if loaded else board.make
-        offered = [board.task_of(spec) for spec in loaded]
         runs = [one for one in self._journal.runs() if one.workflow_name == WORK]
         last = max(runs, key=lambda one: one.started_at, default=None)
         left = None if last is None or last.status == "succeeded" else last.run_id
         recorded = () if left is None else self._continue_from(left)
-        tasks = [*recorded, *board.begin_with(offered)]
+        tasks = [*recorded, *board.begin_with(loaded)]
         flow = _flow_of(tasks, self._window, self._make, self._take)
         executor = Executor(journal=self._journal, workflows=[flow], sinks=[board])
         if left is not None:
@@ -177,9 +185,12 @@ class _Drive:
         """Run the task's coroutine; its result, as data."""
         result = await self._asked(self._protocol.make_coro, self._board.spec_of(task))
         self._results[task.id] = result
-        children = [self._board.task_of(one) for one in getattr(result, "children", None) or ()]
+        children = getattr(result, "children", None) or ()
         return {
-            "children": [{**one.payload, "priority": one.priority} for one in children],
+            "children": [
+                {**data_of(one), "priority": float(getattr(one, "priority", 0.0))}
+                for one in children
+            ],
             "is_whole": _is_whole(result),
         }
 
@@ -194,14 +205,7 @@ class _Drive:
             result = await self._asked(self._protocol.make_coro, spec)
         following = await self._asked(self._protocol.on_result, spec, result)
         self._results.pop(task.id, None)
-        return Found(None, [self._follows(task, spec, one) for one in following or ()])
-
-    def _follows(self, task: Task, spec: Any, following: Any) -> Task:
-        """A task that follows; a task that returns itself is done once more, by another id."""
-        if str(following.id) != str(spec.id):
-            return self._board.task_of(following)
-        name, _, number = task.id.rpartition("#") if task.id != str(spec.id) else (task.id, "", "1")
-        return self._board.task_of(following, f"{name}#{int(number) + 1}")
+        return Found(None, [self._board.task_of(one) for one in following or ()])
 
     async def _asked(self, method: Callable[..., Any], *given: Any) -> Any:
         """Call a method of the protocol; its result, awaited."""
@@ -258,7 +262,7 @@ def _flow_of(
 
     def body(task: Task) -> Generator[Step[Any], Any, Found[None]]:
         result = yield from step("run").call(make, task)
-        found: Found[None] = yield from step("result").call(take, task, result)
+        found: Found[None] = yield from step(RESULT).call(take, task, result)
         return found
 
     @workflow(name=WORK, description="The tasks of a workflow protocol")

@@ -91,7 +91,6 @@ _LACKS: Mapping[str, Mapping[Notion, str]] = {
         "usage of all calls": "it tells the tokens of its last call alone",
     },
     "opencode-run": {
-        "denials": "it tells of them on stderr alone, in words for people",
         "retries": "it tries again in silence",
         "values": "it takes no schema",
         "compaction": "it cannot be asked to without a person",

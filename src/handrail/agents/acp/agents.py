@@ -9,8 +9,9 @@ opencode 1.18, and texts in the sources of the adapters.
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import field
 from typing import Literal, TypeAlias
 
@@ -79,6 +80,17 @@ _KNOWN: dict[Family, AgentProfile] = {
         },
     ),
 }
+
+
+_PERMISSION_OF = {"write": "edit", "apply_patch": "edit", "patch": "edit"}
+
+
+def only_tools(asking: Mapping[str, str], tools: Iterable[str]) -> Mapping[str, str]:
+    """Variables for an opencode that has these tools alone, and asks for what it asked for."""
+    ((name, asked),) = asking.items() or {"OPENCODE_PERMISSION": "{}"}.items()
+    levels = json.loads(asked)
+    kept = (_PERMISSION_OF.get(tool, tool) for tool in tools)
+    return {name: json.dumps({"*": "deny"} | {one: levels.get(one, "allow") for one in kept})}
 
 
 def profile_of(*names: str) -> AgentProfile:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
-from handrail.agents.acp.agents import profile_of
+from handrail.agents.acp.agents import only_tools, profile_of
 from handrail.agents.acp.dialogue import AcpDialogue
 from handrail.agents.transport.cli import (
     added_folders,
@@ -100,7 +100,10 @@ class AcpBackend:
 
     def _environment(self, options: AgentOptions) -> Mapping[str, str]:
         is_limited = options.permission in ("read_only", "workspace")
-        return {**self.env, **profile_of(self.name).asking} if is_limited else self.env
+        asking = profile_of(self.name).asking if is_limited else {}
+        if options.tools is not None:
+            asking = only_tools(asking, options.tools)
+        return {**self.env, **asking}
 
     def _dialogue(self, turn: AgentTurn, options: AgentOptions) -> AcpDialogue:
         return AcpDialogue(
@@ -139,15 +142,17 @@ def opencode(executable: str = "opencode", *, options: AgentOptions = NO_OPTIONS
         [executable, "acp"],
         name="opencode",
         options=options,
-        can_do=_capabilities("effort", "add_dirs"),
+        can_do=_capabilities("effort", "add_dirs", has={"tools"}),
         install="npm install -g opencode-ai",
         login="opencode auth login",
     )
 
 
-def _capabilities(*lacks: str, fork: bool = True, cost: bool = True) -> Capabilities:
+def _capabilities(
+    *lacks: str, has: Iterable[str] = (), fork: bool = True, cost: bool = True
+) -> Capabilities:
     return Capabilities(
-        options=ACP.options - set(lacks),
+        options=(ACP.options - set(lacks)).union(has),
         permissions=ACP.permissions,
         sessions=True,
         fork=fork,

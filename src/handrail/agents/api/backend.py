@@ -22,7 +22,10 @@ from handrail.ports.agent import AgentReply, AgentTurn, Capabilities, Probe
 from handrail.typed.jsonsafe import short_repr
 
 _CAPABILITIES = Capabilities(
-    options=frozenset({"model", "effort", "system_prompt", "append_system_prompt", "max_turns"}),
+    options=frozenset(
+        {"model", "effort", "system_prompt", "append_system_prompt", "tools", "mcp_servers"}
+        | {"temperature", "max_tokens", "max_turns"}
+    ),
     sessions=True,
     fork=True,
     schema=True,

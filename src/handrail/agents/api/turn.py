@@ -6,7 +6,7 @@ import contextlib
 import json
 import uuid
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from dataclasses import replace
 from importlib import import_module
 from typing import Any, cast
@@ -178,7 +178,14 @@ class ApiTurn(TurnState):
         if options.system_prompt is not None:
             said = [options.system_prompt] if added is None else [options.system_prompt, added]
             replaced = agent.override(instructions=said)
-        with replaced:
+        servers = _toolsets(options.mcp_servers or {}, self.error)
+        if options.tools is not None:
+            servers = [one.filtered(self._is_listed) for one in (*agent.toolsets, *servers)]
+            listed: Any = agent.override(toolsets=servers, tools=())
+            servers = []
+        else:
+            listed = contextlib.nullcontext()
+        with replaced, listed:
             async with (
                 agent,
                 agent.iter(
@@ -187,12 +194,16 @@ class ApiTurn(TurnState):
                     message_history=list(self._earlier.messages),
                     model=model,
                     instructions=added,
+                    toolsets=servers,
                     model_settings=self._settings(model if model is not None else agent.model),
                     usage_limits=limits,
                     infer_name=False,
                 ) as run,
             ):
                 yield run
+
+    def _is_listed(self, _: Any, tool: Any) -> bool:
+        return tool.name in (self._options.tools or ())
 
     async def _listen(self, node: Any) -> None:
         """Stream a response. Its pieces are signs of life; it is reported once it is whole."""
@@ -204,6 +215,9 @@ class ApiTurn(TurnState):
     def _settings(self, model: Any) -> dict[str, Any]:
         ignored = getattr(unwrap_model(model), "unsupported_settings", frozenset[str]())
         settings: dict[str, Any] = {} if "max_retries" in ignored else {"max_retries": 0}
+        for name in ("temperature", "max_tokens"):
+            if (chosen := getattr(self._options, name)) is not None:
+                settings[name] = chosen
         if (effort := self._options.effort) is not None:
             if effort not in _EFFORTS:
                 known = ", ".join(_EFFORTS)
@@ -411,6 +425,20 @@ def library(name: str = "pydantic_ai") -> Any:
         if (error.name or "").partition(".")[0] != "pydantic_ai":
             raise
         raise MissingExtra("ApiBackend", "pydantic-ai-slim", "api") from error
+
+
+def _toolsets(servers: Mapping[str, Any], error: Callable[..., AgentError]) -> list[Any]:
+    """The tools of MCP servers, each by the client of pydantic-ai's own extra."""
+    if not servers:
+        return []
+    try:
+        client: Any = import_module("fastmcp.client").Client
+        make: Any = library("pydantic_ai.mcp").MCPToolset
+    except ImportError:
+        missing = error("not_installed", "mcp_servers of an ApiBackend need pydantic-ai's client")
+        missing.hint = 'Install it: pip install "pydantic-ai-slim[mcp]".'
+        raise missing from None
+    return [make(client({"mcpServers": {name: dict(one)}})) for name, one in servers.items()]
 
 
 def wrap_schema(schema: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:

@@ -102,9 +102,11 @@ def _permission_arguments(options: AgentOptions) -> Iterator[str]:
         yield f"--permission-mode={_MODES[options.permission]}"
         if options.permission == "read_only":  # the user's settings may allow these tools
             denied += [tool for tool in _WRITERS if tool not in denied]
-    allowed = options.allowed_tools
-    if allowed is not None and (not allowed or options.permission == "full"):
-        yield f"--tools={','.join(_built_in(allowed))}"
+    allowed, only = options.allowed_tools, options.tools
+    if only is None and allowed is not None and (not allowed or options.permission == "full"):
+        only = allowed
+    if only is not None:
+        yield f"--tools={','.join(_built_in(only))}"
     yield from (f"--allowedTools={tool}" for tool in allowed or ())
     yield from (f"--disallowedTools={tool}" for tool in denied)
 
@@ -187,7 +189,8 @@ class ClaudeBackend(ProgramBackend):
     checks. Rules in claude's settings in the home and the working folder apply, too.
 
     Claude uses ``allowed_tools`` without asking. With ``full`` nothing is asked, so there they are
-    the only tools; an empty list (``()``) leaves no tools at all. Claude checks ``max_cost_usd``
+    the only tools; an empty list (``()``) leaves no tools at all. ``tools`` are the only built-in
+    ones at any level; those of MCP servers stay. Claude checks ``max_cost_usd``
     after each answer of the model, so the last answer may exceed it. ``max_retries`` is how often
     claude itself retries a request before handrail sees the failure. A schema of anything but an
     object is only in the prompt. Claude takes a prompt that begins with ``/name`` for a command of
@@ -208,7 +211,7 @@ class ClaudeBackend(ProgramBackend):
     """Claude sets these for its children; a claude that sees them takes itself for a child."""
     variables: ClassVar[Mapping[str, str]] = {"DISABLE_AUTOUPDATER": "1"}
     capabilities: ClassVar[Capabilities] = Capabilities(
-        options=frozenset(OPTION_NAMES),
+        options=frozenset(OPTION_NAMES) - {"temperature", "max_tokens"},
         permissions=frozenset(PERMISSIONS),
         sessions=True,
         fork=True,

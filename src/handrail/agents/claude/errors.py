@@ -69,7 +69,8 @@ def kind_of(failure: Failure) -> AgentErrorKind:
         return "refusal"
     if exact := _API_ERRORS.get(failure.api_error):
         return exact
-    if failure.api_error in _LIMITS or failure.error in _LIMITS:
+    is_wordless = status_of(failure) == 429 and not (failure.error or failure.api_error)
+    if is_wordless or failure.api_error in _LIMITS or failure.error in _LIMITS:
         return _limit(failure)
     if failure.api_error == "max_output_tokens" or failure.error == "max_output_tokens":
         return "context_overflow" if _is_window_full(failure) else "output_limit"
@@ -246,7 +247,7 @@ _STATUSES: dict[str, _Status] = {
 
 def limit_of(info: Object, path: str) -> AgentLimit | None:
     """The notice for an event's ``rate_limit_info``; None if its status is unknown."""
-    status = _STATUSES.get(text_in(info, "status"))
+    status = _status_of(info)
     if status is None:
         return None
     return AgentLimit(
@@ -255,8 +256,15 @@ def limit_of(info: Object, path: str) -> AgentLimit | None:
 
 
 def is_used_up(info: Object) -> bool:
-    """True if the window is used up."""
-    return _STATUSES.get(text_in(info, "status")) == "reached"
+    """True if the window is used up, and nothing is left to pay for more."""
+    return _status_of(info) == "reached"
+
+
+def _status_of(info: Object) -> _Status | None:
+    """The window's status; a used up one is a warning while further use is paid for."""
+    status, overage = _STATUSES.get(text_in(info, "status")), text_in(info, "overageStatus")
+    goes_on = overage.startswith("allowed") if overage else info.get("isUsingOverage") is True
+    return "warning" if status == "reached" and goes_on else status
 
 
 def resets_at(info: Object) -> float | None:

@@ -1,12 +1,14 @@
 """Reads the output of ``claude -p --output-format stream-json --verbose`` for one turn.
 
-Only a ``result`` ends a turn. It is a success only if its subtype says so, nothing flags an error,
-and the last assistant line was no error. An interrupted claude exits with 0 and may print no
-result; after an API failure the result is ``"subtype": "success", "is_error": true``. Some versions
-continue after a result (background work), so the last result counts. But an interruption after a
-success does not undo that success.
+Only a ``result`` ends a turn, and not every result does (``turn_end``). It is a success only if its
+subtype says so, nothing flags an error, and the last assistant line was no error. An interrupted
+claude exits with 0 and may print no result; after an API failure the result is
+``"subtype": "success", "is_error": true``. While a command or a sub-agent runs in the background,
+claude prints a result, waits, and begins again (``init``) when it ends; 2.1.197 ends it after 5 s.
+The first result of a resumed session may only tell of such work that died: it counts no turns. But
+an interruption right after a success does not undo that success.
 
-Source: measured with claude 2.1.330; enumerations from its program text.
+Source: measured with claude 2.1.197, 2.1.330 and 2.1.332; enumerations from its program text.
 """
 
 from __future__ import annotations
@@ -34,7 +36,6 @@ from handrail.agents.transport.loose_json import (
     Object,
     as_object,
     count_in,
-    json_value,
     list_in,
     number_in,
     object_in,
@@ -343,6 +344,7 @@ def _sentence_of(message: Object) -> str:
 
 _SYNTHETIC = "<synthetic>"
 _INTERRUPTED = "[Request interrupted by user"
+_AT_WORK = frozenset({"pending", "queued", "running", "paused"})
 _REASON_CHARS = 1_000
 
 
@@ -361,29 +363,24 @@ class ClaudeTurn(EventReader):
         super().__init__(turn, CLAUDE)
         self.session_usage = turn.session_usage
         self._messages = ClaudeMessages(self)
-        self._outcome: _Outcome | None = None
-        self._is_over = False
+        self._tasks: dict[str, str] = {}  # by the tool that started each
+        self._last_result: Object | None = None
         self._complaint: Object = NOTHING  # the last assistant line, if it was an error
         self._window: Object = NOTHING  # the plan's window, if it is used up
         self._retry = ""
         self._compacting: Literal["no", "begun", "done", "reported"] = "no"
+        self._has_compacted = False
         self._was_interrupted = False
 
     @property
     def finished(self) -> bool:
-        """True once a result has ended the turn and no other turn has begun."""
-        return self._is_over
+        """True once a result has ended the turn and no other work has begun."""
+        return self.end.is_reached
 
-    def feed(self, line: bytes, /) -> Iterable[Notice]:
-        """The notices of a line, in order; with ``--output-format json`` there is only one line."""
-        if not line.lstrip().startswith(b"["):
-            return super().feed(line)
-        _, events = json_value(line.decode("utf-8", "replace"))
-        return tuple(
-            notice
-            for one in objects_in({"all": events}, "all")
-            for notice in self.read(text_in(one, "type"), one)
-        )
+    @property
+    def open_tools(self) -> int:
+        """How many tools are running, and tasks in the background, of those reported."""
+        return super().open_tools + len(self.end.background)
 
     def conclude(self, ending: Ending, /) -> AgentReply:
         """The answer, if a result reported success.
@@ -391,16 +388,19 @@ class ClaudeTurn(EventReader):
         Raises:
             AgentError: no result did.
         """
-        if self._outcome is None:
+        outcome: _Outcome | None = self.end.outcome
+        if outcome is None:
             raise self.unfinished(ending)
-        result, failure = self._outcome.result, self._outcome.failure
+        result, failure = outcome.result, outcome.failure
         self.model = self._model_of(result)
         if failure is not None:
             raise self._failed(failure, ending)
-        is_command = self.turn.prompt.startswith("/") and self.turn.prompt != "/compact"
+        prompt = self.turn.prompt.strip()
+        is_command = prompt.startswith("/") and prompt != "/compact"
         if is_command and count_in(result, "num_turns") == 0:
-            why = "claude took the prompt for a command of its own, and asked no model"
-            error = self.error("bad_request", f"{why}: {text_in(result, 'result')}")
+            name, said = prompt.split()[0], text_in(result, "result").strip()
+            why = f"claude took the prompt for a command of its own ({name}), and asked no model"
+            error = self.error("bad_request", f"{why}: {said}" if said else why)
             error.hint = "Begin the prompt with another character than a slash."
             raise error
         value: Any = result.get("structured_output")
@@ -426,7 +426,7 @@ class ClaudeTurn(EventReader):
         return iter(()) if read is None else read(self, event)
 
     def _init(self, event: Object) -> Iterator[Notice]:
-        self._is_over = False
+        self.end.went_on()
         self.model = text_in(event, "model") or self.model
         self.version = text_in(event, "claude_code_version") or self.version
         return self.session_named(text_in(event, "session_id"))
@@ -437,7 +437,7 @@ class ClaudeTurn(EventReader):
             yield from self.session_named(text_in(event, "session_id"))
 
     def _assistant(self, event: Object) -> Iterator[Notice]:
-        self._is_over = False
+        self.end.went_on()
         is_main = not text_in(event, "parent_tool_use_id")
         yield from self._on_session(event)
         yield from self._compaction_notices(NOTHING)
@@ -452,20 +452,48 @@ class ClaudeTurn(EventReader):
     def _user(self, event: Object) -> Iterator[Notice]:
         if event.get("isReplay") is True:
             return
-        self._is_over = False
+        message = object_in(event, "message")
+        blocks = objects_in(message, "content")
+        said = [text_in(message, "content"), *(text_in(block, "text") for block in blocks)]
+        is_interruption = any(text.startswith(_INTERRUPTED) for text in said)
+        if not is_interruption:
+            self.end.went_on()
         yield from self._messages.user(event)
-        if not text_in(event, "parent_tool_use_id"):
-            message = object_in(event, "message")
-            said = [text_in(message, "content")]
-            said += [text_in(block, "text") for block in objects_in(message, "content")]
-            if any(text.startswith(_INTERRUPTED) for text in said):
-                self._was_interrupted = True
+        self._foreground_ended(blocks, object_in(event, "tool_use_result"))
+        if is_interruption and not text_in(event, "parent_tool_use_id"):
+            self._was_interrupted = True
+
+    def _foreground_ended(self, blocks: Iterable[Object], details: Object) -> None:
+        """What a tool itself waited for has ended with it, whether or not that is told."""
+        if not (text_in(details, "backgroundTaskId") or details.get("isAsync")):
+            for block in blocks:
+                task = self._tasks.get(text_in(block, "tool_use_id"), "")
+                if self.end.background.get(task) is False:
+                    del self.end.background[task]
+
+    def _task_started(self, event: Object) -> Iterator[Notice]:
+        if event.get("is_backgrounded") is not False:
+            self.end.task_started(text_in(event, "task_id"))
+            self._tasks[text_in(event, "tool_use_id")] = text_in(event, "task_id")
+        return iter(())
+
+    def _task_changed(self, event: Object) -> Iterator[Notice]:
+        """A task was updated, or claude is notified of its end."""
+        status = text_in(event, "status") or text_in(object_in(event, "patch"), "status")
+        if status and status not in _AT_WORK:
+            self.end.background.pop(text_in(event, "task_id"), None)
+        return iter(())
+
+    def _tasks_changed(self, event: Object) -> Iterator[Notice]:
+        self.end.tasks_are(text_in(one, "task_id") for one in objects_in(event, "tasks"))
+        return iter(())
 
     def _stream_event(self, event: Object) -> Iterator[Notice]:
-        self._is_over = False
+        self.end.went_on()
         return self._messages.piece(event)
 
     def _api_retry(self, event: Object) -> Iterator[Notice]:
+        self.end.went_on()
         delay_ms = number_in(event, "retry_delay_ms")
         delay_s = None if delay_ms is None or delay_ms < 0 else delay_ms / 1000
         status = whole_in(event, "error_status")
@@ -488,7 +516,7 @@ class ClaudeTurn(EventReader):
     def _compact_boundary(self, event: Object) -> Iterator[Notice]:
         if not text_in(event, "parent_tool_use_id"):
             yield from self._on_session(event)
-            self._compacting = "done"
+            self._compacting, self._has_compacted = "done", True
             yield from self._compaction_notices(object_in(event, "compact_metadata"))
             self._compacting = "reported"
 
@@ -511,8 +539,8 @@ class ClaudeTurn(EventReader):
             yield limit
 
     def _result(self, event: Object) -> Iterator[Notice]:
-        if self._outcome is not None and event == self._outcome.result:
-            self._is_over = True  # the same result, printed again
+        if self._last_result is not None and event == self._last_result:  # printed again
+            self._conclude(event, failure_of(event, self._earlier))
             return
         failure = failure_of(event, self._earlier)
         if failure is None:
@@ -526,13 +554,26 @@ class ClaudeTurn(EventReader):
         if self.usage is not None:
             yield AgentUsage(self.path, self.usage)
         self._messages.close()
-        self._is_over = not (count_in(event, "queued_turn_count") or 0)
+        self._last_result = event
+        self._conclude(event, failure)
+
+    def _conclude(self, result: Object, failure: Failure | None) -> None:
+        """Take a result for the outcome, unless it is interim, or only tells of an interruption
+        after a success.
+        """
+        earlier: _Outcome | None = self.end.outcome
         stopped = failure is not None and kind_of(failure) == "interrupted"
-        if not stopped or self._outcome is None or self._outcome.failure is not None:
-            self._outcome = _Outcome(event, failure)
+        if stopped and earlier is not None and earlier.failure is None:
+            return
+        is_command = self.turn.prompt.lstrip().startswith("/") or self._has_compacted
+        asked_nobody = count_in(result, "num_turns") == 0 and not is_command
+        is_open = bool(self.end.background) or bool(count_in(result, "queued_turn_count"))
+        is_interim = failure is None and (is_open or asked_nobody)
+        self.end.resulted(_Outcome(result, failure), is_interim=is_interim)
 
     def _count(self, result: Object) -> None:
-        resumed, before = self.turn.session is not None or bool(self._outcome), self.session_usage
+        is_second = self._last_result is not None
+        resumed, before = self.turn.session is not None or is_second, self.session_usage
         used = turn_usage(result, before, resumed=resumed)
         self.session_usage = session_usage(result, before, used, resumed=resumed)
         self.usage = add_usage(self.usage, used)
@@ -551,6 +592,10 @@ class ClaudeTurn(EventReader):
         "status": _status,
         "compact_boundary": _compact_boundary,
         "permission_denied": _permission_denied,
+        "task_started": _task_started,
+        "task_updated": _task_changed,
+        "task_notification": _task_changed,
+        "background_tasks_changed": _tasks_changed,
     }
 
     # -- conclusions -----------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -55,6 +56,18 @@ def profile_settings(agent: str, profile: str, environment: Mapping[str, str]) -
         kind="config",
         hint="Write the profile, or name another one before the @ of the model.",
     )
+
+
+def with_profile(agent: str, options: AgentOptions) -> AgentOptions:
+    """The options, with the profile that the model names alone, or else ``CODEX_PROFILE``."""
+    environment = child_environment(options)
+    profile, model = options.profile_and_model
+    if profile is None and model is not None:
+        with suppress(AgentError):
+            profile_settings(agent, model, environment)
+            profile, model = model, None
+    profile = profile or environment.get("CODEX_PROFILE") or None
+    return options if profile is None else attrs.evolve(options, model=f"{profile}@{model or ''}")
 
 
 def _read_profile(agent: str, file: Path) -> dict[str, Any]:
@@ -116,6 +129,7 @@ class CodexBackend(ProgramBackend):
         Raises:
             AgentError: codex has no equivalent of an option.
         """
+        options = with_profile(turn.agent, options)
         name, _ = options.profile_and_model
         profile = name and profile_settings(turn.agent, name, child_environment(options))
         return CodexDialogue(

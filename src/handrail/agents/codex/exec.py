@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import attrs
 
-from handrail.agents.codex.backend import CAPABILITIES
+from handrail.agents.codex.backend import CAPABILITIES, with_profile
 from handrail.agents.codex.errors import diagnose
 from handrail.agents.codex.settings import mcp_settings
 from handrail.agents.codex.turn import RETRY, CodexTurn
@@ -36,6 +36,7 @@ from handrail.agents.transport.strict_schema import strict_schema
 from handrail.agents.transport.turn import finished_notice
 from handrail.agents.transport.turn_state import EventReader, added_since, usage_in
 from handrail.model.agent_options import AgentOptions
+from handrail.model.dataclass import dataclass
 from handrail.model.events import AgentUsage, Notice
 from handrail.model.launch import AgentError
 from handrail.model.results import Usage
@@ -54,6 +55,14 @@ _EVENTS = frozenset(
     {"thread.started", "turn.started", "turn.completed", "turn.failed", "error"}
     | {"item.started", "item.updated", "item.completed"}
 )
+_WORK = frozenset({"turn.started", "item.started", "item.updated", "item.completed"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """How codex ended the turn: why it failed, None if it did not."""
+
+    failure: str | None
 
 
 class CodexExecParser(CodexTurn, EventReader):
@@ -72,13 +81,11 @@ class CodexExecParser(CodexTurn, EventReader):
     ) -> None:
         super().__init__(turn, backend=backend, model=model)
         self._has_schema = has_schema
-        self._completed = False
-        self._failure: str | None = None
 
     @property
     def finished(self) -> bool:
         """True once the turn is over, or codex waits for a network in vain."""
-        return self._completed or self._failure is not None or self.is_offline
+        return self.end.is_reached or self.is_offline
 
     def conclude(self, ending: Ending, /) -> AgentReply:
         """The answer, if codex printed ``turn.completed``.
@@ -86,16 +93,19 @@ class CodexExecParser(CodexTurn, EventReader):
         Raises:
             AgentError: codex did not.
         """
-        if self._completed:
+        outcome: _Outcome | None = self.end.outcome
+        if outcome is not None and outcome.failure is None:
             has_value, value = json_value(self.text) if self._has_schema else (False, None)
             return self.reply(value=value, has_value=has_value)
-        if self._failure is not None:
-            raise self.failed(diagnose(self._failure, ending.now), ending)
+        if outcome is not None:
+            raise self.failed(diagnose(outcome.failure or "", ending.now), ending)
         raise self.unfinished(ending)
 
     def read(self, name: str, event: Object) -> Iterator[Notice]:
         """The notices of an event, in order."""
         self.saw_protocol = self.saw_protocol or name in _EVENTS
+        if name in _WORK:
+            self.end.went_on()
         match name:
             case "thread.started":
                 yield from self.session_named(text_in(event, "thread_id"))
@@ -109,8 +119,8 @@ class CodexExecParser(CodexTurn, EventReader):
                 yield from self._on_turn_completed(object_in(event, "usage"))
             case "turn.failed":
                 error = text_in(object_in(event, "error"), "message")
-                self._failure = error or text_in(event, "error", "message") or self.complaint
-                self._completed = False
+                why = error or text_in(event, "error", "message") or self.complaint
+                self.end.resulted(_Outcome(why))
                 self.close_tools()
             case _:
                 pass
@@ -122,7 +132,7 @@ class CodexExecParser(CodexTurn, EventReader):
 
     def _on_turn_completed(self, usage: Object) -> Iterator[Notice]:
         """Note the end and the thread's total; this turn's part is unknown if that before is."""
-        self._completed, self._failure = True, None
+        self.end.resulted(_Outcome(None))
         self.close_tools()
         total = self.session_usage = _total(usage)
         goes_on = total is not None and self.turn.session is not None
@@ -182,7 +192,7 @@ class CodexExecBackend(ProgramBackend):
         Raises:
             AgentError: codex did not; the error has the reason and its kind.
         """
-        options = turn.options.over(self.options)
+        options = with_profile(turn.agent, turn.options.over(self.options))
         strict = None if turn.schema is None else strict_schema(turn.schema)
         parser = CodexExecParser(
             turn,

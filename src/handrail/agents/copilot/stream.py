@@ -240,12 +240,11 @@ class CopilotParser(EventReader):
         self._error: Object | None = None
         self._aborted = ""
         self._blocked = ""
-        self._result: Object | None = None
 
     @property
     def finished(self) -> bool:
-        """True once copilot printed the ``result``."""
-        return self._result is not None
+        """True once copilot printed the ``result`` of its last work."""
+        return self.end.is_reached
 
     def conclude(self, ending: Ending, /) -> AgentReply:
         """The answer, if copilot reported that the turn ended well.
@@ -265,10 +264,11 @@ class CopilotParser(EventReader):
             raise self.failed(Diagnosis("interrupted", reason), ending)
         if self._blocked:
             raise self.error("refusal", self._blocked)
-        if self._result is not None and whole_in(self._result, "exitCode") == 0:
+        result: Object | None = self.end.outcome
+        if result is not None and whole_in(result, "exitCode") == 0:
             if self.text or ending.stopped is None:
                 return self.reply(session_usage=self.summed_usage)
-        elif self._result is not None and self._request:
+        elif result is not None and self._request:
             raise self._failed({}, ending)
         raise self.unfinished(ending)
 
@@ -299,11 +299,13 @@ class CopilotParser(EventReader):
     # -- events ----------------------------------------------------------------------------------
 
     def read(self, name: str, event: Object) -> Iterator[Notice]:
-        """The notices of an event. Events after the result have none: an abort there comes from a
-        program that handrail stopped.
+        """The notices of an event. Events after the result have none, unless the model's turn
+        begins again: an abort there comes from a program that handrail stopped.
         """
         data = object_in(event, "data")
-        if self._result is not None:
+        if name == "assistant.turn_start":
+            self.end.went_on()
+        if self.end.outcome is not None:
             return
         if not self.saw_protocol:
             self.saw_protocol, self.session = True, self._given_session
@@ -439,11 +441,12 @@ class CopilotParser(EventReader):
         yield from self.session_named(text_in(data, "sessionId"))
 
     def _on_result(self, event: Object) -> Iterator[Notice]:
-        self._result = {**object_in(event, "data"), **event}
+        result = {**object_in(event, "data"), **event}
+        self.end.resulted(result)
         self.close_tools()
-        yield from self.session_named(text_in(self._result, "sessionId"))
+        yield from self.session_named(text_in(result, "sessionId"))
         yield from self._message_stream.rest()
-        changed = object_in(object_in(self._result, "usage"), "codeChanges")
+        changed = object_in(object_in(result, "usage"), "codeChanges")
         names = (name for name in list_in(changed, "filesModified") if isinstance(name, str))
         self.files_changed.update(dict.fromkeys(names))
 

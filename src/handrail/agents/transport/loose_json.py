@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from typing import Any, TypeAlias, cast
 
@@ -20,27 +21,59 @@ NOTHING: Object = {}
 
 _BEFORE = b"\xef\xbb\xbf \t\r"
 """The UTF-8 byte order mark and blanks, which may precede an object."""
+_ERASURE = re.compile(rb"(?:\x1b\[|\xc2\x9b)[0-9;?]*[GHJKfsu]|\x08")
+"""After these the terminal's line is written anew, as after a carriage return."""
+_CODE = re.compile(
+    rb"(?:\x1b\[|\xc2\x9b)[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)"
+    rb"|\x1b[ -/]*[0-~]|[\x00-\x08\x0e-\x1f]"
+)
+"""A code for a terminal (CSI, OSC and the others), or a control character; JSON has neither."""
+_NOISE = re.compile(rb"[^A-Za-z{\[\"]*")
+"""What may stand before JSON on its line, such as a spinner; a log's words may not."""
+_DECODER = json.JSONDecoder()
 _HALF_PAIRS = (b"\\ud", b"\\uD")
 
 
 def object_of(line: bytes) -> Object | None:
-    """The JSON object in a line; None if the line is anything else."""
-    line = line.lstrip(_BEFORE)
-    if not line.startswith(b"{"):
-        return None
-    try:
-        value = msgspec.json.decode(line)
-    except (ValueError, RecursionError):  # broken UTF-8, lone surrogates, NaN, or no JSON at all
-        value = _patiently(line)
+    """The JSON object in a line; None if the line is anything else. Codes for a terminal, and what
+    it overwrites, may stand around it.
+    """
+    value = _value_of(line, b"{")
     return cast("Object", value) if isinstance(value, dict) else None
 
 
+def objects_of(line: bytes) -> list[Object]:
+    """The JSON objects in a line, which is one of them, or a list of them."""
+    value = _value_of(line, b"{[")
+    return objects_in({"all": value if isinstance(value, list) else [value]}, "all")
+
+
+def _value_of(line: bytes, openers: bytes) -> Any:
+    line = line.lstrip(_BEFORE)
+    if line[:1] and line[:1] in openers:
+        try:
+            return msgspec.json.decode(line)
+        except (ValueError, RecursionError):  # broken UTF-8, lone surrogates, NaN, noise
+            if (value := _patiently(line)) is not None:
+                return value
+    elif not any(opener in line for opener in (b"{", b"[")):
+        return None
+    plain = _CODE.sub(b"", _ERASURE.sub(b"\r", line))
+    parts = (part[_NOISE.match(part).end() :] for part in plain.split(b"\r"))  # type: ignore[union-attr]
+    found = (_patiently(part) for part in parts if part[:1] and part[:1] in openers)
+    return next((value for value in found if value is not None), None)
+
+
 def _patiently(line: bytes) -> Any:
+    """The JSON value at the beginning of a line, if nothing but noise follows; else None."""
+    text = line.decode("utf-8", "replace")
     try:
-        value = json.loads(line.decode("utf-8", "replace"))
-        return encodable(value) if any(half in line for half in _HALF_PAIRS) else value
+        value, end = _DECODER.raw_decode(text)
     except (ValueError, RecursionError):
         return None
+    if any(one.isalnum() for one in text[end:]):
+        return None
+    return encodable(value) if any(half in line for half in _HALF_PAIRS) else value
 
 
 def json_value(text: str) -> tuple[bool, Any]:

@@ -57,7 +57,9 @@ _HOURS = r"(?P<hour>\d{1,2})"
 _PARTS = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
-        r"(?P<year>\d{4})-(?P<number>\d{2})-(?P<day>\d{2})T?(?!\d{3})",
+        r"(?P<year>\d{4})[-/.](?P<number>\d{2})[-/.](?P<day>\d{2})T?(?!\d{3})",
+        r"(?P<number>0?[1-9]|1[0-2])(?P<slash>/)(?P<day>\d{1,2})/(?P<year>\d{4}|\d{2})(?!\d)",
+        r"(?P<day>\d{1,2})[./](?P<number>\d{1,2})[./](?P<year>\d{4}|\d{2})(?!\d)",
         rf"{_MONTH}\s{{1,4}}{_DAY_OF_MONTH}{_YEAR}",
         rf"{_DAY_OF_MONTH}\s{{1,4}}{_MONTH}{_YEAR}",
         rf"(?P<weekday>{'|'.join(_WEEKDAYS)})(?:[a-z]{{0,4}}day)?(?![a-z])",
@@ -71,7 +73,7 @@ _ZONE = re.compile(  # not "pm" in capitals, nor a word that begins a sentence
     r"\s{0,4}\(?(?P<zone>[A-Z][A-Za-z]{1,20}(?:/[A-Za-z0-9_+-]{1,30}){1,2}"
     r"|(?:UTC|GMT|utc|gmt)(?:\s?[+-]\d{1,2}(?::?\d{2})?)?|Z"
     r"|(?:Pacific|Mountain|Central|Eastern)(?:\s(?:Standard|Daylight))?\s[Tt]ime"
-    r"|[A-Z]{1,4}T|[+-]\d{2}:?\d{2})(?![A-Za-z\d])\)?"
+    r"|[A-Z]{1,4}T|MSK|WIB|[+-]\d{2}:?\d{2})(?![A-Za-z\d])\)?"
 )
 _OFFSET = re.compile(r"(?:UTC|GMT|utc|gmt)?\s?([+-])(\d{1,2}):?(\d{2})?")
 _ZONE_NAMES = {
@@ -85,10 +87,24 @@ _ZONE_NAMES = {
     **dict.fromkeys(("AEST", "AEDT"), "Australia/Sydney"),
     **dict.fromkeys(("NZST", "NZDT"), "Pacific/Auckland"),
     **dict.fromkeys(("AKST", "AKDT"), "America/Anchorage"),
+    **dict.fromkeys(("EET", "EEST"), "Europe/Athens"),
+    **dict.fromkeys(("BRT", "BRST"), "America/Sao_Paulo"),
+    "ART": "America/Argentina/Buenos_Aires",
+    "AWST": "Australia/Perth",
+    "COT": "America/Bogota",
+    "EAT": "Africa/Nairobi",
     "HKT": "Asia/Hong_Kong",
+    "HST": "Pacific/Honolulu",
+    "ICT": "Asia/Bangkok",
+    "IST": "Asia/Kolkata",
     "JST": "Asia/Tokyo",
     "KST": "Asia/Seoul",
+    "MSK": "Europe/Moscow",
+    "PKT": "Asia/Karachi",
+    "SAST": "Africa/Johannesburg",
     "SGT": "Asia/Singapore",
+    "WAT": "Africa/Lagos",
+    "WIB": "Asia/Jakarta",
 }
 
 
@@ -235,7 +251,11 @@ class _Moment:
         month = int(said["number"]) if "number" in said else _MONTHS.index(said["month"]) + 1
         day = int(said["day"])
         if "year" in said:
-            yield date(int(said["year"]), month, day)
+            year = int(said["year"])
+            year += 0 if year > 99 else 2000
+            yield date(year, month, day)
+            if "slash" in said:  # the 9th of December, if the 12th of September is over
+                yield date(year, day, month)
             return
         years = (today.year - 1, today.year, today.year + 1)
         dates = [date(year, month, day) for year in years if (month, day) != (2, 29) or _leap(year)]

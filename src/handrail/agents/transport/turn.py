@@ -268,7 +268,11 @@ async def run_turn(
         raise refused from error
     except AgentError as error:
         classify_by_words(error, (turn.now or time.time)())
-        for notice in () if program_turn.reported_limit else limit_reached(turn.path, error):
+        reached = program_turn.reached_limits
+        if error.kind == "rate_limit" and error.retry_at is None and reached:
+            resets = [one.reset_at for one in reached if one.reset_at is not None]
+            error.kind, error.retry_at = "usage_cap", max(resets, default=None)
+        for notice in () if reached else limit_reached(turn.path, error):
             turn.emit(notice)
         turn.emit(finished_notice(turn.path, error))
         raise
@@ -295,8 +299,7 @@ class _ProgramTurn:
         self._started_s = time.monotonic()
         self._finished_s: float | None = None
         self._bound_s = 0.0
-        self.reported_limit = False
-        """The program itself reported a used-up plan."""
+        self._limits: dict[str, AgentLimit] = {}  # the last of each window
 
     async def run(
         self,
@@ -329,6 +332,11 @@ class _ProgramTurn:
                     await self._break_off(live)
                 raise
         return self._reader.conclude(self._ending(stopped))
+
+    @property
+    def reached_limits(self) -> list[AgentLimit]:
+        """The windows of the plan that are used up, as the program reported them last."""
+        return [one for one in self._limits.values() if one.status == "reached"]
 
     def interrupted(self) -> AgentFinished:
         """The last notice of a cancelled turn, with what the reader knows of it."""
@@ -409,8 +417,8 @@ class _ProgramTurn:
         emit(StepOutput(path, "stderr", f"{text}\n") if is_error else AgentTranscript(path, text))
         notices, answers = self._transport.on_line(line)
         for notice in notices:
-            is_limit = isinstance(notice, AgentLimit) and notice.status == "reached"
-            self.reported_limit = self.reported_limit or is_limit
+            if isinstance(notice, AgentLimit):
+                self._limits[notice.window] = notice
             emit(notice)
         self._send(live, answers)
         self._note_whether_finished(live)
@@ -436,4 +444,5 @@ class _ProgramTurn:
             stderr=self._live.stderr_tail if self._live else "",
             now=now(),
             after_s=self._bound_s,
+            outstayed=self._live is not None and self._live.outstayed,
         )

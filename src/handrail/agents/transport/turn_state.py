@@ -12,9 +12,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from handrail.agents.transport.failures import Diagnosis
-from handrail.agents.transport.loose_json import Object, count_in, object_of, text_in
+from handrail.agents.transport.loose_json import Object, count_in, objects_of, text_in
 from handrail.agents.transport.parser import Ending, describe_end, kind_of_end, stderr_reason
 from handrail.agents.transport.programs import Program
+from handrail.agents.transport.turn_end import TurnEnd
 from handrail.errors import AgentErrorKind
 from handrail.model.events import (
     AgentPermission,
@@ -56,6 +57,8 @@ class TurnState:
         self.saw_protocol = False
         """The program has sent a message of its protocol."""
         self.extra_silence_s = 0.0
+        self.end: TurnEnd[Any] = TurnEnd()
+        """Which of the program's results counts, if they are results of a turn."""
         self._backend = backend or program.name
         self._reported_session: str | None = None
         self._open_tools: dict[str, str] = {}
@@ -180,7 +183,8 @@ class TurnState:
         complaint = f"; its last complaint: {self.complaint}" if self.complaint else ""
         words = describe_end(name, ending, saw_protocol=self.saw_protocol)
         return self.error(
-            kind or kind_of_end(ending, saw_protocol=self.saw_protocol), words + complaint
+            kind or kind_of_end(ending, saw_protocol=self.saw_protocol),
+            words + self.end.missing + complaint,
         )
 
     def _lost_session(self, ending: Ending) -> bool:
@@ -195,10 +199,12 @@ class EventReader(TurnState, ABC):
 
     def feed(self, line: bytes, /) -> Iterable[Notice]:
         """The notices of a line, in order."""
-        event = object_of(line)
-        if event is None or not (name := text_in(event, "type")):
-            return ()
-        return tuple(self.read(name, event))
+        return tuple(
+            notice
+            for event in objects_of(line)
+            if (name := text_in(event, "type"))
+            for notice in self.read(name, event)
+        )
 
     def feed_stderr(self, _line: bytes, /) -> Iterable[Notice]:
         """Nothing: stderr is read at the end only."""

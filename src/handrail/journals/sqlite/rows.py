@@ -323,6 +323,11 @@ LEFT JOIN events AS first ON first.run = runs.id AND first.seq = 1
     AND instr(first.body, '"forked_from"')
 ORDER BY runs.id
 """  # noqa: S608  # of parts of our own
+_FIRST = f"""
+SELECT {_ROW.format("first")} FROM runs
+JOIN events AS first ON first.run = runs.id AND first.seq = 1
+WHERE runs.id = ?
+"""  # noqa: S608  # of parts of our own
 _OF_RUN, _OF_EVENT = 8, 9
 """How many columns of a row are the run's own, and an event's."""
 
@@ -354,7 +359,22 @@ def list_runs(connection: sqlite3.Connection, now: float, codec: Codec) -> list[
     driven = holders(connection, now)
     rows = connection.execute(_LISTED).fetchall()
     waits = partial(_waits_by_last_event, now=now, codec=codec)
-    return [_info(row, driven, waits, codec) for row in rows if row[_OF_RUN] is not None or row[5]]
+    begun = (row for row in rows if row[_OF_RUN] is not None or row[5])
+    return [_with_certain_id(connection, row[0], _info(row, driven, waits, codec)) for row in begun]
+
+
+def _with_certain_id(connection: sqlite3.Connection, number: int, info: RunInfo) -> RunInfo:
+    """The same; a damaged entry whose first event was written under its id has ``?`` as workflow:
+    it is no other run's.
+    """
+    if not info.damaged or info.workflow_name:
+        return info
+    row = connection.execute(_FIRST, (number,)).fetchone()
+    return (
+        replace(info, workflow_name="?")
+        if row and _Event(*row).is_as_written(info.run_id)
+        else info
+    )
 
 
 def _info(

@@ -1,0 +1,115 @@
+"""Choices that map what people see and type to what the step returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from handrail import (
+    DefinitionError,
+    Executor,
+    InvalidAnswer,
+    SqliteJournal,
+    Steps,
+    step,
+    workflow,
+)
+from handrail.testing import JumpClock
+from handrail.typed.jsonsafe import json_safe
+from tests.cli.conftest import Cli
+
+
+class Color(Enum):
+    RED = "red"
+    GREEN = "green"
+
+
+@dataclass(frozen=True)
+class Plan:
+    name: str
+
+
+CHOICES: dict[str, Any] = {"Ship it": Color.RED, "Hold": Plan("b"), "Swap": "Hold", "Never": None}
+
+
+@workflow
+def flow() -> Steps[Any]:
+    """One question."""
+    return (yield from step("go?").ask("Go?", choices=CHOICES))
+
+
+@workflow
+def late(default: Any) -> Steps[Any]:
+    """One question, with a default."""
+    return (yield from step("go?").ask("Go?", choices=CHOICES, default=default, timeout=5))
+
+
+@pytest.mark.parametrize("stored", ["memory", "SQLite"])
+@pytest.mark.parametrize(
+    ("answer", "value"),
+    [*CHOICES.items(), (Color.RED, Color.RED), (Plan("b"), Plan("b")), (None, None)],
+)
+async def test_an_answer_is_the_value_of_its_label(
+    answer: Any, value: Any, stored: str, tmp_path: Path
+) -> None:
+    """It may be given as the label or as the value; the label is recorded, and replayed."""
+    journal = SqliteJournal(tmp_path / "runs.db") if stored == "SQLite" else None
+    async with Executor(journal=journal, durable=True) as executor:
+        run = await executor.run(flow)
+        assert run.waiting[0].choices == tuple(CHOICES)
+        await executor.answer(run.run_id, "go?", answer)
+        result = await executor.resume(run.run_id, flow)
+        assert (result.value, type(result.value)) == (value, type(value))
+        fork = await executor.fork(run.run_id)
+        assert (await executor.resume(fork, flow)).value == value
+        again = await executor.run(flow)
+        with pytest.raises(InvalidAnswer, match="one of: Ship it, Hold, Swap, Never"):
+            await executor.answer(again.run_id, "go?", "red")
+
+
+@pytest.mark.parametrize(
+    ("gates", "value"),
+    [("approve", Color.RED), (lambda gate: gate.choices[1], Plan("b")), (lambda _: None, None)],
+)
+async def test_policies_and_handlers_answer_with_labels_or_values(gates: Any, value: Any) -> None:
+    """The first label is that of approve; a handler is offered the labels."""
+    assert (await Executor(gates=gates).run(flow)).value == value
+
+
+@pytest.mark.parametrize(
+    ("default", "value"), [(Color.RED, Color.RED), ("Swap", "Hold"), (None, None)]
+)
+async def test_a_default_is_a_value_or_a_label(default: Any, value: Any) -> None:
+    """By policy, by a timeout, and by hand."""
+    assert (await Executor(gates="default").run(late, default)).value == value
+    async with Executor(clock=JumpClock(), linger_s=60) as executor:
+        assert (await executor.run(late, default)).value == value
+
+
+def test_what_cannot_be_labels_is_refused() -> None:
+    """Labels are texts, and a default is one of the values."""
+    with pytest.raises(DefinitionError, match="labels of choices are texts"):
+        step("a").ask("?", choices={1: "one"})  # type: ignore[dict-item]
+    with pytest.raises(DefinitionError, match="not among the choices"):
+        step("a").ask("?", choices={"a": 1}, default=2)
+    with pytest.raises(DefinitionError, match="a list of one or more"):
+        step("a").ask("?", choices={})
+
+
+def test_the_commands_show_and_take_labels(
+    tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that does not know the values' classes can answer."""
+    monkeypatch.chdir(tmp_path)
+    journal = SqliteJournal(tmp_path / ".handrail" / "runs.db")
+    executor = Executor(journal=journal, workflows=[flow])
+    run = executor.run_sync(flow)
+    assert "Ship it" in cli("show", run.run_id).out
+    assert "Color" not in cli("show", run.run_id).out
+    assert cli("answer", run.run_id, "go?", "Ship it").code == 0
+    assert executor.resume_sync(run.run_id).value is Color.RED
+    assert json_safe(run.waiting[0].choices) == list(CHOICES)
