@@ -78,6 +78,19 @@ def without_codes(text: str) -> str:
     return "".join(one if one.isprintable() or one in "\n\t" else " " for one in said)
 
 
+_ON_A_TERMINAL = re.compile(
+    r"\x1b\[(?![0-9;]*[ABCDGKm]|\?25[hl])[0-?]*[ -/]*[@-~]?"
+    r"|\x9b[0-?]*[ -/]*[@-~]?"
+    r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?|\x1b(?!\[).?"
+    r"|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"
+)
+
+
+def for_terminal(text: str) -> str:
+    """``text`` with no terminal codes but colours and those that redraw lines."""
+    return text if text.isprintable() else _ON_A_TERMINAL.sub("", text)
+
+
 def last_line(text: str) -> str:
     """The last line of a program's output that is not blank; a carriage return ends a line too."""
     lines = text[-_SCANNED:].replace("\r", "\n").splitlines()

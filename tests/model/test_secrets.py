@@ -1,6 +1,11 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
+import subprocess
+from base64 import b64encode, encodebytes, urlsafe_b64encode
+from itertools import pairwise
 from typing import Any
 from urllib.parse import quote, quote_plus
 
@@ -9,9 +14,11 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from handrail.codec.codec import Codec
+from handrail.secrets.masking import Mask
 from handrail.secrets.needles import SOON, TOGETHER, Needles
 from handrail.secrets.sealing import seal_text, unseal_text, variables_in
-from handrail.secrets.values import SPELLINGS, Secrets, mask_text, secret_values
+from handrail.secrets.spellings import SPELLINGS
+from handrail.secrets.values import Secrets, mask_text, secret_values
 
 # -- which values are secret -----------------------------------------------------------------------
 
@@ -69,6 +76,18 @@ TOKENS = {
     "ASIAIOSFODNN7EXAMPLE": "ASIA***MPLE",
     "AIza" + "a1B2-" * 7: "AIza***1B2-",
     "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.dBjftJeZ4CVP-mB92K27": "eyJh***2K27",
+    "xapp-1-" + "A1B2" * 8: "xapp***A1B2",
+    "GOCSPX-" + "a1B2" * 7: "GOCS***a1B2",
+    "ya29." + "a1B2" * 10: "ya29***a1B2",
+    "sk_live_" + "a1B2" * 6: "sk_l***a1B2",
+    "rk_test_" + "a1B2" * 6: "rk_t***a1B2",
+    "whsec_" + "a1B2" * 8: "whse***a1B2",
+    "npm_" + "a1B2" * 9: "npm_***a1B2",
+    "pypi-AgEIcHlwaS5vcmc" + "a1B2" * 12: "pypi***a1B2",
+    "hf_" + "a1B2" * 9: "hf_a***a1B2",
+    f"SG.{'a1B2-_' * 3}a1B2.{'a1B2' * 10}a1B": "SG.a***2a1B",
+    "dop_v1_" + "a1b2" * 16: "dop_***a1b2",
+    "dckr_pat_" + "a1B2" * 6: "dckr***a1B2",
 }
 NO_TOKENS = [
     "task-1-of-the-very-long-list-of-2-tasks",
@@ -147,16 +166,156 @@ def in_json(text: str) -> str:
 def test_the_spellings_are_those_of_the_standard_library() -> None:
     """A secret in a URL, a form or JSON is found as Python's own functions write it."""
     value = VALUES["DB_PASSWORD"] + " 100%+/?&~"
-    assert {name: spell(value) for name, spell in SPELLINGS.items()} == {
+    quoted = shlex.quote(value)[1:-1]
+    in_base64 = {
+        f"base64{kind}{f' after {shift}' if shift else ''}": encode(bytes(shift) + value.encode())
+        for kind, encode in {"": b64encode, "url": urlsafe_b64encode}.items()
+        for shift in range(3)
+    }
+    spelled = {name: spell(value) for name, spell in SPELLINGS.items()}
+    assert spelled["json in json"] == in_json(in_json(value))
+    assert spelled["ascii in json"] == json.dumps(json.dumps(value)[1:-1])[1:-1]
+    assert spelled["repr in json"] == in_json(repr(value)[1:-1])
+    assert spelled["shell in repr"] == repr(f" {quoted}")[2:-1]
+    spelled = {name: text for name, text in spelled.items() if " in " not in name}
+    for name, data in in_base64.items():
+        assert spelled.pop(name) in data.decode()
+        assert len(spelled.get(name, data)) >= len(data) - 6
+    assert spelled == {
         "": value,
         "json": in_json(value),
         "ascii": json.dumps(value)[1:-1],
-        "json in json": in_json(in_json(value)),
-        "ascii in json": json.dumps(json.dumps(value)[1:-1])[1:-1],
         "url": quote(value, safe=""),
         "path": quote(value),
         "form": quote_plus(value),
+        "repr": repr(value)[1:-1],
+        "repr quoted": repr(value)[1:-1].replace("'", "\\'"),
+        "ascii repr": ascii(value)[1:-1],
+        "bytes": repr(value.encode())[2:-1],
+        "bytes quoted": repr(value.encode())[2:-1].replace("'", "\\'"),
+        "shell": quoted,
+        "shell by backslash": value.replace("'", "'\\''"),
+        "backslashed": spelled["backslashed"],
     }
+    shell = ["sh", "-c", f"printf %s {spelled['backslashed'].replace(chr(92) + chr(10), 'N')}"]
+    printed = subprocess.run(shell, check=True, capture_output=True, text=True).stdout
+    assert printed == value.replace("\n", "N")
+
+
+def _in_lines(text: str) -> str:
+    return encodebytes(text.encode()).decode()
+
+
+PRINTED = {
+    "plain": str,
+    "stripped": str.strip,
+    "repr": repr,
+    "repr of a tuple": lambda text: repr((text, "it's")),
+    "repr of quotes": lambda text: repr(f'{text} "it\'s"'),
+    "repr of bytes": lambda text: repr(text.encode()),
+    "shlex": shlex.quote,
+    "repr of argv": lambda text: repr(["sh", "-c", shlex.quote(text)]),
+    "json": json.dumps,
+    "json of json": lambda text: json.dumps(json.dumps({"k": text})),
+    "json of repr": lambda text: json.dumps(repr(text)),
+    "url": lambda text: quote(text, safe=""),
+    "form": quote_plus,
+    "base64": lambda text: b64encode(text.encode()).decode(),
+    "base64 at 1": lambda text: b64encode(f"a{text}bc".encode()).decode(),
+    "base64 at 2": lambda text: b64encode(f"ab{text}c".encode()).decode(),
+    "basic": lambda text: "Basic " + b64encode(f"user:{text}".encode()).decode(),
+    "base64 for URLs": lambda text: urlsafe_b64encode(text.encode()).decode(),
+    "base64 in lines": _in_lines,
+}
+secret_texts = st.text(
+    st.sampled_from("aB3$'\"\\/+=%& ~:@-\u00e9\u20ac\U0001f40e") | st.characters(codec="utf-8"),
+    min_size=14,
+    max_size=90,
+)
+values_of_all_kinds = (
+    secret_texts
+    | secret_texts.map("{}\n".format)
+    | st.lists(secret_texts, min_size=2, max_size=4).map("\n".join)
+)
+
+
+@given(values_of_all_kinds, st.sampled_from(sorted(PRINTED)), st.lists(st.integers(0, 400)))
+def test_a_secret_is_masked_however_it_is_printed(value: str, way: str, cuts: list[int]) -> None:
+    """No way to print a value, in one piece or in chunks, leaves it readable, and a record that
+    was sealed gives back what was printed.
+    """
+    assume(len(value.strip()) >= 8)
+    values = secret_values(Secrets(names=("IT",), words=()), {"IT": value})
+    text = f"it is {PRINTED[way](value)}; so."
+    shown = mask_text(text, values)
+    bare = "".join(re.sub(r"\$\{IT\}", "", shown).split())
+    before = "".join(text.split())
+    assert "${IT}" in shown
+    assert len(bare) < len(before) - 3 * len(value.strip()) // 4 + 4
+    ends = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
+    mask, rest, context, bits = Mask(values), "", "", ""
+    for start, end in pairwise(ends):
+        said, rest, context = mask.split(rest + text[start:end], context)
+        bits += said
+    assert bits + mask.after(context, rest) == shown
+    sealed, cut = seal_text(json.dumps(text), values)
+    assert (json.loads(unseal_text(sealed, values)), cut) == (text, False)
+
+
+KEY_BLOCK = "-----BEGIN RSA PRIVATE KEY-----\n{}\nab12==\n-----END RSA PRIVATE KEY-----\n".format(
+    "\n".join(
+        "MIIEpAIBAAKCAQEA0Z3VS5JJcds3xfn/ygWyF8PbnGy0AHB7MbzYLdZ7ZvVy7F7V"[n:] for n in range(6)
+    )
+)
+PASSWORD_URL = "postgres://me:hunter22hunter@db:5432/shop"
+
+
+@pytest.mark.parametrize(
+    "value", [KEY_BLOCK, KEY_BLOCK.replace("\n", "\\n"), "two words\nof 12 letters"]
+)
+def test_each_long_line_of_a_value_is_a_secret(value: str) -> None:
+    """A program that prints one line of a key prints the variable's name."""
+    for line in value.replace("\\n", "\n").splitlines():
+        if len(line) >= 12 and "-----" not in line:
+            assert mask_text(f"> {line} <", {"TLS_KEY": value}) == "> ${TLS_KEY} <"
+
+
+def test_the_password_of_a_url_is_a_secret() -> None:
+    """The password alone of a variable's URL is masked, decoded too; not if it is the user."""
+    values = {"DATABASE_URL": "postgres://me:hunter%2122hunter@db"}
+    assert (
+        mask_text("hunter%2122hunter hunter!22hunter", values) == "${DATABASE_URL} ${DATABASE_URL}"
+    )
+    assert mask_text("postgres", {"DATABASE_URL": "postgres://postgres:postgres@db"}) == "postgres"
+
+
+@pytest.mark.parametrize("name", [
+    *("DB_PASS", "SMTP_PASSWD", "MYSQL_PWD", "DATABASE_URL", "SENTRY_DSN", "GH_PAT"),
+    *("gcp_credentials", "SSH_PASSPHRASE", "AZURE_CONNECTION_STRING", "NPM_CREDS"),
+])  # fmt: skip
+def test_common_names_of_secrets_are_known(name: str) -> None:
+    """Variables that people keep secrets in are secret without being named."""
+    others = {"PWD": "/home/ann", "OLDPWD": "/home/bob", "COMPAT": "value-1", "MY_PATH": "value-2"}
+    assert list(secret_values(Secrets(), {name: "value-3", **others})) == [name]
+
+
+def test_a_variable_with_a_token_or_a_password_in_it_is_secret() -> None:
+    """Its name does not matter then, and a record gets its value back."""
+    environ = {"PROXY": PASSWORD_URL, "CI_JOB": "ghp_" + "a1B2" * 9, "HOME": "https://a.b:80/c@d"}
+    assert set(secret_values(Secrets(), environ)) == {"PROXY", "CI_JOB"}
+    assert secret_values(Secrets(words=()), environ) == {}
+
+
+def test_a_private_key_and_a_password_in_a_url_are_masked_without_a_variable() -> None:
+    """Of a key its first line is left, of a URL all but the password, also in JSON."""
+    begin = "-----BEGIN RSA PRIVATE KEY-----"
+    assert mask_text(f"a {KEY_BLOCK}b", {}) == f"a {begin}***\nb"
+    assert mask_text(json.dumps(KEY_BLOCK), {}) == f'"{begin}***\\n"'
+    assert mask_text(KEY_BLOCK[:200], {}) == f"{begin}***"
+    assert mask_text(f"the line {begin} begins it", {}) == f"the line {begin} begins it"
+    assert mask_text(f"({PASSWORD_URL})", {}) == "(postgres://me:***@db:5432/shop)"
+    for text in ("http://a:80/b@c", "x://u:${PW}@h", "x://u:<password>@h", "x://u:%s@h"):
+        assert mask_text(text, {}) == text
 
 
 def test_of_two_variables_with_one_value_the_first_is_shown() -> None:

@@ -31,6 +31,7 @@ _MODULES: Mapping[str, tuple[str, ...]] = {
     "work": ("work",),
     "history": ("fork", "diff", "export", "import", "replay", "verify", "prune"),
     "markdown": ("report",),
+    "trust": ("trust",),
     "ui": ("ui",),
     "worker": ("worker",),
     "hub": ("hub",),
@@ -41,6 +42,21 @@ _MODULES: Mapping[str, tuple[str, ...]] = {
 }
 COMMANDS: Mapping[str, str] = {name: module for module, names in _MODULES.items() for name in names}
 """The module of each command."""
+
+
+STEERING = frozenset({
+    *("resume", "cancel", "answer", "signal", "pause", "unpause", "complete", "skip", "retry"),
+    *("guide", "stop", "fork", "import", "prune", "worker", "release", "worktrees", "trust"),
+})  # fmt: skip
+"""Commands that steer runs, or take from others: what a step started cannot use them on runs of
+the step's journal. ``release`` and ``worktrees`` are of these only with ``--force``, ``--prune``.
+"""
+NOT_STEERING = frozenset({
+    *("run", "list", "show", "runs", "tail", "check", "graph", "init", "quickstart", "doctor"),
+    *("plan", "work", "diff", "export", "replay", "verify", "report", "ui", "hub", "claims"),
+    *("claim", "lock", "guard", "temporal"),
+})  # fmt: skip
+"""The others. What ``work``, ``claim`` and ``lock`` do is recorded as the step's."""
 
 
 def app_of(words: Sequence[str]) -> App:

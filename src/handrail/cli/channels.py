@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from types import ModuleType
 from typing import Any, TextIO
 
-from handrail.shortening import without_codes
+from handrail.shortening import for_terminal, without_codes
 
 
 @contextmanager
@@ -31,6 +31,23 @@ def data_channel() -> Generator[TextIO]:
         sys.stdout.flush()
         os.dup2(kept, 1)
         os.close(kept)
+
+
+@contextmanager
+def cleaned_outputs() -> Generator[None]:
+    """Have all that is printed meanwhile go through ``for_terminal``: the last place on its way."""
+    streams = [one for one in (sys.stdout, sys.stderr) if hasattr(one, "__dict__")]
+    for stream in streams:
+        stream.write = _cleaned(stream.write)  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        for stream in streams:
+            del stream.write
+
+
+def _cleaned(write: Callable[[str], int]) -> Callable[[str], int]:
+    return lambda text: write(for_terminal(text))
 
 
 def log_on_stderr() -> None:
@@ -107,6 +124,6 @@ def write_json(value: Any, data: TextIO) -> None:
     """Print JSON for other programs."""
     from handrail.cli.masking import mask_data
 
-    json.dump(mask_data(value), data, ensure_ascii=False, indent=2, allow_nan=False)
+    json.dump(mask_data(value), data, ensure_ascii=data.isatty(), indent=2, allow_nan=False)
     data.write("\n")
     data.flush()

@@ -21,7 +21,13 @@ from handrail.cli.exits import Exit, Refused
 from handrail.cli.masking import mask_text
 from handrail.cli.options import Json, seconds
 from handrail.cli.report import columns
-from handrail.cli.who import current_claimant, current_user, enclosing_claimant, marker
+from handrail.cli.who import (
+    current_claimant,
+    current_user,
+    enclosing_claimant,
+    marker,
+    refuse_in_step,
+)
 from handrail.errors import ClaimLost, DefinitionError
 from handrail.model.paths import check_name
 from handrail.model.patterns import display_pattern, escaped, literal
@@ -228,6 +234,8 @@ def release(
     force
         Release another holder's claim. A step that held it fails, and nothing of it is merged.
     """
+    if force:
+        refuse_in_step("release --force")
     with json_channel(wanted=as_json) as data:
         ended = anyio.run(_release, what or (), force)
         if data is not None:

@@ -25,6 +25,7 @@ from handrail.cli.journal import Place
 from handrail.model import events as ev
 from handrail.model.folders import run_folder
 from handrail.ports.journal import RunInfo
+from handrail.system.own_files import open_private
 
 FLAG = "--detach"
 VARIABLE = "HANDRAIL_DETACHED"
@@ -105,9 +106,9 @@ class Detached:
             return
         self._has_begun = True
         folder = self.artifacts / run_folder(event.workflow_name, event.run_id)
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         log = folder / DETACHED
-        with log.open("ab") as file, Path(os.devnull).open("rb") as nothing:
+        with open_private(log, "ab") as file, Path(os.devnull).open("rb") as nothing:
             sys.stdout.flush()
             for descriptor in (1, 2):
                 os.dup2(file.fileno(), descriptor)
@@ -133,8 +134,8 @@ def spawn_resume(
     Returns the process, and its log beside the run's artifacts.
     """
     log = place.artifacts / run_folder(info.workflow_name, info.run_id) / RESUMED
-    log.parent.mkdir(parents=True, exist_ok=True)
-    file = log.open("a+b")
+    log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    file = open_private(log, "a+b")
     return _spawn(place.command("resume", info.run_id, "--quiet", *more), file, here), file
 
 

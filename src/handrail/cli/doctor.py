@@ -262,7 +262,7 @@ def doctor(*, as_json: Json = False, where: Where = WHERE) -> int:
     as_json
         Print the checks as JSON.
     """
-    return examine(where.place(), as_json=as_json)
+    return examine(where.place(reads=True), as_json=as_json)
 
 
 def examine(

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from handrail import __version__
+from handrail.cli.channels import cleaned_outputs
 from handrail.cli.exits import DEBUG, Exit, debugging, exit_for
 from handrail.errors import HandrailError, MissingExtra
 from handrail.shortening import without_codes
@@ -44,7 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _open_what_is_closed()
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        code = _run(words)
+        with cleaned_outputs():
+            code = _run(words)
     except BrokenPipeError:
         from handrail.cli.channels import silence
 

@@ -35,6 +35,7 @@ from handrail.cli.options import (
 from handrail.cli.report import readable
 from handrail.cli.run import Session, as_recorded, drive_again
 from handrail.cli.target import load_with_executor, place_of, workflow_of
+from handrail.cli.who import refuse_in_step
 from handrail.journals.sqlite.care import PruneStatus
 from handrail.model.folders import run_folder
 from handrail.model.history import RunDiff, StepDiff
@@ -132,7 +133,7 @@ def diff(
     as_json
         Print the comparison as JSON.
     """
-    place = place_of(folder, None, temporal)
+    place = place_of(folder, None, temporal, reads=True)
     with json_channel(wanted=as_json) as data:
         journal = place.find()
         known = journal.runs()
@@ -218,7 +219,7 @@ def export(
     output
         The file to write; by default RUN.jsonl in this folder.
     """
-    journal = place_of(folder, None, temporal).find()
+    journal = place_of(folder, None, temporal, reads=True).find()
     run_id = pick_run(journal, run).run_id
     file = output or Path(f"{run_id}.jsonl")
     try:
@@ -241,7 +242,7 @@ def import_(
     run_id
         Import the run under another id.
     """
-    place = place_of(folder, None, temporal)
+    place = place_of(folder, None, temporal, reads=True)
     try:
         print(Executor(journal=place.make()).import_run_sync(file, run_id=run_id))
     except OSError as error:
@@ -286,7 +287,7 @@ def verify(run: RunId | None = None, /, *, as_json: Json = False, folder: Dir = 
     as_json
         Print the faults as JSON.
     """
-    place = place_of(folder)
+    place = place_of(folder, reads=True)
     with json_channel(wanted=as_json) as data:
         journal = place.find_file()
         run_id = None if run is None else choose_run(journal.runs(), run).run_id
@@ -328,8 +329,9 @@ def prune(
     if older_than is None and keep_last is None and not status:
         why = "needs to know which runs may go"
         raise Refused("prune", why, "Add --older-than, --keep-last or --status.")
-    place = place_of(folder)
+    place = place_of(folder, reads=True)
     journal = place.find_file()
+    refuse_in_step("prune", journal)
     names = {info.run_id: info.workflow_name for info in journal.runs()}
     pruned = journal.prune(
         older_than=seconds(older_than, "--older-than"),

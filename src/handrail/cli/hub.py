@@ -141,6 +141,7 @@ def _build_hub(wanted: HubOptions, tokens: Tokens | None) -> tuple[Hub, HubStore
         per_s=wanted.rate,
         burst=wanted.burst,
         max_history=wanted.max_history,
+        real=os.path.realpath,
         roots=tuple(dict.fromkeys((str(root), str(root.resolve())))),
         folds_case=_folds_case(root),
         tokens=tokens,
@@ -187,6 +188,10 @@ def _tokens(wanted: HubOptions) -> Tokens | None:
         raise Refused(f"--token-file {path}", why)
     if os.name == "posix" and path.stat().st_mode & 0o077:
         tell(f"{path} can be read by others on this machine: chmod 600 {path}")
+        try:
+            path.chmod(0o600)
+        except OSError as error:
+            raise Refused(f"--token-file {path}", f"stays so: {error.strerror}") from None
     return Tokens.of(lines)
 
 

@@ -67,6 +67,10 @@ class Place:
     typed_executor: str = ""
     named: bool = False
     """A folder was named, by ``--dir`` or, less strongly than an executor, by the environment."""
+    kept: Path | None = None
+    """The journal's file, where the project's executor kept it when it was last loaded."""
+    unread_executor: str = ""
+    """The project's executor, if it was not loaded and it is not known where it keeps its runs."""
 
     resumes_by_itself: ClassVar[bool] = False
     """True if a suspended run continues by itself when its wait is over, without a resume."""
@@ -82,6 +86,8 @@ class Place:
         own = self.own_journal()
         if own is not None:
             return own.path
+        if self.kept is not None:
+            return self.kept
         here, kept = self.folder / FILE, self._file_in_git
         return kept if kept and kept.is_file() and not here.exists() else here
 
@@ -205,6 +211,9 @@ class Place:
         """Where there is a journal, if there is none here, and how to name it."""
         above = (folder for folder in self.base.parents if (folder / FOLDER / FILE).is_file())
         near = next(above, None)
+        if self.unread_executor:
+            said = "The project's executor may keep them elsewhere, but its code is not run to read"
+            return f"{said}: handrail trust, or --executor {self.unread_executor}"
         hint = f"There is one in {near}: cd there, or " if near else "Elsewhere? Then "
         return f"{hint}name its folder with --dir or {VARIABLE}."
 

@@ -23,7 +23,7 @@ from handrail.cli.masking import mask, mask_text, mask_value
 from handrail.cli.options import Dir, RunId, Temporal
 from handrail.cli.report import format_time
 from handrail.cli.show import describe_status
-from handrail.cli.target import place_of, workflow_of
+from handrail.cli.target import place_of, source_of_run
 from handrail.model.results import WaitsFor
 from handrail.ports.journal import RunInfo
 from handrail.record.state import RecordedRun
@@ -31,6 +31,7 @@ from handrail.record.view import RunView, StepView, plain
 from handrail.shortening import without_codes
 from handrail.sinks.console_text import duration, path_text
 from handrail.sinks.console_words import spent_text
+from handrail.system.own_files import open_private
 from handrail.typed.jsonsafe import Json, json_safe
 from handrail.web.graph_json import graph_of
 from handrail.web.report import html_of
@@ -71,7 +72,7 @@ def report(
         Add it to the summary of the current GitHub job, $GITHUB_STEP_SUMMARY.
     """
     summary = _summary_of_job() if github else None
-    place = place_of(folder, None, temporal)
+    place = place_of(folder, None, temporal, reads=True)
     journal = place.find()
     recorded = read(journal, pick_run(journal, run))
     text = mask_text(markdown_of(recorded.info, recorded.view))
@@ -100,19 +101,16 @@ def _html_page(recorded: RecordedRun, place: Place) -> str:
 
 def _graph(info: RunInfo, place: Place) -> Json:
     """The graph of a run's workflow; None if its code is not there any more."""
-    here = Path.cwd()
     try:
-        workflow, _ = workflow_of(info, place, quiet=True)
-        return graph_of(workflow.definition.function)
+        source = source_of_run(info, place)
     except Refused:
         return None
-    finally:
-        os.chdir(here)
+    return None if source is None else graph_of(source)
 
 
 def _write(file: Path, text: str, mode: Literal["w", "a"] = "w") -> None:
     try:
-        with file.open(mode, encoding="utf-8", errors="backslashreplace") as stream:
+        with open_private(file, mode, encoding="utf-8", errors="backslashreplace") as stream:
             stream.write(text)
     except OSError as error:
         raise Refused(str(file), f"cannot be written: {error.strerror}") from None

@@ -10,6 +10,7 @@ from typing import Any
 
 from handrail.secrets.masking import Mask
 from handrail.secrets.values import Secrets, secret_values
+from handrail.shortening import without_codes
 from handrail.typed.jsonsafe import Json
 
 
@@ -19,8 +20,8 @@ def mask() -> Mask:
 
 
 def mask_text(text: str) -> str:
-    """The text without secrets, as it may be printed."""
-    return mask().text(text)
+    """The text without secrets and terminal codes, as it may be printed."""
+    return without_codes(mask().text(text).encode(errors="backslashreplace").decode())
 
 
 def mask_value(value: Any) -> Any:

@@ -60,11 +60,11 @@ class Where:
     executor: ExecutorName = None
     temporal: Temporal = None
 
-    def place(self) -> Place:
-        """The place of the journal."""
+    def place(self, *, reads: bool = False) -> Place:
+        """The place of the journal; if the command only ``reads``, without the project's code."""
         from handrail.cli.target import place_of
 
-        return place_of(self.folder, self.executor, self.temporal)
+        return place_of(self.folder, self.executor, self.temporal, reads=reads)
 
 
 WHERE = Where()

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import secrets
 import sys
 import threading
 from collections.abc import Callable, Generator, Sequence
+from functools import partial
+from html import escape
 from pathlib import Path
 from socket import socket
 from typing import Any
@@ -18,13 +21,15 @@ from handrail.cli.detaching import spawn_resume
 from handrail.cli.exits import Refused
 from handrail.cli.journal import Place
 from handrail.cli.masking import mask
-from handrail.cli.target import workflow_of
-from handrail.cli.who import current_user
+from handrail.cli.target import source_of_run, workflow_of
+from handrail.cli.who import acting_user
 from handrail.ports.journal import Journal, RunInfo
+from handrail.system.own_files import open_private
 from handrail.web.access import Access
 from handrail.web.acting import Acting
 from handrail.web.app import HOST, app_of, open_socket, serve_in_thread
 from handrail.web.reading import Reader
+from handrail.workspace.places import state_home
 
 
 @contextlib.contextmanager
@@ -44,14 +49,27 @@ def serve_page(place: Place, journal: Journal) -> Generator[Callable[[str], None
         yield print_address
 
 
-def page_of(place: Place, journal: Journal, token: str, *, read_only: bool = False) -> Any:
-    """The page as an application."""
+def page_of(
+    place: Place,
+    journal: Journal,
+    token: str,
+    *,
+    read_only: bool = False,
+    load_place: Callable[[], Place] | None = None,
+) -> Any:
+    """The page as an application; ``load_place`` loads the project's executor, to act on a run."""
     return app_of(
         Reader(journal, mask(), place.artifacts),
-        Acting(journal, place.executor, _executor_loader(place, journal), _resumer(place)),
+        Acting(
+            journal,
+            place.executor,
+            _executor_loader(load_place or (lambda: place), journal),
+            _resumer(place),
+            partial(source_of_run, place=place),
+        ),
         Access(token),
         read_only=read_only,
-        by=current_user(),
+        by=acting_user(),
     )
 
 
@@ -72,17 +90,28 @@ def open_browser(url: str) -> None:
     """Show an address in a browser."""
     import webbrowser
 
+    # The address has the token, and all users see the arguments of a browser: so it gets a file.
+    folder = state_home() / "handrail"
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    file = folder / f"open-{os.getpid()}-{secrets.token_hex(4)}.html"
+    with open_private(file, "w", encoding="utf-8") as stream:
+        stream.write(f'<meta http-equiv="refresh" content="0;url={escape(url)}">')
+    atexit.register(file.unlink, missing_ok=True)
     # Some browsers print to the terminal, and some never return.
-    threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
+    threading.Thread(target=webbrowser.open, args=(file.as_uri(),), daemon=True).start()
 
 
-def _executor_loader(place: Place, journal: Journal) -> Callable[[RunInfo], Executor]:
+def _executor_loader(
+    load_place: Callable[[], Place], journal: Journal
+) -> Callable[[RunInfo], Executor]:
     """A function that returns an executor with a run's workflow, imported from its TARGET."""
 
     def load_executor(info: RunInfo) -> Executor:
         here = Path.cwd()
         try:
-            return Executor(journal=journal, workflows=[workflow_of(info, place, quiet=True)[0]])
+            return Executor(
+                journal=journal, workflows=[workflow_of(info, load_place(), quiet=True)[0]]
+            )
         finally:
             os.chdir(here)
 

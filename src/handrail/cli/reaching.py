@@ -15,7 +15,7 @@ from handrail.cli.journal import Place, find_info, pick_run
 from handrail.cli.masking import mask_text
 from handrail.cli.options import SteeringOptions
 from handrail.cli.target import reaching, workflow_of
-from handrail.cli.who import current_user
+from handrail.cli.who import acting_user
 from handrail.ports.journal import Journal, RunInfo
 from handrail.record.inbox import unread
 from handrail.record.reading import history_of
@@ -88,6 +88,4 @@ def reach_run(run: str, steering: SteeringOptions) -> Generator[ReachedRun]:
     place = steering.where.place()
     with json_channel(wanted=steering.as_json) as data:
         journal = place.find()
-        yield ReachedRun(
-            pick_run(journal, run), journal, place, steering.by or current_user(), data
-        )
+        yield ReachedRun(pick_run(journal, run), journal, place, acting_user(steering.by), data)

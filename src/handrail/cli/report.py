@@ -9,14 +9,15 @@ from typing import Any, cast
 from handrail.cli.channels import tell
 from handrail.cli.exits import Exit, debugging
 from handrail.cli.journal import Place
-from handrail.cli.masking import mask_text, mask_value
+from handrail.cli.masking import mask, mask_text, mask_value
 from handrail.codec.unresolved import Unresolved
 from handrail.errors import ReplayMismatch, StepChange
 from handrail.model.results import AgentResult, OpenGate, StepResult, WorkflowResult
 from handrail.model.work import Work
 from handrail.record.dropped import stuck_step
 from handrail.record.view import FailureCause
-from handrail.secrets.values import SHORTEST, placeholder
+from handrail.secrets.spellings import SHORTEST
+from handrail.secrets.values import placeholder
 from handrail.sinks.console_text import local_text
 from handrail.sinks.console_words import at_line
 
@@ -78,7 +79,7 @@ def write_value(value: Any) -> None:
     said = readable(value)
     cut = said is not value and sys.stdout.isatty()
     if isinstance(said, str):
-        text = mask_text(said)
+        text = mask_text(said) if sys.stdout.isatty() else mask().text(said)
         print("\n".join(first_lines(text, MOST_LINES)) if cut else text)
         return
     from rich.console import Console

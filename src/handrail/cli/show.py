@@ -87,7 +87,7 @@ def show(what: str, path: str = "", /, *, as_json: Json = False, where: Where = 
     as_json
         Print JSON; for a workflow its `describe()`.
     """
-    place = where.place()
+    place = where.place(reads=True)
     if place.is_there() or not _may_be_workflow(what):
         with json_channel(wanted=as_json) as data:
             journal = place.find()
@@ -642,7 +642,7 @@ def runs(
     as_json
         Print a JSON list.
     """
-    place = where.place()
+    place = where.place(reads=True)
     with json_channel(wanted=as_json) as data:
         journal = place.find() if place.is_there() else None
         known = () if journal is None else runs_of(journal)
@@ -719,7 +719,7 @@ def tail(run: RunId, /, *, as_json: Json = False, where: Where = WHERE) -> int:
     as_json
         Print each event as one line of JSON.
     """
-    place = where.place()
+    place = where.place(reads=True)
     with json_channel(wanted=as_json) as data:
         journal = place.find()
         info = pick_run(journal, run)

@@ -16,7 +16,7 @@ from handrail.cli.options import STEERING, RunId, RunTarget, SteeringOptions
 from handrail.cli.reaching import reach_run
 from handrail.cli.run import wait_until_free
 from handrail.cli.target import reaching
-from handrail.cli.who import current_user
+from handrail.cli.who import acting_user
 from handrail.ports.journal import Journal, RunInfo
 from handrail.record.dropped import begun
 from handrail.record.inbox import guided_agents, runs_of
@@ -157,7 +157,7 @@ def stop(
         journal = place.find()
         driven = [info for info in runs_of(journal) if info.holder is not None]
         chosen = driven if run is None else [pick_run(journal, run)]
-        who = steering.by or current_user()
+        who = acting_user(steering.by)
         executor = Executor(journal=journal)
         for info in chosen:
             executor.stop_sync(info.run_id, by=who)

@@ -7,6 +7,7 @@ import importlib
 import importlib.util
 import os
 import sys
+import tokenize
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -21,10 +22,12 @@ import attrs
 from handrail.cli.channels import tell
 from handrail.cli.exits import Refused
 from handrail.cli.journal import VARIABLE, Place, with_executor
+from handrail.cli.trusted import known_journal, note_journal, require_own, require_own_project
 from handrail.errors import did_you_mean
 from handrail.model.definition import WorkflowDefinition
 from handrail.ports.journal import RunInfo
 from handrail.project import project_table
+from handrail.static.source import Source
 from handrail.system.own_files import FOLDER
 
 if TYPE_CHECKING:
@@ -197,8 +200,16 @@ def load_object(target: str, whose: str) -> Any:
     return getattr(module, name)
 
 
-def place_of(wanted: Path | None, executor: str | None = None, cluster: str | None = None) -> Place:
+def place_of(
+    wanted: Path | None,
+    executor: str | None = None,
+    cluster: str | None = None,
+    *,
+    reads: bool = False,
+) -> Place:
     """The place of the runs, as the options, the environment and the project say.
+
+    If the command ``reads``, the executor that the project names is not loaded: see ``trusted``.
 
     The folder is that of ``--dir``; else of the journal of the executor that ``--executor`` or the
     project names; else of ``HANDRAIL_DIR``; else ``.handrail`` here. A ``cluster`` of
@@ -211,16 +222,11 @@ def place_of(wanted: Path | None, executor: str | None = None, cluster: str | No
     typed = "" if wanted is None else str(wanted)
     place = Place(Path(named or FOLDER).resolve(), typed, named=named is not None)
     table = project_table()
-    target = executor or table.get("executor")
-    if target is not None:
-        place = attrs.evolve(place, typed_executor=executor or "")
-        try:
-            place = with_executor(place, load_executor(target))
-        except Refused as error:
-            if executor is not None:
-                raise
-            where = f"[tool.handrail] executor of {table['file']}"
-            raise Refused(where, str(error).rstrip(".")) from error
+    if executor is not None:
+        place = attrs.evolve(place, typed_executor=executor)
+        place = with_executor(place, load_executor(executor))
+    else:
+        place = _place_of_project(place, table, reads=reads)
     known = None if named else os.environ.get("HANDRAIL_TEMPORAL") or table.get("temporal")
     address = cluster or known
     if address is None:
@@ -228,6 +234,33 @@ def place_of(wanted: Path | None, executor: str | None = None, cluster: str | No
     from handrail.cli.cluster import cluster_at
 
     return cluster_at(place, address, cluster or "")
+
+
+def _place_of_project(place: Place, table: Mapping[str, Any], *, reads: bool) -> Place:
+    """The place with the project's executor, or where that kept its runs when it last ran."""
+    if not reads:
+        require_own_project(table)
+    target: str | None = table.get("executor")
+    if target is None:
+        return place
+    try:
+        if not reads:
+            executor = load_executor(target)
+            note_journal(table, executor)
+            return with_executor(place, executor)
+        _require_file(split(target)[0])
+    except Refused as error:
+        where = f"[tool.handrail] executor of {table['file']}"
+        raise Refused(where, str(error).rstrip(".")) from error
+    known = None if place.typed_location else known_journal(table)
+    if known is None:
+        return attrs.evolve(place, unread_executor=target)
+    return attrs.evolve(place, folder=known.parent, kept=known)
+
+
+def _require_file(place: str) -> None:
+    if is_file(place) and not Path(place).is_file():
+        raise Refused(place, "there is no such file")
 
 
 def load_executor(target: str) -> Executor:
@@ -426,8 +459,9 @@ def workflow_of(
         why = "was not started by this command, so its workflow is not known"
         hint = f"Name it: --target {place.target}, or its executor: --executor FILE.py:NAME."
         raise Refused(f"run {info.run_id}", why, hint)
-    _change_folder(place.base / info.labels.get(_IN, ""))
     found = _absolute(recorded, place)
+    _require_in_project(found, info, place)
+    _change_folder(place.base / info.labels.get(_IN, ""))
     if not quiet:
         tell(f"run {info.run_id} of {recorded}")
     try:
@@ -473,8 +507,52 @@ def _with_executor(
         return workflow, place
     typed = info.labels.get(_EXECUTOR)
     if executor is None and typed is not None:
-        executor = load_executor(_absolute(typed, place))
+        found = _absolute(typed, place)
+        _require_in_project(found, info, place)
+        executor = load_executor(found)
     return workflow, attrs.evolve(place, executor=executor)
+
+
+def _require_in_project(target: str, info: RunInfo, place: Place) -> None:
+    """Raise unless a recorded TARGET lies where its code may be run without being named.
+
+    That is below the journal's parent, the project, the current folder, or where Python looks for
+    modules anyway; and its file is the user's own. A journal, or a file that was imported, may come
+    from anybody.
+
+    Raises:
+        Refused: it does not.
+    """
+    where, _ = split(target)
+    if not is_file(where):
+        return
+    file = Path(where).resolve()
+    project = project_table()["file"]
+    checkout = [one for one in (place.base, *place.base.parents) if (one / ".git").exists()][:1]
+    roots = {place.base, Path.cwd(), *checkout, *([Path(project).parent] if project else [])}
+    if not any(file.is_relative_to(root.resolve()) for root in roots):
+        why = f"says that its code is {target}, which is not in {place.base}"
+        raise Refused(f"run {info.run_id}", why, f"If it is: --target {target}")
+    require_own(file)
+
+
+def source_of_run(info: RunInfo, place: Place) -> Source | None:
+    """The source of a run's workflow at its recorded TARGET, not imported; None if it is not there.
+
+    Raises:
+        Refused: the TARGET is not in the project.
+    """
+    where, name = split(_absolute(target_of(info.labels), place))
+    if where and not is_file(where):
+        below = Path(*where.split(".")).with_suffix(".py")
+        near = (one / below for one in (place.base, Path.cwd()) if (one / below).is_file())
+        where = str(next(near, below))
+    _require_in_project(f"{where}:{name}", info, place)
+    try:
+        with tokenize.open(where) as stream:
+            return Source(stream.read(), where, 0, name)
+    except (OSError, SyntaxError, UnicodeDecodeError):
+        return None
 
 
 def target_of(labels: Mapping[str, str]) -> str:

@@ -35,9 +35,9 @@ def ui(
     read_only
         Only show runs; allow no actions.
     """
-    place = where.place()
+    place = where.place(reads=True)
     token = secrets.token_urlsafe(24)
-    app = page_of(place, place.make(), token, read_only=read_only)
+    app = page_of(place, place.make(), token, read_only=read_only, load_place=where.place)
     at = socket_at(port)
     url = f"http://{HOST}:{at.getsockname()[1]}/?token={token}"
     print(url, flush=True)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import getpass
 import os
 import platform
-import re
 
+from handrail.cli.exits import Refused
 from handrail.ports.claims import Claimant
-from handrail.system.marker import STEP
-
-_MARKED = re.compile(r"(?P<run>.+?)@(?P<journal>[0-9a-f]{8})/(?P<path>.*?)(#\d+.*)?")
+from handrail.ports.journal import Journal
+from handrail.system.marker import MARKED, STEP, enclosing_step
 
 
 def current_user() -> str:
@@ -22,9 +21,28 @@ def current_user() -> str:
     return f"{user}@{platform.node()}"
 
 
+def acting_user(typed: str | None = None) -> str:
+    """Who acts, for the record: the step that this process is in, or else the name that was typed,
+    or the user.
+    """
+    step = enclosing_step()
+    return str(step) if step is not None else typed or current_user()
+
+
+def refuse_in_step(what: str, journal: Journal | None = None) -> None:
+    """Raise if this process is in a step (of a run of the journal, if there is one).
+
+    Raises:
+        Refused: it is.
+    """
+    step = enclosing_step(None if journal is None else "", getattr(journal, "identity", ""))
+    if step is not None:
+        raise Refused(what, f"is not for {step}, which started it", "A person may type it.")
+
+
 def enclosing_claimant() -> Claimant | None:
     """The step, or ``handrail lock``, that started this process, if one did."""
-    found = _MARKED.fullmatch(os.environ.get(STEP, ""))
+    found = MARKED.fullmatch(os.environ.get(STEP, ""))
     if found is None:
         return None
     run, journal, path = found["run"], found["journal"], found["path"]

@@ -27,6 +27,7 @@ from handrail.cli.journal import VARIABLE, Place
 from handrail.cli.notify import Notifier
 from handrail.cli.options import SERVING, WHERE, Command, Serving, Where
 from handrail.cli.schedule import Instant, Timetable, broken_schedules, schedules_of
+from handrail.cli.who import refuse_in_step
 from handrail.engine.sweeps import Sweeps
 from handrail.errors import HandrailError
 from handrail.ports.journal import SCHEDULE_LABEL
@@ -101,6 +102,8 @@ def worker(
         tell("put it into ~/.config/systemd/user/handrail-worker.service, then:")
         tell("systemctl --user enable --now handrail-worker")
         return Exit.SUCCEEDED
+    if place.is_there():
+        refuse_in_step("worker", place.find())
     _Worker(place, max_runs, notify).work()
     return Exit.SUCCEEDED
 

@@ -13,7 +13,7 @@ from handrail.cli.channels import json_channel, tell, write_json
 from handrail.cli.exits import Exit, Refused
 from handrail.cli.masking import mask_text
 from handrail.cli.options import Json
-from handrail.cli.who import marker
+from handrail.cli.who import marker, refuse_in_step
 from handrail.model.paths import decode_key
 from handrail.sinks.console_text import counted
 from handrail.workspace.claims.local import LocalClaims
@@ -53,6 +53,8 @@ def worktrees(*, prune: bool = False, force: bool = False, as_json: Json = False
     """
     if force and not prune:
         raise Refused("--force", "only works with --prune", "Add --prune.")
+    if prune:
+        refuse_in_step("worktrees --prune")
     with json_channel(wanted=as_json) as data:
         found = anyio.run(_list_or_prune, prune, force)
         if data is not None:

@@ -41,7 +41,7 @@ class HubStore:
     def __init__(self, path: Path, *, synced: bool = False) -> None:
         self._path = path
         with _translate_errors(path, "opened"):
-            path.parent.mkdir(parents=True, exist_ok=True)
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
             self._connection = sqlite3.connect(path, isolation_level=None, timeout=0.5)
         try:

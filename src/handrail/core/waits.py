@@ -125,6 +125,7 @@ class GateNode(CompositeNode):
             verb.has_default,
             run.revisions.get(self.path, 0) + 1 if known is None else known.opening,
             verb.values,
+            verb.agents_may_answer,
         )
 
     def _own_deadline(self, since: float) -> float | None:

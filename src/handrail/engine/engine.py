@@ -18,6 +18,7 @@ from handrail.engine.bus import bus_for
 from handrail.engine.callbacks import Evaluator
 from handrail.engine.current import Contexts
 from handrail.engine.driver import Driver
+from handrail.engine.from_steps import sender
 from handrail.engine.inbox import post_answer
 from handrail.engine.journal_users import users_of
 from handrail.engine.outside import run_outside, sync_twin
@@ -219,6 +220,7 @@ class Engine(TakesOptions):
     ) -> WorkflowResult[Any]:
         """The recorded result of a run that has ended; else the result of resuming it."""
         definition, run_id = request.definition, request.run_id
+        self._sender(run_id)
         history = await self._history(run_id, leased.secrets)
         request.refuse_other(history, self._journal.codec)
         on_accepted()
@@ -419,6 +421,7 @@ class Engine(TakesOptions):
         rerun: Sequence[str],
         run: Run[Any] | None,
     ) -> WorkflowResult[Any]:
+        self._sender(run_id)
         named = rerun
         try:
             async with self._leased(run_id) as leased:
@@ -549,6 +552,7 @@ class Engine(TakesOptions):
 
         check_paths(rerun=rerun)
         check_new_id(fork_id, "fork_id")
+        self._sender(run_id)
         now, journal = self._parts.clock.now(), self._journal
         with self._users.using():
             as_written = partial(self._history_as_written, run_id, at)
@@ -659,6 +663,7 @@ class Engine(TakesOptions):
         from handrail.engine.exporting import import_from
 
         check_new_id(run_id, "run_id")
+        self._sender(run_id or os.fspath(file))
         with self._users.using():
             read = partial(import_from, Path(file), self._journal, run_id, self._secrets())
             return await self._when_free(read)
@@ -797,6 +802,7 @@ class Engine(TakesOptions):
 
         with self._users.using():
             opened = await self._users.read(find_gate, run_id)
+            by = self._sender(run_id, by, may=opened.agents_may_answer)
             value = accept_answer(opened, answer)
             event = ev.stamp(ev.GateAnswered(gate, value, by), run_id, 0, now)
             await self._when_free(partial(post_answer, journal, opened, event, self._secrets()))
@@ -816,6 +822,7 @@ class Engine(TakesOptions):
         if driver is not None:
             await self._when_free(partial(driver.signal, name, payload, by))
             return
+        by = self._sender(run_id, by)
         with self._users.using():
             history = await self._history(run_id)
             check_signal(self._journal, history, name, payload)
@@ -838,6 +845,7 @@ class Engine(TakesOptions):
         if driver is not None:
             driver.cancel(reason)
             return None
+        self._sender(run_id)
         given = self._resolve_workflow(workflow)
         try:
             async with self._leased(run_id) as leased:
@@ -854,6 +862,10 @@ class Engine(TakesOptions):
                 await self._history(run_id)
                 await self._post(run_id, ev.CancelRequested(reason))
             return None
+
+    def _sender(self, run_id: str, by: str | None = None, *, may: bool = False) -> str | None:
+        """Who sends a message to a run; refuses what a step must not do. See ``from_steps``."""
+        return sender(run_id, self._mark("").removeprefix("@"), by, may=may)
 
     async def _post(self, run_id: str, event: Message) -> None:
         letter = Letter(ev.stamp(event, run_id, 0, self._parts.clock.now()))

@@ -24,6 +24,7 @@ from handrail.record.results import tree_order
 from handrail.record.rows import UnreadableRecord, from_record, missing_secrets, to_record
 from handrail.record.run_record import Recorded
 from handrail.secrets.values import SecretValues
+from handrail.system.own_files import open_private
 from handrail.system.sqlite import file_identity
 from handrail.typed.schema import hints_of
 
@@ -63,7 +64,7 @@ def _locked(file: Path) -> BinaryIO:
     that was killed left it.
     """
     while True:
-        stream = file.open("ab")
+        stream = cast("BinaryIO", open_private(file, "ab"))
         fcntl.flock(stream, fcntl.LOCK_EX)
         found = os.fstat(stream.fileno())
         if file_identity(file) == (found.st_dev, found.st_ino):

@@ -8,6 +8,7 @@ that no process drives now. It counts once, also across a crash, and the record 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -162,6 +163,7 @@ class SteeredEngine(Steering, Engine):
         if driver is not None:
             await self._when_free(partial(driver.steer, event))
             return
+        event = replace(event, by=self._sender(run_id, event.by, may=True))
         with self._users.using():
             history = await self._history(run_id)
             last = ended(history)
@@ -176,6 +178,7 @@ class SteeredEngine(Steering, Engine):
         if driver is not None:
             await self._when_free(partial(driver.steer, event))
             return
+        event = replace(event, by=self._sender(run_id, event.by))
         with self._users.using():
             last = ended(await self._history(run_id))
             if last is not None:
@@ -189,6 +192,7 @@ class SteeredEngine(Steering, Engine):
             refuse_unknown(driver.machine.run, event.path)
             await self._when_free(partial(driver.steer, event))
             return
+        event = replace(event, by=self._sender(run_id, event.by))
         with self._users.using():
             history = await self._history(run_id)
             last = ended(history)

@@ -425,6 +425,7 @@ class OpenGate:
     ``deadline`` is the nearest of its own and those of the steps around it.
     ``opening`` counts, from 1, how often this step has asked: an answer counts for one opening.
     ``values``: what each choice stands for, if not for itself; an answer is recorded as the choice.
+    ``agents_may_answer``: it takes an answer from what steps of its journal's runs started.
     """
 
     path: str
@@ -437,6 +438,7 @@ class OpenGate:
     has_default: bool = False
     opening: int = 1
     values: tuple[Any, ...] = field(default=(), metadata=NEWER)
+    agents_may_answer: bool = field(default=False, metadata=NEWER)
 
 
 A_PERSON, A_SENDER = "a person", "a sender"

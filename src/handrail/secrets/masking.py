@@ -26,13 +26,9 @@ from uuid import UUID
 import msgspec
 
 from handrail.secrets.needles import utf8
-from handrail.secrets.values import (
-    SHORTEST,
-    SecretFinder,
-    SecretValues,
-    mask_text,
-    may_contain_token,
-)
+from handrail.secrets.spellings import SHORTEST
+from handrail.secrets.tokens import OF_TOKENS, before_token, may_contain_token, unfinished_start
+from handrail.secrets.values import SecretFinder, SecretValues, mask_text
 from handrail.typed.jsonsafe import CUT, MAX_DEPTH, Json, json_safe, record_items
 
 # How much of a streamed text can be searched for secrets before the rest has arrived.
@@ -42,33 +38,22 @@ from handrail.typed.jsonsafe import CUT, MAX_DEPTH, Json, json_safe, record_item
 # part before it is masked as in the complete text. The last few characters shown matter for the
 # next piece: some tokens count only at the beginning of a word.
 
-_STARTS = (
-    *("sk-", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "xox"),
-    *("AKIA", "ASIA", "AIza", "eyJ"),
-)
-_PARTS_OF_STARTS = tuple({start[:end] for start in _STARTS for end in range(1, len(start))})
-# A token consists of these, and so does a terminal's colour code that may precede it.
-_OF_TOKENS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.;[\x1b"
-
-LONGEST_TOKEN = 8_192
-"""Longer words are shown without waiting for their end: they are base64 or the like."""
-
 _CONTEXT = 5
 """How far before its start a token's pattern looks (``;255m``); every secret is longer."""
 
 
 def context_of(text: str) -> str:
     """The end of a text already shown that is needed to mask the text after it."""
-    return text[-_CONTEXT:] if text and (text[-1].isalnum() or text[-1] in _OF_TOKENS) else ""
+    return text[-_CONTEXT:] if text and (text[-1].isalnum() or text[-1] in OF_TOKENS) else ""
 
 
 def maskable_end(text: str, finder: SecretFinder | None) -> int:
     """The index up to which the text can be masked now; the rest must precede the next piece."""
-    end = min(_value_start(text, finder), _token_start(text))
+    end = min(_value_start(text, finder), unfinished_start(text))
     before = -1
     while end != before:
         before = end
-        end = min(_before_values(text, end, finder), _before_word(text, end))
+        end = min(_before_values(text, end, finder), before_token(text, end))
     return end
 
 
@@ -91,32 +76,10 @@ def _before_values(text: str, end: int, finder: SecretFinder | None) -> int:
     """``end``, or the start of a value that crosses it."""
     if finder is None or end == len(text) or not finder.may_occur_in(text):
         return end
-    across = (m.start() for m in finder.pattern.finditer(text) if m.start() < end < m.end())
+    across = (
+        m.start() for m in finder.pattern_in(text).finditer(text) if m.start() < end < m.end()
+    )
     return next(across, end)
-
-
-def _token_start(text: str) -> int:
-    """Start of the word that ends the text, if it may be a token; else the text's end."""
-    here = len(text.rstrip(_OF_TOKENS))
-    word = text[here:]
-    if not word or len(word) > LONGEST_TOKEN:
-        return len(text)
-    if word.endswith(_PARTS_OF_STARTS) or _has_start(word):
-        return here
-    return len(text)
-
-
-def _before_word(text: str, end: int) -> int:
-    """``end``, or the start of a word that crosses it and may be a token."""
-    if end == len(text):
-        return end
-    here = len(text[:end].rstrip(_OF_TOKENS))
-    word = text[here : len(text) - len(text[end:].lstrip(_OF_TOKENS))]
-    return here if len(word) <= LONGEST_TOKEN and _has_start(word) else end
-
-
-def _has_start(word: str) -> bool:
-    return any(start in word for start in _STARTS)
 
 
 T = TypeVar("T")

@@ -6,7 +6,8 @@ the name of the variable::
     {"$": "secret", "v": ["Bearer ", {"env": "API_KEY"}]}
 
 ``{"env": "API_KEY", "as": "json"}`` is the value as JSON writes it inside a string; other spellings
-are the keys of ``secrets.values.SPELLINGS``. An object with a secret in its keys is
+are the keys of ``spellings.SPELLINGS``. ``{"env": "API_KEY", "of": "line 2"}`` is a part of the
+value: see ``spellings.parts_of``. An object with a secret in its keys is
 ``{"$": "secret", "pairs": [[key, value], ...]}``. Base64 text with a secret in its bytes is
 ``{"$": "secret", "base64": [...]}``, where each text in the list is base64. A token that is known
 by its shape alone is cut to its first and last 4 characters; that cannot be undone.
@@ -16,21 +17,15 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any, TypeAlias, cast
 
 import msgspec
 
 from handrail.secrets.needles import utf8
-from handrail.secrets.values import (
-    SHORTEST,
-    SPELLINGS,
-    SecretFinder,
-    SecretValues,
-    finder_of,
-    may_contain_token,
-    placeholder,
-    without_tokens,
-)
+from handrail.secrets.spellings import SHORTEST, spellings_of
+from handrail.secrets.tokens import may_contain_token, without_tokens
+from handrail.secrets.values import SecretFinder, SecretValues, finder_of, placeholder
 
 Node: TypeAlias = dict[str, Any]
 
@@ -158,11 +153,12 @@ class _Seal:
 def _parts(finder: SecretFinder, text: str) -> Iterator[str | dict[str, str]]:
     """The text between secrets, and a reference for each secret, in order."""
     end = 0
-    for match in finder.pattern.finditer(text):
+    for match in finder.pattern_in(text).finditer(text):
         if match.start() > end:
             yield text[end : match.start()]
-        name, spelling = finder.names[match[0]]
-        yield {"env": name, "as": spelling} if spelling else {"env": name}
+        name, part, spelling = finder.names[match[0]]
+        reference = {"env": name, "of": part, "as": spelling}
+        yield {key: text for key, text in reference.items() if text}
         end = match.end()
     if end < len(text):
         yield text[end:]
@@ -253,7 +249,14 @@ def _unsealed_part(part: Any, values: Mapping[str, str]) -> str:
         if type(values) is SecretValues:
             values.missing.add(name)
         return placeholder(name)
-    return SPELLINGS.get(part.get("as", ""), str)(value)
+    if len(part) == 1:
+        return value
+    return _spelled(value).get((part.get("of", ""), part.get("as", "")), value)
+
+
+@lru_cache(maxsize=64)
+def _spelled(value: str) -> Mapping[tuple[str, str], str]:
+    return {(part, spelling): text for text, part, spelling in spellings_of(value)}
 
 
 def _base64_of(parts: list[Any], values: Mapping[str, str]) -> str:

@@ -175,10 +175,10 @@ def replace(file: str, data: bytes) -> None:
 def _write_file(file: str, data: bytes, how: int) -> None:
     flags = os.O_WRONLY | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | how
     try:
-        descriptor = os.open(file, flags, 0o666)
+        descriptor = os.open(file, flags, 0o600)
     except FileNotFoundError:
-        Path(file).parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(file, flags, 0o666)
+        Path(file).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor = os.open(file, flags, 0o600)
     try:
         view = memoryview(data)
         while view:

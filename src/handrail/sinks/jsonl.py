@@ -18,6 +18,7 @@ from handrail.model.events import (
 )
 from handrail.secrets.masking import Mask
 from handrail.sinks.masks import Masks, mask_data
+from handrail.system.own_files import open_private
 from handrail.typed.jsonsafe import json_safe
 
 
@@ -85,8 +86,8 @@ class JsonlSink:
 
     def _open(self) -> Any:
         assert self._path is not None
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        return self._path.open("a", encoding="utf-8", newline="\n")
+        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return open_private(self._path, "a", encoding="utf-8", newline="\n")
 
 
 def line_of(event: Event | Progress, mask: Mask | None = None) -> str:

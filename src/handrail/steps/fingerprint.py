@@ -16,7 +16,8 @@ from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from handrail.secrets.values import mask_text, without_tokens
+from handrail.secrets.tokens import without_tokens
+from handrail.secrets.values import mask_text
 from handrail.steps import verbs
 from handrail.steps.verbs import Step
 from handrail.typed.reference import reference

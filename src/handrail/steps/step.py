@@ -726,11 +726,22 @@ class StepName:
 
     @overload
     def ask(
-        self, question: str, *, type: type[T], timeout: float | timedelta | None = None
+        self,
+        question: str,
+        *,
+        type: type[T],
+        timeout: float | timedelta | None = None,
+        agents_may_answer: bool = False,
     ) -> Step[T]: ...
     @overload
     def ask(
-        self, question: str, *, type: type[T], default: V, timeout: float | timedelta | None = None
+        self,
+        question: str,
+        *,
+        type: type[T],
+        default: V,
+        timeout: float | timedelta | None = None,
+        agents_may_answer: bool = False,
     ) -> Step[T | V]: ...
     @overload
     def ask(
@@ -740,10 +751,16 @@ class StepName:
         choices: Sequence[T] | Mapping[str, T],
         default: T = ...,
         timeout: float | timedelta | None = None,
+        agents_may_answer: bool = False,
     ) -> Step[T]: ...
     @overload
     def ask(
-        self, question: str, *, default: str = ..., timeout: float | timedelta | None = None
+        self,
+        question: str,
+        *,
+        default: str = ...,
+        timeout: float | timedelta | None = None,
+        agents_may_answer: bool = False,
     ) -> Step[str]: ...
     def ask(
         self,
@@ -753,11 +770,13 @@ class StepName:
         type: Any = None,
         default: Any = MISSING,
         timeout: float | timedelta | None = None,
+        agents_may_answer: bool = False,
     ) -> Step[Any]:
         """Ask a person; the output is the answer, one of ``choices`` or converted to ``type``.
 
         ``choices`` may map what is shown, and typed, to what the output is then.
         After ``timeout`` seconds the answer is ``default``; without a default the step fails.
+        Agents and commands that steps started cannot answer it, unless ``agents_may_answer``.
 
         Raises:
             TypeError: choices and type together.
@@ -781,6 +800,7 @@ class StepName:
                 default is not MISSING,
                 None if timeout is None else positive_seconds(timeout, "timeout"),
                 values,
+                agents_may_answer,
             ),
         )
 

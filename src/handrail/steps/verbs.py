@@ -318,6 +318,7 @@ class Question:
     timeout_s: float | None = None
     values: tuple[Any, ...] = ()
     """What each choice stands for; without them a choice stands for itself."""
+    agents_may_answer: bool = False
 
     def value_of(self, choice: Any) -> Any:
         """The output that a choice, or a default, stands for."""

@@ -18,6 +18,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import NamedTuple
 
 from handrail.errors import DefinitionError
@@ -166,6 +167,52 @@ def is_inside(marker: str, around: Mapping[str, str]) -> bool:
     """True for the environment of a process that a step with this marker, or one below, started."""
     markers = (around.get(STEP, ""), *around.get(OUTER_STEPS, "").split("\n"))
     return any(one == marker or is_below(one, marker) for one in markers if one)
+
+
+class EnclosingStep(NamedTuple):
+    """A step whose program started this process, directly or not."""
+
+    run_id: str
+    journal: str
+    path: str
+
+    def __str__(self) -> str:
+        return f"step {self.path!r} of run {self.run_id}"
+
+
+MARKED = re.compile(r"(?P<run>.+?)@(?P<journal>[0-9a-f]{8})/(?P<path>.*?)(#\d+.*)?")
+_MOST_ANCESTORS = 64
+
+
+def enclosing_step(run_id: str | None = None, journal: str = "") -> EnclosingStep | None:
+    """The innermost step around this process; of this run or of a run of this journal, if named.
+
+    A process that dropped its environment is known by those of its ancestors. ``handrail lock`` is
+    no step.
+    """
+    own = (os.environ.get(STEP, ""), *os.environ.get(OUTER_STEPS, "").split("\n"))
+    for marker in dict.fromkeys((*own, *_markers_above())):
+        found = MARKED.fullmatch(marker)
+        if found is None or found["path"].startswith("lock-"):
+            continue
+        step = EnclosingStep(found["run"], found["journal"], found["path"])
+        if run_id is None or step.run_id == run_id or step.journal == journal:
+            return step
+    return None
+
+
+@cache
+def _markers_above() -> tuple[str, ...]:
+    found: list[str] = []
+    pid = os.getppid()
+    for _ in range(_MOST_ANCESTORS):
+        if pid <= 1 or not HAS_PROC:
+            break
+        environ = _read_file(f"/proc/{pid}/environ") or b""
+        found += map(os.fsdecode, _markers_of(environ, outer=True))
+        fields = (_read_file(f"/proc/{pid}/stat") or b"").rpartition(b")")[2].split()
+        pid = int(fields[1]) if fields else 0
+    return tuple(found)
 
 
 def kill_marked(marker: str) -> int:

@@ -6,6 +6,7 @@ import contextlib
 import os
 import sys
 from pathlib import Path
+from typing import IO, Any
 
 FOLDER = ".handrail"
 """The folder of a project in which handrail keeps its files."""
@@ -15,8 +16,17 @@ _BESIDE = ("", "-wal", "-shm", "-journal")
 def make_ignored(folder: Path) -> None:
     """Create a folder, unless it exists, with a file by which git ignores all that is in it."""
     if not folder.exists():
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         (folder / ".gitignore").write_text("*\n", "utf-8")
+
+
+def open_private(file: str | os.PathLike[str], mode: str, **more: Any) -> IO[Any]:
+    """The file, opened; if it is made for that, nobody else can read it."""
+    return open(file, mode, opener=_private, **more)  # no opener there
+
+
+def _private(file: str, flags: int) -> int:
+    return os.open(file, flags, 0o600)
 
 
 def own_files(root: Path) -> frozenset[str]:

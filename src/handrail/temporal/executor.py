@@ -18,6 +18,7 @@ from temporalio.service import RPCError
 
 from handrail.cluster_errors import NoWorker, RunTerminated, TooLarge
 from handrail.codec.codec import Codec
+from handrail.engine.from_steps import sender
 from handrail.engine.outside import run_outside, sync_twin
 from handrail.engine.parts import (
     OnChange,
@@ -516,6 +517,7 @@ class TemporalExecutor(TakesOptions, ReadsRuns):
         Raises:
             RunNotFound: there is no such run. WorkflowNotFound: its workflow is not known here.
         """
+        sender(run_id, "", None)
         cluster = await self._caller.cluster()
         execution = await cluster.execution_info(run_id)
         if not execution.is_open:

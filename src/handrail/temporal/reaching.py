@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 
+from handrail.engine.from_steps import sender
 from handrail.engine.outside import sync_twin
 from handrail.engine.parts import check_paths
 from handrail.engine.steering import Steering
@@ -33,6 +35,7 @@ class ReachesRuns(Steering):
             GateClosed, GateNotFound, InvalidAnswer, RunNotFound: see those. NoWorker: no worker
                 answers for the run; the answer may still reach it.
         """
+        by = sender(run_id, "", by)
         event = await self.ask(run_id, ev.GateAnswered(gate, answer, by))
         assert isinstance(event, ev.GateAnswered)
         return event.answer
@@ -46,14 +49,17 @@ class ReachesRuns(Steering):
             InvalidSignal, RunNotFound, OutputNotSerializable: as ``Executor.signal``. NoWorker: no
                 worker answers for the run; the signal may still reach it.
         """
+        by = sender(run_id, "", by)
         await self.ask(run_id, ev.SignalReceived(name, payload, by))
 
     async def _steer(self, run_id: str, event: ev.RunSteered) -> None:
+        event = replace(event, by=sender(run_id, "", event.by))
         send = self.ask if event.action == "guide" else self.tell
         await send(run_id, event)
 
     async def _steer_step(self, run_id: str, event: ev.RunSteered) -> None:
         check_paths(path=(event.path,))
+        event = replace(event, by=sender(run_id, "", event.by))
         await self.ask(run_id, event)
 
     async def ask(self, run_id: str, event: ev.Event) -> ev.Event:

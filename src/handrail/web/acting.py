@@ -32,6 +32,7 @@ from handrail.executor import Executor
 from handrail.model import events as ev
 from handrail.model.work import Task
 from handrail.ports.journal import Journal, Letter, RunInfo, when_free
+from handrail.static.source import Source
 from handrail.typed.jsonsafe import Json, json_safe
 
 
@@ -215,13 +216,15 @@ class Acting:
 
     ``executor`` drives resumed runs, and has their workflows; without it and ``resume_elsewhere``
     the page only posts messages. ``load_executor`` returns an executor that has the workflow of a
-    run, or raises. ``resume_elsewhere`` resumes a run in another process.
+    run, or raises. ``resume_elsewhere`` resumes a run in another process. ``find_source`` finds the
+    source of a run's workflow without importing it.
     """
 
     journal: Journal
     executor: Executor | None = None
     load_executor: Callable[[RunInfo], Executor] | None = None
     resume_elsewhere: Callable[[RunInfo, Sequence[str]], object] | None = None
+    find_source: Callable[[RunInfo], Source | None] | None = None
     _posting: Executor = field(init=False)
     _at_work: set[object] = field(default_factory=set[object], init=False)
 
@@ -360,15 +363,17 @@ class Acting:
         )
         return {"run_id": fork_id, "driven": False}
 
-    def function_of(self, info: RunInfo) -> Callable[..., Any] | None:
-        """The function of a run's workflow; None if it is not known."""
+    def code_of(self, info: RunInfo) -> Callable[..., Any] | Source | None:
+        """The function of a run's workflow, or its source; None if neither is known.
+
+        Nothing is imported for it: whoever opens the page asks.
+        """
         executor = self._own_executor(info)
-        if executor is None and self.load_executor is not None:
-            with contextlib.suppress(HandrailError):  # its code is not here any more
-                executor = self.load_executor(info)
         for one in () if executor is None else executor.workflows:
             if one.definition.name == info.workflow_name:
                 return one.definition.function
+        with contextlib.suppress(HandrailError):
+            return None if self.find_source is None else self.find_source(info)
         return None
 
     def _own_executor(self, info: RunInfo) -> Executor | None:

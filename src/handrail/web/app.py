@@ -149,15 +149,38 @@ def serve_in_thread(app: Any, at: socket.socket) -> Generator[None]:
         at.close()
 
 
+REQUEST_S = 10.0
+"""How long a connection may take to send a whole request; at most twice as long."""
+
+
 def _server(app: Any) -> Any:
     try:
+        import h11
         import uvicorn
+        from uvicorn.protocols.http.h11_impl import H11Protocol
     except ImportError as error:
         raise MissingExtra("The page", "uvicorn", "web") from error
+
+    class Protocol(H11Protocol):
+        """Closes a connection whose request stays half sent."""
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            self._look_again(None)
+
+        def _look_again(self, waited_for: object) -> None:
+            waits = self.conn.their_state in {h11.IDLE, h11.SEND_BODY}
+            known: Any = self.cycle
+            cycle = (known or self.conn) if waits else None
+            if cycle is not None and cycle is waited_for:
+                self.transport.close()
+            if not self.transport.is_closing():
+                self.loop.call_later(REQUEST_S, self._look_again, cycle)
+
     return uvicorn.Server(
         uvicorn.Config(
             app,
-            http="h11",  # it bounds what a client may send before its request is whole
+            http=Protocol,  # h11 bounds what a client may send before its request is whole
             ws="none",
             lifespan="off",
             access_log=False,

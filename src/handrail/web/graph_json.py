@@ -7,18 +7,18 @@ from typing import Any
 
 from handrail.static.mermaid import ChartNode, draw_outline
 from handrail.static.outline import outline
-from handrail.static.source import SourceUnavailable, source_of
+from handrail.static.source import Source, SourceUnavailable, source_of
 from handrail.typed.jsonsafe import Json
 
 
-def graph_of(function: Callable[..., Any]) -> Json:
+def graph_of(code: Callable[..., Any] | Source) -> Json:
     """The nodes and arrows of a workflow's flowchart; None if its source cannot be read.
 
     ``name`` and ``inside`` are the literal parts of the names of a node's step and of the groups
     around it; any text may be between the parts. The page matches recorded steps to nodes by them.
     """
     try:
-        chart = draw_outline(outline(source_of(function)))
+        chart = draw_outline(outline(code if isinstance(code, Source) else source_of(code)))
     except SourceUnavailable:
         return None
     return {

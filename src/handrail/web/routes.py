@@ -9,6 +9,7 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from urllib.parse import quote, urlencode
@@ -201,8 +202,8 @@ class Page:
 
     async def _graph(self, request: Request) -> Response:
         info = await self.reader.info(_run_id(request), now=True)
-        function = self.acting.function_of(info)
-        graph = None if function is None else graph_of(function)
+        code = self.acting.code_of(info)
+        graph = None if code is None else graph_of(code)
         return _json({"graph": self.reader.mask_data(graph)})
 
     async def _diff(self, request: Request) -> Response:
@@ -326,8 +327,13 @@ class _AccessMiddleware:
         left = [
             (name, value) for name, value in request.query_params.multi_items() if name != "token"
         ]
-        known = path if path.lstrip("/") in _files() else "/"
-        response = RedirectResponse(f"{root}{known}" + (f"?{urlencode(left)}" if left else ""), 303)
+        name = path.lstrip("/")  # an address that begins with // names a host
+        known = f"/{name}" if name in _files() else "/"
+        to = f"{root}{known}" + (f"?{urlencode(left)}" if left else "")
+        response: Response = RedirectResponse(to, 303)
+        if request.headers.get("sec-fetch-site") in {"cross-site", "same-site"}:
+            # A redirect would still count as the other site's, and get no strict cookie.
+            response = HTMLResponse(f'<meta http-equiv="refresh" content="0;url={escape(to)}">')
         if access.token is not None:
             response.set_cookie(
                 access.cookie,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -82,8 +83,10 @@ class Places:
         try:
             self.safe.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             self.safe.mkdir(exist_ok=True, mode=0o700)
-            if self.safe.stat().st_uid != os.getuid():
-                raise PermissionError(f"{self.safe} belongs to somebody else")
+            for one in (self.safe.parent, self.safe):
+                known = one.lstat() if one.name == _in_temporary() else self.safe.stat()
+                if known.st_uid != os.getuid() or stat.S_ISLNK(known.st_mode):
+                    raise PermissionError(f"{one} belongs to somebody else")
         except OSError as error:
             raise DefinitionError(
                 f"step {self.path!r}: writes= and worktree=True keep the state before a launch out "
@@ -141,7 +144,7 @@ def places_of(root: Path, run_id: str, path: str) -> Places:
             break
     home = state_home() / "handrail"
     if home.is_relative_to(root):  # a home that is a repository itself
-        home = Path(tempfile.gettempdir()) / f"handrail-{os.getuid()}"
+        home = Path(tempfile.gettempdir()) / _in_temporary()
     safe = home / hashlib.sha256(os.fsencode(root)).hexdigest()[:16]
     if named and not base.is_relative_to(root):
         safe = base
@@ -151,6 +154,10 @@ def places_of(root: Path, run_id: str, path: str) -> Places:
 def without_mark(part: str) -> str:
     """A part of a branch without the mark of a step whose worktree has another one inside."""
     return part.removesuffix(_MARK)
+
+
+def _in_temporary() -> str:
+    return f"handrail-{os.getuid()}"
 
 
 def state_home() -> Path:

@@ -298,8 +298,10 @@ def _scope(request: Request, known: Claim | None) -> tuple[str, tuple[str, ...]]
         worktree = known.worktree
     if known is not None and not frame.has("paths"):
         return worktree, known.paths
-    roots = ((worktree,) if worktree.startswith("/") else ()) + request.state.settings.roots
-    return worktree, normalized(frame.texts("paths"), roots)
+    settings = request.state.settings
+    named = (worktree,) if worktree.startswith("/") else ()
+    paths = normalized(frame.texts("paths"), (*named, *settings.roots), settings.real)
+    return settings.real(worktree) if named else worktree, paths
 
 
 def _lease_s(request: Request) -> float:

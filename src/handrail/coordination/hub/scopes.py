@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 
 from handrail.coordination.hub.frames import Refusal
@@ -21,20 +21,26 @@ _MOST_OVERLAPS = 200
 _DRIVE = re.compile(r"[A-Za-z]:/")
 
 
-def normalized(paths: Iterable[str], roots: Iterable[str]) -> tuple[str, ...]:
+def normalized(
+    paths: Iterable[str], roots: Sequence[str], real: Callable[[str], str] = str
+) -> tuple[str, ...]:
     """The paths relative to the repository's root, each once; empty: the whole repository.
 
     ``a/../b`` is ``b``, and a wildcard stands for the folder that it is in. An absolute path must
-    be below one of ``roots``.
+    be below one of ``roots``. ``real`` follows the links of an absolute path: a linked folder is
+    the folder.
 
     Raises:
         Refusal: a path leads out of the repository.
     """
-    found = tuple(dict.fromkeys(_normal(path, roots) for path in paths))
+    plain = dict.fromkeys(_normal(path, roots) for path in paths)
+    found = tuple(dict.fromkeys(_followed(path, roots, real) for path in plain))
     return () if "" in found else found
 
 
 def _normal(path: str, roots: Iterable[str]) -> str:
+    if not all(one.isprintable() for one in path):
+        raise Refusal(f"Path {path[:80]!a} has characters in it that cannot be seen.")
     plain = path.replace("\\", "/").strip()
     if plain.startswith("/") or _DRIVE.match(plain):
         plain = _below(path, plain, roots)
@@ -51,6 +57,17 @@ def _normal(path: str, roots: Iterable[str]) -> str:
     if len(parts) > DEEPEST:
         raise Refusal(f"Path '{path[:80]}…' is more than {DEEPEST} folders deep.")
     return "/".join(parts)
+
+
+def _followed(path: str, roots: Sequence[str], real: Callable[[str], str]) -> str:
+    """The path without links in it, if it is in the repository then."""
+    for root in roots[:1] if path else ():
+        base, found = real(root), real(f"{root}/{path}")
+        if found.startswith(f"{base}/"):
+            return found[len(base) + 1 :]
+        if found == base:
+            return ""
+    return path
 
 
 def _below(path: str, plain: str, roots: Iterable[str]) -> str:

@@ -61,6 +61,8 @@ class Settings:
     """The most bytes of a reply: clients take no message above 1 MiB."""
     roots: tuple[str, ...] = ()
     """Absolute paths of the repository."""
+    real: Callable[[str], str] = str
+    """Follows the links in an absolute path of this machine."""
     folds_case: bool = False
     tokens: Tokens | None = None
 

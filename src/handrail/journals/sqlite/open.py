@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import functools
 import os
@@ -439,7 +440,14 @@ _LOOK_AGAIN_S = 0.02
 
 
 def connect(path: str, wait_s: float, *, uri: bool = False) -> sqlite3.Connection:
-    """A connection in autocommit mode that any thread may use, one at a time."""
+    """A connection in autocommit mode that any thread may use, one at a time.
+
+    A file that is made for it is for this user alone, and so are those that SQLite puts beside it.
+    """
+    if not uri:
+        with contextlib.suppress(OSError):  # SQLite says what is wrong
+            # Only if it is made: to close one that is there would drop this process's locks on it.
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     connection = sqlite3.connect(
         path,
         timeout=wait_s,
@@ -574,7 +582,7 @@ def _make_folder(folder: Path) -> list[Path]:
         missing = missing.parent
     if folder.name == FOLDER:
         make_ignored(folder)
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     return made
 
 
