@@ -136,8 +136,9 @@ def session_backend_first(
         names = list(dict.fromkeys(repr(route.name) for route in routes))
         raise DefinitionError(
             f"{whose}: session= is one of backend {owner!r}, and this step is carried out by "
-            f"{' or '.join(names)}, which cannot go on in it. Put {RETIRED_BACKENDS.get(owner, owner)!r} into backend= or "
-            f"fallback=, or leave session= out."
+            f"{' or '.join(names)}, which cannot go on in it. "
+            f"Put {RETIRED_BACKENDS.get(owner, owner)!r} into backend= or fallback=, or leave "
+            f"session= out."
         )
     return (kin[0], *(route for route in routes if route is not kin[0]))
 
