@@ -39,12 +39,13 @@ class TooLarge(HandrailError):
 
 
 class ClusterUnreachable(HandrailError):
-    """A cluster does not answer, or has no such namespace."""
+    """A cluster does not answer (``is_away``), or has no such namespace."""
 
-    def __init__(self, address: str, why: str) -> None:
+    def __init__(self, address: str, why: str, *, is_away: bool = False) -> None:
         super().__init__(address, why)
         self.address = address
         self.why = why
+        self.is_away = is_away
 
     def __str__(self) -> str:
         return (

@@ -147,6 +147,16 @@ def test_a_client_that_is_killed_leaves_its_run(ask: Ask, home: Path, cluster: s
         assert '"done"' in ask("tail", run_id, "--json").stdout
 
 
+def test_a_detached_run_is_the_clusters(ask: Ask) -> None:
+    """The command prints the run's id once the cluster has the run, and ends; a resume, too."""
+    assert ask("run", "asking.py:asks", "--run-id", "apart", "--detach").stdout == "apart\n"
+    until(lambda: "Is it 2?" in ask("show", "apart").stdout, "its question")
+    begun = json.loads(ask("resume", "apart", "--detach", "--json", "--rerun", "sum").stdout)
+    assert begun["run_id"] == "apart"
+    assert begun["cluster"]
+    ask("cancel", "apart")
+
+
 def test_a_run_is_cancelled_and_planned(ask: Ask, home: Path) -> None:
     """The plan of a cancelled run says what would run again."""
     ask("run", "asking.py:asks", "--run-id", "over", "--quiet", code=3)
@@ -162,7 +172,6 @@ def test_what_cannot_be_done_is_refused(home: Path, cluster: str) -> None:
     on_it = ("--temporal", cluster)
     refused = {
         ("run", "asking.py:asks", "--backend", "claude", *on_it): "the cluster's workers run the",
-        ("run", "asking.py:asks", "--detach", *on_it): "the cluster runs this one",
         ("run", "asking.py:asks", "--notify", "true", *on_it): "the cluster runs this one",
         ("runs", "--temporal", "127.0.0.1:1"): "cannot be reached",
         ("runs", "--temporal", f"{cluster}/nowhere"): "nowhere",
@@ -175,6 +184,25 @@ def test_what_cannot_be_done_is_refused(home: Path, cluster: str) -> None:
         assert process.returncode == 2 if words[0] == "run" else process.returncode, told
         assert refused[words] in told, told
         assert len(told.splitlines()) <= 3, told
+
+
+def test_a_worker_may_start_before_its_cluster(home: Path) -> None:
+    """It serves once the cluster is there, and ends quietly."""
+    port = free_port()
+    with (
+        begin(home, "worker", "asking.py", "--temporal", f"127.0.0.1:{port}") as worker,
+        begin(home, "temporal", "dev", "--port", str(port), "--ui-port", str(free_port())) as dev,
+    ):
+        assert worker.stdout is not None
+        told = [worker.stdout.readline()]
+        if "waits for the cluster" in told[0]:
+            told.append(worker.stdout.readline())
+        assert "serves task queue" in told[-1], told
+        worker.send_signal(signal.SIGTERM)
+        rest, _ = worker.communicate(timeout=30)
+        assert len(rest.splitlines()) == 1, rest
+        dev.send_signal(signal.SIGINT)
+    assert worker.returncode == 0
 
 
 def test_a_cluster_ends_with_its_command_that_is_killed(home: Path) -> None:

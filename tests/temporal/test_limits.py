@@ -427,6 +427,10 @@ async def test_with_a_store_large_values_lie_there(
         here = Executor(workflows=FLOWS)
         await there.export(result.run_id, tmp_path / "run.jsonl")
         assert await here.import_run(tmp_path / "run.jsonl") == result.run_id
+        without = TemporalExecutor(client, task_queue="blobs", workflows=FLOWS)
+        for asked in (without.get, without.result, without.plan):
+            with pytest.raises(WrongUse, match="HANDRAIL_BLOBS"):
+                await asked(result.run_id)
 
 
 async def test_a_wide_group_has_so_many_in_flight_and_no_more(

@@ -24,7 +24,17 @@ from handrail.temporal.run import ClusterRun
 
 
 class DrivingTemporalExecutor(TemporalExecutor):
-    """A cluster's executor that gives resumes and cancellations as a ``ClusterRun``, too."""
+    """A cluster's executor that gives resumes and cancellations as a ``ClusterRun``, too.
+
+    ``detached``: it waits for no run that the cluster has.
+    """
+
+    detached = False
+
+    async def _wait_for_result(self, run_id: str, *args: Any) -> WorkflowResult[Any]:
+        if self.detached:
+            raise _Begun(run_id)
+        return await super()._wait_for_result(run_id, *args)
 
     def as_run(
         self, run_id: str, work: Callable[[], Awaitable[WorkflowResult[Any] | None]]
@@ -37,6 +47,10 @@ class DrivingTemporalExecutor(TemporalExecutor):
         return ClusterRun(run_id, self.cancel, drive)
 
 
+class _Begun(Exception):
+    """The cluster has the run of this id."""
+
+
 def drive(
     begin: Begin,
     options: Options,
@@ -45,14 +59,20 @@ def drive(
     definition: WorkflowDefinition,
 ) -> int:
     """Begin a run, and watch it to its end; the exit code. Ctrl-C leaves the run to the cluster."""
-    screen = None if options.quiet else Screen(Console(stderr=True))
+    detached = options.detached
+    screen = None if options.quiet or detached else Screen(Console(stderr=True))
     executor = _executor(options, place, screen, definition)
+    executor.detached = detached is not None
     watching = _Watching()
     try:
         result = asyncio.run(watching.watch(begin, executor))
     except ReplayMismatch as error:
         tell_mismatch(error, place)
         return Exit.USAGE
+    except _Begun as begun:
+        assert detached is not None
+        detached.report({"run_id": str(begun), "cluster": place.address})
+        return Exit.SUCCEEDED
     if result is None:
         assert watching.exit is not None
         run_id = watching.run_id

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 from collections.abc import Sequence
@@ -15,18 +16,22 @@ from handrail.cli.exits import Exit, Refused
 from handrail.cli.options import SERVING, Serving
 from handrail.cli.settings import project_executor
 from handrail.cli.target import find_from, place_of, workflows_at
+from handrail.cluster_errors import ClusterUnreachable
 from handrail.system.own_files import FOLDER
 from handrail.temporal.dev import DevServer
 from handrail.temporal.worker import TemporalWorker
 
 DATABASE = "temporal.db"
+_AGAIN_S = 1.0
+"""How soon a worker looks again for a cluster that is not there yet."""
 
 
 def serve(place: ClusterPlace, modules: Sequence[str], serving: Serving = SERVING) -> int:
     """Serve the workflows of these modules, and perform steps, until SIGTERM or Ctrl-C.
 
     Raises:
-        Refused: an option or a module is wrong. ClusterUnreachable: there is no such cluster.
+        Refused: an option or a module is wrong. ClusterUnreachable: the cluster refuses it, for
+            example since it has no such namespace.
     """
     if serving.steps_only and serving.workflows_only:
         both = "--steps-only and --workflows-only"
@@ -61,10 +66,33 @@ async def _serve_worker(worker: TemporalWorker, where: str) -> None:
     loop = asyncio.get_running_loop()
     for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(signum, _end, over)
-    async with worker:
+    if not await _reached(worker, over):
+        return
+    try:
         tell(f"serves {where}: {worker}")
         await over.wait()
         tell("stopping; other workers take over its steps, or the next worker does")
+    finally:
+        await worker.__aexit__(None, None, None)
+
+
+async def _reached(worker: TemporalWorker, over: asyncio.Event) -> bool:
+    """Have the worker begin, once its cluster is there; False if it is to end before."""
+    is_said = False
+    while not over.is_set():
+        try:
+            await worker.__aenter__()
+        except ClusterUnreachable as error:
+            if not error.is_away:
+                raise
+            if not is_said:
+                tell(f"waits for the cluster: {error}")
+            is_said = True
+        else:
+            return True
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(over.wait(), _AGAIN_S)
+    return False
 
 
 def _end(over: asyncio.Event) -> None:

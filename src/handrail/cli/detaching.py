@@ -70,7 +70,10 @@ def detach(words: Sequence[str]) -> int:
         print(said.decode())
     else:
         print(begun["run_id"])
-        tell(f"driven by process {begun['pid']}; its output is in {begun['log']}")
+        if "cluster" in begun:
+            tell(f"the cluster at {begun['cluster']} runs it; its workers drive it")
+        else:
+            tell(f"driven by process {begun['pid']}; its output is in {begun['log']}")
     return Exit.SUCCEEDED
 
 
@@ -109,9 +112,12 @@ class Detached:
             for descriptor in (1, 2):
                 os.dup2(file.fileno(), descriptor)
             os.dup2(nothing.fileno(), 0)
+        self.report({"run_id": event.run_id, "pid": os.getpid(), "log": str(log)})
+
+    def report(self, begun: Mapping[str, Any]) -> None:
+        """Tell the first process, if there is one, that the run has begun."""
         if self._pipe is None:
             return
-        begun = {"run_id": event.run_id, "pid": os.getpid(), "log": str(log)}
         with (
             contextlib.suppress(OSError),
             os.fdopen(self._pipe, "w") as out,

@@ -147,7 +147,7 @@ class Driving:
                     "--replay": self.replay,
                 }
             )
-            refuse_process_options({"--detach": self.detach, "--notify": self.notify})
+            refuse_process_options({"--notify": self.notify})
         return place
 
     def refuse_labels(self) -> None:

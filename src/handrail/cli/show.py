@@ -363,6 +363,18 @@ def _print_value(value: Any) -> None:
         print(f"value: {short_repr(lines[0], 500)}" if lines else "value: ''")
 
 
+def _print_why_it_stands(info: RunInfo, view: RunView, place: Place) -> None:
+    if view.suspended_for and view.suspended_for != "waiting" and not view.needs:
+        print(mask_text(f"suspended: {one_line(view.suspended_for)}"))
+    for need in info.waits_for:
+        if need.kind == "person" and not need.path:
+            print(mask_text(f"waits for {one_line(str(need))}"))
+    if view.paused is not None:
+        who = view.paused.by or A_PERSON
+        print(mask_text(f"paused by {clean(who)} at {format_time(view.paused.at)}"))
+        print(f"  {place.command('unpause', info.run_id)}")
+
+
 def _print_waits(info: RunInfo, view: RunView, place: Place) -> None:
     when = "when it is resumed" if info.holder is None else "when the current step ends"
     for message in view.inbox:
@@ -373,12 +385,7 @@ def _print_waits(info: RunInfo, view: RunView, place: Place) -> None:
             by = clean(said.by or A_PERSON)
             text = one_line(said.value)
             print(mask_text(f"guidance by {by}, not yet given to an agent{to}: {text}"))
-    if view.suspended_for and view.suspended_for != "waiting" and not view.needs:
-        print(mask_text(f"suspended: {one_line(view.suspended_for)}"))
-    if view.paused is not None:
-        who = view.paused.by or A_PERSON
-        print(mask_text(f"paused by {clean(who)} at {format_time(view.paused.at)}"))
-        print(f"  {place.command('unpause', info.run_id)}")
+    _print_why_it_stands(info, view, place)
     for gate in view.gates:
         until = f"   (until {format_time(gate.deadline)})" if gate.deadline is not None else ""
         print(mask_text(f"waits for an answer: {clean(gate.question)}{until}"))

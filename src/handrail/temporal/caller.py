@@ -126,6 +126,7 @@ class Caller:
         mask, waits = Mask(SecretValues(values)), run_waits(history, time.time())[: wire.LISTED]
         memo = {
             **wire.origin_of(history[0]),
+            wire.EVENTS: len(history),
             wire.HELD: run_status(history) or wire.DEAD,
             wire.WAITS: [mask.plain(msgspec.to_builtins(one)) for one in waits],
         }

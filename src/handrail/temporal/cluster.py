@@ -38,13 +38,14 @@ from temporalio.service import RPCError, RPCStatusCode
 from handrail.cluster_errors import ClusterUnreachable, NoWorker, RunTerminated
 from handrail.errors import HandrailError, RunIdTaken, RunNotFound, WrongUse
 from handrail.model.events import RunSteered
-from handrail.model.results import RunStatus, WaitsFor
+from handrail.model.results import A_PERSON, RunStatus, WaitsFor
 from handrail.ports.journal import Holder, RunInfo
 from handrail.record.inbox import unpause_of
 from handrail.temporal import wire
 from handrail.temporal.blobs import LARGE_BYTES
 from handrail.temporal.connecting import connection_error_text
 from handrail.temporal.errors_as_data import error_of_data
+from handrail.temporal.recorded import RecordedRun, recorded_run
 
 T = TypeVar("T")
 
@@ -54,6 +55,9 @@ SOON_S = 2.0
 """The same for a list of runs; also how soon a call checks whether any worker is there."""
 _TIMED_OUT = (RPCStatusCode.CANCELLED, RPCStatusCode.DEADLINE_EXCEEDED)
 _BROKEN_CONNECTION = ("transport error", "connection", "h2 protocol error")
+_NO_STORE = "TMPRL1105"
+"""What the library's error says of a value in a store that the client does not have."""
+_CANNOT = "the workflow's code cannot continue: "
 _POLL_S = 65
 """A worker that did not poll the queue for so long counts as gone."""
 ASKED = 50
@@ -96,6 +100,10 @@ class ExecutionInfo:
         """When the run began, in unix seconds: this execution, or an earlier one."""
         since: float | None = self.memo.get(wire.SINCE)
         return self.started_at.timestamp() if since is None else since
+
+
+class StandsStill(Exception):
+    """Workers cannot go on with a run's code; the text says why."""
 
 
 class Cluster:
@@ -181,7 +189,8 @@ class Cluster:
     async def infos(self) -> list[RunInfo]:
         """Every run as a journal lists it, oldest first.
 
-        The number of events is exact for the newest ``ASKED`` open runs, whose workers are asked.
+        The number of events of an open run is that of when it last began to wait, except for the
+        newest ``ASKED`` ones, whose workers are asked.
         """
         executions = await self.runs()
         asked = [one for one in executions if one.is_open][-ASKED:] if await self.workers() else []
@@ -209,24 +218,33 @@ class Cluster:
     async def rows(self, run_id: str, after: int = 0) -> list[wire.Row]:
         """The rows of a run after number ``after``.
 
-        Raises:
-            RunNotFound: there is no such run. NoWorker: the rows need a worker, and none answers.
-        """
-        execution = await self.execution_info(run_id)
-        if not execution.is_open:
-            found = await self._ended_rows(run_id, execution)
-            if found is not None:
-                return found[after:]
-        return await self._query_rows(run_id, after)
+        A worker that drives the run is quick to tell the new ones. Else its history has them.
 
-    async def _ended_rows(self, run_id: str, execution: ExecutionInfo) -> list[wire.Row] | None:
-        try:
-            ended = await self.ended(run_id, execution.execution_id)
-        except RunTerminated:
-            return None
-        if ended is None or not ended.record:
-            return None
-        return list(wire.unpack_rows(map(wire.decode_chunk, ended.record)))
+        Raises:
+            RunNotFound: there is no such run. NoWorker: no worker has begun it.
+        """
+        execution, why = await self.execution_info(run_id), ""
+        if execution.is_open:
+            try:
+                await self._refuse_stuck(execution)
+                return await self._query_rows(run_id, after)
+            except NoWorker as error:
+                why = error.why
+            except StandsStill as error:
+                why = str(error)
+        rows = (await self.recorded(run_id)).rows
+        if why and not rows:
+            raise NoWorker(run_id, self.task_queue, why)
+        return rows[after:]
+
+    async def recorded(self, run_id: str) -> RecordedRun:
+        """What the run's history records.
+
+        Raises:
+            RunNotFound: there is no such run.
+        """
+        with _translate_not_found(run_id):
+            return await self._call_cluster(recorded_run(self.client, run_id))
 
     async def _query_rows(self, run_id: str, after: int) -> list[wire.Row]:
         rows: list[wire.Row] = []
@@ -239,11 +257,20 @@ class Cluster:
             after = found[-1].seq
 
     async def state(self, run_id: str) -> wire.State:
-        """The state of an open run, from its worker.
+        """The state of an open run, from its worker; or that workers cannot go on with its code.
 
         Raises:
             NoWorker: no worker answers for the run.
         """
+        try:
+            await self._refuse_stuck(await self.execution_info(run_id))
+            return await self._queried_state(run_id)
+        except StandsStill as error:
+            rows = (await self.recorded(run_id)).rows
+            at = rows[-1].at if rows else 0.0
+            return wire.State(events=len(rows), updated_at=at, stuck=str(error))
+
+    async def _queried_state(self, run_id: str) -> wire.State:
         found: wire.State = wire.read(await self._query(run_id, wire.STATE), wire.State)
         return found
 
@@ -256,7 +283,7 @@ class Cluster:
         def ask() -> Awaitable[RawValue]:
             handle = self._handle(run_id)
             return self._ask_worker(
-                handle.query(name, args=args, result_type=RawValue, rpc_timeout=soon)
+                run_id, handle.query(name, args=args, result_type=RawValue, rpc_timeout=soon)
             )
 
         try:
@@ -266,7 +293,11 @@ class Cluster:
                 if isinstance(error, RPCError) and error.status not in _TIMED_OUT:
                     raise
                 answer = await ask()
-        except (TimeoutError, WorkflowQueryFailedError) as error:
+        except WorkflowQueryFailedError as error:
+            if str(error).startswith(wire.AGAIN):
+                raise NoWorker(run_id, self.task_queue, str(error)) from None
+            raise StandsStill(_CANNOT + str(error).removeprefix(f"run {run_id}: ")) from None
+        except TimeoutError as error:
             why = await self._no_answer_reason(run_id, error)
             raise NoWorker(run_id, self.task_queue, why) from None
         except RPCError as error:
@@ -276,17 +307,20 @@ class Cluster:
             raise NoWorker(run_id, self.task_queue, why) from None
         return answer
 
-    async def _ask_worker(self, call: Awaitable[T]) -> T:
+    async def _ask_worker(self, run_id: str, call: Awaitable[T]) -> T:
         """A worker's reply to ``call``.
 
         Raises:
             TimeoutError: there was no reply within ``SOON_S``, and no worker polls the queue.
+            StandsStill: there was none, and workers cannot go on with the run's code.
         """
         asked = asyncio.ensure_future(self._call_cluster(call, of_worker=True))
         asked.add_done_callback(_take_error)
         try:
-            if not (await asyncio.wait({asked}, timeout=SOON_S))[0] and not await self.workers():
-                raise TimeoutError("no worker")
+            if not (await asyncio.wait({asked}, timeout=SOON_S))[0]:
+                if not await self.workers():
+                    raise TimeoutError("no worker")
+                await self._refuse_stuck(await self.execution_info(run_id))
             return await asked
         finally:
             asked.cancel()
@@ -294,7 +328,7 @@ class Cluster:
     async def _no_answer_reason(self, run_id: str, error: Exception) -> str:
         if not await self.workers():
             return "no worker serves it"
-        stuck = await self._stuck_reason((await self.execution_info(run_id)).description)
+        stuck = await self._stuck_reason(await self.execution_info(run_id))
         return stuck or f"its workers do not answer ({error})"
 
     async def ended(self, run_id: str, execution: str | None = None) -> wire.Ended | None:
@@ -340,11 +374,11 @@ class Cluster:
 
     async def troubles(self, run_id: str) -> list[str]:
         """What keeps a run from advancing, for people: its code, its steps, missing workers."""
-        described = (await self.execution_info(run_id)).description
-        found: list[str] = []
+        execution = await self.execution_info(run_id)
+        described, found = execution.description, list[str]()
         if described is None:
             return found
-        stuck = await self._stuck_reason(described)
+        stuck = await self._stuck_reason(execution)
         if stuck:
             found.append(stuck)
         found += [
@@ -357,8 +391,9 @@ class Cluster:
             found.append(f"no worker serves task queue {self.task_queue!r} at {self.address}")
         return found
 
-    async def _stuck_reason(self, described: WorkflowExecutionDescription | None) -> str:
+    async def _stuck_reason(self, execution: ExecutionInfo) -> str:
         """Why workers cannot go on with the run's code; empty if they can."""
+        described = execution.description
         if described is None or described.raw_description.pending_workflow_task.attempt <= 1:
             return ""
         request = GetWorkflowExecutionHistoryReverseRequest(
@@ -369,10 +404,23 @@ class Cluster:
         service = self.client.workflow_service
         answer = await self._call_cluster(service.get_workflow_execution_history_reverse(request))
         for event in answer.history.events:
+            if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED:
+                break
             if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED:
-                failure = event.workflow_task_failed_event_attributes.failure
-                return f"the workflow's code cannot continue: {failure.message}"
-        return "the workflow's code cannot continue, and no worker says why"
+                said = event.workflow_task_failed_event_attributes.failure.message
+                said = said.removeprefix(f"run {execution.run_id}: ")
+                return "" if said.startswith(wire.AGAIN) else f"{_CANNOT}{said}"
+        return ""
+
+    async def _refuse_stuck(self, execution: ExecutionInfo) -> None:
+        """Raise if workers could not go on with the run's code when they last tried.
+
+        Raises:
+            StandsStill: they could not.
+        """
+        stuck = await self._stuck_reason(execution)
+        if stuck:
+            raise StandsStill(stuck)
 
     # -- sending --------------------------------------------------------------------------------
 
@@ -396,6 +444,15 @@ class Cluster:
         with _translate_not_found(run_id):
             await self._call_cluster(self._handle(run_id).signal(name, value))
 
+    async def terminate(self, run_id: str) -> None:
+        """End the execution of a run, without its code; its history then has all that came in.
+
+        Raises:
+            RunNotFound: there is no such run, or it has ended.
+        """
+        with _translate_not_found(run_id):
+            await self._call_cluster(self._handle(run_id).terminate("it is driven anew"))
+
     async def refuse(self, run_id: str, refusal: wire.Refusal) -> None:
         """Tell a run that one of its gates could not be answered.
 
@@ -412,14 +469,18 @@ class Cluster:
         Raises:
             HandrailError: the run refused it. RunNotFound: there is no such run, or it has ended.
             NoWorker: no worker answers for the run; the message may still reach it.
+            StandsStill: workers cannot go on with the run's code.
         """
+        await self._refuse_stuck(await self.execution_info(run_id))
         handle = self._handle(run_id)
         asked = cast("Any", handle).execute_update(
             wire.MESSAGE, wire.raw(row), result_type=RawValue
         )
         try:
             with _translate_not_found(run_id):
-                answer: RawValue = await asyncio.wait_for(self._ask_worker(asked), PATIENCE_S)
+                answer: RawValue = await asyncio.wait_for(
+                    self._ask_worker(run_id, asked), PATIENCE_S
+                )
         except WorkflowUpdateFailedError as error:
             cause = error.cause
             if isinstance(cause, ApplicationError) and cause.details:
@@ -446,6 +507,14 @@ class Cluster:
         """
         try:
             return await call
+        except RuntimeError as error:
+            if _NO_STORE not in str(error):
+                raise
+            raise WrongUse(
+                f"a value at {self.address} lies in a store of large values, and this process "
+                f"names none. Name that of the workers: HANDRAIL_BLOBS, blobs of [tool.handrail], "
+                f"or TemporalExecutor(blobs=...)"
+            ) from None
         except RPCError as error:
             if of_worker and error.status in _TIMED_OUT:
                 raise
@@ -524,22 +593,31 @@ def info_of(execution: ExecutionInfo, address: str, state: wire.State | None = N
     updated_at = (execution.ended_at or execution.started_at).timestamp()
     is_driven = execution.is_open and wire.HELD not in memo
     status = _status_of(execution)
+    if state is not None and state.stuck:
+        is_driven, status = False, "suspended"
     is_over = status in {"succeeded", "failed", "cancelled"}
     waits = msgspec.convert(() if is_over else memo.get(wire.WAITS, ()), tuple[WaitsFor, ...])
     if state is not None and state.paused and all(one.kind != "unpause" for one in waits):
         waits = (unpause_of(RunSteered("pause")), *waits)  # who paused it is in its record
+    if state is not None and state.stuck:
+        waits = (person_for(state.stuck),)
     return RunInfo(
         execution.run_id,
         execution.workflow,
         status,
         execution.since,
-        execution.events if state is None else state.events,
+        memo.get(wire.EVENTS, 0) if state is None else state.events,
         updated_at if state is None else state.updated_at,
         memo.get(wire.LABELS, {}),
         Holder(0, address, execution.since) if is_driven else None,
         waits_for=waits,
         forked_from=msgspec.convert(memo.get(wire.FORKED), tuple[str, str | None] | None),
     )
+
+
+def person_for(stuck: str) -> WaitsFor:
+    """What a run waits for while workers cannot go on with its code."""
+    return WaitsFor("person", "", stuck.removeprefix(_CANNOT), A_PERSON)
 
 
 def _status_of(execution: ExecutionInfo) -> RunStatus | None:

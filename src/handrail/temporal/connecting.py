@@ -7,6 +7,7 @@ variables such as ``TEMPORAL_API_KEY`` and ``TEMPORAL_TLS``, or from a profile i
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 import time
 from datetime import timedelta
@@ -19,7 +20,8 @@ from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig
 from temporalio.service import RetryConfig, RPCError
 
 from handrail.cluster_errors import ClusterUnreachable
-from handrail.errors import WrongUse
+from handrail.errors import ReplayMismatch, WrongUse
+from handrail.temporal.wire import AGAIN
 
 DEFAULT_NAMESPACE = "default"
 _MESSAGES = re.compile(r'message: "([^"]+)"')
@@ -29,11 +31,35 @@ _ANSWERS_WITHIN_S = 15.0
 _LOOKS_EVERY_S = 10.0
 _LOGGED = (
     "warn,temporalio_client::retry=error,temporalio_sdk_core::worker::activities=error,"
-    "temporalio_sdk_core::worker::heartbeat=error"
+    "temporalio_sdk_core::worker::heartbeat=error,temporalio_sdk_core::worker::workflow=error"
 )
-"""Silences the library's log of each retried call, some hundred a minute during an outage.
-``log_outages`` reports an outage once, and so does a client that waits for a run.
+"""Silences the library's log of each retried call, some hundred a minute during an outage, and of
+each task that changed code fails. ``log_outages`` reports an outage once, and so does a client that
+waits for a run; ``FailedOnce`` reports changed code.
 """
+
+
+class FailedOnce(logging.Filter):
+    """Has a worker log once, in a line, that its code does not match a run's record.
+
+    Mutable: it keeps what was said.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._said: set[str] = set()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """False for what has been said, and for an error after which the run is just made anew."""
+        error = record.exc_info[1] if record.exc_info else None
+        text = str(error)
+        if isinstance(error, ReplayMismatch):
+            record.msg, record.args, record.exc_info = text, (), None
+        elif not text.startswith(AGAIN):
+            return True
+        is_new = isinstance(error, ReplayMismatch) and text not in self._said
+        self._said.add(text)
+        return is_new
 
 
 def split_address(where: str) -> tuple[str, str]:
@@ -70,9 +96,11 @@ async def connect(where: str, *, patient: bool = False) -> Client:
             await client.workflow_service.describe_namespace(_namespace_request(namespace))
     except TimeoutError:
         why = f"no answer within {_ANSWERS_WITHIN_S:g} s"
-        raise ClusterUnreachable(f"{address}/{namespace}", why) from None
+        raise ClusterUnreachable(f"{address}/{namespace}", why, is_away=True) from None
     except (RuntimeError, RPCError) as error:
-        raise ClusterUnreachable(f"{address}/{namespace}", connection_error_text(error)) from None
+        is_away = isinstance(error, RuntimeError)
+        text = connection_error_text(error)
+        raise ClusterUnreachable(f"{address}/{namespace}", text, is_away=is_away) from None
     return client
 
 

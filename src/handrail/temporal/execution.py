@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from itertools import islice
 from typing import Any, NoReturn, cast
 
@@ -22,13 +23,13 @@ from handrail.errors import CannotSteer, HandrailError, ReplayMismatch
 from handrail.model import events as ev
 from handrail.model.results import WaitsFor, WorkflowResult
 from handrail.record.answers import accept_answer, check_payload
-from handrail.record.inbox import gate_in, waited_for
 from handrail.record.reading import rerun_after
 from handrail.record.run_record import Recorded
 from handrail.temporal import wire
 from handrail.temporal.blobs import LARGE_BYTES
 from handrail.temporal.errors_as_data import error_as_data, error_of_data
 from handrail.temporal.host import CONTINUED, RunHost
+from handrail.temporal.record import accepted_by
 from handrail.temporal.serving import Serving
 
 PAGE_BYTES = 1 << 20
@@ -153,7 +154,7 @@ class Execution:
             self._keep_bodies()
             raise
         except BaseException as error:
-            if not isinstance(error, (Exception, workflow.ContinueAsNewError)):
+            if not isinstance(error, (ApplicationError, workflow.ContinueAsNewError)):
                 self._keep_bodies()
             raise
 
@@ -164,7 +165,7 @@ class Execution:
         self._held = False
         workflow.upsert_memo({wire.HELD: None, wire.WAITS: None})
         go = self._go or wire.Drive(cancel=workflow.cancellation_reason() or "cancelled")
-        return _with_drive(start, go, held=False)
+        return wire.with_drive(start, go, held=False)
 
     async def _read(self, recorded: Recorded) -> list[ev.Event]:
         """Read the record, a slice in each task: a task must be answered within two seconds."""
@@ -215,24 +216,47 @@ class Execution:
             RuntimeError: not in a task; this worker then forgets the run, and rebuilds it.
         """
         if not host.has_begun():
-            self._keep_bodies()
-            raise RuntimeError("events came for a query, before their task: they come once more")
+            raise RuntimeError(f"{wire.AGAIN}events came for a query, before their task")
         host.changed = False
+        is_done = host.conductor.pump(host.bounds.pump)
+        result = host.conductor.result
+        if is_done and result is None:
+            self._look_at_history(host)
+        await self._record(host)
         host.send_what_waits()
-        if not host.conductor.pump(host.bounds.pump):
+        if not is_done:
             await self._next_task()
             host.changed = True
             return
-        self._result = host.conductor.result
-        if self._result is not None:
+        self._result = result
+        if result is not None:
             return
         self._publish_waits(host)
-        self._look_at_history(host)
         await self._until(lambda: host.changed or self._is_cancelled)
         if self._is_cancelled:
             self._is_cancelled = False
             reason = workflow.cancellation_reason() or "cancelled on the cluster"
             host.conductor.happened(ev.CancelRequested(reason))
+
+    async def _record(self, host: RunHost) -> None:
+        """Have the cluster record the new rows, before anything that follows from them is sent.
+
+        Raises:
+            ReplayMismatch: this is a replay, and the code decides otherwise than it did.
+            RuntimeError: not in a task, as in ``_turn``.
+        """
+        for chunk in host.take_new():
+            recorded = workflow.start_local_activity(
+                wire.ROWS,
+                wire.raw_bytes(chunk),
+                result_type=RawValue,
+                start_to_close_timeout=timedelta(minutes=1),
+            )
+            while not recorded.done():
+                await self._until(recorded.done)
+            if recorded.cancelled() or recorded.exception() is not None:
+                raise RuntimeError(f"{wire.AGAIN}it could not record what the run decided")
+            host.replayed(chunk, bytes(recorded.result().payload.data))
 
     async def _until(self, happened: Any) -> None:
         """Wait until ``happened()`` is true; the first cancellation also ends the wait."""
@@ -251,7 +275,9 @@ class Execution:
         if waits != self._waits:
             self._waits = waits
             host.sends_command()
-            workflow.upsert_memo({wire.WAITS: self._listed(waits) or None})
+            workflow.upsert_memo(
+                {wire.WAITS: self._listed(waits) or None, wire.EVENTS: host.events}
+            )
 
     def _listed(self, waits: Sequence[WaitsFor]) -> list[Any]:
         mask = self._serving.mask
@@ -292,7 +318,7 @@ class Execution:
         """Continue in another execution; a held one if the run itself was suspended."""
         go = self._go or wire.Drive()
         held = self._go is None and CONTINUED not in host.rows[-1].body
-        following = _with_drive(start, go, inputs={}, resumed=True, held=held, homes=host.homes)
+        following = wire.with_drive(start, go, inputs={}, resumed=True, held=held, homes=host.homes)
         chunks = [*self._chunks, *wire.pack_rows(host.rows)]
         if host.blobs:
             chunks = wire.merge_chunks(chunks, LARGE_BYTES)
@@ -307,6 +333,7 @@ class Execution:
     def _memo(self, following: wire.Start, host: RunHost) -> dict[str, Any]:
         """The memo of the execution that follows."""
         memo: dict[str, Any] = {wire.LABELS: following.labels, **self._origin}
+        memo[wire.EVENTS] = host.events
         last = self._event(host.rows[-1])
         if following.held and isinstance(last, ev.RunSuspended):
             memo[wire.HELD] = "suspended"
@@ -319,16 +346,13 @@ class Execution:
         Raises:
             ApplicationError: the run failed or was cancelled; with the same data.
         """
-        chunks = [*self._chunks, *wire.pack_rows(host.rows)]
         last = host.rows[-1]
         value = None if last.value is None else msgspec.Raw(last.value.encode())
-        record = [wire.encode_chunk(one) for one in chunks]
         error = None if result.error is None else self._serving.mask.text(result.error)
-        ended = wire.Ended(result.status, value, error, last.seq, record)
-        if sum(map(len, record)) > wire.MOST_BYTES and not host.blobs:
-            ended.record = []  # clients ask for it by a query
-        if result.status in {"failed", "cancelled"}:
-            workflow.upsert_memo({wire.STATUS: result.status})
+        ended = wire.Ended(result.status, value, error, last.seq)
+        status = None if result.status == "succeeded" else result.status
+        workflow.upsert_memo({wire.STATUS: status, wire.EVENTS: last.seq})
+        if status is not None:
             raise ApplicationError(
                 str(error)[:1_000],
                 wire.raw(ended),
@@ -433,20 +457,9 @@ class Execution:
                 return event
 
     def _checked_held(self, event: ev.Event) -> ev.Event:
-        """Check by the record alone; steering of a step is checked once the run is driven."""
         run_id = workflow.info().workflow_id
         history = [self._event(row) for row in wire.unpack_rows(self._chunks)] + self._early
-        match event:
-            case ev.GateAnswered(path=path):
-                gate = gate_in(run_id, history, path, workflow.time())
-                return ev.GateAnswered(path, accept_answer(gate, event.answer), event.by)
-            case ev.SignalReceived(name=name):
-                types = waited_for(history).get(name)
-                if types:
-                    check_payload(name, event.payload, types, 0)
-                return event
-            case _:
-                return event
+        return accepted_by(run_id, history, event, workflow.time())
 
     def _event(self, row: wire.Row) -> ev.Event:
         run_id = workflow.info().workflow_id
@@ -487,18 +500,6 @@ class Execution:
         return wire.State(
             suspended, paused is not None, events=host.events, updated_at=host.updated_at
         )
-
-
-def _with_drive(start: wire.Start, go: wire.Drive, **more: Any) -> wire.Start:
-    """``start`` with what a ``Drive`` message asks for."""
-    return msgspec.structs.replace(
-        start,
-        workflow=go.workflow or start.workflow,
-        reuse=go.reuse,
-        rerun=go.rerun,
-        cancel=go.cancel,
-        **more,
-    )
 
 
 def _counting(early: Sequence[ev.Event]) -> list[ev.Event]:

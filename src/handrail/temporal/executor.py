@@ -56,7 +56,7 @@ from handrail.temporal.reading import LOOK_S, ReadsRuns
 from handrail.temporal.record import labels_of, result_of
 from handrail.temporal.run import ClusterRun
 from handrail.temporal.watch import Show, Watch
-from handrail.temporal.wire import MOST_BYTES, Drive, Start, origin_of, pack_rows
+from handrail.temporal.wire import MOST_BYTES, Drive, Start, origin_of, pack_rows, with_drive
 from handrail.typed.schema import hints_of
 
 P = ParamSpec("P")
@@ -319,6 +319,8 @@ class TemporalExecutor(TakesOptions, ReadsRuns):
                 over.result()
                 suspended = None
             history = await watch.all_events()
+            if suspended is not None and watch.is_stuck:
+                await self._checked(definition, await self._whole_history(run_id), (), ())
         finally:
             over.cancel()
             await watch.close()
@@ -331,14 +333,18 @@ class TemporalExecutor(TakesOptions, ReadsRuns):
 
         Raises:
             RunTerminated: the cluster ended the run, which has no end of its own.
-            RunNotFound: the cluster has deleted the run.
+            RunNotFound: the cluster has deleted the run. WrongUse: its value lies in a store that
+                this process does not name.
         """
         while True:
             try:
                 if await cluster.ended(run_id) is not None:
                     return
+                await asyncio.sleep(LOOK_S[1])
                 execution = await cluster.execution_info(run_id)
-            except (RunTerminated, RunNotFound):
+                if execution.is_open:
+                    continue  # another execution has taken its place
+            except (RunTerminated, RunNotFound, WrongUse):
                 raise
             except (OSError, RuntimeError, HandrailError, RPCError):
                 await asyncio.sleep(LOOK_S[1])
@@ -426,21 +432,47 @@ class TemporalExecutor(TakesOptions, ReadsRuns):
         """Have the run driven, unless it is open and continues by itself."""
         run_id, cluster = history[0].run_id, await self._caller.cluster()
         is_open = (await cluster.execution_info(run_id)).is_open
+        is_stuck = False
         if is_open:
             state = await cluster.state(run_id)
             waits = state.suspended is not None and '"person"' in state.suspended.body
-            if not (state.held or waits or reuse or rerun):
+            if not (state.held or state.stuck or waits or reuse or rerun):
                 return
+            is_stuck = bool(state.stuck)
+        if is_stuck:
+            history = await self._whole_history(run_id)
         reuse, rerun = await self._checked(definition, history, reuse, rerun)
-        if is_open:
-            where = workflow_reference(definition)
-            await cluster.drive(run_id, Drive(tuple(reuse), tuple(rerun), workflow=where))
+        where = workflow_reference(definition)
+        how = Drive(tuple(reuse), tuple(rerun), workflow=where)
+        if is_open and not is_stuck:
+            await cluster.drive(run_id, how)
             return
-        start = self._caller.start(workflow_reference(definition), labels=labels_of(history))
-        start.resumed, start.reuse, start.rerun = True, tuple(reuse), tuple(rerun)
-        chunks = pack_rows(self._caller.rows(history))
-        memo = origin_of(history[0])
-        await cluster.begin(run_id, definition.name, start, chunks, again=True, memo=memo)
+        start = None if is_open else self._caller.start(where, labels=labels_of(history))
+        await self._drive_anew(run_id, definition.name, how, start)
+
+    async def _whole_history(self, run_id: str) -> list[ev.Event]:
+        """The record of a run whose code stands still, with all that came since."""
+        known = await (await self._caller.cluster()).recorded(run_id)
+        return self._caller.events(run_id, known.with_ends(letters=True))
+
+    async def _drive_anew(
+        self, run_id: str, name: str, how: Drive, start: Start | None = None
+    ) -> None:
+        """Drive a run in a new execution, from its record; without ``start`` in place of an open
+        one, whose code stands still, and as that was started.
+        """
+        cluster = await self._caller.cluster()
+        if start is None:
+            await cluster.terminate(run_id)
+        known = await cluster.recorded(run_id)
+        rows, held = known.with_ends(), bool(known.letters)
+        start = with_drive(start or known.start, how, inputs={}, resumed=True, held=held)
+        memo = origin_of(self._caller.events(run_id, rows[:1])[0])
+        await cluster.begin(run_id, name, start, pack_rows(rows), again=True, memo=memo)
+        for letter in known.letters:
+            await cluster.tell(run_id, letter)
+        if held:
+            await cluster.drive(run_id, how)
 
     async def _checked(
         self,
@@ -490,11 +522,17 @@ class TemporalExecutor(TakesOptions, ReadsRuns):
             definition = self._caller.definition_to_drive(execution, workflow)
             return await self._recorded(run_id, definition)
         with contextlib.suppress(NoWorker):
-            if (await cluster.state(run_id)).held:
+            state = await cluster.state(run_id)
+            if state.held or state.stuck:
                 definition = self._caller.definition_to_drive(execution, workflow)
                 history = await self._caller.history(run_id)
-                masked = Mask(self._caller.values()).text(reason)
-                await cluster.drive(run_id, Drive(cancel=masked))
+                how = Drive(cancel=Mask(self._caller.values()).text(reason))
+                if state.held:
+                    await cluster.drive(run_id, how)
+                else:
+                    plan, _ = await self._planned(definition, history, (), ())
+                    how.reuse = tuple(one.path for one in plan.steps if one.state == "changed")
+                    await self._drive_anew(run_id, execution.workflow, how)
                 return await self._wait_for_result(run_id, definition, len(history), None)
         await self.tell(run_id, ev.CancelRequested(reason))
         return None

@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
+from itertools import zip_longest
 from typing import Any, cast
 
 import attrs
@@ -45,7 +46,7 @@ from handrail.engine.current import ContextNotAMapping, Contexts
 from handrail.engine.parts import DriveStart, start_after
 from handrail.engine.portable import PortableFormat, builds_context, left_s
 from handrail.engine.step_names import StepNames
-from handrail.errors import NotPortable, StepTimeout
+from handrail.errors import NotPortable, ReplayMismatch, StepChange, StepTimeout
 from handrail.model import events as ev
 from handrail.model.definition import Words, WorkflowDefinition
 from handrail.model.policy import Limits
@@ -96,6 +97,8 @@ class RunHost:
     ) -> None:
         self.rows: list[wire.Row] = []
         """The rows recorded in this execution."""
+        self._new: list[wire.Row] = []
+        """The rows that are to be recorded now, each without what an activity's end has."""
         self.changed = True
         """True if something has happened since the last ``pump``."""
         self.homes = dict(start.homes)
@@ -122,9 +125,11 @@ class RunHost:
         self._rows_by_event: dict[int, tuple[ev.Event, wire.Row]] = {}
         """Events that arrived as rows, with these rows, by identity, until they are recorded."""
         self._unsent: deque[Callable[[], None]] = deque()
-        """Starts of activities put off to the next task: one task's answer has a size limit."""
+        """Commands to the cluster, which follow once the rows before them are recorded. Starts of
+        activities may be put off to the next task: one task's answer has a size limit.
+        """
         self._sent_bytes = 0
-        self._sent_in = -1
+        self._sent_in = self._turn = -1
         self._tasks = Tasks()
         self.is_long = False
         """True once the history is so long that the run is to continue in a new execution."""
@@ -204,8 +209,10 @@ class RunHost:
 
     def has_begun(self) -> bool:
         """False if a query is all that what comes in came for; see ``Tasks``."""
-        task = workflow.info().get_current_history_length()
-        return self._tasks.has_begun(task, workflow.time_ns()) or workflow.unsafe.is_replaying()
+        info = workflow.info()
+        self._turn = task = info.get_current_history_length()
+        told = info.get_current_history_size() or workflow.time_ns()
+        return self._tasks.has_begun(task, told) or workflow.unsafe.is_replaying()
 
     def look(self) -> None:
         """Look at the history's length, in its turn behind what has come in by now.
@@ -230,9 +237,30 @@ class RunHost:
         if known is not None:
             row = known[1]
             row.seq, row.at = event.seq, event.at
+            self._new.append(wire.Row(row.seq, row.at, wire.END, _id_of(row.path, "attempt"), ""))
         else:
             row = wire.row_of(event, self._serving.codec, self._serving.secrets)
+            self._new.append(row)
         self.rows.append(row)
+
+    def take_new(self) -> list[bytes]:
+        """The rows that the cluster is to record now, as chunks; they no longer count as new."""
+        chunks, self._new = wire.pack_rows(self._new), []
+        return chunks
+
+    def replayed(self, chunk: bytes, recorded: bytes) -> None:
+        """Put what the cluster has recorded in the place of the rows that this replay made.
+
+        Raises:
+            ReplayMismatch: the code decides otherwise now.
+        """
+        made, known = (list(wire.unpack_rows([one])) for one in (chunk, recorded))
+        for row, was in zip_longest(made, known):
+            change = _change(row, was)
+            if change is not None:
+                raise ReplayMismatch(self._end_codec.run_id, (change,))
+            if was.kind != wire.END:
+                self.rows[was.seq - self._beginning.seq - 1] = was
 
     # -- as a host ------------------------------------------------------------------------------
 
@@ -280,12 +308,18 @@ class RunHost:
 
     def stop(self, it: InFlight) -> None:
         """Have the activity cancelled."""
-        handle = self._handles.get((it.path, it.kind))
+        self._unsent.append(partial(self._stop, it.path, it.kind))
+
+    def _stop(self, path: str, kind: str) -> None:
+        handle = self._handles.get((path, kind))
         if handle is not None:
             handle.cancel()
 
     def alarm(self, due: float | None) -> None:
         """Set the timer. One that rings earlier stays: a needless ring costs less than a change."""
+        self._unsent.append(partial(self._set_alarm, due))
+
+    def _set_alarm(self, due: float | None) -> None:
         if due is None or (self._alarm is not None and self._alarm_due <= due):
             return
         if self._alarm is not None:
@@ -406,7 +440,10 @@ class RunHost:
         session = attempt.launch.session or (settings.session if settings is not None else None)
         return None if session is None else self.homes.get(session)
 
-    def _activity(
+    def _activity(self, *args: Any, **settings: Any) -> None:
+        self._unsent.append(partial(self._start_activity, *args, **settings))
+
+    def _start_activity(
         self,
         path: str,
         kind: Kind,
@@ -418,9 +455,8 @@ class RunHost:
         once: bool = False,
     ) -> None:
         if not self._has_room(len(text)):
-            later = partial(self._activity, path, kind, name, text)
-            self._unsent.append(
-                partial(later, start_to_close=start_to_close, queue=queue, once=once)
+            self._activity(
+                path, kind, name, text, start_to_close=start_to_close, queue=queue, once=once
             )
             return
         self.sends_command()
@@ -451,16 +487,15 @@ class RunHost:
 
     def _has_room(self, size: int) -> bool:
         """True if this workflow task's answer has room for ``size`` more bytes, counted then."""
-        task = workflow.info().get_current_history_length()
-        if task != self._sent_in:
-            self._sent_in, self._sent_bytes = task, 0
+        if self._turn != self._sent_in:
+            self._sent_in, self._sent_bytes = self._turn, 0
         if self._sent_bytes and self._sent_bytes + size > self.bounds.task_bytes:
             return False
         self._sent_bytes += size
         return True
 
     def send_what_waits(self) -> None:
-        """Begin the activities that the last task's answer had no room for."""
+        """Send the commands that follow from what is recorded, as far as there is room for them."""
         for _ in range(len(self._unsent)):
             self._unsent.popleft()()
 
@@ -639,6 +674,16 @@ class RunHost:
         limit: timedelta = timedelta(minutes=5),
     ) -> None:
         """Have this worker do ``work`` as a local activity, so that the cluster records its end."""
+        self._unsent.append(partial(self._start_local, path, kind, work, on_done, limit))
+
+    def _start_local(
+        self,
+        path: str,
+        kind: Kind,
+        work: Callable[[], Any],
+        on_done: Callable[[asyncio.Task[RawValue]], None],
+        limit: timedelta,
+    ) -> None:
         name = self._serving.local.add(work)
         handle = workflow.start_local_activity(
             wire.LOCAL,
@@ -685,7 +730,8 @@ class Tasks:
     - A local activity's end comes in one task earlier if a query was answered while it came.
 
     And a worker that rebuilds a run to answer a query may be handed events whose task has not begun
-    yet. What comes with that task would then come too late. The clock gives such events away: it
+    yet. What comes with that task would then come too late. The history's size gives such events
+    away, which a server tells as a task begins. One that tells no size is known by its clock, which
     still stands at the task before, unless a local activity's end has put it forward.
 
     Tasks are named by the history's length in them. Mutable.
@@ -693,17 +739,17 @@ class Tasks:
 
     def __init__(self) -> None:
         self._sent = self._this = self._before = -1
-        self._clock = -1, -1
+        self._last = -1, -1
         self._is_ahead = False
         """True while the clock may be that of a local activity's worker."""
 
-    def has_begun(self, task: int, at_ns: int) -> bool:
-        """False for events whose task has not begun; ``at_ns`` is what the clock says."""
-        last, last_ns = self._clock
-        self._clock = task, at_ns
+    def has_begun(self, task: int, told: int) -> bool:
+        """False for events whose task has not begun; ``told`` is the size, or the time."""
+        last, last_told = self._last
+        self._last = task, told
         if task == last:
-            self._is_ahead = self._is_ahead or at_ns != last_ns
-        elif at_ns != last_ns:
+            self._is_ahead = self._is_ahead or told != last_told
+        elif told != last_told:
             self._is_ahead = False
         else:
             return self._is_ahead
@@ -760,6 +806,26 @@ def _beginning(
     }
     first = ev.WorkflowStarted(definition.name, inputs, start.labels)
     return DriveStart(definition, run_id, inputs, first)
+
+
+def _change(made: wire.Row | None, known: wire.Row | None) -> StepChange | None:
+    """How a row that a replay made differs from the recorded one, by what counts as a change."""
+    now, was = (None if one is None else _said(one) for one in (made, known))
+    if now == was:
+        return None
+    if was is None or now is None:
+        kind, path, said = was or now or ("", "", "")
+        said = said or kind
+        return StepChange(path, *((said, "no such step") if was else ("no such step", said)))
+    if was[:2] == now[:2]:
+        return StepChange(was[1], was[2], now[2])
+    return StepChange(was[1], was[2] or was[0], f"{now[1]!r} in its place, {now[2] or now[0]}")
+
+
+def _said(row: wire.Row) -> tuple[str, str, str]:
+    """What a row says of the code: its kind, its path, and what the step or the item is."""
+    body = msgspec.json.decode(row.body or "{}")
+    return row.kind, row.path, str(body.get("fingerprint") or body.get("digest") or "")
 
 
 def _limits(start: wire.Start, codec: Any) -> Limits:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import dataclasses
 import threading
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar
@@ -42,8 +41,6 @@ class ClusterJournal:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._starting = threading.Lock()
         self._kept: dict[str, list[Row]] = {}
-        self._counts: dict[str, int] = {}
-        """The number of events of each run that was read."""
 
     @property
     def codec(self) -> Codec:
@@ -54,7 +51,7 @@ class ClusterJournal:
 
     def runs(self) -> Sequence[RunInfo]:
         """Every run of the task queue, oldest first."""
-        return [self._counted(one) for one in self._wait(self._infos())]
+        return self._wait(self._infos())
 
     async def _infos(self) -> list[RunInfo]:
         return await (await self._caller.cluster()).infos()
@@ -62,22 +59,12 @@ class ClusterJournal:
     def info(self, run_id: str, /) -> RunInfo | None:
         """The run of exactly this id, or None."""
         try:
-            return self._counted(self._wait(self._info(run_id)))
+            return self._wait(self._info(run_id))
         except RunNotFound:
             return None
 
     async def _info(self, run_id: str) -> RunInfo:
-        found = await (await self._caller.cluster()).info(run_id)
-        if found.holder is None and run_id not in self._counts:
-            await self._rows(run_id)  # only its record says how many events an ended run has
-        return found
-
-    def _counted(self, info: RunInfo) -> RunInfo:
-        """``info`` with the number of events from the record, if the run was read and is over."""
-        known = self._counts.get(info.run_id)
-        if known is None or info.holder is not None:
-            return info
-        return dataclasses.replace(info, events=known)
+        return await (await self._caller.cluster()).info(run_id)
 
     def events(
         self, run_id: str, /, *, secrets: Mapping[str, str] | None = None
@@ -100,7 +87,6 @@ class ClusterJournal:
         while len(self._kept) >= _KEPT_RUNS:
             del self._kept[next(iter(self._kept))]
         self._kept[run_id] = kept
-        self._counts[run_id] = len(kept)
         return list(kept)
 
     def letters(self, run_id: str, after: int, /) -> Sequence[Letter]:

@@ -52,7 +52,7 @@ BEAT_S = 1.0
 ABANDON_AFTER_S = 10.0
 """How long a cancelled attempt may take to end before it is abandoned."""
 _MISSING_RETRY_S = 5.0
-_RECORDED = (ev.AgentSessionStarted, ev.ClaimWaiting, ev.ClaimGranted)
+_RECORDED = (ev.AgentSessionStarted, ev.ClaimWaiting, ev.ClaimGranted, ev.ClaimLost)
 _BROKEN_OFF = "the worker that was running it ended"
 _MESSAGE_CHARS = 1_000
 _KEPT_BYTES = 32 << 20
@@ -113,6 +113,11 @@ class StepActivities:
         if work is None:  # another process registered it: the workflow task runs again
             raise ApplicationError("it is not in this process", non_retryable=True)
         return wire.raw_json(await work())
+
+    @activity.defn(name=wire.ROWS)
+    async def rows(self, chunk: RawValue) -> RawValue:
+        """Return the chunk, which the cluster so records."""
+        return chunk
 
 
 class Attempt:

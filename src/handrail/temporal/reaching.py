@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from handrail.engine.outside import sync_twin
@@ -12,6 +13,8 @@ from handrail.model import events as ev
 from handrail.record.inbox import gate_in
 from handrail.record.reading import ended
 from handrail.temporal.caller import Caller
+from handrail.temporal.cluster import StandsStill
+from handrail.temporal.record import accepted_by
 
 
 class ReachesRuns(Steering):
@@ -58,11 +61,22 @@ class ReachesRuns(Steering):
         cluster = await self._caller.cluster()
         try:
             row = await cluster.ask(run_id, self._caller.row(run_id, event), self._caller.values())
+        except StandsStill:
+            return await self._leave(run_id, event)
         except RunNotFound:
             await self._refuse_ended(run_id, event)
             raise
         (found,) = self._caller.events(run_id, [row])
         return found
+
+    async def _leave(self, run_id: str, event: ev.Event) -> ev.Event:
+        """Send a message to a run whose code stands still: it gets the message once it goes on."""
+        caller = self._caller
+        known = await (await caller.cluster()).recorded(run_id)
+        history = caller.events(run_id, known.with_ends(letters=True))
+        accepted = accepted_by(run_id, history, event, time.time())
+        await self.tell(run_id, accepted)
+        return accepted
 
     async def tell(self, run_id: str, event: ev.Event) -> None:
         """Send a message that the run cannot refuse, and wait for no reply."""

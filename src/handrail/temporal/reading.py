@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -10,6 +11,7 @@ from typing import Any
 
 import attrs
 
+from handrail.cluster_errors import NoWorker
 from handrail.engine.outside import sync_twin
 from handrail.engine.parts import check_paths
 from handrail.executor import Executor
@@ -44,7 +46,10 @@ class ReadsRuns(ReachesRuns):
         cluster = await self._caller.cluster()
         execution = await cluster.execution_info(run_id)
         history = await self._caller.history(run_id, secrets={})  # people see it: no secrets
-        state = await cluster.state(run_id) if execution.is_open else None
+        state = None
+        if execution.is_open:
+            with contextlib.suppress(NoWorker):
+                state = await cluster.state(run_id)
         info = info_of(execution, cluster.address, state)
         view = view_of(history, alive=info.holder is not None, now=time.time())
         end, waits = view.end, view.waits_for
@@ -52,6 +57,8 @@ class ReadsRuns(ReachesRuns):
             (event,) = self._caller.events(run_id, [state.suspended])
             assert isinstance(event, ev.RunSuspended)
             waits = event.waits_for
+        elif state is not None and (state.stuck or state.paused):
+            waits = info.waits_for
         return RunState(
             run_id,
             info.workflow_name,

@@ -11,6 +11,8 @@ from handrail.journals.memory import MemoryJournal
 from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition
 from handrail.model.results import WorkflowResult
+from handrail.record.answers import accept_answer, check_payload
+from handrail.record.inbox import gate_in, waited_for
 from handrail.record.outputs import derive
 from handrail.record.reading import ended, recorded_result
 from handrail.record.results import children_of, tree_order, workflow_result
@@ -85,6 +87,27 @@ def _so_far(
 def _what_a_person_must_do(suspended: ev.RunSuspended) -> str | None:
     is_parked = any(one.kind == "person" for one in suspended.waits_for)
     return suspended.reason if is_parked else None
+
+
+def accepted_by(run_id: str, history: Sequence[ev.Event], event: ev.Event, now: float) -> ev.Event:
+    """A message as the run of this record accepts it, for example with its answer converted.
+
+    Steering of a step is checked once the run is driven.
+
+    Raises:
+        HandrailError: the run refuses it.
+    """
+    match event:
+        case ev.GateAnswered(path=path):
+            gate = gate_in(run_id, history, path, now)
+            return ev.GateAnswered(path, accept_answer(gate, event.answer), event.by)
+        case ev.SignalReceived(name=name):
+            types = waited_for(history).get(name)
+            if types:
+                check_payload(name, event.payload, types, 0)
+            return event
+        case _:
+            return event
 
 
 def labels_of(history: Sequence[ev.Event]) -> Mapping[str, str]:

@@ -16,7 +16,7 @@ from handrail.errors import HandrailError
 from handrail.model import events as ev
 from handrail.model.results import OpenGate
 from handrail.temporal.caller import Caller
-from handrail.temporal.cluster import PATIENCE_S, Cluster
+from handrail.temporal.cluster import PATIENCE_S, Cluster, person_for
 from handrail.temporal.errors_as_data import error_as_data
 from handrail.temporal.wire import Refusal
 
@@ -54,6 +54,8 @@ class Watch:
         self._logged: set[str] = set()
         self._quiet_since = time.monotonic()
         self._events = -1
+        self.is_stuck = False
+        """True if workers could not go on with the run's code when it was last looked at."""
 
     @property
     def _watches(self) -> bool:
@@ -75,6 +77,9 @@ class Watch:
             await self._say_trouble()
         if self._watches and state.events > self._shown:
             self._show_events(await self._caller.history(self._run_id, self._shown))
+        self.is_stuck = bool(state.stuck)
+        if state.stuck:
+            return ev.RunSuspended(reason=state.stuck, waits_for=(person_for(state.stuck),))
         if state.suspended is None and not state.held:
             return None
         if state.suspended is None:

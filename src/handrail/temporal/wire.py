@@ -8,7 +8,6 @@ A run's record is its events as rows (``record.rows``), the same lines as in an 
 from __future__ import annotations
 
 import zlib
-from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -33,11 +32,15 @@ STATE = "handrail_state"
 """The query for a run's ``State``."""
 LOCAL = "handrail_local"
 """The local activity for work on the worker that runs the workflow's code."""
+ROWS = "handrail_rows"
+"""The local activity by which the cluster records rows: it returns the chunk that it is given."""
+END = "="
+"""The kind of a row that stands for the one in the last end of the activity that it names."""
 LABELS, SINCE, FORKED, HELD, WAITS = "labels", "since", "forked_from", "held", "waits"
-STATUS = "status"
+STATUS, EVENTS = "status", "events"
 """Keys of the memo, which lists of runs show. Labels; when the run began, unless this is its first
 execution; of which run it is a fork; a held run's status; what the run waits for; how it ended, if
-not well."""
+not well; how many events it had recorded when it began to wait, or ended."""
 LISTED = 20
 """The most waits of a run that its memo lists."""
 DEAD = "dead"
@@ -47,6 +50,8 @@ CHUNK_BYTES = 512 << 10
 MOST_BYTES = (2 << 20) - (64 << 10)
 """What a server takes in one value (2 MiB), less room for its envelope."""
 
+AGAIN = "the worker makes the run anew: "
+"""How an error begins after which the cluster soon has a worker try again with success."""
 ATTEMPT_FAILED = "AttemptFailed"
 """The failure type of an activity in which the user's code failed."""
 FAILED = "RunFailed"
@@ -207,6 +212,7 @@ class State(msgspec.Struct, omit_defaults=True):
     """A run's state. ``held``: it waits for a ``Drive`` message.
 
     ``suspended``: if the run can only wait for people now, the row that says what it waits for.
+    ``stuck``: why workers cannot go on with its code.
     """
 
     suspended: Row | None = None
@@ -214,16 +220,28 @@ class State(msgspec.Struct, omit_defaults=True):
     held: bool = False
     events: int = 0
     updated_at: float = 0.0
+    stuck: str = ""
 
 
 class Ended(msgspec.Struct, omit_defaults=True):
-    """What an execution returns, or fails with: how the run ended, and its whole record."""
+    """What an execution returns, or fails with: how the run ended."""
 
     status: str
     value: Any = None
     error: str | None = None
     events: int = 0
-    record: list[str] = []
+
+
+def with_drive(start: Start, go: Drive, **more: Any) -> Start:
+    """``start`` with what a ``Drive`` message asks for."""
+    return msgspec.structs.replace(
+        start,
+        workflow=go.workflow or start.workflow,
+        reuse=go.reuse,
+        rerun=go.rerun,
+        cancel=go.cancel,
+        **more,
+    )
 
 
 def origin_of(first: ev.Event) -> dict[str, Any]:
@@ -323,13 +341,3 @@ def merge_chunks(chunks: Sequence[bytes], large: int) -> list[bytes]:
             found.append(_chunk(map(zlib.decompress, small)))
             small = []
     return [*found, *small]
-
-
-def encode_chunk(chunk: bytes) -> str:
-    """A chunk as base64 text, for JSON."""
-    return b64encode(chunk).decode()
-
-
-def decode_chunk(text: str) -> bytes:
-    """The chunk of a text that ``encode_chunk`` wrote."""
-    return b64decode(text)

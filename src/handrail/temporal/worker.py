@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Sequence
 from datetime import timedelta
@@ -20,7 +21,7 @@ from handrail.model.shapes import WorkflowLike
 from handrail.secrets.values import secret_values
 from handrail.temporal.blobs import blobs_at
 from handrail.temporal.cluster import with_blobs
-from handrail.temporal.connecting import connect, log_outages
+from handrail.temporal.connecting import FailedOnce, connect, log_outages
 from handrail.temporal.execution import HandrailRun, WithServing
 from handrail.temporal.performing import BEAT_S, StepActivities, home_queue
 from handrail.temporal.serving import Serving
@@ -28,6 +29,7 @@ from handrail.temporal.serving import Serving
 MAX_ACTIVITIES = 100
 """The default for how many steps a worker performs at once."""
 
+_LIBRARYS_LOG, _FAILED_ONCE = "temporalio.worker._workflow_instance", FailedOnce()
 _STICKY_S = 4.0
 """How long a task waits for the worker that caches its run. Then another rebuilds the run."""
 
@@ -73,6 +75,7 @@ class TemporalWorker:
         Raises:
             ClusterUnreachable: the cluster does not answer, or has no such namespace.
         """
+        logging.getLogger(_LIBRARYS_LOG).addFilter(_FAILED_ONCE)
         client = self._client
         if isinstance(client, str):
             client = await connect(client, patient=True)
@@ -116,9 +119,11 @@ class TemporalWorker:
                 task_queue=serving.queue,
                 workflows=[HandrailRun] if self._runs else [],
                 interceptors=[WithServing(serving)],
-                activities=[activities.perform, activities.local]
-                if self._performs
-                else [activities.local],
+                activities=[
+                    activities.local,
+                    activities.rows,
+                    *([activities.perform] if self._performs else []),
+                ],
                 no_remote_activities=not self._performs,
                 workflow_runner=UnsandboxedWorkflowRunner(),
                 max_cached_workflows=self._max_cached_runs,
