@@ -28,10 +28,7 @@ from handrail import (
     workflow,
 )
 from handrail.agents.claude.protocol import ClaudeTurn
-from handrail.agents.codex.exec import CodexExecParser
 from handrail.agents.copilot.stream import CopilotParser
-from handrail.agents.gemini import GeminiParser
-from handrail.agents.opencode import OpencodeParser
 from handrail.agents.routes import make_backend
 from handrail.agents.transport.parser import TurnParser
 from handrail.model.events import (
@@ -56,10 +53,7 @@ AGENTS, MESSAGES = 200, 20
 
 PARSERS: dict[str, tuple[Program, Callable[[AgentTurn], TurnParser]]] = {
     "claude": ("claude", ClaudeTurn),
-    "codex-exec": ("codex", lambda turn: CodexExecParser(turn, model="x")),
     "copilot": ("copilot", CopilotParser),
-    "gemini-cli": ("gemini", GeminiParser),
-    "opencode-run": ("opencode", OpencodeParser),
 }
 
 

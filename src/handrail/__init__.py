@@ -16,12 +16,9 @@ if TYPE_CHECKING:
     from handrail.agents.cassette.cassette import CassetteMissing as CassetteMissing
     from handrail.agents.claude.backend import ClaudeBackend as ClaudeBackend
     from handrail.agents.codex.backend import CodexBackend as CodexBackend
-    from handrail.agents.codex.exec import CodexExecBackend as CodexExecBackend
     from handrail.agents.command import CommandBackend as CommandBackend
     from handrail.agents.copilot.backend import CopilotBackend as CopilotBackend
     from handrail.agents.fake import FakeBackend as FakeBackend
-    from handrail.agents.gemini import GeminiBackend as GeminiBackend
-    from handrail.agents.opencode import OpencodeBackend as OpencodeBackend
     from handrail.agents.prompt import Files as Files
     from handrail.cluster_errors import BlobMissing as BlobMissing
     from handrail.cluster_errors import ClusterRefused as ClusterRefused
@@ -198,12 +195,9 @@ _NAMES = {
     "handrail.agents.cassette.cassette": "Cassette CassetteMismatch CassetteMissing",
     "handrail.agents.claude.backend": "ClaudeBackend",
     "handrail.agents.codex.backend": "CodexBackend",
-    "handrail.agents.codex.exec": "CodexExecBackend",
     "handrail.agents.command": "CommandBackend",
     "handrail.agents.copilot.backend": "CopilotBackend",
     "handrail.agents.fake": "FakeBackend",
-    "handrail.agents.gemini": "GeminiBackend",
-    "handrail.agents.opencode": "OpencodeBackend",
     "handrail.agents.prompt": "Files",
     "handrail.cluster_errors": """
         BlobMissing ClusterRefused ClusterUnreachable NoWorker NotDeterministic RunTerminated
@@ -275,6 +269,11 @@ def __getattr__(name: str) -> Any:
     """Import a public name's module when the name is first used."""
     module = _HOME.get(name)
     if module is None:
+        if name.endswith("Backend"):
+            from handrail.model.retired import retired
+
+            if (error := retired(name)) is not None:
+                raise error
         raise AttributeError(f"module 'handrail' has no attribute {name!r}")
     from importlib import import_module
 

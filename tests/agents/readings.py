@@ -14,10 +14,7 @@ from typing import Any
 from handrail.agents.acp.dialogue import AcpDialogue
 from handrail.agents.claude.protocol import ClaudeTurn
 from handrail.agents.codex.dialogue import CodexDialogue
-from handrail.agents.codex.exec import CodexExecParser
 from handrail.agents.copilot.stream import CopilotParser
-from handrail.agents.gemini import GeminiParser
-from handrail.agents.opencode import OpencodeParser
 from handrail.agents.transport.parser import Ending, Stop, TurnParser
 from handrail.agents.transport.rpc import Dialogue
 from handrail.errors import AgentError
@@ -28,10 +25,7 @@ from tests.agents.rpc_recorded import FOLDERS, Held, hold, received
 
 PARSERS: Mapping[str, Callable[..., TurnParser]] = {
     "claude": ClaudeTurn,
-    "codex": lambda turn: CodexExecParser(turn, model="gpt-5", has_schema=turn.schema is not None),
     "copilot": CopilotParser,
-    "gemini": GeminiParser,
-    "opencode": OpencodeParser,
 }
 DIALOGUES: Mapping[str, Callable[..., Dialogue]] = {
     "acp": lambda turn: AcpDialogue(turn, AgentOptions(), cwd="/srv/demo"),

@@ -47,7 +47,6 @@ every_backend = pytest.mark.parametrize(
 every_program = pytest.mark.parametrize("name", [*PROGRAMS, "command"])
 SIGNS: dict[str, type[Any]] = {
     "command": ev.StepOutput,
-    "opencode-run": ev.AgentSessionStarted,
     "api": ev.AgentSessionStarted,
     "fake": ev.AgentTurnStarted,
 }

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import handrail
 from handrail import Agent, AgentOptions, DefinitionError, Executor, FakeBackend, Steps, workflow
 from handrail import step as a_step
-from handrail.agents.routes import routes_of
+from handrail.agents.routes import make_backend, routes_of
 from handrail.executor import agent_defaults
 from handrail.model.agent_options import NO_OPTIONS, NO_SETTINGS, AgentSettings
 
@@ -156,3 +158,38 @@ def test_a_backend_with_an_empty_model_is_refused(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("HANDRAIL_BACKEND", "claude:")
     with pytest.raises(DefinitionError, match=f"HANDRAIL_BACKEND: {said}"):
         agent_defaults(None, None, NO_OPTIONS)
+
+
+RETIRED = {
+    "codex-exec": "'codex'",
+    "gemini-acp": "'gemini'",
+    "gemini-cli": "'gemini'",
+    "opencode-run": "'opencode'",
+    "CodexExecBackend": "CodexBackend",
+    "GeminiBackend": "backend='gemini'",
+    "OpencodeBackend": "backend='opencode'",
+}
+PLACES: dict[str, Callable[[str], object]] = {
+    "agent": lambda name: Agent("a", "x", backend=name),
+    "model": lambda name: Agent("a", "x", backend=f"{name}:m"),
+    "fallback": lambda name: Agent("a", "x", backend="claude", fallback=[name]),
+    "executor": lambda name: Executor(backend=name),
+    "make": make_backend,
+    "variable": lambda _: agent_defaults(None, None, NO_OPTIONS),
+    "import": lambda name: getattr(handrail, name),
+}
+
+
+@pytest.mark.parametrize(
+    ("place", "name"),
+    [(place, name) for name in RETIRED for place in PLACES if ("-" in name) != (place == "import")],
+)
+def test_a_retired_name_says_what_to_write(
+    place: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever a backend is named, and where its class was imported from."""
+    if place == "variable":
+        monkeypatch.setenv("HANDRAIL_BACKEND", name)
+    with pytest.raises(DefinitionError) as caught:
+        PLACES[place](name)
+    assert f"backend {name!r} was retired: write {RETIRED[name]}" in str(caught.value)

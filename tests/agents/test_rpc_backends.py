@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 import pytest
 
-from handrail.agents.acp.backend import AcpBackend, gemini_acp, opencode
+from handrail.agents.acp.backend import AcpBackend, gemini, opencode
 from handrail.agents.codex.backend import CodexBackend
 from handrail.agents.transport import rpc
 from handrail.errors import AgentError, DefinitionError
@@ -70,7 +70,7 @@ async def failed(backend: Any, turn: AgentTurn, **options: Any) -> AgentError:
 CODEX_ARGV = ["app-server", "--listen", "stdio://", "-c", "analytics.enabled=false"]
 CALLS: list[tuple[Any, str, str, list[str]]] = [
     (CodexBackend(), "codex", "appserver_text", CODEX_ARGV),
-    (gemini_acp(), "gemini", "gemini_text", ["--acp", "--skip-trust", "-m", "m"]),
+    (gemini(), "gemini", "gemini_text", ["--acp", "--skip-trust", "-m", "m"]),
     (AcpBackend(["goose", "acp"], model_flag="--m"), "goose", "gemini_text", ["acp", "--m", "m"]),
 ]
 
@@ -231,7 +231,7 @@ async def test_an_agent_without_a_sign_of_life_is_ended(
     program("gemini", "gemini_text", "hang=0")
     script = folder / "gemini.py"
     script.write_text(script.read_text().replace('sys.stderr.write("a word on stderr\\n")', ""))
-    error = await failed(gemini_acp(), turn, start_timeout_s=0.5)
+    error = await failed(gemini(), turn, start_timeout_s=0.5)
     assert (error.kind, "no sign of life" in error.reason) == ("timeout", True)
 
 

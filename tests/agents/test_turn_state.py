@@ -8,11 +8,11 @@ import pytest
 
 from handrail.agents.transport.failures import Diagnosis
 from handrail.agents.transport.parser import Ending
-from handrail.agents.transport.programs import CODEX, COPILOT, GEMINI, OPENCODE, Program
+from handrail.agents.transport.programs import CODEX, COPILOT, Program
 from handrail.agents.transport.turn_state import TurnState, added_since, usage_in
 from handrail.model.events import AgentPermission, AgentToolCompleted, AgentToolStarted
 from handrail.model.results import Usage
-from tests.agents.recorded import ending_of, turn_of
+from tests.agents.recorded import turn_of
 
 
 def state(program: Program = CODEX, **turn: Any) -> TurnState:
@@ -70,8 +70,6 @@ def test_what_was_denied_is_the_replys() -> None:
         (COPILOT, Ending(1, stderr="Error: No session, task, or name matched 'old'.")),
         (COPILOT, Ending(1, stderr="Error: Session not found: old")),
         (COPILOT, Ending(1, stderr="Error: No session found")),
-        (GEMINI, ending_of("gemini", "bad_resume")),
-        (OPENCODE, ending_of("opencode", "resume_3_bad")),
     ],
 )
 def test_a_session_that_is_not_there_is_a_bad_request(program: Program, ending: Ending) -> None:

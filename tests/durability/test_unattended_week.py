@@ -28,7 +28,7 @@ from handrail import (
     workflow,
 )
 from handrail.agents.claude.backend import ClaudeBackend
-from handrail.agents.codex.exec import CodexExecBackend
+from handrail.agents.codex.backend import CodexBackend
 from handrail.model import events as ev
 from handrail.system.marker import carries, environ_of, live_pids
 from handrail.testing import JumpClock, ProcessGone, TextJournal
@@ -136,7 +136,7 @@ class Week:
         self._reboots = [draw.randint(1, 12) for _ in range(reboots)]
         programs = (
             ClaudeBackend(str(self.claude.executable), options=QUICK),
-            CodexExecBackend(str(self.codex.executable), options=QUICK),
+            CodexBackend(str(self.codex.executable), options=QUICK),
         )
         coder, checker = (
             Agent(name, "Do day {{ day }}.", output=int, ladder=LADDER, backend=program)

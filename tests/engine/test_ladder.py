@@ -15,7 +15,7 @@ from handrail import (
     AgentError,
     Budget,
     BudgetExceeded,
-    CodexExecBackend,
+    CodexBackend,
     Executor,
     FakeBackend,
     Limits,
@@ -99,11 +99,11 @@ async def test_a_step_whose_session_is_gone_goes_on_in_a_new_one(tmp_path: Path)
         return "Do it."
 
     with fake_cli("codex", [Dies(after="start"), "done."], path=tmp_path) as codex:
-        agent = Agent("coder", prompt, backend=CodexExecBackend())
+        agent = Agent("coder", prompt, backend=CodexBackend())
         result = await Executor(clock=JumpClock()).run(flow_of(agent))
     assert result.unwrap().output == "done."
     assert result.step_results[0].attempts == 1
-    assert ["resume" in call.argv for call in codex.calls] == [False, True, False]
+    assert ["thread/resume" in call.stdin for call in codex.calls] == [False, True, False]
 
 
 WORTH = {"StepStarted", "LadderStep", "AttemptFailed"}

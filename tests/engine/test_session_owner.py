@@ -106,8 +106,8 @@ async def test_a_resumed_run_still_knows_whose_session_it_is() -> None:
         ("codex", ["claude", ":mini"], "claude", ["claude", "codex", "codex"]),
         ("codex", ["claude", ":mini"], "codex", ["codex", "claude", "codex"]),
         ("codex", ["claude"], "", ["codex", "claude"]),
-        ("claude", ["codex-exec"], "codex", ["codex-exec", "claude"]),
-        ("codex-exec", ["codex"], "codex", ["codex", "codex-exec"]),
+        ("claude", ["codex"], "codex-exec", ["codex", "claude"]),
+        ("claude", ["gemini"], "gemini-acp", ["gemini", "claude"]),
     ],
 )
 def test_the_owner_leads_and_the_rest_keeps_its_order(

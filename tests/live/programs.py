@@ -169,17 +169,6 @@ CODEX = Live(
     lambda command: ToolCall("exec_command", {"cmd": command}, "Running it."),
     {},
 )
-CODEX_EXEC = Live(
-    "codex-exec",
-    "codex",
-    "handrail.agents.codex.exec.CodexExecBackend",
-    stub_openai,
-    stub_openai.OpenAIStub,
-    "gpt-5",
-    _codex,
-    lambda command: ToolCall("exec_command", {"cmd": command}, "Running it."),
-    {},
-)
 COPILOT = Live(
     "copilot",
     "copilot",
@@ -194,7 +183,7 @@ COPILOT = Live(
 GEMINI = Live(
     "gemini",
     "gemini",
-    "handrail.agents.gemini.GeminiBackend",
+    "handrail.agents.acp.backend.gemini",
     stub_gemini,
     stub_gemini.GeminiStub,
     "gemini-2.5-flash",
@@ -213,7 +202,7 @@ OPENCODE = Live(
     lambda command: ToolCall("bash", {"command": command, "description": "x"}, "Running it."),
     {},
 )
-ALL = (CLAUDE, CODEX, CODEX_EXEC, COPILOT, GEMINI, OPENCODE)
+ALL = (CLAUDE, CODEX, COPILOT, GEMINI, OPENCODE)
 
 
 @contextmanager

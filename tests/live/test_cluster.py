@@ -22,7 +22,7 @@ from handrail.temporal import TemporalExecutor  # behind the line above
 from handrail.temporal.dev import program
 from tests.temporal.plant import TemporalPlant
 
-pytestmark = [pytest.mark.live_cli, pytest.mark.live_on("claude", "codex", "codex-exec")]
+pytestmark = [pytest.mark.live_cli, pytest.mark.live_on("claude", "codex")]
 TABS = "Use tabs, not blanks."
 
 

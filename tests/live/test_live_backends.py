@@ -30,7 +30,7 @@ from tests.live.stub_server import Silent, Text, ToolCall
 pytestmark = pytest.mark.live_cli
 
 both_loops = pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"], scope="session")
-by_its_events = pytest.mark.live_on("claude", "codex", "codex-exec", "copilot")
+by_its_events = pytest.mark.live_on("claude", "codex", "copilot")
 
 Open = Callable[..., Session]
 HELLO = "Hello from the stub: naïve ✓ 🙂 done."
@@ -41,7 +41,7 @@ SCHEMA = {
     "additionalProperties": False,
 }
 WAITS = "python3 -c 'import time; time.sleep(300)' & sleep 300"
-INPUT_TOKENS = {"claude": 1900, "codex": 1200, "codex-exec": 1200, "copilot": 1900, "gemini": 1200,
+INPUT_TOKENS = {"claude": 1900, "codex": 1200, "copilot": 1900, "gemini": 1200,
                 "opencode": 1900}  # fmt: skip
 
 
@@ -72,7 +72,7 @@ async def test_a_prompt_reaches_the_model_as_it_is(open_session: Open) -> None:
     assert json.dumps(prompt)[1:-1] in json.dumps(session.stub.requests[0].body)
 
 
-@pytest.mark.live_on("claude", "codex", "codex-exec")
+@pytest.mark.live_on("claude", "codex")
 async def test_a_thought_is_told(open_session: Open) -> None:
     """It is a notice of its own, and no part of the answer."""
     session = open_session(Text("The answer is 4.", thought="Let me think about it."))
@@ -164,7 +164,7 @@ async def test_a_level_below_full_runs_no_command(
     assert not list(session.home.rglob("ran"))
 
 
-@pytest.mark.live_on("claude", "codex", "codex-exec")
+@pytest.mark.live_on("claude", "codex")
 async def test_a_used_up_plan_says_when_it_opens_again(open_session: Open, live: Any) -> None:
     """The cap is known as one, with the time that the API gave, as exactly as it is told."""
     resets = time.time() + 3600
@@ -173,12 +173,11 @@ async def test_a_used_up_plan_says_when_it_opens_again(open_session: Open, live:
     error = await session.failure()
     assert error.kind == "usage_cap"
     assert error.retry_at == pytest.approx(resets, abs=90)  # texts tell the minute
-    if live.name != "codex-exec":
-        reached = [limit for limit in session.of(AgentLimit) if limit.status == "reached"]
-        assert reached[-1].reset_at == pytest.approx(resets, abs=10)
+    reached = [limit for limit in session.of(AgentLimit) if limit.status == "reached"]
+    assert reached[-1].reset_at == pytest.approx(resets, abs=10)
 
 
-@pytest.mark.live_on("claude", "codex", "codex-exec")
+@pytest.mark.live_on("claude", "codex")
 async def test_an_answer_fits_its_schema(open_session: Open, live: Any) -> None:
     """The value is the model's, through the program's own means for that."""
     value = {"name": "Ada", "age": 36}

@@ -17,7 +17,7 @@ from tests.leftovers import lasting_carriers_of
 from tests.live.conftest import Session
 from tests.live.stub_server import Silent, Text
 
-pytestmark = [pytest.mark.live_cli, pytest.mark.live_on("claude", "codex", "codex-exec")]
+pytestmark = [pytest.mark.live_cli, pytest.mark.live_on("claude", "codex")]
 
 Open = Callable[..., Session]
 TABS = "Use tabs, not blanks."

@@ -17,12 +17,9 @@ from handrail.testing.fake_programs import (
 from tests.testing.fake_launches import (
     BYPASS,
     CLAUDE,
-    CODEX,
     COPILOT,
-    GEMINI,
     HELLO,
     NEEDED,
-    OPENCODE,
     RAN,
     Client,
     acp_prompt,
@@ -53,27 +50,14 @@ LINES = [
     ("claude", "rate_limit_429_2_retries", Fails("rate_limit", retries=2), CLAUDE),
     ("claude", "context_overflow_400", Fails("overflow"), CLAUDE),
     ("claude", "tool_dontask_denied", Says("failed.", tools=[Tool("x", asks=True)]), CLAUDE),
-    ("codex", "text", Says(HELLO), CODEX),
-    ("codex", "reasoning", Says("The answer is 4.", reasoning="**Thinking**"), CODEX),
-    ("codex", "usage_limit_reached", Fails("usage_cap", resets="9:43 PM"), CODEX),
-    ("codex", "rate_limit_sse", Fails("rate_limit", retries=2), CODEX),
-    ("codex", "patch_via_shell", Says("Patched.", writes={"new.txt": "x"}), CODEX),
     ("copilot", "text_stdin", Says(HELLO), COPILOT),
     ("copilot", "rate_limit_429", Fails("rate_limit", retries=5), COPILOT),
     ("copilot", "auth_401", Fails("auth", retries=2), COPILOT),
-    ("gemini", "text", Says(HELLO, model="stub"), GEMINI),
-    ("gemini", "context_overflow", Fails("context_overflow"), GEMINI),
-    ("gemini", "model_404", Fails("bad_request"), GEMINI),
-    ("opencode", "text", Says(HELLO), OPENCODE),
-    ("opencode", "thinking", Says("The answer is 4.", reasoning="Let me think."), OPENCODE),
-    ("opencode", "rate_limit_429", Fails("rate_limit"), OPENCODE),
-    ("opencode", "model_unknown", Fails("bad_request"), OPENCODE),
 ]
 
 
 WITHOUT_OPENING_WORDS = [
     ("claude", "tool", TWO_STEPS, (*CLAUDE, *BYPASS), ("assistant/text",)),
-    ("codex", "tool", TWO_STEPS, CODEX, ("item.completed:agent_message",)),
     (
         "copilot",
         "tool",
@@ -81,14 +65,6 @@ WITHOUT_OPENING_WORDS = [
         COPILOT,
         ("assistant.message_start", "assistant.message_delta"),
     ),
-    (
-        "gemini",
-        "tool",
-        Says("The command printed tool-ok.", tools=[RAN], model="stub"),
-        GEMINI,
-        ("message/assistant",),
-    ),
-    ("opencode", "tool", TWO_STEPS, OPENCODE, ("text",)),
 ]
 
 

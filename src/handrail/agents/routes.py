@@ -12,6 +12,7 @@ import attrs
 from handrail.errors import DefinitionError, WrongUse, did_you_mean
 from handrail.model.agent_options import NO_OPTIONS, AgentOptions, AgentSettings
 from handrail.model.launch import AgentError
+from handrail.model.retired import RETIRED_BACKENDS, retired
 from handrail.ports.agent import AgentBackend, capabilities_of
 from handrail.typed.jsonsafe import short_repr
 
@@ -135,8 +136,9 @@ def session_backend_first(
         names = list(dict.fromkeys(repr(route.name) for route in routes))
         raise DefinitionError(
             f"{whose}: session= is one of backend {owner!r}, and this step is carried out by "
-            f"{' or '.join(names)}, which cannot go on in it. Put {owner!r} into backend= or "
-            f"fallback=, or leave session= out."
+            f"{' or '.join(names)}, which cannot go on in it. "
+            f"Put {RETIRED_BACKENDS.get(owner, owner)!r} into backend= or fallback=, or leave "
+            f"session= out."
         )
     return (kin[0], *(route for route in routes if route is not kin[0]))
 
@@ -219,20 +221,11 @@ _NO_BACKEND = (
 _MADE_BY = {
     "claude": ("handrail.agents.claude.backend", "ClaudeBackend"),
     "codex": ("handrail.agents.codex.backend", "CodexBackend"),
-    "codex-exec": ("handrail.agents.codex.exec", "CodexExecBackend"),
     "copilot": ("handrail.agents.copilot.backend", "CopilotBackend"),
-    "gemini": ("handrail.agents.gemini", "GeminiBackend"),
+    "gemini": ("handrail.agents.acp.backend", "gemini"),
     "opencode": ("handrail.agents.acp.backend", "opencode"),
-    "gemini-acp": ("handrail.agents.acp.backend", "gemini_acp"),
-    "opencode-run": ("handrail.agents.opencode", "OpencodeBackend"),
     "api": ("handrail.agents.api.backend", "ApiBackend"),
 }
-_FORMER = {"gemini-cli": "gemini"}
-_ONE_PROGRAM = (
-    {"codex", "codex-exec"},
-    {"gemini", "gemini-acp", "gemini-cli"},
-    {"opencode", "opencode-run"},
-)
 
 
 def backend_names() -> tuple[str, ...]:
@@ -248,7 +241,7 @@ def make_backend(name: str) -> AgentBackend:
         DefinitionError: no backend has this name.
     """
     check_name(name, "a backend")
-    module, attribute = _MADE_BY[_FORMER.get(name, name)]
+    module, attribute = _MADE_BY[name]
     made: AgentBackend = getattr(importlib.import_module(module), attribute)()
     return made
 
@@ -257,10 +250,13 @@ def check_name(name: str, whose: str) -> None:
     """Do nothing for the name of a backend.
 
     Raises:
-        DefinitionError: no backend has this name; the text lists the known ones.
+        DefinitionError: no backend has this name; the text lists the known ones, or says what a
+            retired name is now.
     """
-    if name in _MADE_BY or name in _FORMER:
+    if name in _MADE_BY:
         return
+    if (error := retired(name, whose)) is not None:
+        raise error
     meant = did_you_mean([name], list(_MADE_BY))
     raise DefinitionError(
         f"{whose}: there is no backend {name!r}.{meant} Known: {', '.join(_MADE_BY)}."
@@ -268,8 +264,8 @@ def check_name(name: str, whose: str) -> None:
 
 
 def one_program(name: str, other: str) -> bool:
-    """True if both launch the same program, so that each can continue sessions of the other."""
-    return any({name, other} <= names for names in _ONE_PROGRAM)
+    """True if both name the same program; a record may have a session of a retired backend."""
+    return RETIRED_BACKENDS.get(name, name) == RETIRED_BACKENDS.get(other, other)
 
 
 def backends_with(options: AgentOptions) -> tuple[str, ...]:

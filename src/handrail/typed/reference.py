@@ -31,8 +31,6 @@ _RECORDED_AS = {
     "handrail.agents.cassette.cassette:CassetteMissing": (
         "handrail.agents.cassette.errors:CassetteMissing"
     ),
-    "handrail.agents.gemini:GeminiBackend": "handrail.agents.gemini.backend:GeminiBackend",
-    "handrail.agents.opencode:OpencodeBackend": "handrail.agents.opencode.backend:OpencodeBackend",
     "handrail.agents.prompt:Files": "handrail.agents.background:Files",
     "handrail.engine.current:ContextNotAMapping": "handrail.engine.contexts:ContextNotAMapping",
     "handrail.errors:CancelledFromWithin": "handrail.engine.stops:CancelledFromWithin",

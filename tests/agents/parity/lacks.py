@@ -63,37 +63,22 @@ _LACKS: Mapping[str, Mapping[Notion, str]] = {
         "compaction": "a provider has no session that it could make smaller",
         "its own last word": "the end of its response is its word, so silence before it is none",
     },
-    "codex-exec": {
-        "compaction": "only its app-server can be asked to",
-    },
     "copilot": {
         "forks": "it has no option for it",
         "values": "it takes no schema",
         "compaction": "it cannot be asked to without a person",
     },
-    "gemini-acp": {
+    "gemini": {
         "forks": "it does not offer it",
         "retries": "it tells of them on stderr alone, of which ACP knows nothing",
         "values": "ACP has no schema",
         "compaction": "nor a request for it",
-    },
-    "gemini": {
-        "forks": "it has no option for it",
-        "denials": "what it would have to ask for is not there for its model",
-        "thoughts": "its stream has no form for them",
-        "values": "it takes no schema",
-        "compaction": "it cannot be asked to without a person",
     },
     "opencode": {
         "retries": "it tries again in silence",
         "values": "ACP has no schema",
         "compaction": "nor a request for it",
         "usage of all calls": "it tells the tokens of its last call alone",
-    },
-    "opencode-run": {
-        "retries": "it tries again in silence",
-        "values": "it takes no schema",
-        "compaction": "it cannot be asked to without a person",
     },
 }
 
@@ -105,11 +90,10 @@ _OTHER_KINDS: Mapping[tuple[str, str], str] = {
     ("api", "garbage"): "invalid_output",
     # The API's 429, with a time to try again, whatever window it is of.
     ("opencode", "usage_cap"): "rate_limit",
-    ("opencode-run", "usage_cap"): "rate_limit",
 }
 """Failures that a backend meets in another form, of another kind."""
 
-USAGE_AFTER: Mapping[str, str] = {"api": "AgentToolStarted", "opencode-run": "AgentToolCompleted"}
+USAGE_AFTER: Mapping[str, str] = {"api": "AgentToolStarted"}
 """Who tells usage also after each call of the model, and after what of one that calls a tool."""
 
 

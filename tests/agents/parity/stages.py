@@ -16,12 +16,9 @@ from tests.agents.parity.reel import Act, install
 PROGRAMS = {
     "claude": "claude",
     "codex": "codex",
-    "codex-exec": "codex",
     "copilot": "copilot",
     "gemini": "gemini",
-    "gemini-acp": "gemini",
     "opencode": "opencode",
-    "opencode-run": "opencode",
 }
 """The backends for whose programs ``fake_cli`` speaks."""
 

@@ -122,11 +122,11 @@ class AcpBackend:
         return [*self.argv, *flag, *(options.extra_args or ())]
 
 
-def gemini_acp(executable: str = "gemini", *, options: AgentOptions = NO_OPTIONS) -> AcpBackend:
-    """Gemini CLI through ACP; ``GeminiBackend`` keeps its sessions and reads reset times."""
+def gemini(executable: str = "gemini", *, options: AgentOptions = NO_OPTIONS) -> AcpBackend:
+    """Gemini CLI."""
     return AcpBackend(
         [executable, "--acp", "--skip-trust"],
-        name="gemini-acp",
+        name="gemini",
         options=options,
         model_flag="-m",
         can_do=_capabilities("effort", "add_dirs", fork=False, cost=False),

@@ -1,1 +1,1 @@
-"""Codex, driven through its app server, or through `codex exec`."""
+"""Codex, driven through its app server."""

@@ -1,7 +1,7 @@
 """Classifies a failure of codex: by its typed error if there is one, else by its words.
 
-``codex exec`` reports only a sentence; ``codex app-server`` adds a ``codexErrorInfo`` and, for
-plans, snapshots of the windows.
+``codex app-server`` adds a ``codexErrorInfo`` to most sentences and, for plans, snapshots of the
+windows.
 
 Source: the messages in ``codex-rs/protocol/src/error.rs`` and those that codex 0.169 printed.
 """

@@ -1,8 +1,4 @@
-"""The items of a turn in both protocols of codex: messages, reasoning, tools and compactions.
-
-``codex exec`` prints the items that ``codex app-server`` sends, with fields spelled in another
-way, and without pieces of a text before the whole.
-"""
+"""The items of a turn of codex: messages, reasoning, tools and compactions."""
 
 from __future__ import annotations
 

@@ -151,22 +151,3 @@ def encodable(value: Any) -> Any:
 
 def _refuse(constant: str) -> Any:
     raise ValueError(constant)
-
-
-def toml_value(value: Any) -> str:
-    """A JSON value in TOML; members that are None are left out, because TOML has no null."""
-    if isinstance(value, Mapping):
-        members = cast("Mapping[str, Any]", value).items()
-        said = [f"{_text(name)} = {toml_value(one)}" for name, one in members if one is not None]
-        return f"{{{', '.join(said)}}}"
-    if isinstance(value, (list, tuple)):
-        listed = cast("list[object]", value)
-        return f"[{', '.join(toml_value(one) for one in listed if one is not None)}]"
-    if isinstance(value, str):
-        return _text(value)
-    return json.dumps(value)  # numbers and booleans are written alike
-
-
-def _text(value: str) -> str:
-    # JSON's escapes are valid in TOML. TOML also wants DEL escaped, and has no lone surrogates.
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -97,22 +97,6 @@ def _copilot_logged_in(env: Mapping[str, str]) -> bool | None:
     return True if known else None
 
 
-def _gemini_logged_in(env: Mapping[str, str]) -> bool | None:
-    """None if a login method is chosen: its secret may be in a keychain, or in an .env file."""
-    home = Path(env.get("GEMINI_CLI_HOME") or _home(env)) / ".gemini"
-    names = ("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI")
-    if _any_of(env, *names) or json_file(home / "oauth_creds.json"):
-        return True
-    settings = json_file(home / "settings.json")
-    return None if _any_of(settings, "security", "selectedAuthType") else False
-
-
-def _opencode_logged_in(env: Mapping[str, str]) -> bool | None:
-    """None if no login is stored: variables and settings may suffice."""
-    data = Path(env.get("XDG_DATA_HOME") or _home(env) / ".local" / "share")
-    return True if json_file(data / "opencode" / "auth.json") else None
-
-
 CLAUDE = Program(
     "claude",
     install="npm install -g @anthropic-ai/claude-code",
@@ -152,28 +136,4 @@ COPILOT = Program(
     no_session=re.compile(
         r"no session\b.{0,60}\b(?:matched|found)|session\b.{0,60}\bnot found", re.IGNORECASE
     ),
-)
-GEMINI = Program(
-    "gemini",
-    install="npm install -g @google/gemini-cli",
-    login="gemini, or set GEMINI_API_KEY",
-    logged_in=_gemini_logged_in,
-    hints={
-        "auth": "Run `gemini` and log in, or set GEMINI_API_KEY.",
-        "spending_cap": "Check plan and billing of the account.",
-        "config": "Compare the arguments with `gemini --help`.",
-    },
-    no_session=re.compile(r"error resuming session|no previous sessions", re.IGNORECASE),
-)
-OPENCODE = Program(
-    "opencode",
-    install="npm install -g opencode-ai",
-    login="opencode auth login",
-    logged_in=_opencode_logged_in,
-    hints={
-        "auth": "Run `opencode auth login`.",
-        "spending_cap": "Add credits to the provider's account.",
-        "config": "Compare the arguments with `opencode run --help`.",
-    },
-    no_session=re.compile(r"session not found", re.IGNORECASE),
 )

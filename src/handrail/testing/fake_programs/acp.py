@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 from handrail.testing.fake_programs.copilot import FAILED as COPILOT_FAILED
 from handrail.testing.fake_programs.launch import VERSIONS, Entry, Launch
-from handrail.testing.fake_programs.opencode_lines import FAILED as OPENCODE_FAILED
 from handrail.testing.fake_programs.output import new_id
 from handrail.testing.fake_programs.rpc import Message, Peer, Stopped
 from handrail.testing.fake_programs.turn import TurnWriter, deltas, perform
@@ -316,7 +315,24 @@ class _Copilot(Agent):
         return Told(f"Error: {message or COPILOT_FAILED[kind][2]}")
 
 
-OPENCODE_SAYS = {**OPENCODE_FAILED, "bad_request": ("APIError", 404, "404 model not found")}
+_OPENCODE_FAILED: Mapping[str, tuple[str, int | None, str]] = {
+    "rate_limit": ("APIError", 429, "This request would exceed your organization's rate limit."),
+    "usage_cap": ("APIError", 429, "This request would exceed your account's rate limit."),
+    "spending_cap": ("APIError", 400, "Your credit balance is too low to access the API."),
+    "context_overflow": (
+        "ContextOverflowError",
+        None,
+        "prompt is too long: 214315 tokens > 200000 maximum",
+    ),
+    "auth": ("APIError", 401, "invalid x-api-key"),
+    "transient": ("APIError", 500, "Internal server error"),
+    "bad_request": (
+        "UnknownError",
+        None,
+        "Unexpected server error. Check server logs for details.",
+    ),
+}
+OPENCODE_SAYS = {**_OPENCODE_FAILED, "bad_request": ("APIError", 404, "404 model not found")}
 """The line protocol has fewer details of a wrong request than this one."""
 
 

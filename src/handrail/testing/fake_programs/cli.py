@@ -153,8 +153,7 @@ def fake_cli(
             ...
         assert "--resume=" in " ".join(claude.calls[1].argv)
 
-    Its arguments decide which of its protocols it speaks: copilot, gemini and opencode have lines
-    of JSON and ACP, codex has ``exec`` and ``app-server``.
+    Its arguments decide which of its protocols it speaks: copilot has lines of JSON and ACP.
 
     ``script`` has an act for each prompt, in order: a text, or a ``Says``, ``Fails``, ``Hangs``,
     ``Dies``, ``Garbage`` or ``Replays``. Concurrent prompts take one act each. When the script is

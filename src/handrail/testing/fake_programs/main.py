@@ -83,14 +83,11 @@ def _protocol(name: str, argv: list[str]) -> str | None:
         case "claude":
             return "claude"
         case "codex":
-            found = {"app-server": "codex_server", "exec": "codex_exec"}
-            return next((found[word] for word in found if word in argv), None)
+            return "codex_server" if "app-server" in argv else None
         case _ if {"--acp", "--experimental-acp"} & set(argv) or "acp" in argv[:1]:
             return "acp"
-        case "opencode":
-            return "opencode_lines" if argv[:1] == ["run"] else None
         case _:
-            return {"copilot": "copilot", "gemini": "gemini_lines"}[name]
+            return "copilot" if name == "copilot" else None
 
 
 def _idle_code(name: str, number: int) -> int:
