@@ -10,7 +10,7 @@ from handrail.core import commands as cmd
 from handrail.core.ending import child_result, compensation_error, hit_limit, undo
 from handrail.core.failing import fail, fail_with
 from handrail.core.failures import AttemptFailure, failure_from, failure_of, failure_of_body
-from handrail.core.generators import call, call_user
+from handrail.core.generators import call
 from handrail.core.items import is_body
 from handrail.core.mistakes import no_body
 from handrail.core.nodes import Node, Phase
@@ -21,6 +21,7 @@ from handrail.core.run_state import (
     RunState,
     declared_for,
 )
+from handrail.core.user_code import call_user
 from handrail.errors import InvalidInput, NoArmChosen, WrongUse
 from handrail.model import events as ev
 from handrail.model.described import defined_at

@@ -1,15 +1,12 @@
-"""Calls the user's functions for the core, and closes generators completely."""
+"""Calls the functions of workflows, and closes generators completely."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from types import GeneratorType
 from typing import Any
 
-from handrail.core import commands as cmd
-from handrail.core.run_state import RunState
 from handrail.errors import HandrailError
-from handrail.model import outcome
 from handrail.model.definition import WorkflowDefinition
 
 CLOSING_TURNS = 1000
@@ -28,20 +25,6 @@ class _YieldedWhileClosing(HandrailError):
             f"{self.steps} step{'s' * (self.steps != 1)} yielded while the workflow was being "
             f"closed, in a finally or except, did not run"
         )
-
-
-def call_user(run: RunState, function: Callable[..., Any], *args: Any) -> tuple[int, Any]:
-    """``outcome.call``; after an interruption the drive ends, and the caller goes no further."""
-    what, given = called = outcome.call(function, *args)
-    if what == outcome.INTERRUPTED:
-        interrupt(run, given)
-    return called
-
-
-def interrupt(run: RunState, error: BaseException) -> None:
-    """End the drive by an interruption, which the engine then raises."""
-    run.escaped = error
-    run.emit(cmd.EndDrive(outcome.interruption(error)))
 
 
 def call(definition: WorkflowDefinition, inputs: Mapping[str, Any]) -> Any:

@@ -17,7 +17,6 @@ from handrail.core import commands as cmd
 from handrail.core.ending import compensation_error, undo
 from handrail.core.failing import fail
 from handrail.core.failures import AttemptFailure, failure_from, failure_of
-from handrail.core.generators import call_user
 from handrail.core.items import Items, compared_item, function_of, is_body, keyed
 from handrail.core.mistakes import no_body
 from handrail.core.nodes import MemberNode, Node, Phase, RollbackEntry
@@ -31,6 +30,7 @@ from handrail.core.run_state import (
     StopMembers,
 )
 from handrail.core.stopping import end_stopped, note_stopped_before
+from handrail.core.user_code import call_user
 from handrail.errors import DefinitionError, DuplicateStepName, GroupFailed, HandrailError
 from handrail.model import events as ev
 from handrail.model.described import defined_at

@@ -65,7 +65,7 @@ from handrail.core.ending import (
 )
 from handrail.core.failing import fallback_chosen, fallback_ended
 from handrail.core.failures import failure_from, failure_of_body
-from handrail.core.generators import call, call_user, interrupt
+from handrail.core.generators import call
 from handrail.core.groups import GroupNode, member_failed
 from handrail.core.launches import (
     granted,
@@ -109,6 +109,7 @@ from handrail.core.stopping import (
     stop,
     stopped_child_ended,
 )
+from handrail.core.user_code import call_user, interrupt
 from handrail.core.validation import ValidationNode
 from handrail.core.waits import (
     GateNode,

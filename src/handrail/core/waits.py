@@ -17,12 +17,12 @@ from handrail.core.budget import budget_answered, budget_refused
 from handrail.core.ending import hit_limit
 from handrail.core.failing import fail, fail_with
 from handrail.core.failures import failure_of
-from handrail.core.generators import call_user
 from handrail.core.launches import launch_unless_paused
 from handrail.core.limits import limit_answered, limit_refused
 from handrail.core.nodes import Node, Phase, nearest_deadline
 from handrail.core.run_state import AgentNode, Attempt, CompositeNode, RunState, StepNode
 from handrail.core.stopping import cleanup_overdue, deadline_passed
+from handrail.core.user_code import call_user
 from handrail.errors import GateClosed, GateNotFound, HandrailError, StepTimeout
 from handrail.model import events as ev
 from handrail.model.outcome import RAISED, RETURNED

@@ -21,12 +21,12 @@ from typing import Any, cast
 from handrail.core import commands as cmd
 from handrail.core.failing import fail_with
 from handrail.core.failures import AttemptFailure
-from handrail.core.generators import call_user
 from handrail.core.groups import GroupNode, GroupVerb, Members
 from handrail.core.items import function_of
 from handrail.core.nodes import Node, Phase, RollbackEntry
 from handrail.core.run_state import Pull, RunState
 from handrail.core.steering import postpone_blocked
+from handrail.core.user_code import call_user
 from handrail.errors import WrongUse
 from handrail.model import events as ev
 from handrail.model.described import defined_at
