@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 
@@ -225,12 +225,13 @@ def ladder_of(table: Mapping[str, Any], file: str = "") -> Ladder | None:
     tables: tuple[tuple[Any, Any, str], ...] = (Ladder, said, ""), (Backoff, backoff, " backoff")
     for cls, given, which in tables:
         known = [field.name for field in attrs.fields(cls)]
-        for name in given if isinstance(given, Mapping) else ():
+        names = cast("Mapping[str, Any]", given) if isinstance(given, Mapping) else ()
+        for name in names:
             if name not in known:
                 where = file if name in table or which else f"the environment ({_LADDER}...)"
                 raise no_such_key(where, f"[tool.handrail.ladder]{which}", str(name), known)
     if isinstance(backoff, Mapping):
-        said["backoff"] = Backoff(**backoff)
+        said["backoff"] = Backoff(**cast("Mapping[str, Any]", backoff))
     return Ladder(**said) if said else None
 
 

@@ -688,8 +688,8 @@ async def fails_after(count: int, error: Exception) -> None:
 @pytest.mark.parametrize(
     ("mode", "expected"),
     [
-        ("all_or_nothing", "ValueError: member 'a' failed: x; member 'b' failed: 'y'"),
-        ("fail_fast", "KeyError: member 'b' failed: 'y'; cancelled: a"),
+        ("all_or_nothing", "ValueError: member 'a' failed: x; member 'b' failed: KeyError: 'y'"),
+        ("fail_fast", "KeyError: member 'b' failed: KeyError: 'y'; cancelled: a"),
     ],
 )
 async def test_a_groups_failure_is_the_same_wherever_the_process_died(

@@ -16,7 +16,7 @@ from handrail.errors import (
     OutputChanged,
     StepTimeout,
 )
-from handrail.model.described import bases_of, text_of, traceback_of
+from handrail.model.described import facts_of_error, text_of
 from handrail.model.events import AttemptFailed, RollbackCompleted, StepCompleted
 from handrail.model.launch import AgentError, NotReady, PromptError
 from handrail.model.results import (
@@ -82,12 +82,16 @@ def _is_permanent(command: Perform | Queue, error: BaseException) -> bool:
     return wrong or isinstance(error, (BudgetExceeded, NotPortable, OutputChanged))
 
 
-def _bases_of(command: Perform | Queue, error: BaseException) -> tuple[str, ...]:
-    """The types of an error; ``NotReady`` is one if the step's agent could not begin at all."""
+def _facts_of(
+    command: Perform | Queue, error: BaseException
+) -> tuple[str, str, tuple[str, ...], str]:
+    """The facts of an error; ``NotReady`` is a base if the step's agent could not begin at all."""
+    text, kind, bases, traceback = facts_of_error(error)
     of_agent = isinstance(command.step.verb, (AgentCall, Generation))
     wrong = isinstance(error, DefinitionError) and of_agent
-    is_not_ready = wrong or (isinstance(error, AgentError) and error.not_ready)
-    return (*bases_of(error), qualified(NotReady)) if is_not_ready else bases_of(error)
+    if wrong or (isinstance(error, AgentError) and error.not_ready):
+        bases = (*bases, qualified(NotReady))
+    return text, kind, bases, traceback
 
 
 def failure_event(
@@ -125,10 +129,7 @@ def failure_event(
     return AttemptFailed(
         command.path,
         command.attempt,
-        text_of(error),
-        qualified(type(error)),
-        _bases_of(command, error),
-        traceback_of(error),
+        *_facts_of(command, error),
         retryable,
         output,
         usage,

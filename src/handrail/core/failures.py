@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from handrail.errors import DefinitionError, HandrailError, RunCancelled, WorkflowError
-from handrail.model.described import bases_of, raised_at, text_of, traceback_of
-from handrail.model.results import StepFailed, StepResult, qualified
+from handrail.model.described import facts_of_error, raised_at, text_of
+from handrail.model.results import StepFailed, StepResult
 
 
 class AttemptFailure:
@@ -74,13 +74,8 @@ def failure_from(result: StepResult[Any], text: str) -> AttemptFailure:
 
 def failure_of(error: BaseException, *, retryable: bool = True) -> AttemptFailure:
     """The recorded facts of an exception."""
-    return AttemptFailure(
-        text_of(error),
-        qualified(type(error)),
-        bases_of(error),
-        traceback=traceback_of(error),
-        retryable=retryable,
-    )
+    text, kind, bases, traceback = facts_of_error(error)
+    return AttemptFailure(text, kind, bases, traceback=traceback, retryable=retryable)
 
 
 def failure_of_body(error: BaseException) -> AttemptFailure:
@@ -103,6 +98,6 @@ def body_error_text(error: BaseException) -> str:
         "" if isinstance(error, (DefinitionError, HandrailError)) else f"{type(error).__name__}: "
     )
     said = text_of(error)
-    if kind and said == type(error).__name__:
+    if kind and said.startswith(type(error).__name__):
         kind = ""
     return f"{place}: {kind}{said}" if place else f"{kind}{said}"

@@ -12,6 +12,7 @@ from pathlib import PurePath
 from types import CodeType, FrameType, TracebackType
 from typing import Any
 
+from handrail.model.outcome import members_of
 from handrail.model.results import qualified
 
 _OWN = str(PurePath(__file__).parent.parent)
@@ -29,7 +30,21 @@ def text_of(error: BaseException) -> str:
         said = str(error)
     except Exception as broken:  # noqa: BLE001  # a user's __str__ may do anything
         said = f"(its text could not be rendered: {type(broken).__name__})"
-    return said or type(error).__name__
+    name = type(error).__name__
+    return f"{name}: {said}" if isinstance(error, KeyError) else said or name  # its text is a key
+
+
+def facts_of_error(error: BaseException) -> tuple[str, str, tuple[str, ...], str]:
+    """Text, type, base types and traceback of an exception, as they are recorded. Of a group the
+    first member's, as of handrail's own groups; the group's types are among the bases.
+    """
+    members = members_of(error)
+    if members == [error]:
+        return text_of(error), qualified(type(error)), bases_of(error), traceback_of(error)
+    first, more = members[0], len(members) - 1
+    text = text_of(first) + (f" (and {more} more: {text_of(error)})" if more else "")
+    bases = dict.fromkeys((*bases_of(first), qualified(type(error)), *bases_of(error)))
+    return text, qualified(type(first)), tuple(bases), traceback_of(error)
 
 
 def bases_of(error: BaseException) -> tuple[str, ...]:

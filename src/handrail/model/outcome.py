@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from typing import Any, Final
+from typing import Any, Final, cast
 
 YIELDED: Final = 0
 RETURNED: Final = 1
@@ -53,3 +53,11 @@ def interruption(error: BaseException) -> str:
             return f"exit {error.code}"
         case _:
             return "the task that ran it was cancelled"
+
+
+def members_of(error: BaseException) -> list[BaseException]:
+    """The exceptions of a group, those of groups in it included; else the exception alone."""
+    if not isinstance(error, BaseExceptionGroup):
+        return [error]
+    group = cast("BaseExceptionGroup[BaseException]", error)
+    return [leaf for one in group.exceptions for leaf in members_of(one)]

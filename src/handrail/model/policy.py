@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias, cast
 import attrs
 
 from handrail.errors import DefinitionError
+from handrail.model.outcome import members_of
 from handrail.typed.reference import NEWER
 
 OnError: TypeAlias = Literal["fail_fast", "continue", "all_or_nothing"]
@@ -136,7 +137,9 @@ class Retry:
             return isinstance(error, Exception)
         if not isinstance(on, (type, tuple)):
             return bool(on(error))
-        return isinstance(error, cast("type[BaseException]", on))
+        kinds = cast("type[BaseException]", on)
+        members = members_of(error)
+        return isinstance(error, kinds) or all(isinstance(one, kinds) for one in members)
 
 
 def backoff_of(value: Backoff | float | timedelta | None) -> Backoff:

@@ -671,6 +671,7 @@ class StepFailed(HandrailError):
     def __str__(self) -> str:
         result = self.result
         kind = f"{result.error_type.rpartition('.')[2]}: " if result.error_type else ""
+        kind = "" if (result.error or "").startswith(kind) else kind
         tried = f" after {result.attempts} attempts" if result.attempts > 1 else ""
         return f"step {result.path!r} {result.status}{tried}: {kind}{result.error}"
 

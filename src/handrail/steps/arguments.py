@@ -109,7 +109,8 @@ def _stage(name: str, item: object) -> str | Stage:
     if isinstance(item, str):
         return check_name(item, "stage")
     if is_agent(item) and not isinstance(item, type):
-        return Stage(item.name, _judge(name, item))  # type: ignore[attr-defined]
+        agent = cast("AgentLike[Any]", item)
+        return Stage(agent.name, _judge(name, agent))
     if callable(item):
         label = getattr(item, "__name__", type(item).__name__)
         return Stage("lambda" if label == "<lambda>" else label, item)

@@ -796,8 +796,8 @@ _USE = re.compile("(LOAD|STORE|DELETE)_(?:FAST|DEREF|NAME|GLOBAL|CLOSURE)")
 
 def _uses(instruction: dis.Instruction) -> list[tuple[str, str]]:
     """How an instruction uses variables: LOAD, STORE or DELETE, and which; some use two."""
-    names = instruction.argval
-    named = names if isinstance(names, tuple) else (names,)
+    names: Any = instruction.argval
+    named = cast("tuple[str, ...]", names if isinstance(names, tuple) else (names,))
     return list(zip(_USE.findall(instruction.opname), named, strict=False))
 
 
