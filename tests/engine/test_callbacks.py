@@ -27,6 +27,7 @@ from handrail import (
     Stage,
     Steps,
     Task,
+    current,
     step,
     workflow,
 )
@@ -101,6 +102,12 @@ def at_second(value: Callable[[int], Any]) -> Callable[[int], Any]:
 def fails() -> None:
     """Fail, so that a handler is asked."""
     raise LookupError
+
+
+def fails_first() -> None:
+    """Fail, if no attempt has failed before."""
+    if current().attempt == 1:
+        raise LookupError
 
 
 def member(item: int) -> Any:
@@ -178,6 +185,10 @@ CALLBACKS: dict[str, Callable[[], Any]] = {
     "context": lambda: step("s").agent(Agent("a", "Hi", backend=FakeBackend(["x"])), gives({})),
     "holding": lambda: step("s").holding("name", held),
     "a stage": lambda: step("s").validate([Stage("lint", gives(True))], retry=1),
+    "retry on": lambda: step("s").call(fails_first).retry(2, backoff=0, on=gives(True)),
+    "retry on, beside another": lambda: step("s").parallel(
+        step("a").call(fails_first).retry(2, backoff=0, on=gives(True)), step("b").call(int)
+    ),
     "an action": lambda: step("s").call(gives(1)),
     "an action on the loop": lambda: step("s").call(gives(1)).inline(),
     "an awaited action": lambda: step("s").call(gives_later(1)),

@@ -119,7 +119,9 @@ def failure_event(
     if retry is not None and retryable:
         try:
             retryable = retry.covers(error)
-        except Exception as broken:  # noqa: BLE001  # the user's predicate
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as broken:  # noqa: BLE001  # the user's predicate
             error, retryable = broken, False
     usage = spent or command.launch.spent
     if isinstance(error, (ClaimLost, StageFailed)):
