@@ -116,8 +116,9 @@ def configured_stages(start: Path | None = None) -> dict[str, Any]:
     table = project_table(start)
     stages: dict[str, Any] = table.get("stages", {})
     for name, given in stages.items():
-        table_of_set = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
-        command: Any = table_of_set["stages"] if set(table_of_set) == {"stages"} else given
+        command: Any = given
+        if isinstance(given, dict) and set(cast("dict[str, Any]", given)) == {"stages"}:
+            command = cast("dict[str, Any]", given)["stages"]
         words = cast("list[object]", command if isinstance(command, list) else [command])
         if not words or not all(isinstance(word, str) for word in words):
             raise DefinitionError(
