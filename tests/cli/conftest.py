@@ -140,7 +140,7 @@ Cli: TypeAlias = Callable[..., Outcome]
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty working folder; what is imported from it is forgotten afterwards."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("HANDRAIL_DEBUG", raising=False)
+    monkeypatch.setenv("HANDRAIL_DEBUG", "")  # put back after the test, whatever --debug sets
     return tmp_path
 
 

@@ -128,7 +128,7 @@ def test_an_executors_journal_comes_before_the_environment(
     assert cli("show", run, "--executor", "svc.py:make").code == 0
     assert cli("run", "svc.py:make", "--run-id", "by-target").code == 3
     (folder / "pyproject.toml").write_text('[tool.handrail]\nexecutor = "svc.py:make"\n')
-    assert cli("show", "by-target").code == 0
+    assert cli("show", "by-target", "--executor", "svc.py:make").code == 0
     assert not (folder / "elsewhere").exists()
     assert cli("show", run, "--dir", "typed").code == 2
 

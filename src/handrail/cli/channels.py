@@ -43,7 +43,7 @@ def cleaned_outputs() -> Generator[None]:
         yield
     finally:
         for stream in streams:
-            del stream.write
+            vars(stream).pop("write", None)  # of an inner call that had the same stream, it is gone
 
 
 def _cleaned(write: Callable[[str], int]) -> Callable[[str], int]:

@@ -166,13 +166,13 @@ def shape_of_class(cls: Any) -> Shape | None:
     return pydantic_shape(cls)
 
 
-_MADE_AT_RUN_TIME = 1 << 9
-"""The flag of all classes but those written in C: ``Py_TPFLAGS_HEAPTYPE``."""
+_IMMUTABLE = 1 << 8
+"""The flag of the classes that are written in C: ``Py_TPFLAGS_IMMUTABLETYPE``."""
 
 
 def _has_state_of_its_own(base: Any) -> bool:
     """True for a class in C, such as ``list`` or ``deque``: no attribute shows what is in it."""
-    in_c = not base.__flags__ & _MADE_AT_RUN_TIME
+    in_c = bool(base.__flags__ & _IMMUTABLE)
     return in_c and base is not object and not issubclass(base, BaseException)
 
 
