@@ -19,6 +19,7 @@ from handrail.errors import (
 from handrail.model.described import facts_of_error, text_of
 from handrail.model.events import AttemptFailed, RollbackCompleted, StepCompleted
 from handrail.model.launch import AgentError, NotReady, PromptError
+from handrail.model.outcome import INTERRUPTIONS
 from handrail.model.results import (
     CommandResult,
     StageFailed,
@@ -119,7 +120,7 @@ def failure_event(
     if retry is not None and retryable:
         try:
             retryable = retry.covers(error)
-        except (KeyboardInterrupt, SystemExit):
+        except INTERRUPTIONS:
             raise
         except BaseException as broken:  # noqa: BLE001  # the user's predicate
             error, retryable = broken, False

@@ -23,7 +23,7 @@ from handrail.errors import RunCancelled, StepTimeout
 from handrail.model import outcome
 from handrail.model.described import line_of
 from handrail.model.inputs import bind_inputs
-from handrail.model.outcome import INTERRUPTED, RAISED, RETURNED, YIELDED, resume
+from handrail.model.outcome import INTERRUPTED, INTERRUPTIONS, RAISED, RETURNED, YIELDED, resume
 from handrail.model.paths import attempt_base, join
 from handrail.model.results import StepFailed, StepResult, qualified
 from handrail.record.outputs import derive, resolve
@@ -424,7 +424,7 @@ class Retracing:
         finally:
             close(generator)
             self.line = line
-        if what == RAISED and isinstance(given, (KeyboardInterrupt, SystemExit)):
+        if what == RAISED and isinstance(given, INTERRUPTIONS):
             self.run.escaped = given
 
     def _last_step_before_cleanup(self, known: Iterable[str]) -> int:

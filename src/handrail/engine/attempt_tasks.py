@@ -22,7 +22,7 @@ from handrail.engine.loop import Loop, Skew
 from handrail.engine.perform import Performer, raised_event
 from handrail.engine.tasks import ABANDONED, STOPPED, AttemptStopped, Flight
 from handrail.model import events as ev
-from handrail.model.outcome import interruption
+from handrail.model.outcome import INTERRUPTIONS, interruption
 from handrail.steps.verbs import PythonCall
 
 TURN_STEPS = 64
@@ -121,7 +121,7 @@ class Attempts:
                 outcome = await self._finish_here(command, coroutine, context, UNBEGUN)
         except AttemptStopped:
             return None
-        except (KeyboardInterrupt, SystemExit) as error:
+        except INTERRUPTIONS as error:
             self.interrupted(command.path, error)
             return None
         except BaseException as error:  # whatever an action raises fails its step

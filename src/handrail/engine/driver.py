@@ -85,7 +85,7 @@ from handrail.errors import (
     OutputNotSerializable,
 )
 from handrail.model import events as ev
-from handrail.model.outcome import interruption
+from handrail.model.outcome import INTERRUPTIONS, interruption
 from handrail.model.policy import Limits
 from handrail.model.results import WorkflowResult
 from handrail.ports.journal import GroupAppend, Journal, group_append, when_free
@@ -327,7 +327,7 @@ class Driver(Loop):
                 self.begin(first, known, cancel)
                 await self._replay()
                 await self._work()
-            except (KeyboardInterrupt, SystemExit, anyio.get_cancelled_exc_class()) as error:
+            except (*INTERRUPTIONS, anyio.get_cancelled_exc_class()) as error:
                 with anyio.CancelScope(shield=True):
                     self._interrupt(interruption(error))
                     await self._work()
@@ -628,7 +628,7 @@ class Driver(Loop):
             self._claiming.finished(flight, outcome)
         elif flight.kind != ATTEMPT:
             self._callbacks.finished(flight, outcome)
-        elif isinstance(outcome, (KeyboardInterrupt, SystemExit)):
+        elif isinstance(outcome, INTERRUPTIONS):
             self.remove_flight(path, ATTEMPT)
             self.line.release(path)
             self.attempts.interrupted(path, outcome)

@@ -29,6 +29,7 @@ from handrail.model.dataclass import dataclass
 from handrail.model.described import text_of, traceback_of
 from handrail.model.events import Notice
 from handrail.model.launch import AgentError, Launch, fault_of
+from handrail.model.outcome import INTERRUPTIONS
 from handrail.model.results import (
     UNREPORTED,
     AgentResult,
@@ -117,7 +118,7 @@ class Performer:
                 output, usage = await self._run_in_contexts(command, current, claims_of)
             else:
                 output, usage = await self._output(command, current, claims_of)
-        except (KeyboardInterrupt, SystemExit, Abandoned, anyio.get_cancelled_exc_class()):
+        except (*INTERRUPTIONS, Abandoned, anyio.get_cancelled_exc_class()):
             raise
         except BaseException as error:  # noqa: BLE001  # whatever an action raises fails its step
             return self._failed(command, error, self._elapsed() - since)

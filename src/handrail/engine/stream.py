@@ -15,7 +15,7 @@ from handrail.core.work_edits import edit_of
 from handrail.engine.driver import Driver
 from handrail.errors import TooEarly, WrongUse
 from handrail.model.events import Event, Progress, RunSteered, WorkEdited
-from handrail.model.outcome import interruption
+from handrail.model.outcome import INTERRUPTIONS, interruption
 from handrail.model.results import WorkflowResult
 from handrail.model.work import Task
 
@@ -236,7 +236,7 @@ class Run(Generic[R_co]):
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         assert self._group is not None
         if not self.queue.closed:
-            stopped = (KeyboardInterrupt, SystemExit, anyio.get_cancelled_exc_class())
+            stopped = (*INTERRUPTIONS, anyio.get_cancelled_exc_class())
             if isinstance(error, stopped):
                 self.interrupt(interruption(error))
             else:

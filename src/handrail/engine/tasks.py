@@ -16,6 +16,7 @@ import anyio
 from handrail.core.timers import InFlight
 from handrail.engine.calls import Abandoned, InContext
 from handrail.engine.current import Current
+from handrail.model.outcome import INTERRUPTIONS
 
 
 class AttemptStopped(Exception):  # a signal within this package, never shown
@@ -46,7 +47,7 @@ class Flight(InFlight):
 STOPPED = object()
 ABANDONED = object()
 
-PASSED_ON = (KeyboardInterrupt, SystemExit, GeneratorExit)
+PASSED_ON = (*INTERRUPTIONS, GeneratorExit)
 """Raised on as they are, also by an action that is being stopped."""
 
 Work = Callable[[], Awaitable[Any]]

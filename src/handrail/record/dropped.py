@@ -82,8 +82,7 @@ class HistoryIndex:
                 path, number = event.path, event.attempt
                 self.attempt_failed[path] = index
                 if event.cause is not None:
-                    base = path if number < 2 else f"{path}~{number}"
-                    self.causes.setdefault(path, {})[base] = event.cause
+                    self.causes.setdefault(path, {})[attempt_base(path, number)] = event.cause
             case ev.RollbackCompleted():
                 self.undone[event.path] = index
             case ev.RunResumed():
