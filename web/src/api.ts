@@ -228,6 +228,27 @@ export interface StepDetail extends StepRow {
   readonly answer: { readonly answer: unknown; readonly by: string | null; readonly at: number } | null;
 }
 
+export interface PlannedStep {
+  readonly path: string;
+  readonly state: "recorded" | "changed" | "will run" | "may run" | "orphaned";
+  readonly step_type: string;
+  readonly status: string | null;
+  readonly was: string;
+  readonly now: string;
+  readonly interrupted: boolean;
+  readonly reached: boolean;
+}
+
+/** What a resume would do. */
+export interface Plan {
+  readonly steps: readonly PlannedStep[];
+  readonly ends: string | null;
+  readonly undoes: readonly string[];
+  readonly unwinds: string | null;
+  readonly waits_for: readonly WaitsFor[];
+  readonly stuck: string | null;
+}
+
 /** What is certain of a name: literal texts, between which anything may stand. */
 export type NamePattern = readonly string[];
 

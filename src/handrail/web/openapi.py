@@ -139,7 +139,7 @@ _SCHEMAS: dict[str, Any] = {
         "a": _TEXT, "b": _TEXT, "same": _FLAG, "fields": {"type": "array", "items": _TEXT},
         "steps": _THINGS,
     }),
-    "Done": _object({"ok": _FLAG, "driven": _FLAG}, run_id=_TEXT, answer=_ANY),
+    "Done": _object({"ok": _FLAG, "driven": _FLAG}, run_id=_TEXT, answer=_ANY, plan=_ANY),
 }  # fmt: skip
 _EVENTS = (
     "Server-sent events. `record`: an event of the run, with `type`, `seq`, `at` (unix seconds), "
