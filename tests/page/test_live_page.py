@@ -159,9 +159,7 @@ def test_a_run_is_steered(place: Place, open_page: Open) -> None:
     assert driver.exitcode == 0
 
 
-def test_failed_members_run_again_after_their_plan_is_seen(
-    place: Place, open_page: Open
-) -> None:
+def test_failed_members_run_again_after_their_plan_is_seen(place: Place, open_page: Open) -> None:
     """A resume with a pattern, or of failed members, shows its plan first, and does that."""
     place.let("go")
     driver = place.drive("ship", "r1")

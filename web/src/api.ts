@@ -49,6 +49,8 @@ export interface RunRow {
   readonly cost_usd: number | null;
   readonly tokens: number | null;
   readonly launches: number | null;
+  /** Why its record is not read: it is being read, or cannot be. */
+  readonly unread: string | null;
   readonly error: string | null;
   /** The paths of some steps that are at work. */
   readonly at_work: readonly string[];

@@ -78,6 +78,7 @@ _SCHEMAS: dict[str, Any] = {
         "cost_usd": _or_null(_NUMBER),
         "tokens": _or_null(_NUMBER),
         "launches": _or_null(_WHOLE),
+        "unread": _or_null(_TEXT),
         "error": _or_null(_TEXT),
         "at_work": {"type": "array", "items": _TEXT},
         "forked_from": _or_null({"type": "array", "items": _or_null(_TEXT)}),
