@@ -239,6 +239,7 @@ def test_the_graph_shows_what_is_to_come(place: Place, open_page: Open) -> None:
     page.get_by_role("img", name=re.compile("^check, .*failed$")).click()
     page.get_by_role("complementary", name="Step each/1/check").wait_for()
     page.get_by_role("button", name="as it ran").click()
+    page.get_by_text("for_each · 3 of 3, 1 failed").wait_for()
     page.get_by_role("img", name="merge?, ask: waiting").wait_for()
     assert page.get_by_role("img", name=re.compile("deploy")).count() == 0
 
