@@ -9,8 +9,8 @@ from typing import Any, TextIO, cast
 
 from handrail.cli.channels import write_json
 from handrail.cli.exits import Exit
-from handrail.cli.masking import mask_text, mask_value
-from handrail.cli.report import format_time, readable
+from handrail.cli.masking import mask_text
+from handrail.cli.report import value_text
 from handrail.codec.unresolved import Unresolved
 from handrail.errors import NotRecorded
 from handrail.model import events as ev
@@ -20,7 +20,8 @@ from handrail.record.reading import closest_paths
 from handrail.record.run_record import Recorded
 from handrail.record.state import RecordedRun
 from handrail.record.view import StepView, exit_code_of
-from handrail.sinks.console_text import duration, error_text, path_text
+from handrail.shortening import error_text
+from handrail.sinks.console_text import duration, local_text, path_text
 from handrail.sinks.console_words import handled_text, printable
 from handrail.sinks.event_words import event_text
 from handrail.typed.jsonsafe import Json, json_safe
@@ -90,23 +91,23 @@ def _lines(
 ) -> Iterator[str]:
     began = [one for one in events if isinstance(one, (ev.StepStarted, ev.MemberStarted))]
     if began:
-        yield f"  started  {format_time(began[0].at)}"
+        yield f"  started  {local_text(began[0].at)}"
     if end is not None:
-        yield f"  ended    {format_time(end.at)}, after {duration(end.duration_ms / 1000)}"
+        yield f"  ended    {local_text(end.at)}, after {duration(end.duration_ms / 1000)}"
     if step.attempts > 1:
         yield f"  attempts {step.attempts}"
     failed = [one for one in events if isinstance(one, (ev.AttemptFailed, ev.LadderStep))]
     for note in step.told:
         yield ""
-        yield f"{format_time(note.at)}  {note.by} said, given with launch {note.launch}:"
+        yield f"{local_text(note.at)}  {note.by} said, given with launch {note.launch}:"
         yield from (f"  {printable(line)}" for line in note.text.splitlines())
     for one in failed:
         yield ""
         if isinstance(one, ev.LadderStep):
-            yield f"{format_time(one.at)}  a launch failed: {event_text(one)}"
+            yield f"{local_text(one.at)}  a launch failed: {event_text(one)}"
         else:
             facts = Failure(one.error, one.error_type, one.error_bases, one.traceback)
-            yield from _failure(f"{format_time(one.at)}  attempt {one.attempt} failed", facts)
+            yield from _failure(f"{local_text(one.at)}  attempt {one.attempt} failed", facts)
     if end is not None and end.error and not _is_error_listed(end, failed):
         yield ""
         facts = Failure(end.error, end.error_type or "", end.error_bases, end.traceback)
@@ -128,8 +129,6 @@ def _failure(head: str, failure: Failure) -> Iterator[str]:
 
 
 def _output(value: Any) -> Iterator[str]:
-    from rich.pretty import pretty_repr
-
     yield "output:"
     held: Any = value.data if isinstance(value, Unresolved) else value
     if _is_of_agent(value):
@@ -138,9 +137,7 @@ def _output(value: Any) -> Iterator[str]:
         parts: dict[str, Any] = held if is_data else {name: getattr(held, name) for name in names}
         yield from (f"  {name:8} {parts[name]}" for name in _OF_AGENT if parts.get(name))
         held = parts["output"]
-    held = readable(held)
-    text = held if isinstance(held, str) else pretty_repr(mask_value(held))
-    yield from (f"  {printable(line)}" for line in text.splitlines())
+    yield from (f"  {printable(line)}" for line in value_text(held).splitlines())
 
 
 _OF_AGENT = ("model", "session", "backend")

@@ -13,10 +13,10 @@ from typing import Any, ClassVar, NamedTuple
 
 from handrail.model import events as ev
 from handrail.model.events import RunSuspended, WorkflowCompleted
-from handrail.model.results import Skipped, StepResult
+from handrail.model.results import StepResult
 from handrail.record.live_view import GROUPS, LiveRun, LiveStep
 from handrail.record.view import FailureCause
-from handrail.shortening import clean
+from handrail.shortening import clean, reason_of
 from handrail.sinks.console_text import (
     TONES,
     Glyphs,
@@ -32,10 +32,10 @@ from handrail.sinks.console_text import (
 from handrail.sinks.console_words import (
     at_line,
     cause_in_short,
+    end_view,
     error_lines,
-    first_line,
-    handled_text,
     origin_from,
+    step_words,
     usage_text,
 )
 from handrail.sinks.event_words import (
@@ -233,7 +233,7 @@ class PlainLog:
         text = f"attempt {event.attempt} failed, retrying{when}: {error[0]}"
         return [
             self._line("again", path_text(event.path), "", text, tone="warn"),
-            *_continuation_lines(error),
+            *((Span(line),) for line in error[1:]),
         ]
 
     def _step_replayed(self, event: ev.StepReplayed, _: object) -> list[Line]:
@@ -314,29 +314,14 @@ class PlainLog:
     def _ended(
         self, path: str, result: StepResult[Any], step: LiveStep, counts: str = ""
     ) -> list[Line]:
-        parts: list[str] = [] if result.status == "succeeded" else [result.status]
-        if counts:
-            parts.append(counts)
-        if result.attempts > 1:
-            parts.append(f"{self._glyphs.times}{result.attempts}")
-        if result.status != "skipped":
-            parts.append(duration(result.duration_ms / 1000))
-        error = self._why(result, step)
-        if not error and isinstance(result.output, Skipped):
-            error = [clean(result.output.reason)]
-        handled = handled_text(result.status, result.handled, step.exit_code)
-        message = "  ".join([*parts, *error[:1], *([handled] if handled else [])])
-        kind = "" if result.step_type == "member" else result.step_type
-        line = self._line(result.status, path_text(path), kind, message)
-        return [line, *_continuation_lines(error)] if len(error) > 1 else [line]
-
-    def _why(self, result: StepResult[Any], step: LiveStep) -> list[str]:
-        """The lines of the step's error; only its origin, if the lines of a step inside have it."""
         cause = None if step.problem is None else self._in_log(step.problem)
-        if cause is not None and cause.inner is not None:
-            return [origin_from(cause, step.path)]
-        first, *others = error_lines(result.error, result.error_type) or [""]
-        return [first + ("" if cause is None else at_line(cause)), *others] if first else []
+        if cause is None and result.error:
+            cause = FailureCause(path, result.name, result.error, result.error_type)
+        view = replace(end_view(result, cause), path=step.path, answer=step.answer)
+        words, others = step_words(view, self._glyphs, counts=counts)
+        kind = "" if result.step_type == "member" else result.step_type
+        line = self._line(result.status, path_text(path), kind, "  ".join(words))
+        return [line, *((Span(text),) for text in others)]
 
     def _in_log(self, cause: FailureCause) -> FailureCause:
         """The failure, without those of its inner failures that have no lines in this log."""
@@ -374,11 +359,6 @@ class PlainLog:
         ev.AgentRetry: _backend_notice,
         ev.AgentLimit: _backend_notice,
     }
-
-
-def _continuation_lines(error: list[str]) -> list[Line]:
-    """The lines of an error after the first, which is part of the step's own line."""
-    return [(Span(line),) for line in error[1:]]
 
 
 def _is_large(group: LiveStep) -> bool:
@@ -456,7 +436,7 @@ def error_below(
 
 def _failures(run: LiveRun, event: WorkflowCompleted) -> list[str]:
     parts: list[str] = []
-    error = first_line(event.error or "")
+    error = reason_of(event.error or "")
     step = event.failed_step
     if run.cause is not None and run.cause.inner is not None:
         parts.append(cause_in_short(run.cause))

@@ -12,11 +12,17 @@ from typing import Any, Final, Literal, TypeAlias
 
 from handrail.model import events as ev
 from handrail.model.events import Event
-from handrail.model.results import A_PERSON, A_SENDER, OpenGate, Skipped
+from handrail.model.results import A_PERSON, A_SENDER, OpenGate
 from handrail.record.view import exit_code_of, plain
-from handrail.shortening import clean, last_line
-from handrail.sinks.console_text import counted, duration, error_text, path_text, until
-from handrail.sinks.console_words import handled_text, usage_text
+from handrail.shortening import clean, error_text, last_line
+from handrail.sinks.console_text import counted, duration, path_text, until
+from handrail.sinks.console_words import (
+    answer_text,
+    end_view,
+    facts_of,
+    handled_text,
+    usage_text,
+)
 from handrail.typed.jsonsafe import json_safe
 
 Severity: TypeAlias = Literal["error", "warning", "info"]
@@ -141,16 +147,13 @@ def _attempt_failed(event: ev.AttemptFailed) -> str:
 
 def _step_ended(event: ev.StepCompleted | ev.MemberCompleted) -> str:
     result = event.result
-    reason = result.output.reason if isinstance(result.output, Skipped) else ""
     spent = duration(result.duration_ms / 1000)
     parts = [
         result.status if result.status == "skipped" else f"{result.status} in {spent}",
         f"{result.attempts} attempts" if result.attempts > 1 else "",
         error_text(result.error, result.error_type, _MOST),
-        clean(reason),
+        *facts_of(end_view(result)),
         handled_text(result.status, result.handled, exit_code_of(result.output)),
-        f"given by {clean(result.given_by)}" if result.given_by else "",
-        "" if result.usage is None else usage_text(result.usage),
     ]
     return ", ".join(part for part in parts if part)
 
@@ -221,12 +224,6 @@ def _gate_opened(event: ev.GateOpened) -> str:
     return f"asks: {question_of(event.gate)}{by}"
 
 
-def _gate_answered(event: ev.GateAnswered) -> str:
-    """``answered yes by ana``."""
-    by = f" by {clean(event.by, 80)}" if event.by else ""
-    return f"answered {clean(event.answer, 80)}{by}"
-
-
 def _timer_set(event: ev.TimerSet) -> str:
     what = {"timeout": "its time ends", "run": "the run's time ends", "gate": "must be answered"}
     left = event.due - event.at
@@ -251,17 +248,24 @@ def _claim_lost(event: ev.ClaimLost) -> str:
 # -- agents ----------------------------------------------------------------------------------------
 
 _WORTH_SAYING_S = 1.0
-_NEXT: Mapping[str, str] = {
-    "start": "starts over",
-    "resume": "continues its session",
-    "retry": "tries again",
-    "wait": "tries again",
-    "reask": "asks again",
-    "compact": "continues in its compacted session",
-    "summarise": "continues in a new session from a summary",
-    "reframe": "asks again in a new session",
-    "fallback": "continues with its next backend or model",
-}
+_RUNGS: Mapping[str, tuple[str, str]] = {
+    "start": ("starts over", "started over"),
+    "resume": ("continues its session", "continued its session"),
+    "reask": ("asks again", "asked again"),
+    "compact": ("continues in its compacted session", "continued in its compacted session"),
+    "summarise": (
+        "continues in a new session from a summary", "continued in a new session from a summary",
+    ),
+    "reframe": ("asks again in a new session", "asked again in a new session"),
+    "fallback": (
+        "continues with its next backend or model", "continued with its next backend or model",
+    ),
+}  # fmt: skip
+
+
+def rung_text(rung: str, *, over: bool = False) -> str:
+    """``asks again``: what follows a failed launch; ``asked again`` when that is ``over``."""
+    return _RUNGS.get(rung, ("tries again", "tried again"))[over]
 
 
 def _session_started(event: ev.AgentSessionStarted) -> str:
@@ -287,7 +291,7 @@ def _ladder_step(event: ev.LadderStep) -> str:
         if event.kind == "usage_cap":
             waits = f"checks again {_reset_text(event.due, event.at)}"
         return f"{waits}: {_what_failed(event)}: {clean(event.error, 120)}"
-    return f"{_NEXT.get(event.next.rung, 'tries again')}: {_what_failed(event)}"
+    return f"{rung_text(event.next.rung)}: {_what_failed(event)}"
 
 
 def _guided(event: ev.AgentGuided) -> str:
@@ -375,7 +379,7 @@ _TEXTS: Final[Mapping[type, Callable[[Any], str]]] = {
     ev.SubworkflowStarted: lambda event: f"{clean(event.workflow_name)} began",
     ev.SubworkflowEnded: _child_ended,
     ev.GateOpened: _gate_opened,
-    ev.GateAnswered: _gate_answered,
+    ev.GateAnswered: answer_text,
     ev.TimerSet: _timer_set,
     ev.SignalReceived: _signal_received,
     ev.RollbackStarted: lambda _: "is being rolled back",
