@@ -7,9 +7,9 @@ reports its progress at each tenth. Only its failures have their own lines (agai
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from handrail.model import events as ev
 from handrail.model.events import RunSuspended, WorkflowCompleted
@@ -39,9 +39,10 @@ from handrail.sinks.console_words import (
     usage_text,
 )
 from handrail.sinks.event_words import (
+    FORMS,
+    Form,
     activity_text,
     backend_notice_text,
-    event_text,
     question_of,
     size_text,
 )
@@ -87,46 +88,15 @@ _REPORTED_LATER = GROUPS | {"ask", "sleep"}  # a later event has more to log tha
 _LINES_OF_A_RETRY = 4
 
 
-class _Format(NamedTuple):
-    """How the line of an event looks whose text is the same in all logs."""
-
-    sign: str
-    tone: Tone | None = None
-    kind: str = ""
-    in_large_groups: bool = True
-    """False: in a large group, the lines of the group stand for it."""
-
-
-_FORMATS: Mapping[type, _Format] = {
-    ev.RunResumed: _Format("started"),
-    ev.CancelRequested: _Format("cancelled"),
-    ev.RunSteered: _Format("waiting"),
-    ev.LimitReached: _Format("failed"),
-    ev.StepInterrupted: _Format("interrupted"),
-    ev.WorkEdited: _Format("started", kind="work"),
-    ev.WorkStopped: _Format("waiting", kind="work", in_large_groups=False),
-    ev.GateOpened: _Format("waiting"),
-    ev.GateAnswered: _Format("started"),
-    ev.SignalReceived: _Format("started"),
-    ev.RollbackCompleted: _Format("undo", "warn"),
-    ev.ClaimWaiting: _Format("waiting", "warn"),
-    ev.ClaimGranted: _Format("again"),
-    ev.LadderStep: _Format("waiting", "warn", in_large_groups=False),
-    ev.AgentGuided: _Format("again"),
-    ev.BudgetWarning: _Format("started", "warn"),
-    ev.BudgetRaised: _Format("started"),
-}
-
-
-def _format_of(event: ev.Event) -> _Format:
-    how = _FORMATS[type(event)]
+def _form_of(event: ev.Event) -> Form:
+    form = FORMS[type(event)]
     match event:
         case ev.RollbackCompleted(error=str()):
-            return _Format("failed")
+            return form._replace(sign="failed", tone=None)
         case ev.LadderStep(parked=False) if event.due <= event.at:
-            return how._replace(sign="again")
+            return form._replace(sign="again")
         case _:
-            return how
+            return form
 
 
 class PlainLog:
@@ -146,9 +116,10 @@ class PlainLog:
     def lines(self, event: ev.Event | ev.Progress, step: LiveStep | None) -> list[Line]:
         """The lines for this event, mostly none; ``step`` is the step that it is about."""
         lines_of = self._LINES.get(type(event))
-        if lines_of is None:
+        is_end = isinstance(event, (WorkflowCompleted, RunSuspended))
+        if lines_of is None and not is_end:
             return []
-        lines = lines_of(self, event, step)
+        lines = [] if lines_of is None else lines_of(self, event, step)
         if self._replayed and not isinstance(event, ev.StepReplayed):
             taken = f"{counted(self._replayed, 'step')} taken from the record"
             lines.insert(0, (Span(f"{self._glyphs.started} {taken}", "dim"),))
@@ -173,11 +144,11 @@ class PlainLog:
         return lines
 
     def _format_event(self, event: ev.Event, step: LiveStep | None) -> list[Line]:
-        how = _format_of(event)
-        if not how.in_large_groups and _is_in_large_group(step):
+        form = _form_of(event)
+        if not form.in_large_groups and _is_in_large_group(step):
             return []
         subject = path_text(getattr(event, "path", "")) or f"run {clean(event.run_id)}"
-        return [self._line(how.sign, subject, how.kind, event_text(event), tone=how.tone)]
+        return [self._line(form.sign, subject, form.kind, form.text(event), tone=form.tone)]
 
     # -- the run -----------------------------------------------------------------------------
 
@@ -305,10 +276,6 @@ class PlainLog:
         sign = "again" if isinstance(event, ev.AgentRetry) else "waiting"
         return [self._line(sign, path_text(path), "", text, tone="warn")] if text else []
 
-    def _nothing(self, event: ev.Event, _: object) -> list[Line]:
-        del event
-        return []
-
     # -- lines -------------------------------------------------------------------------------
 
     def _ended(
@@ -344,10 +311,8 @@ class PlainLog:
         return tuple(spans)
 
     _LINES: ClassVar[dict[type, Callable[[Any, Any, Any], list[Line]]]] = {
-        **dict.fromkeys(_FORMATS, _format_event),
+        **dict.fromkeys((kind for kind, form in FORMS.items() if form.sign), _format_event),
         ev.WorkflowStarted: _run_started,
-        ev.WorkflowCompleted: _nothing,
-        ev.RunSuspended: _nothing,
         ev.SinkDropped: _sink_dropped,
         ev.StepStarted: _step_started,
         ev.StepCompleted: _step_completed,
