@@ -41,6 +41,7 @@ _MARKS = {
     "running": "▶️",
     "waiting": "⏸️",
     "suspended": "⏸️",
+    "paused": "⏸️",
 }
 
 

@@ -64,7 +64,9 @@ def _derived_output(history: Sequence[ev.Event], path: str) -> Any:
     return None if end is None else end.output
 
 
-def _step_data(end: StepResult[Any] | None, events: Sequence[ev.Event]) -> dict[str, Any]:
+def _step_data(
+    step: StepView, end: StepResult[Any] | None, events: Sequence[ev.Event]
+) -> dict[str, Any]:
     attempts = [one for one in events if isinstance(one, (ev.AttemptFailed, ev.LadderStep))]
     return {
         **step.to_dict(),
