@@ -129,7 +129,7 @@ def test_a_signal_is_waited_for(tree: LiveRun, story: Story) -> None:
     """A step that waits for a signal says so."""
     story.begin()
     story.start("go", "wait_for")
-    assert drawn(tree)[1] == "└─ ⏸ go  wait_for  waits for its signal"
+    assert drawn(tree)[1] == "└─ ⏸ go  wait_for  waits for the signal"
 
 
 def test_a_claim_is_waited_for(tree: LiveRun, story: Story) -> None:

@@ -54,7 +54,7 @@ from handrail.sinks.console_words import (
     step_words,
     wait_text,
 )
-from handrail.sinks.event_words import event_text, rung_text
+from handrail.sinks.event_words import event_text, rung_text, unrolled_texts
 from handrail.typed.jsonsafe import short_repr
 
 MOST_MEMBERS = 40
@@ -214,10 +214,11 @@ def _failure(view: RunView) -> Iterator[str]:
     failed = next((one.cause for one in view.steps if one.path == end.failed_step), None)
     if failed is not None and failed.place_in(end.error) is not None:
         yield f"failed: {cause_in_short(_masked(failed))}"
-        return
-    first, *others = first_lines(mask_text(end.error).rstrip(), 20) or [""]
-    yield f"error: {printable(first)}"
-    yield from (f"    {printable(line)}" for line in others)
+    else:
+        first, *others = first_lines(mask_text(end.error).rstrip(), 20) or [""]
+        yield f"error: {printable(first)}"
+        yield from (f"    {printable(line)}" for line in others)
+    yield from unrolled_texts(mask_value(end.rollback_errors))
 
 
 def _value(view: RunView, most: int) -> Iterator[str]:

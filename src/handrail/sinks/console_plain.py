@@ -45,6 +45,7 @@ from handrail.sinks.event_words import (
     backend_notice_text,
     question_of,
     size_text,
+    unrolled_texts,
 )
 from handrail.steps.verbs import LEAF_KINDS
 
@@ -408,10 +409,9 @@ def _failures(run: LiveRun, event: WorkflowCompleted) -> list[str]:
     elif error:
         where = "" if run.cause is None else at_line(run.cause)
         parts.append((error if not step or step in error else f"{clean(step)}: {error}") + where)
-    if event.rollback_errors:
-        undone = ", ".join(clean(error.path, 80) for error in event.rollback_errors[:3])
-        parts.append(f"{counted(len(event.rollback_errors), 'rollback')} failed: {undone}")
-    return parts
+    unrolled = unrolled_texts(event.rollback_errors)
+    more = [f"{len(unrolled) - 3} more were not rolled back"] if len(unrolled) > 3 else []
+    return [*parts, *unrolled[:3], *more]
 
 
 def _waits(event: RunSuspended) -> list[str]:

@@ -7,14 +7,14 @@ are cut here, so an event must be masked before.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from handrail.model import events as ev
 from handrail.model.events import Event
-from handrail.model.results import A_PERSON, A_SENDER, OpenGate
+from handrail.model.results import A_PERSON, A_SENDER, OpenGate, RollbackError
 from handrail.record.view import exit_code_of, plain
-from handrail.shortening import clean, error_text, last_line
+from handrail.shortening import clean, error_text, last_line, reason_of
 from handrail.sinks.console_text import Tone, counted, duration, path_text, until
 from handrail.sinks.console_words import (
     answer_text,
@@ -121,10 +121,15 @@ def _run_resumed(event: ev.RunResumed) -> str:
 def _run_ended(event: ev.WorkflowCompleted) -> str:
     error = error_text(event.error, event.error_type, _MOST)
     parts = [f"{event.status} after {duration(event.duration_ms / 1000)}", error]
-    undone = [
-        f"{one.path} was not rolled back: {clean(one.error)}" for one in event.rollback_errors
+    return "; ".join(part for part in (*parts, *unrolled_texts(event.rollback_errors)) if part)
+
+
+def unrolled_texts(errors: Sequence[RollbackError]) -> list[str]:
+    """``made was not rolled back: Gone: no``: the rollbacks of a run that failed."""
+    return [
+        f"{path_text(one.path)} was not rolled back: {reason_of(one.error, one.error_type)}"
+        for one in errors
     ]
-    return "; ".join(part for part in (*parts, *undone) if part)
 
 
 def _run_suspended(event: ev.RunSuspended) -> str:
@@ -462,7 +467,7 @@ def note_text(event: Event | None) -> str:
             deadline = " (until its deadline)" if event.gate.deadline is not None else ""
             return f"{question_of(event.gate)}{deadline}"
         case ev.StepStarted():
-            return "waits for its signal"
+            return f"waits for the signal {clean(event.signal, 80)}".rstrip()
         case ev.TimerSet():
             return {"retry": "retries", "cap": "waits for a limit"}.get(event.reason, "")
         case ev.LadderStep():
