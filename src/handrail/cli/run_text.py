@@ -19,6 +19,7 @@ from handrail.cli.queues import counts_text
 from handrail.cli.report import (
     answer_command,
     first_lines,
+    indented_lines,
     orphaned_text,
     signal_command,
     value_text,
@@ -215,9 +216,7 @@ def _failure(view: RunView) -> Iterator[str]:
     if failed is not None and failed.place_in(end.error) is not None:
         yield f"failed: {cause_in_short(_masked(failed))}"
     else:
-        first, *others = first_lines(mask_text(end.error).rstrip(), 20) or [""]
-        yield f"error: {printable(first)}"
-        yield from (f"    {printable(line)}" for line in others)
+        yield from map(printable, indented_lines(f"error: {mask_text(end.error)}"))
     yield from unrolled_texts(mask_value(end.rollback_errors))
 
 

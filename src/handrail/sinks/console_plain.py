@@ -23,9 +23,9 @@ from handrail.sinks.console_text import (
     Line,
     Span,
     Tone,
-    clock,
     counted,
     duration,
+    local_text,
     path_text,
     until,
 )
@@ -93,9 +93,9 @@ def _form_of(event: ev.Event) -> Form:
     form = FORMS[type(event)]
     match event:
         case ev.RollbackCompleted(error=str()):
-            return form._replace(sign="failed", tone=None)
+            return replace(form, sign="failed", tone=None)
         case ev.LadderStep(parked=False) if event.due <= event.at:
-            return form._replace(sign="again")
+            return replace(form, sign="again")
         case _:
             return form
 
@@ -137,7 +137,7 @@ class PlainLog:
             due = known[1] if known[0] == began else began + QUIET_S * 2
             if now >= due and len(lines) < MAX_VERBOSE_MEMBERS:
                 spent, activity = now - began, activity_text(step.latest)
-                message = f"at work for {duration(spent)}, since {clock(began)}"
+                message = f"at work for {duration(spent)}, since {local_text(began, '%H:%M')}"
                 message += f": {activity}" if activity else ""
                 lines.append(self._line("started", path_text(path), step.kind, message, tone="dim"))
                 due = began + spent * 2
@@ -285,7 +285,7 @@ class PlainLog:
         cause = None if step.problem is None else self._in_log(step.problem)
         if cause is None and result.error:
             cause = FailureCause(path, result.name, result.error, result.error_type)
-        view = replace(end_view(result, cause), path=step.path, answer=step.answer)
+        view = replace(end_view(result, cause), path=step.path)
         words, others = step_words(view, self._glyphs, counts=counts)
         kind = "" if result.step_type == "member" else result.step_type
         line = self._line(result.status, path_text(path), kind, "  ".join(words))

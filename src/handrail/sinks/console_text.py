@@ -152,11 +152,6 @@ def until(due: float, now: float) -> str:
     return f"until {clock} (in {left / size:.0f} {unit})"
 
 
-def clock(at: float) -> str:
-    """A time of day in local time: ``14:32``."""
-    return local_text(at, "%H:%M")
-
-
 NEVER = "never"
 
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from handrail.model import events as ev
+from handrail.model.dataclass import dataclass
 from handrail.model.events import Event
 from handrail.model.results import A_PERSON, A_SENDER, OpenGate, RollbackError
 from handrail.record.view import exit_code_of, plain
@@ -32,7 +33,8 @@ _MOST = 400
 """Characters of an error, or of a value."""
 
 
-class Form(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Form:
     """How an event is told: its text and severity, whether people did it or are asked to act.
 
     ``sign``: that of its line in the console's plain log; empty: the log makes no line of its own,

@@ -189,9 +189,11 @@ class Reader:
         kept = self._snapshots.get(info.run_id)
         if kept is not None and kept[0] == key:
             return kept[2].row
-        known_key, at, row = self._rows.get(info.run_id, (None, 0.0, {}))
-        if known_key == key and (row["unread"] is None or time.monotonic() - at < _AGAIN_S):
-            return row
+        known = self._rows.get(info.run_id)
+        if known is not None and known[0] == key:
+            _, at, row = known
+            if row["unread"] is None or time.monotonic() - at < _AGAIN_S:
+                return row
         if info.damaged or info.events > _SHORT_RUN:
             return self.mask_data(row_of(info))
         return None
