@@ -199,12 +199,11 @@ class EventReader(TurnState, ABC):
 
     def feed(self, line: bytes, /) -> Iterable[Notice]:
         """The notices of a line, in order."""
-        return tuple(
-            notice
-            for event in objects_of(line)
-            if (name := text_in(event, "type"))
-            for notice in self.read(name, event)
-        )
+        notices: list[Notice] = []
+        for event in objects_of(line):
+            if name := text_in(event, "type"):
+                notices.extend(self.read(name, event))
+        return notices
 
     def feed_stderr(self, _line: bytes, /) -> Iterable[Notice]:
         """Nothing: stderr is read at the end only."""
