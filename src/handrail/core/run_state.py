@@ -533,7 +533,8 @@ class RunState:
         """Forget a node's deadline, timer and worktree, and give back its claims."""
         if self.claimed or self.unclaimed:
             self._unclaim(node.path)
-        if self.trees and self.trees.pop(node.path, None) is not None:
+        if self.trees:
+            self.trees.pop(node.path, None)
             self.update_begins_at_once()
         if isinstance(node, CompositeNode) and node.deadline:
             self.timers.pop(node.deadline, None)
