@@ -45,11 +45,11 @@ def fake(error: BaseException) -> Agent[str]:
     return Agent("coder", "Work.", backend=FakeBackend([error] * 9))
 
 
-def ask(agent: Any) -> Any:
+def ask(agent: Any, **more: Any) -> Any:
     """The step of an agent, or of one whose backend's name is only known in the run."""
     if isinstance(agent, str):
         return step("code").agent(fake(AssertionError()), backend=str(agent))
-    return step("code").agent(agent)
+    return step("code").agent(agent, **more)
 
 
 STAND_INS: dict[str, Callable[[Any], Any]] = {
@@ -60,13 +60,29 @@ STAND_INS: dict[str, Callable[[Any], Any]] = {
     "group": lambda agent: step("all").parallel(ask(agent)).default(()),
     "members": lambda agent: step("each").for_each([1], lambda _: ask(agent)).skip_on_error(),
     "child": lambda agent: step("child").run_workflow(alone, agent).default(None),
-    "late": lambda agent: ask(agent).on_error(lambda _, __: boom()).default("nothing"),
+    "handler": lambda agent: ask(agent).on_error(lambda _, __: other()).default("nothing"),
+    "late": lambda agent: boom().on_error(lambda _, __: ask(agent)).default("nothing"),
+    "judge": lambda agent: ask(WRITER, check=judge(agent)).default("nothing"),
+    "stage": lambda agent: step("check").validate([judge(agent)], retry=5).default(None),
 }
+WRITER = Agent("writer", "Write.", backend=FakeBackend(["text"] * 99))
+
+
+def judge(agent: Any) -> Any:
+    """An agent that judges; the name of a backend is no setting of a judge's."""
+    error = AgentError("coder", "no", kind="config")
+    backend = FakeBackend([error] * 9) if isinstance(agent, str) else agent.backend
+    return Agent("judge", "Good?", output=bool, backend=backend)
 
 
 def boom() -> Any:
-    """A fallback that fails, too."""
-    return step("other").call(int, "x")
+    """A step that fails."""
+    return step("first").call(int, "x")
+
+
+def other() -> Any:
+    """What a handler would run instead."""
+    return step("other").call(str, "by hand")
 
 
 @workflow
@@ -98,17 +114,6 @@ async def test_a_default_stands_in_for_an_agent_that_failed_at_work(kind: Any) -
         return (yield from ask(fake(AgentError("coder", "no", kind=kind))).default("nothing"))
 
     assert (await Executor().run(flow)).value == "nothing"
-
-
-async def test_a_fallback_of_the_workflow_still_stands_in() -> None:
-    """A handler sees the failure, and may run something else."""
-
-    @workflow
-    def flow() -> Steps[Any]:
-        other = step("other").call(str, "by hand")
-        return (yield from ask(NOT_READY["no backend"]()).on_error(lambda _, __: other))
-
-    assert (await Executor().run(flow)).value == "by hand"
 
 
 async def test_a_resume_runs_it_when_the_agent_is_there(tmp_path: Path) -> None:

@@ -61,7 +61,13 @@ from handrail.model.results import OpenGate, StepResult, WorkflowResult
 from handrail.model.shapes import WorkflowLike
 from handrail.ports.journal import Journal, Lease, Letter, Message, when_free
 from handrail.record.answers import accept_answer
-from handrail.record.inbox import check_signal, gate_in, sort_messages, unread
+from handrail.record.inbox import (
+    agents_may_signal,
+    check_signal,
+    gate_in,
+    sort_messages,
+    unread,
+)
 from handrail.record.reading import (
     by_name,
     ended,
@@ -822,9 +828,9 @@ class Engine(TakesOptions):
         if driver is not None:
             await self._when_free(partial(driver.signal, name, payload, by))
             return
-        by = self._sender(run_id, by)
         with self._users.using():
             history = await self._history(run_id)
+            by = self._sender(run_id, by, may=agents_may_signal(history, name))
             check_signal(self._journal, history, name, payload)
             await self._post(run_id, ev.SignalReceived(name, payload, by))
 
