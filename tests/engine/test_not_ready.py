@@ -20,6 +20,7 @@ from handrail import (
     step,
     workflow,
 )
+from handrail.agents.acp.backend import opencode
 from handrail.testing import FakeBackend
 
 pytestmark = pytest.mark.extra("jinja2")
@@ -27,6 +28,7 @@ pytestmark = pytest.mark.extra("jinja2")
 NOT_READY: dict[str, Callable[[], Any]] = {
     "no backend": lambda: Agent("coder", "Work."),
     "no program": lambda: Agent("coder", "Work.", backend=codex("/nowhere/codex")),
+    "no program of ACP": lambda: Agent("coder", "Work.", backend=opencode("/nowhere/opencode")),
     "not installed": lambda: fake(AgentError("coder", "gone", kind="not_installed")),
     "refused settings": lambda: fake(AgentError("coder", "no profile 'x'", kind="config")),
     "a backend of the step": lambda: "claud",
@@ -131,7 +133,7 @@ async def test_a_resume_runs_it_when_the_agent_is_there(tmp_path: Path) -> None:
     assert resumed.value == "done"
 
 
-@pytest.mark.parametrize("case", ["no backend", "no program"])
+@pytest.mark.parametrize("case", ["no backend", "no program", "no program of ACP"])
 async def test_it_is_told_before_the_run_begins(case: str) -> None:
     """A warning names the step and what is missing, before any step has run."""
     journal = MemoryJournal()

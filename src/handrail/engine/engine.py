@@ -294,7 +294,7 @@ class Engine(TakesOptions):
         if codec is not None:  # only a run that is recorded needs it
             from handrail.engine.in_place import InPlace
 
-            in_place = InPlace(machine.run, self._journal, codec)
+            in_place = InPlace(machine.run, codec)
         driver: Driver
 
         def emit_notice(notice: ev.Notice) -> None:
