@@ -135,7 +135,7 @@ async def test_a_resume_runs_it_when_the_agent_is_there(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("case", ["no backend", "no program", "no program of ACP"])
 async def test_it_is_told_before_the_run_begins(case: str) -> None:
-    """A warning names the step and what is missing, before any step has run."""
+    """A warning names the agent and what is missing, before any step has run."""
     journal = MemoryJournal()
     executor = Executor(journal=journal, agents={"coder": NOT_READY[case]()})
     with capture_logs() as logs:
@@ -145,7 +145,7 @@ async def test_it_is_told_before_the_run_begins(case: str) -> None:
         ]
     (why,) = [one["why"] for one in logs if "why" in one]
     assert f"{__file__}:" in why
-    assert "step 'code'" in why
+    assert "agent 'coder'" in why
     assert "backend" in why or "is not installed" in why
     del run
 

@@ -33,7 +33,7 @@ from handrail.engine.parts import (
     start_after,
 )
 from handrail.engine.perform import Performer
-from handrail.engine.preflight import preflight
+from handrail.engine.preflight import warn_of_agents
 from handrail.engine.rehearsal_io import warn_of_missing
 from handrail.engine.replacements import Replacements
 from handrail.engine.requests import (
@@ -188,7 +188,7 @@ class Engine(TakesOptions):
         definition, run_id, events = request.definition, request.run_id, self._journal.events
         is_named = bool(run_id)
         run_id = run_id or new_run_id(definition.name, self._parts.clock.now(), events)
-        preflight(definition, self._parts, run_id)
+        warn_of_agents(definition, self._parts, run_id)
         if self._parts.portable:
             from handrail.engine.preflight import refuse_unportable
 
@@ -462,8 +462,6 @@ class Engine(TakesOptions):
         rerun = await self._narrowed(history, definition, reuse, rerun)
         while True:
             start = self._start_again(history, definition, leased.since, reuse, rerun)
-            if start.cancel is None and not start.recorded.is_empty:
-                preflight(definition, self._parts, run_id, start.recorded.ended_paths)
             self._warn_of_missing_secrets(run_id, leased.secrets)
             try:
                 return await self._drive_from(start, run)
