@@ -472,6 +472,7 @@ def workflow_of(
     found = _absolute(recorded, place)
     _require_begun_here(found, info)
     _require_in_project(found, info, place)
+    _require_own(found, asks=not quiet)
     _change_folder(place.base / info.labels.get(_IN, ""))
     if not quiet:
         tell(f"run {info.run_id} of {recorded}")
@@ -520,6 +521,7 @@ def _with_executor(
     if executor is None and typed is not None and IMPORTED not in info.labels:
         found = _absolute(typed, place)
         _require_in_project(found, info, place)
+        _require_own(found, asks=False)
         executor = load_executor(found)
     return workflow, attrs.evolve(place, executor=executor)
 
@@ -539,15 +541,13 @@ def _require_in_project(target: str, info: RunInfo, place: Place) -> None:
     """Raise unless a recorded TARGET lies where its code may be run without being named.
 
     That is below the journal's parent, the project, the current folder, or where Python looks for
-    modules anyway; and its file is the user's own. A journal may come from anybody.
+    modules anyway. A journal may come from anybody.
 
     Raises:
         Refused: it does not.
     """
     where, _ = split(target)
     if not is_file(where):
-        for file in _files_of_module(where):
-            require_own(file)
         return
     file = Path(where).resolve()
     project = project_table()["file"]
@@ -556,7 +556,17 @@ def _require_in_project(target: str, info: RunInfo, place: Place) -> None:
     if not any(file.is_relative_to(root.resolve()) for root in roots):
         why = f"says that its code is {target}, which is not in {place.base}"
         raise Refused(f"run {info.run_id}", why, f"If it is: --target {target}")
-    require_own(file)
+
+
+def _require_own(target: str, *, asks: bool) -> None:
+    """Raise unless the code of a recorded TARGET is the user's own, or trusted.
+
+    Raises:
+        Refused: it is not.
+    """
+    where, _ = split(target)
+    for file in [Path(where).resolve()] if is_file(where) else _files_of_module(where):
+        require_own(file, asks=asks)
 
 
 def _files_of_module(name: str) -> list[Path]:

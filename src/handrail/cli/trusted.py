@@ -27,20 +27,20 @@ _ROOT = 0
 """The user who can do all that this one can."""
 
 
-def require_own(file: Path, start: Path | None = None) -> None:
+def require_own(file: Path, *, asks: bool = True) -> None:
     """Raise if a file is another user's, and not in a folder that this user trusts.
 
-    A person at the terminal is asked, once for a folder.
+    A person at the terminal is asked, once for a folder, if it ``asks``.
 
     Raises:
         Refused: it is.
     """
-    folder = start or file.parent
+    folder = file.parent
     owner = file.stat().st_uid if file.exists() else os.getuid()
     if owner in {os.getuid(), _ROOT} or _is_trusted(folder, owner):
         return
     why = f"belongs to another user ({owner}), so its code is not run"
-    if not allows(f"{file} belongs to another user ({owner}). Run code of {folder}?"):
+    if not asks or not allows(f"{file} belongs to another user ({owner}). Run code of {folder}?"):
         raise Refused(str(file), why, f"If you trust it: handrail trust {folder}")
     _write(folder, trusted=True)
 

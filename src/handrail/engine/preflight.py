@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path, PurePath
 from types import CodeType, FunctionType, ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakKeyDictionary
 
 from handrail.engine.bus import warn
@@ -121,7 +121,7 @@ def _agents_named_in(function: Any) -> Iterator[tuple[FunctionType, Any]]:
             for reached, names in _reached(function)
             if _LAUNCHES & names and not _OTHERWISE & names
             for name in names
-            if hasattr(look_up_name(reached, name), "prompt_for")
+            if hasattr(type(look_up_name(reached, name)), "prompt_for")
         }
     for name, reached in _agents[function].items():
         yield reached, look_up_name(reached, name)
@@ -154,7 +154,8 @@ def _names_in(code: CodeType) -> Iterator[str]:
         if isinstance(value, CodeType):
             yield from _names_in(value)
         elif isinstance(value, tuple):
-            yield from (one for one in value if isinstance(one, str))
+            words = cast("tuple[object, ...]", value)
+            yield from (word for word in words if isinstance(word, str))
 
 
 def function_of(workflow: object) -> FunctionType | None:
