@@ -29,10 +29,9 @@ from handrail.cli.trusted import (
     require_own,
     require_own_project,
 )
-from handrail.engine.exporting import IMPORTED
 from handrail.errors import did_you_mean
 from handrail.model.definition import WorkflowDefinition
-from handrail.ports.journal import RunInfo
+from handrail.ports.journal import IMPORTED, RunInfo
 from handrail.project import project_table
 from handrail.static.source import Source
 from handrail.system.own_files import FOLDER

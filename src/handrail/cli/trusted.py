@@ -17,7 +17,6 @@ from typing import Any
 
 from handrail.cli.channels import tell
 from handrail.cli.exits import Refused
-from handrail.cli.gates import can_ask
 from handrail.system.marker import enclosing_step
 from handrail.workspace.places import state_home
 
@@ -47,6 +46,8 @@ def require_own(file: Path, *, asks: bool = True) -> None:
 
 def allows(question: str) -> bool:
     """True if the person at the terminal says yes; False without a person, and in a step."""
+    from handrail.cli.gates import can_ask  # it draws, which few commands need
+
     if not can_ask() or enclosing_step() is not None:
         return False
     tell(f"{question} [y/N]")

@@ -15,7 +15,7 @@ from handrail.codec.codec import Codec
 from handrail.errors import DamagedExport, OutputNotSerializable
 from handrail.model import events as ev
 from handrail.model.results import StepResult
-from handrail.ports.journal import Journal, Letter, Message
+from handrail.ports.journal import IMPORTED, Journal, Letter, Message
 from handrail.record.exports import Line, export_lines, read_export
 from handrail.record.inbox import unread_messages, without_message_number
 from handrail.record.outputs import derive
@@ -84,10 +84,6 @@ def _lines(
     for letter in unread_messages(journal, history):
         record = to_record(letter.event, journal.codec, secrets)
         yield Line(letter.number, letter.event.at, record, letter.key)
-
-
-IMPORTED = "imported"
-"""The label of a run that did not begin in its journal: the file that it is from."""
 
 
 def import_from(file: Path, journal: Journal, run_id: str | None, secrets: SecretValues) -> str:
