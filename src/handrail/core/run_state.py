@@ -706,6 +706,7 @@ class RunState:
             step.modifiers.once and began,
             self._accepted_by(verb) if type(verb) is SignalWait else None,
             node.parent is not None and node.parent.unwinding,
+            type(verb) is SignalWait and verb.agents_may_answer,
         )
 
     def _accepted_by(self, verb: SignalWait) -> Any:
