@@ -48,7 +48,7 @@ from handrail.model.paths import decode_key
 from handrail.model.results import A_PERSON, WaitsFor
 from handrail.ports.journal import Journal, RunInfo
 from handrail.record.dropped import stuck_step
-from handrail.record.inbox import runs_of, with_messages
+from handrail.record.inbox import runs_of
 from handrail.record.live_view import GROUPS
 from handrail.record.members import member_counts
 from handrail.record.status import ShownStatus, shown_status
@@ -180,10 +180,9 @@ MOST_OF_A_VALUE = 12
 def _show_run(info: RunInfo, journal: Journal, place: Place, data: TextIO | None, step: str) -> int:
     """Print what is recorded of a run, for people or as JSON into ``data``; the exit code."""
     found = read(journal, info)
-    view = found.view
+    info, view = found.info, found.view
     if step:
         return show_step(step, found, data)
-    info = with_messages(journal, info)
     if data is not None:
         write_json({**info_data(info), **view.to_dict()}, data)
         return Exit.SUCCEEDED
@@ -366,9 +365,6 @@ def _print_value(value: Any) -> None:
 def _print_why_it_stands(info: RunInfo, view: RunView, place: Place) -> None:
     if view.suspended_for and view.suspended_for != "waiting" and not view.needs:
         print(mask_text(f"suspended: {one_line(view.suspended_for)}"))
-    for need in info.waits_for:
-        if need.kind == "person" and not need.path:
-            print(mask_text(f"waits for {one_line(str(need))}"))
     if view.paused is not None:
         who = view.paused.by or A_PERSON
         print(mask_text(f"paused by {clean(who)} at {format_time(view.paused.at)}"))
