@@ -169,7 +169,7 @@ class StepResult(Generic[T_co]):
     ``traceback`` text. ``replayed``: taken from the record of an earlier drive. ``abandoned``: a
     thread that could not be stopped was left behind. ``masked``: a secret was cut from the output.
     ``handled`` are failures for which the step's fallback, default or skip made up, in order; if
-    a fallback failed too, ``error`` is that of the fallback. ``at`` is when the step ended, in unix
+    a fallback failed too, ``error`` tells both. ``at`` is when the step ended, in unix
     seconds; 0.0 if it has just ended and is not recorded yet. ``given_by``: the person who gave the
     output in place of the step; None: the step's own output.
     """
