@@ -12,7 +12,7 @@ from handrail.cli.journal import Place
 from handrail.cli.masking import mask, mask_text, mask_value
 from handrail.codec.unresolved import Unresolved
 from handrail.errors import ReplayMismatch, StepChange
-from handrail.model.results import AgentResult, OpenGate, StepResult, WorkflowResult
+from handrail.model.results import AgentResult, OpenGate, StepResult, WorkflowResult, answer_words
 from handrail.model.work import Work
 from handrail.record.dropped import stuck_step
 from handrail.record.view import FailureCause
@@ -290,7 +290,8 @@ def _suspension_text(result: WorkflowResult[Any], *, listed: bool) -> str:
 
 
 def _question_text(gate: OpenGate) -> str:
-    choices = f" [{', '.join(map(str, gate.choices))}]" if gate.choices else ""
+    offered = ", ".join(answer_words(gate.choices, gate.values))
+    choices = f" [{offered}]" if gate.choices else ""
     return f"{gate.path!r} ({gate.question}{choices})"
 
 
@@ -313,5 +314,5 @@ def signal_command(run_id: str, name: str, place: Place) -> str:
 
 def _answer_words(gate: OpenGate) -> list[str]:
     if gate.choices and not any(isinstance(one, Unresolved) for one in gate.choices):
-        return [str(choice) for choice in gate.choices]
+        return answer_words(gate.choices, gate.values)
     return ["yes", "no"] if gate.type is bool else ["ANSWER"]
