@@ -190,6 +190,7 @@ def causes_of(
                     below.append(cause)
                     passed_on[_attempt(yielded)] = ended_at[yielded]
         stack.extend(below)
+    causes.discard("")
     if not passed_on:
         return causes, set()
     after = {one for one, at in begun_at.items() if at > passed_on.get(_attempt(one), at)}
@@ -197,9 +198,9 @@ def causes_of(
 
 
 def _bodies(history: Iterable[ev.Event]) -> set[str]:
-    """The paths of members and child workflows."""
+    """The paths of members and child workflows, and that of the run."""
     kinds = (ev.MemberStarted, ev.SubworkflowStarted)
-    return {event.path for event in history if isinstance(event, kinds)}
+    return {"", *(event.path for event in history if isinstance(event, kinds))}
 
 
 def _yielded_in(body: str, path: str, known: set[str]) -> str | None:
@@ -233,7 +234,9 @@ def superseded(history: Sequence[ev.Event]) -> tuple[str, ...]:
     if not isinstance(last, ev.WorkflowCompleted) or last.status == "succeeded":
         return ()
     index = HistoryIndex(history)
-    ended_by = [] if last.failed_step is None else [last.failed_step]
+    ended_by = [last.failed_step or ""]
+    if last.failed_step is None and (last.status != "failed" or last.error_type == _LIMIT):
+        ended_by = []
     causes, whole = causes_of(index, history, ended_by)
     own = _outside(index.ended_as("cancelled"), index.outcomes(but=causes), index)
     was_failing = failing(history, own)
