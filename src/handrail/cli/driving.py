@@ -39,7 +39,7 @@ from handrail.executor import agent_defaults
 from handrail.model.agent_options import NO_OPTIONS, AgentSettings
 from handrail.model.definition import WorkflowDefinition
 from handrail.model.policy import NO_LIMITS, Budget, Limits
-from handrail.model.results import WaitsFor, WorkflowResult
+from handrail.model.results import WorkflowResult
 from handrail.ports.journal import Journal
 from handrail.ports.sink import Sink
 from handrail.secrets.values import Secrets
@@ -187,10 +187,6 @@ class DrivingExecutor(Executor):
         ServingEngine.__init__(made, replace(executor.parts, **parts))
         return made
 
-    def tell_when_stuck(self, tell: Callable[[str, WaitsFor], object]) -> None:
-        """Have this called with a run whose code cannot go on with its record."""
-        self._tells_stuck.append(tell)
-
     def as_run(
         self, run_id: str, work: Callable[[], Awaitable[WorkflowResult[Any] | None]]
     ) -> Run[Any]:
@@ -235,7 +231,7 @@ def drive(
             sinks.append(notifier)
         executor = _executor(options, place, screen, sinks, parts.pop("workflow", None), parts)
         if notifier is not None:
-            executor.tell_when_stuck(notifier.tell_stuck)
+            executor.tells_stuck.append(notifier.tell_stuck)
         tell_page = stack.enter_context(_page(options, place, executor.journal))
         try:
             result = anyio.run(_stream_run, executor, begin, interruption, tell_page)

@@ -57,8 +57,6 @@ R_co = TypeVar("R_co", covariant=True)
 
 TellStuck: TypeAlias = Callable[[str, WaitsFor], object]
 """Called with a run whose code cannot go on with its record, and what it waits for."""
-OF_THE_CODE = (ReplayMismatch, Unresolvable, DefinitionError)
-"""The errors of a drive that it would not have with other code."""
 
 EVERY_S = 0.1
 """How often to look whether runs are due. A run that is followed is read less often than this where
@@ -164,7 +162,7 @@ class ServingEngine(SteeredEngine):
         self._blocks: list[tuple[int, Background]] = []
         """The open blocks, each with the id of the task that opened it."""
         self._drives: dict[str, _BackgroundDrive] = {}
-        self._tells_stuck: list[TellStuck] = []
+        self.tells_stuck: list[TellStuck] = []
 
     async def __aenter__(self) -> Self:
         await super().__aenter__()
@@ -334,10 +332,7 @@ class ServingEngine(SteeredEngine):
 
     @contextlib.asynccontextmanager
     async def serve(
-        self,
-        *,
-        max_runs: int | None = None,
-        on_stuck: TellStuck | None = None,
+        self, *, max_runs: int | None = None, on_stuck: TellStuck | None = None
     ) -> AsyncGenerator[None, None]:
         """Drive the runs of the journal that are due, while the block lasts.
 
@@ -360,14 +355,14 @@ class ServingEngine(SteeredEngine):
         tells = () if on_stuck is None else (on_stuck,)
         with self._users.using():
             block = await self._open_block()
-            self._tells_stuck += tells
+            self.tells_stuck += tells
             try:
                 block[1].start(functools.partial(self._serve, block[1], max_runs))
                 yield
             finally:
                 await self._close_block(block)
                 for tell in tells:
-                    self._tells_stuck.remove(tell)
+                    self.tells_stuck.remove(tell)
 
     async def _serve(self, block: Background, max_runs: int | None) -> None:
         from handrail.record.due import Due
@@ -398,7 +393,7 @@ class ServingEngine(SteeredEngine):
         async with super()._leased(run_id) as leased:
             try:
                 yield leased
-            except OF_THE_CODE as error:
+            except (ReplayMismatch, Unresolvable, DefinitionError) as error:  # those of its code
                 await self._note_stuck(run_id, error)
                 raise
 
@@ -409,9 +404,9 @@ class ServingEngine(SteeredEngine):
             letter = new_stuck_letter(self._journal, history, wait, self._parts.clock.now())
             if letter is None:
                 return
-            post = functools.partial(self._journal.post, letter, secrets=self._secrets())
-            await self._when_free(post)
-            for tell in self._tells_stuck:
+            secrets = self._secrets()
+            await self._when_free(lambda: self._journal.post(letter, secrets=secrets))
+            for tell in self.tells_stuck:
                 try:
                     tell(run_id, wait)
                 except Exception as raised:  # noqa: BLE001  # of the user's own function

@@ -60,11 +60,7 @@ class _BegunDrive:
 
 
 class Due:
-    """Finds the due runs of one journal. Mutable: it keeps what it read of suspended runs.
-
-    A run whose code could not go on with its record is due once in each process, which may have
-    other code; then when something is sent to it.
-    """
+    """Finds the due runs of one journal. Mutable: it keeps what it read of suspended runs."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal

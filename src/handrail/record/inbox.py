@@ -128,10 +128,6 @@ def with_messages(journal: Journal, info: RunInfo) -> RunInfo:
     return replace(info, waits_for=tuple(left))
 
 
-STUCK = "the code cannot go on with the record"
-"""The reason of a ``RunSuspended`` that is a message: it tells why no drive could go on."""
-
-
 def stuck_wait(run_id: str, why: str) -> WaitsFor:
     """What a run waits for while the code cannot go on with its record; ``why`` not."""
     return WaitsFor("person", "", why.removeprefix(f"run {run_id}: "), A_PERSON)
@@ -144,13 +140,8 @@ def stuck_in(info: RunInfo) -> WaitsFor | None:
 
 def stuck_letter(letters: Iterable[Letter], events: int) -> Letter | None:
     """The last message which says that no drive could go on from a record of so many events."""
-    begins = f"#{events}/"
-    found = [
-        one
-        for one in letters
-        if isinstance(one.event, ev.RunSuspended) and one.key.startswith(begins)
-    ]
-    return found[-1] if found else None
+    found = [one for one in letters if isinstance(one.event, ev.RunSuspended)]
+    return next((one for one in reversed(found) if one.key.startswith(f"#{events}/")), None)
 
 
 def new_stuck_letter(
@@ -165,7 +156,7 @@ def new_stuck_letter(
     is_known = known is not None and cast("ev.RunSuspended", known.event).waits_for == (wait,)
     if ended(history) or is_known:
         return None
-    event = ev.stamp(ev.RunSuspended(reason=STUCK, waits_for=(wait,)), run_id, 0, now)
+    event = ev.stamp(ev.RunSuspended(reason="stuck", waits_for=(wait,)), run_id, 0, now)
     return Letter(event, f"#{events}/{len(letters)}")
 
 

@@ -194,10 +194,8 @@ def _by_fields(
     required = frozenset(name for name, default in every.items() if default is _REQUIRED)
     restoring = [(index, forms[name].restore) for index, name in enumerate(every) if name in forms]
     held_type = next((str(one.type) for one in fields(kind) if one.name == value), "")
-    each = held_type.startswith("tuple[")
-    empty: Callable[[Any], Any] | None = None
-    if each or held_type.startswith("Mapping["):
-        empty = cast("Callable[[Any], Any]", tuple if each else dict)
+    empty = cast("Any", {"tuple": tuple, "Mapping": dict}.get(held_type.partition("[")[0]))
+    each = empty is tuple
     may_be_none = bool(value) and not own and every[value] is _REQUIRED
     has_path = "path" in every
 

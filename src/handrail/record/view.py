@@ -228,7 +228,8 @@ class RunView:
 
     ``end`` is None if it has none, or was resumed after it. ``suspended_for`` says why its last
     drive was suspended, ``needs`` what a person must do first. ``inbox``: messages that it has not
-    read yet. ``untold``: guidance that some agents, or all, have yet to get.
+    read yet. ``untold``: guidance that some agents, or all, have yet to get. ``stuck``: what it
+    waits for, whatever else, because the code cannot go on with its record.
     """
 
     inputs: Any
@@ -246,7 +247,6 @@ class RunView:
     untold: tuple[ev.RunSteered, ...] = ()
     works: tuple[WorkView, ...] = ()
     stuck: WaitsFor | None = None
-    """What it waits for, whatever else, because the code cannot go on with its record."""
 
     @property
     def waits_for(self) -> tuple[WaitsFor, ...]:
