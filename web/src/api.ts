@@ -93,6 +93,8 @@ export interface Gate {
   readonly path: string;
   readonly question: string;
   readonly choices: readonly unknown[];
+  /** By label, the text that a choice asks for. */
+  readonly prompts: { readonly [label: string]: string };
   readonly schema: { readonly [key: string]: unknown } | null;
   readonly default: unknown;
   readonly has_default: boolean;

@@ -38,6 +38,7 @@ from handrail.errors import HandrailError, InputsDiffer, RunIdTaken, WorkflowNot
 from handrail.executor import agent_defaults
 from handrail.model.agent_options import NO_OPTIONS
 from handrail.model.definition import WorkflowDefinition
+from handrail.model.paths import is_run_id
 from handrail.model.results import OVER
 from handrail.ports.journal import Journal, RunInfo
 from handrail.record.reading import ended, history_of, inputs_of
@@ -292,7 +293,7 @@ def lint_workflow(workflow: Any) -> None:
 
 
 def _find_run(run_id: str, place: Place) -> RunInfo | None:
-    if not run_id or run_id != run_id.strip() or not run_id.isprintable() or len(run_id) > 120:
+    if not is_run_id(run_id):
         why = "is not a run id: 1 to 120 printable characters, without spaces at its ends"
         raise Refused(f"--run-id {run_id!r}", why)
     return find_exact(place.find(), run_id) if place.is_there() else None

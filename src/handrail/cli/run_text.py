@@ -252,9 +252,6 @@ def _needs(info: RunInfo, view: RunView, place: Place) -> Iterator[str]:
         yield f"needs a person: {clean(mask_text(need), 2_000)}"
     if view.suspended_for and view.suspended_for != "waiting" and not view.needs:
         yield f"suspended: {clean(mask_text(view.suspended_for), 2_000)}"
-    for wait in info.waits_for:
-        if wait.kind == "person" and not wait.path:
-            yield f"waits for {wait_text(mask_value(wait))}"
     if view.paused is not None:
         by = clean(view.paused.by or A_PERSON)
         yield f"paused by {by} at {local_text(view.paused.at)}"

@@ -32,7 +32,7 @@ from handrail.cli.target import is_file, is_module, load, reaching, target_of
 from handrail.model import events as ev
 from handrail.model.definition import REQUIRED
 from handrail.ports.journal import Journal, RunInfo
-from handrail.record.inbox import runs_of, with_messages
+from handrail.record.inbox import runs_of
 from handrail.record.status import ShownStatus, shown_status
 from handrail.sinks.console_text import local_text
 from handrail.sinks.console_words import wait_text
@@ -137,10 +137,9 @@ def _print_section(title: str, rows: Sequence[tuple[str, str]]) -> None:
 def _show_run(info: RunInfo, journal: Journal, place: Place, data: TextIO | None, step: str) -> int:
     """Print what is recorded of a run, for people or as JSON into ``data``; the exit code."""
     found = read(journal, info)
-    view = found.view
+    info, view = found.info, found.view
     if step:
         return show_step(step, found, data)
-    info = with_messages(journal, info)
     if data is not None:
         write_json({**info_data(info), **view.to_dict()}, data)
         return Exit.SUCCEEDED

@@ -33,7 +33,7 @@ from handrail.errors import HandrailError
 from handrail.ports.journal import SCHEDULE_LABEL
 from handrail.project import project_table
 from handrail.record.due import Due
-from handrail.record.inbox import runs_of
+from handrail.record.inbox import runs_of, stuck_wait
 from handrail.record.reading import ended
 from handrail.shortening import clean
 
@@ -270,7 +270,7 @@ class _Worker:
             why = one.last_line()
             tell(f"run {run_id}: could not be resumed: {why}")
             if self._notifier is not None:
-                self._notifier.tell_stuck(run_id, why)
+                self._notifier.tell_stuck(run_id, stuck_wait(run_id, why))
         elif code == Exit.USAGE and not one.events:
             tell(f"run {run_id}: another worker took it first")
         elif code in _FAILURE_CODES and status != "failed":

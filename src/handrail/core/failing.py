@@ -166,6 +166,8 @@ def _settle(
         skipped = Skipped(failure.error)
         run.end_step(node, "skipped", output=skipped, failure=failure, handled=handled)
     else:
+        if before:
+            failure.error += f"; the step itself had failed: {before[0].error}"
         fail_for_good(run, node, failure, before)
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, TypeAlias
 from handrail.model import events as ev
 from handrail.model.dataclass import dataclass
 from handrail.model.events import Event
-from handrail.model.results import A_PERSON, A_SENDER, OpenGate, RollbackError
+from handrail.model.results import A_PERSON, A_SENDER, OpenGate, RollbackError, answer_words
 from handrail.record.view import exit_code_of, plain
 from handrail.shortening import clean, error_text, last_line, reason_of
 from handrail.sinks.console_text import Tone, counted, duration, path_text, until
@@ -243,7 +243,7 @@ def question_of(gate: OpenGate) -> str:
     question = clean(gate.question)
     if not gate.choices:
         return question
-    return f"{question} [{clean(', '.join(str(choice) for choice in gate.choices))}]"
+    return f"{question} [{clean(', '.join(answer_words(gate.choices, gate.values)))}]"
 
 
 def _gate_opened(event: ev.GateOpened) -> str:

@@ -774,7 +774,8 @@ class StepName:
     ) -> Step[Any]:
         """Ask a person; the output is the answer, one of ``choices`` or converted to ``type``.
 
-        ``choices`` may map what is shown, and typed, to what the output is then.
+        ``choices`` may map what is shown, and typed, to what the output is then. For one that asks
+        for a text that is a ``Choice(value, prompt_for="reason")``, with the text.
         After ``timeout`` seconds the answer is ``default``; without a default the step fails.
         Agents and commands that steps started cannot answer it, unless ``agents_may_answer``.
 

@@ -51,6 +51,7 @@ from handrail.model.policy import (
 from handrail.model.results import (
     AgentResult,
     BranchResult,
+    Choice,
     CommandResult,
     Skipped,
     StepResult,
@@ -321,8 +322,13 @@ class Question:
     agents_may_answer: bool = False
 
     def value_of(self, choice: Any) -> Any:
-        """The output that a choice, or a default, stands for."""
-        return self.values[self.choices.index(choice)] if self.values else choice
+        """The output that a choice, with its text if it has one, or a default, stands for."""
+        if not self.values:
+            return choice
+        told = cast("dict[Any, str]", choice if type(choice) is dict else {choice: ""})
+        ((label, text),) = told.items()
+        found = self.values[self.choices.index(label)]
+        return replace(cast("Any", found), text=text) if isinstance(found, Choice) else found
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,9 +38,9 @@ from temporalio.service import RPCError, RPCStatusCode
 from handrail.cluster_errors import ClusterUnreachable, NoWorker, RunTerminated
 from handrail.errors import HandrailError, RunIdTaken, RunNotFound, WrongUse
 from handrail.model.events import RunSteered
-from handrail.model.results import A_PERSON, RunStatus, WaitsFor
+from handrail.model.results import RunStatus, WaitsFor
 from handrail.ports.journal import Holder, RunInfo
-from handrail.record.inbox import unpause_of
+from handrail.record.inbox import stuck_wait, unpause_of
 from handrail.temporal import wire
 from handrail.temporal.blobs import LARGE_BYTES
 from handrail.temporal.connecting import connection_error_text
@@ -617,7 +617,7 @@ def info_of(execution: ExecutionInfo, address: str, state: wire.State | None = N
 
 def person_for(stuck: str) -> WaitsFor:
     """What a run waits for while workers cannot go on with its code."""
-    return WaitsFor("person", "", stuck.removeprefix(_CANNOT), A_PERSON)
+    return stuck_wait("", stuck.removeprefix(_CANNOT))
 
 
 def _status_of(execution: ExecutionInfo) -> RunStatus | None:

@@ -21,7 +21,7 @@ from handrail.model.history import RunDiff
 from handrail.model.plan import Plan
 from handrail.model.shapes import WorkflowLike
 from handrail.ports.journal import RunInfo
-from handrail.record.inbox import unread
+from handrail.record.inbox import stuck_in, unread
 from handrail.record.reading import ended, with_failed, workflow_named
 from handrail.record.state import RunState
 from handrail.record.status import shown_status
@@ -51,13 +51,14 @@ class ReadsRuns(ReachesRuns):
             with contextlib.suppress(NoWorker):
                 state = await cluster.state(run_id)
         info = info_of(execution, cluster.address, state)
-        view = view_of(history, alive=info.holder is not None, now=time.time())
+        alive, stuck = info.holder is not None, stuck_in(info)
+        view = view_of(history, alive=alive, now=time.time(), stuck=stuck)
         end, waits = view.end, view.waits_for
         if state is not None and state.suspended is not None:
             (event,) = self._caller.events(run_id, [state.suspended])
             assert isinstance(event, ev.RunSuspended)
             waits = event.waits_for
-        elif state is not None and (state.stuck or state.paused):
+        elif state is not None and state.paused:
             waits = info.waits_for
         return RunState(
             run_id,

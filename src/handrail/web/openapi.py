@@ -90,6 +90,7 @@ _SCHEMAS: dict[str, Any] = {
     }),
     "Gate": _object({
         "path": _TEXT, "question": _TEXT, "choices": _THINGS, "schema": _ANY, "default": _ANY,
+        "prompts": {"type": "object", "additionalProperties": _TEXT},
         "has_default": _FLAG, "since": _NUMBER, "deadline": _or_null(_NUMBER),
     }),
     "Signal": _object({"name": _TEXT, "path": _TEXT, "schema": _ANY}),

@@ -23,7 +23,7 @@ from handrail.errors import HandrailError, JournalFailed, RunNotFound
 from handrail.model import events as ev
 from handrail.model.dataclass import dataclass
 from handrail.ports.journal import Journal, RunInfo, read_after
-from handrail.record.inbox import runs_of, unread
+from handrail.record.inbox import runs_of, stuck_in, unread
 from handrail.record.state import RecordedRun
 from handrail.record.status import ShownStatus, shown_status
 from handrail.record.view import Reading, plain
@@ -283,7 +283,8 @@ class Reader:
         self, info: RunInfo, history: Sequence[ev.Event], reading: Reading
     ) -> RecordedRun:
         inbox = unread(self._journal, info.run_id, history)
-        view = reading.view_of(history, inbox, alive=info.holder is not None, now=time.time())
+        alive, stuck = info.holder is not None, stuck_in(info)
+        view = reading.view_of(history, inbox, alive=alive, now=time.time(), stuck=stuck)
         return RecordedRun(info, history, view)
 
     async def detail(self, run_id: str, *, steps: bool = True) -> Json:

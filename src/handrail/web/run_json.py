@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from handrail.errors import DefinitionError
 from handrail.model import events as ev
-from handrail.model.results import OpenGate, Usage
+from handrail.model.results import OpenGate, Usage, prompts_of
 from handrail.ports.journal import RunInfo
 from handrail.record.state import RecordedRun
 from handrail.record.status import shown_status
@@ -169,6 +169,7 @@ def _gate(gate: OpenGate) -> dict[str, Json]:
         "path": gate.path,
         "question": gate.question,
         "choices": json_safe(plain(gate.choices)),
+        "prompts": json_safe(prompts_of(gate.choices, gate.values)),
         "schema": None if gate.choices else _schema(gate.type),
         "default": json_safe(plain(gate.default)),
         "has_default": gate.has_default,
