@@ -9,33 +9,28 @@ import html
 import json
 import os
 import re
-import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
+from handrail import addons
 from handrail.cli.channels import tell
 from handrail.cli.exits import Exit, Refused
-from handrail.cli.journal import Place, pick_run, read
-from handrail.cli.masking import mask, mask_text, mask_value
-from handrail.cli.options import Dir, RunId, Temporal
+from handrail.cli.journal import pick_run, read
+from handrail.cli.masking import mask_text, mask_value
+from handrail.cli.options import KEPT, Kept, RunId
 from handrail.cli.report import format_time
 from handrail.cli.show import describe_status
-from handrail.cli.target import place_of, source_of_run
 from handrail.model.results import WaitsFor
 from handrail.ports.journal import RunInfo
-from handrail.record.state import RecordedRun
 from handrail.record.view import RunView, StepView, plain
 from handrail.shortening import without_codes
 from handrail.sinks.console_text import duration, path_text
 from handrail.sinks.console_words import spent_text
 from handrail.system.own_files import open_private
-from handrail.typed.jsonsafe import Json, json_safe
-from handrail.web.graph_json import graph_of
-from handrail.web.report import html_of
-from handrail.web.texts import Texts, texts_of
+from handrail.typed.jsonsafe import json_safe
 
 MOST_STEPS = 200
 MOST_REASONS = 20
@@ -57,8 +52,7 @@ def report(
     output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
     markdown: bool = False,
     github: bool = False,
-    folder: Dir = None,
-    temporal: Temporal = None,
+    kept: Kept = KEPT,
 ) -> int:
     """Write a run as one HTML file that opens without a network, or print it as Markdown.
 
@@ -72,7 +66,7 @@ def report(
         Add it to the summary of the current GitHub job, $GITHUB_STEP_SUMMARY.
     """
     summary = _summary_of_job() if github else None
-    place = place_of(folder, None, temporal, reads=True)
+    place = kept.place()
     journal = place.find()
     recorded = read(journal, pick_run(journal, run))
     text = mask_text(markdown_of(recorded.info, recorded.view))
@@ -81,31 +75,13 @@ def report(
         _write(summary, text, "a")
     if output is not None:
         is_markdown = markdown or output.suffix.lower() in {".md", ".markdown"}
-        _write(output, text if is_markdown else _html_page(recorded, place))
+        _write(
+            output, text if is_markdown else addons.load(addons.PAGES, "report")(recorded, place)
+        )
         tell(f"the report is in {output}")
     elif summary is None:
         print(text.encode(errors="backslashreplace").decode(), end="")
     return Exit.SUCCEEDED
-
-
-def _html_page(recorded: RecordedRun, place: Place) -> str:
-    """A run as one HTML file."""
-    info = recorded.info
-
-    def texts(path: str) -> Texts:
-        return texts_of(place.artifacts, info.workflow_name, info.run_id, path)
-
-    graph = _graph(info, place)
-    return html_of(recorded, made_at=time.time(), graph=graph, texts=texts, mask=mask())
-
-
-def _graph(info: RunInfo, place: Place) -> Json:
-    """The graph of a run's workflow; None if its code is not there any more."""
-    try:
-        source = source_of_run(info, place)
-    except Refused:
-        return None
-    return None if source is None else graph_of(source)
 
 
 def _write(file: Path, text: str, mode: Literal["w", "a"] = "w") -> None:

@@ -9,7 +9,6 @@ from typing import Any, TextIO, cast
 from rich.console import Console
 
 from handrail.cli.channels import tell
-from handrail.cli.cluster import ClusterPlace
 from handrail.cli.driving import REASONS, Begin, Options, conclude, gates_of, with_default_budget
 from handrail.cli.exits import Exit
 from handrail.cli.report import tell_mismatch
@@ -20,6 +19,7 @@ from handrail.model.definition import WorkflowDefinition
 from handrail.model.results import WorkflowResult
 from handrail.ports.sink import Sink
 from handrail.temporal import TemporalExecutor
+from handrail.temporal.place import ClusterPlace
 from handrail.temporal.run import ClusterRun
 
 

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from handrail.cli.channels import tell
-from handrail.cli.cluster import ClusterPlace, settings
 from handrail.cli.exits import Exit, Refused
-from handrail.cli.options import SERVING, Serving
 from handrail.cli.settings import project_executor
 from handrail.cli.target import find_from, place_of, workflows_at
 from handrail.cluster_errors import ClusterUnreachable
 from handrail.system.own_files import FOLDER
 from handrail.temporal.dev import DevServer
+from handrail.temporal.place import ClusterPlace, settings
+from handrail.temporal.serving_options import Serving
 from handrail.temporal.worker import TemporalWorker
 
 DATABASE = "temporal.db"
@@ -26,7 +26,7 @@ _AGAIN_S = 1.0
 """How soon a worker looks again for a cluster that is not there yet."""
 
 
-def serve(place: ClusterPlace, modules: Sequence[str], serving: Serving = SERVING) -> int:
+def serve(place: ClusterPlace, modules: Sequence[str], serving: Serving) -> int:
     """Serve the workflows of these modules, and perform steps, until SIGTERM or Ctrl-C.
 
     Raises:
@@ -116,7 +116,7 @@ def dev(port: int, ui_port: int, file: Path | None, modules: Sequence[str]) -> i
     tell(f"a cluster is at {server.address}, its page at http://127.0.0.1:{ui_port}")
     try:
         if modules:
-            return serve(_cluster_place(server.address), modules)
+            return serve(_cluster_place(server.address), modules, Serving())
         tell(f"serve workflows: handrail worker --temporal {server.address} FILE.py")
         for signum in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(signum, signal.default_int_handler)
@@ -129,6 +129,6 @@ def dev(port: int, ui_port: int, file: Path | None, modules: Sequence[str]) -> i
 
 
 def _cluster_place(address: str) -> ClusterPlace:
-    place = place_of(None, None, address)
+    place = place_of(None, None, {"temporal": address})
     assert isinstance(place, ClusterPlace)
     return place
