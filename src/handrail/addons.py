@@ -11,6 +11,7 @@ not by ``importlib.metadata``: the import of that takes longer than a command ne
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -79,49 +80,37 @@ def _read(path: tuple[str, ...]) -> Mapping[str, Mapping[str, str]]:
     """All groups of handrail's in the metadata on the path; of one name the first counts."""
     found: dict[str, dict[str, str]] = {}
     for folder in dict.fromkeys(path):
-        try:
-            inside = [file.name for file in os.scandir(folder or ".")]
-        except OSError:
-            continue
-        for name in sorted(inside):
-            if name.endswith((".dist-info", ".egg-info")):
-                _merge(found, _groups_in(Path(folder, name, "entry_points.txt")))
+        with contextlib.suppress(OSError):
+            inside = sorted(file.name for file in os.scandir(folder or "."))
+            for name in inside:
+                if name.endswith((".dist-info", ".egg-info")):
+                    _take(found, Path(folder, name, "entry_points.txt"))
     if not any(where.startswith(_OURS) for where in found.get(COMMANDS, {}).values()):
-        _merge(found, _groups_of_checkout())
+        _take_checkout(found)
     return found
 
 
-def _merge(found: dict[str, dict[str, str]], more: Mapping[str, Mapping[str, str]]) -> None:
-    for group, entries in more.items():
-        found[group] = {**entries, **found.get(group, {})}
-
-
-def _groups_in(file: Path) -> Mapping[str, Mapping[str, str]]:
+def _take(found: dict[str, dict[str, str]], file: Path) -> None:
     try:
         text = file.read_text("utf-8")
     except (OSError, UnicodeDecodeError):
-        return {}
-    groups: dict[str, dict[str, str]] = {}
-    entries: dict[str, str] = {}
+        return
+    group = ""
     for line in map(str.strip, text.splitlines() if f"[{_OURS}" in text else ()):
+        name, equals, where = line.partition("=")
         if line.startswith("["):
             group = line.strip("[]")
-            entries = groups.setdefault(group, {}) if group.startswith(_OURS) else {}
-        elif "=" in line:
-            name, _, where = line.partition("=")
-            entries[name.strip()] = where.strip()
-    return groups
+        elif equals and group.startswith(_OURS):
+            found.setdefault(group, {}).setdefault(name.strip(), where.strip())
 
 
-def _groups_of_checkout() -> Mapping[str, Mapping[str, str]]:
-    """What this package registers, if it runs from a checkout that was not installed since."""
+def _take_checkout(found: dict[str, dict[str, str]]) -> None:
+    """Take what this package registers, if it runs from a checkout not installed since."""
     import tomllib
 
-    file = _PACKAGE.parents[1] / "pyproject.toml"
-    try:
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        file = _PACKAGE.parents[1] / "pyproject.toml"
         project = tomllib.loads(file.read_text("utf-8"))["project"]
-    except (OSError, ValueError, KeyError):
-        return {}
-    groups: Mapping[str, Mapping[str, str]] = project.get("entry-points", {})
-    ours = project.get("name") == _OURS.rstrip(".")
-    return {name: entries for name, entries in groups.items() if ours and name.startswith(_OURS)}
+        for group, entries in project["entry-points"].items():
+            if project["name"] == _OURS.rstrip(".") and group.startswith(_OURS):
+                found[group] = {**entries, **found.get(group, {})}

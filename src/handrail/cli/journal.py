@@ -102,8 +102,8 @@ class Place:
 
     settings: ClassVar[Mapping[str, str]] = {}
     """Keys of ``[tool.handrail]`` that only such places have, and what each must be."""
-    serving: ClassVar[type | None] = None
-    """A dataclass of the options of ``handrail worker`` that only such places have."""
+    serving: ClassVar[Callable[[], type] | None] = None
+    """Gives a dataclass of the options of ``handrail worker`` that only such places have."""
 
     @property
     def elsewhere(self) -> Elsewhere | None:

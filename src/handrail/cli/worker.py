@@ -64,7 +64,7 @@ WantedBy=default.target
 def _with_serving(options: type) -> type:
     """The dataclass with the options that registered journals have for their workers."""
     kinds = (addons.load(addons.JOURNALS, kind) for kind in addons.names(addons.JOURNALS))
-    served = [one for kind in kinds if (one := getattr(kind, "serving", None)) is not None]
+    served = [one() for kind in kinds if (one := getattr(kind, "serving", None)) is not None]
     return with_fields(options, *served)
 
 

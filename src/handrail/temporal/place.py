@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TextIO
 
 import attrs
 
-from handrail.cli.exits import LEFT_AT_ONCE
+from handrail.cli.exits import LEFT_AT_ONCE, Refused
 from handrail.cli.journal import OpenedPlace
+from handrail.cluster_errors import ClusterUnreachable
 from handrail.errors import MissingExtra
-from handrail.project import project_table
 
 if TYPE_CHECKING:
+    from handrail.cli.doctor import Check
+    from handrail.model.definition import WorkflowDefinition
     from handrail.temporal.journal import ClusterJournal
-
-QUEUE_VARIABLE = "HANDRAIL_TASK_QUEUE"
-BLOBS_VARIABLE = "HANDRAIL_BLOBS"
-DEFAULT_QUEUE = "handrail"
+    from handrail.temporal.serving_options import Serving
 
 
 @attrs.frozen
@@ -38,9 +36,18 @@ class ClusterPlace(OpenedPlace):
 
     def __attrs_post_init__(self) -> None:
         require_extra()
+        from handrail.temporal.connecting import settings
+
         queue, blobs = settings()
         object.__setattr__(self, "task_queue", queue)
         object.__setattr__(self, "blobs", blobs)
+
+    @staticmethod
+    def serving() -> type:
+        """The options of a cluster's worker."""
+        from handrail.temporal.serving_options import Serving
+
+        return Serving
 
     def find(self) -> ClusterJournal:
         """The cluster's runs as a journal.
@@ -53,12 +60,59 @@ class ClusterPlace(OpenedPlace):
 
     make = find
 
+    @property
+    def elsewhere(self) -> ClusterPlace:
+        """The cluster."""
+        return self
 
-def settings(queue: str | None = None, blobs: str | None = None) -> tuple[str, str | None]:
-    """The task queue and the store of large values: typed, of the environment, or the project's."""
-    table = project_table()
-    queue = queue or os.environ.get(QUEUE_VARIABLE) or table.get("task_queue")
-    return queue or DEFAULT_QUEUE, blobs or os.environ.get(BLOBS_VARIABLE) or table.get("blobs")
+    def refuse(self, typed: Mapping[str, object]) -> None:
+        """Refuse options that say how steps are performed, which its workers decide, and those for
+        runs that a process here drives.
+
+        Raises:
+            Refused: one of them was typed.
+        """
+        for name, value in typed.items():
+            if name == "--notify" and value:
+                why = "applies only to runs of a process here; the cluster runs this one"
+                hint = "Ctrl-C leaves the run to it; `handrail tail` shows how it ends."
+                raise Refused(name, why, hint)
+            if name != "--notify" and value is not None:
+                why = "does not apply here: the cluster's workers run the steps"
+                hint = "Set it in the workers' executor: handrail worker --executor module:name."
+                raise Refused(name, why, hint)
+
+    def drive(
+        self, begin: Any, options: Any, data: TextIO | None, definition: WorkflowDefinition
+    ) -> int:
+        """Begin a run, and watch it to its end; the exit code."""
+        from handrail.temporal.driving import drive
+
+        return drive(begin, options, data, self, definition, (self.task_queue, self.blobs))
+
+    def serve(self, modules: Sequence[str], serving: Serving) -> int:
+        """Be a worker of the cluster, until a signal; the exit code."""
+        from handrail.temporal.worker_command import serve
+
+        return serve(self, modules, serving)
+
+    def check(self) -> Check:
+        """The cluster, and whether any worker serves its task queue."""
+        from handrail.cli.doctor import Check
+
+        try:
+            count = len(self.find().workers())
+        except ClusterUnreachable as error:
+            where, said = self.address, str(error)
+            return Check(name="cluster", ok=False, state="not reached", where=where, advice=said)
+        start = f"Nobody serves {self.task_queue!r}: {self.command('worker', 'FILE.py')}"
+        return Check(
+            name="cluster",
+            ok=True,
+            state=f"ok, {count or 'no'} worker{'s' if count != 1 else ''}",
+            where=self.address,
+            advice="" if count else start,
+        )
 
 
 def require_extra() -> None:
