@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol, TextIO, cast
 
 import attrs
 
@@ -102,8 +102,11 @@ class Place:
 
     settings: ClassVar[Mapping[str, str]] = {}
     """Keys of ``[tool.handrail]`` that only such places have, and what each must be."""
-    serving: ClassVar[Callable[[], type] | None] = None
-    """Gives a dataclass of the options of ``handrail worker`` that only such places have."""
+
+    @staticmethod
+    def serving() -> type | None:
+        """A dataclass of the options of ``handrail worker`` that only such places have."""
+        return None
 
     @property
     def elsewhere(self) -> Elsewhere | None:
@@ -309,11 +312,11 @@ def place_at(place: Place, kind: str, address: str, typed: str) -> Place:
     Raises:
         DefinitionError: it cannot be imported. MissingExtra: it needs a library.
     """
-    made = addons.load(addons.JOURNALS, kind)
+    made: Any = addons.load(addons.JOURNALS, kind)
     fields: dict[str, Any] = {one.name: getattr(place, one.name) for one in attrs.fields(Place)}
     fields |= {"typed_location": typed, "kind": kind, "address": address}
-    if isinstance(made, type) and issubclass(made, OpenedPlace):
-        return made(**fields)
+    if hasattr(made, "elsewhere"):  # a class of such places
+        return cast("Place", made(**fields))
     return OpenedPlace(**fields, opened=made)
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
-from typing import IO, Annotated
+from typing import IO, Annotated, TypeVar
 
 import attrs
 from cyclopts import Parameter
@@ -38,6 +38,7 @@ from handrail.record.inbox import runs_of
 from handrail.record.reading import ended
 from handrail.shortening import clean
 
+T = TypeVar("T")
 EVERY_S = 0.25
 _TAIL_BYTES = 4_000
 _PREFIX = "handrail: "
@@ -61,11 +62,11 @@ WantedBy=default.target
 """
 
 
-def _with_serving(options: type) -> type:
+def _with_serving(options: type[T]) -> type[T]:
     """The dataclass with the options that registered journals have for their workers."""
     kinds = (addons.load(addons.JOURNALS, kind) for kind in addons.names(addons.JOURNALS))
-    served = [one() for kind in kinds if (one := getattr(kind, "serving", None)) is not None]
-    return with_fields(options, *served)
+    served = (kind.serving() for kind in kinds if hasattr(kind, "serving"))
+    return with_fields(options, *filter(None, served))
 
 
 @Parameter(name="*")

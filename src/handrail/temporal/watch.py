@@ -18,7 +18,7 @@ from handrail.model.results import OpenGate
 from handrail.temporal.caller import Caller
 from handrail.temporal.cluster import PATIENCE_S, Cluster, person_for
 from handrail.temporal.errors_as_data import error_as_data
-from handrail.temporal.wire import Refusal
+from handrail.temporal.wire import Refusal, State
 
 TROUBLE_S = 10.0
 """How long a run may record nothing before the client asks the cluster why, and logs it."""
@@ -74,7 +74,7 @@ class Watch:
             return None
 
     async def _look(self) -> ev.RunSuspended | None:
-        asked = asyncio.ensure_future(self._cluster.state(self._run_id))
+        asked: asyncio.Future[State] = asyncio.ensure_future(self._cluster.state(self._run_id))
         try:
             if not (await asyncio.wait({asked}, timeout=ANSWER_S))[0]:
                 await self._say_trouble("no worker answers for it")
