@@ -11,7 +11,7 @@ import pytest
 from handrail import Executor, SqliteJournal, Steps, step, workflow
 from handrail.cli import trusted
 from handrail.cli.journal import Place
-from handrail.cli.page import page_of
+from handrail.web.beside import page_of
 from tests.cli.conftest import Cli
 
 MARKS = 'from pathlib import Path\nPath(__file__).with_name("ran").write_text("it ran")\n'

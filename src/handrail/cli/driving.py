@@ -22,7 +22,7 @@ import anyio
 import attrs
 from rich.console import Console
 
-from handrail import Executor
+from handrail import Executor, addons
 from handrail.cli.channels import silence, tell, write_json
 from handrail.cli.detaching import Detached
 from handrail.cli.exits import EXIT_OF, Exit
@@ -332,9 +332,7 @@ def _page(
     if not options.ui or place is None:
         yield None
         return
-    from handrail.cli.page import serve_page
-
-    with serve_page(place, journal) as print_address:
+    with addons.load(addons.PAGES, "beside")(place, journal) as print_address:
         yield print_address
 
 

@@ -7,30 +7,25 @@ from __future__ import annotations
 
 import os
 import re
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
+from handrail import addons
 from handrail.cli.channels import tell
 from handrail.cli.exits import Exit, Refused
 from handrail.cli.journal import Place, pick_run, read
-from handrail.cli.masking import mask, mask_text
-from handrail.cli.options import Dir, RunId, Temporal
+from handrail.cli.masking import mask_text
+from handrail.cli.options import KEPT, Kept, RunId
 from handrail.cli.report import first_lines
 from handrail.cli.run_text import describe_status, format_spending, reason_lines, run_sections
-from handrail.cli.target import place_of, reaching, source_of_run
+from handrail.cli.target import reaching
 from handrail.ports.journal import RunInfo
-from handrail.record.state import RecordedRun
 from handrail.record.view import RunView
 from handrail.shortening import without_codes
 from handrail.system.own_files import open_private
-from handrail.typed.jsonsafe import Json
-from handrail.web.graph_json import graph_of
-from handrail.web.report import html_of
-from handrail.web.texts import Texts, texts_of
 
 MOST_LINES = 300
 """Lines of one section."""
@@ -52,8 +47,7 @@ def report(
     output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
     markdown: bool = False,
     github: bool = False,
-    folder: Dir = None,
-    temporal: Temporal = None,
+    kept: Kept = KEPT,
 ) -> int:
     """Write a run as one HTML file that opens without a network, or print it as Markdown.
 
@@ -67,7 +61,7 @@ def report(
         Add it to the summary of the current GitHub job, $GITHUB_STEP_SUMMARY.
     """
     summary = _summary_of_job() if github else None
-    place = place_of(folder, None, temporal, reads=True)
+    place = kept.place()
     journal = place.find()
     recorded = read(journal, pick_run(journal, run))
     text = mask_text(markdown_of(recorded.info, recorded.view, reaching(place, recorded.info)))
@@ -76,31 +70,12 @@ def report(
         _write(summary, text, "a")
     if output is not None:
         is_markdown = markdown or output.suffix.lower() in {".md", ".markdown"}
-        _write(output, text if is_markdown else _html_page(recorded, place))
+        page_of = None if is_markdown else addons.load(addons.PAGES, "report")
+        _write(output, text if page_of is None else page_of(recorded, place))
         tell(f"the report is in {output}")
     elif summary is None:
         print(text.encode(errors="backslashreplace").decode(), end="")
     return Exit.SUCCEEDED
-
-
-def _html_page(recorded: RecordedRun, place: Place) -> str:
-    """A run as one HTML file."""
-    info = recorded.info
-
-    def texts(path: str) -> Texts:
-        return texts_of(place.artifacts, info.workflow_name, info.run_id, path)
-
-    graph = _graph(info, place)
-    return html_of(recorded, made_at=time.time(), graph=graph, texts=texts, mask=mask())
-
-
-def _graph(info: RunInfo, place: Place) -> Json:
-    """The graph of a run's workflow; None if its code is not there any more."""
-    try:
-        source = source_of_run(info, place)
-    except Refused:
-        return None
-    return None if source is None else graph_of(source)
 
 
 def _write(file: Path, text: str, mode: Literal["w", "a"] = "w") -> None:

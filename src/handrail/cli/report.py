@@ -190,7 +190,7 @@ def tell_ending(
         tell("\n".join([first + where, *others]))
     if place is not None and result.status == "suspended":
         _tell_what_is_waited_for(result, place, listed=not quiet)
-        if place.resumes_by_itself and not result.error:
+        if place.elsewhere is not None and not result.error:
             watch = place.command("tail", result.run_id)
             tell(f"then it continues by itself; to watch it: {watch}")
         else:

@@ -13,7 +13,6 @@ from cyclopts import Parameter
 
 from handrail import Executor
 from handrail.cli.channels import json_channel, tell, write_json
-from handrail.cli.cluster import ClusterPlace
 from handrail.cli.driving import Begin, Options, drive
 from handrail.cli.exits import Exit, Refused
 from handrail.cli.inputs import arguments_for, given_inputs, read_file
@@ -414,8 +413,6 @@ class Session:
         """Drive the run of the workflow that ``begin`` returns to its end; the exit code."""
         definition = workflow.definition
         options, place = self.options, self.place
-        if isinstance(place, ClusterPlace):
-            from handrail.cli.cluster_drive import drive as watch
-
-            return watch(begin, options, self.data, place, definition)
+        if place.elsewhere is not None:
+            return place.elsewhere.drive(begin, options, self.data, definition)
         return drive(begin, options, self.data, place, journal=self.journal, workflow=definition)

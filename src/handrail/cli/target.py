@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from handrail import addons
 from handrail.cli.channels import tell
 from handrail.cli.exits import Refused
-from handrail.cli.journal import VARIABLE, Place, with_executor
+from handrail.cli.journal import VARIABLE, Place, place_at, with_executor
 from handrail.cli.trusted import (
     allows,
     known_journal,
@@ -209,7 +210,7 @@ def load_object(target: str, whose: str) -> Any:
 def place_of(
     wanted: Path | None,
     executor: str | None = None,
-    cluster: str | None = None,
+    named_at: Mapping[str, str | None] | None = None,
     *,
     reads: bool = False,
 ) -> Place:
@@ -218,8 +219,9 @@ def place_of(
     If the command ``reads``, the executor that the project names is not loaded: see ``trusted``.
 
     The folder is that of ``--dir``; else of the journal of the executor that ``--executor`` or the
-    project names; else of ``HANDRAIL_DIR``; else ``.handrail`` here. A ``cluster`` of
-    ``--temporal`` comes first; one of the environment or the project only if no folder is named.
+    project names; else of ``HANDRAIL_DIR``; else ``.handrail`` here. What is
+    ``named_at`` an option of a registered journal comes first; its address in the environment
+    (``HANDRAIL_NAME``) or the project only if no folder is named.
 
     Raises:
         Refused: there is no such executor. DefinitionError: the project's table is wrong.
@@ -233,13 +235,12 @@ def place_of(
         place = with_executor(place, load_executor(executor))
     else:
         place = _place_of_project(place, table, reads=reads)
-    known = None if named else os.environ.get("HANDRAIL_TEMPORAL") or table.get("temporal")
-    address = cluster or known
-    if address is None:
-        return place
-    from handrail.cli.cluster import cluster_at
-
-    return cluster_at(place, address, cluster or "")
+    for kind in addons.names(addons.JOURNALS):
+        typed = (named_at or {}).get(kind) or ""
+        known = None if named else os.environ.get(f"HANDRAIL_{kind.upper()}") or table.get(kind)
+        if address := typed or known:
+            return place_at(place, kind, address, typed)
+    return place
 
 
 def _place_of_project(place: Place, table: Mapping[str, Any], *, reads: bool) -> Place:

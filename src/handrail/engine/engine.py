@@ -69,6 +69,7 @@ from handrail.record.inbox import (
     unread,
 )
 from handrail.record.reading import (
+    accept_changes,
     by_name,
     ended,
     groups_in,
@@ -456,8 +457,7 @@ class Engine(TakesOptions):
         leased: Leased,
         run: Run[Any] | None,
     ) -> WorkflowResult[Any]:
-        run_id, on_change = history[0].run_id, self._parts.on_change
-        known, decides = {*reuse, *rerun}, "rerun" if is_fork(history) else on_change
+        run_id, told = history[0].run_id, {*reuse, *rerun}
         self._sweep(run_id)
         rerun = await self._narrowed(history, definition, reuse, rerun)
         while True:
@@ -469,14 +469,11 @@ class Engine(TakesOptions):
                 if mismatch.late:
                     history = await self._history(run_id, leased.secrets)
                 mismatch.hint = reason_of(definition, mismatch, history)
-                changed = [one.path for one in mismatch.changes]
-                if decides == "refuse" or not known.isdisjoint(changed):
-                    raise
-                known.update(changed)
-                again = rerun_after(history, mismatch, rerun)
-            if decides == "reuse":
-                reuse, again = [*reuse, *changed], [one for one in again if one in rerun]
-            rerun = again
+                on_change = self._parts.on_change
+                reuse, rerun = accept_changes(
+                    history, mismatch, reuse, rerun, told=told, on_change=on_change
+                )
+                told.update(change.path for change in mismatch.changes)
 
     def _warn_of_missing_secrets(self, run_id: str, secrets: SecretValues) -> None:
         if secrets.missing:
@@ -488,7 +485,7 @@ class Engine(TakesOptions):
 
     def _mark(self, run_id: str) -> str:
         """The mark of a run's processes. Two journals on one machine may have runs of one id."""
-        return f"{run_id}@{getattr(self._journal, 'identity', self._parts.identity)}"
+        return f"{run_id}@{getattr(self._parts.journal, 'identity', self._parts.identity)}"
 
     def _sweep(self, run_id: str) -> None:
         """Kill processes that a killed driver left: they would work beside the resumed steps."""

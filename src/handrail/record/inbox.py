@@ -105,6 +105,8 @@ def with_messages(journal: Journal, info: RunInfo) -> RunInfo:
     if info.damaged or info.status in OVER:
         return info
     posted = journal.letters(info.run_id, 0)
+    if not posted:  # a cluster's run has its messages in its record
+        return info
     letters = [one.event for one in posted]
     stuck = None if info.holder is not None else stuck_letter(posted, info.events)
     waits = [one for one in info.waits_for if one.kind != "unpause"]
