@@ -51,13 +51,13 @@ from handrail.record.dropped import stuck_step
 from handrail.record.inbox import runs_of, with_messages
 from handrail.record.live_view import GROUPS
 from handrail.record.members import member_counts
+from handrail.record.spending import Spent
 from handrail.record.status import ShownStatus, shown_status
 from handrail.record.view import (
     FailureCause,
     IncidentKind,
     IncidentView,
     RunView,
-    Spent,
     StepView,
     exit_code_of,
 )

@@ -19,16 +19,16 @@ from handrail.model.paths import is_budget_gate
 from handrail.model.results import StepResult
 from handrail.ports.journal import SCHEDULE_LABEL
 from handrail.record.assemble import copier
-from handrail.record.dropped import begun, run_again, superseded
+from handrail.record.dropped import run_again, superseded
 from handrail.record.inbox import WITH_MESSAGE_NUMBER, without_message_number
+from handrail.record.path_state import moved_gate
 from handrail.record.reading import (
-    awaits_its_first_drive,
     closest_paths,
     dropped,
     ended,
     worktrees_of,
 )
-from handrail.record.run_record import FORKED, Recorded, moved_gate
+from handrail.record.run_record import FORKED, Recorded
 from handrail.steps.verbs import LEAF_KINDS, WAIT_KINDS
 
 
@@ -78,7 +78,7 @@ def _began(history: Sequence[ev.Event], path: str) -> int:
         elif isinstance(event, ev.RunResumed) and path in event.superseded:
             found = None
     if found is None:
-        known = begun(history)
+        known = Recorded(history).begun()
         raise NotRecorded(history[0].run_id, path, closest_paths(path, known))
     return found
 
@@ -150,7 +150,7 @@ def _gone_since(history: Sequence[ev.Event], end: int) -> set[str]:
     """The paths whose records later drives dropped behind this place, or the next resume would."""
     before = history[: _unwinding_from(history)]
     died = died_by(history, before)
-    gone = set(superseded(history if died is None else [*before, died]))
+    gone = set(superseded(Recorded(history if died is None else [*before, died])))
     for event in history[end:]:
         if isinstance(event, ev.RunResumed):
             gone.update(event.superseded)
@@ -214,17 +214,14 @@ def gone_in_fork(
         NotRecorded: ``rerun`` names a path that is not kept.
     """
     died = None if at or given else died_by(history, kept)
-    gone = dropped(kept if died is None else [*kept, died], (), rerun)
-    undone = _undone_behind(history, kept).difference(given) & begun(kept)
-    entered = {*gone, *run_again(undone, kept)}
-    again = run_again(undone | _trees_entered(kept, entered), kept)
+    recorded = Recorded(kept if died is None else [*kept, died])
+    gone = dropped(recorded, (), rerun)
+    undone = _undone_behind(history, kept).difference(given) & recorded.begun().keys()
+    # the steps with a worktree of their own that have not ended, or are entered again
+    entered = {*_without_end(kept), *gone, *run_again(undone, recorded)}
+    trees = entered.intersection(worktrees_of(recorded))
+    again = run_again(undone | trees, recorded)
     return tuple(sorted({*again}.difference(given).union(gone)))
-
-
-def _trees_entered(kept: Sequence[ev.Event], gone: Collection[str]) -> set[str]:
-    """The steps with a worktree of their own that have not ended, or are entered again."""
-    entered = {*_without_end(kept), *gone}
-    return {path for path in worktrees_of(kept) if path in entered}
 
 
 def _undone_behind(history: Sequence[ev.Event], kept: Sequence[ev.Event]) -> set[str]:
@@ -268,7 +265,7 @@ def fork_events(  # noqa: PLR0917  # the arguments of one fork
     if inputs is not None:
         start = replace(start, inputs=inputs)
     later_s = now - max(event.at for event in kept)
-    if awaits_its_first_drive(kept):
+    if isinstance(kept[-1], ev.RunSuspended) and kept[-1].reason == FORKED:
         kept = kept[:-1]  # the fork of a fork
     made: list[ev.Event] = [ev.stamp(start, fork_id, 1, first.at + later_s)]
     signals: dict[int, int] = {}

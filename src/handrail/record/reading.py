@@ -24,8 +24,8 @@ from handrail.model.paths import ancestors_of, decode_key, is_within
 from handrail.model.results import WorkflowResult
 from handrail.model.shapes import WorkflowLike
 from handrail.ports.journal import Journal
-from handrail.record.dropped import begun, failed_members, groups_of, run_again, superseded
-from handrail.record.outputs import Tree, as_listed, derive, returned_by
+from handrail.record.dropped import failed_members, groups_of, run_again, superseded
+from handrail.record.outputs import as_listed, returned_by, steps_of
 from handrail.record.results import children_of, tree_order, workflow_result
 from handrail.record.run_record import FORKED, Recorded
 from handrail.record.status import drive_end
@@ -58,7 +58,7 @@ def began_since(history: Sequence[ev.Event], path: str, passed: Collection[str] 
     Raises:
         NotRecorded: it is not recorded.
     """
-    refuse_unknown(history, (path,))
+    refuse_unknown(Recorded(history), (path,))
     began = next(one.seq for one in history if _begins(one) and one.path == path)
     return _begun_after(history, began, path, passed)
 
@@ -74,7 +74,7 @@ def rerun_after(
     found = [
         path for path in rerun if not (mismatch.late and path.removesuffix("/") in mismatch.passed)
     ]
-    trees = worktrees_of(history)
+    trees = worktrees_of(Recorded(history))
     for change in mismatch.changes:
         tree = next((tree for tree in trees if is_within(change.path, tree)), None)
         path = tree or change.rerun_path
@@ -105,11 +105,10 @@ def narrowed(changes: Sequence[StepChange], rerun: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def groups_in(history: Iterable[ev.Event], paths: Collection[str]) -> set[str]:
+def groups_in(history: Sequence[ev.Event], paths: Collection[str]) -> set[str]:
     """Those of the paths that are groups whose members have items."""
-    kinds = {"for_each", "work"}
-    begun_ = (one for one in history if isinstance(one, ev.StepStarted) and one.path in paths)
-    return {one.path for one in begun_ if one.step_type in kinds}
+    known = Recorded(history).begun() if paths else {}
+    return {path for path in paths if path in known and known[path].kind in {"for_each", "work"}}
 
 
 _FAILED = "*failed*/"
@@ -131,14 +130,19 @@ def paths_named(history: Sequence[ev.Event], rerun: Sequence[str]) -> list[str]:
     Raises:
         NotRecorded: a pattern, or a name of ``with_failed``, matches nothing that is recorded.
     """
+    if not any(set(name) & {*"*?"} for name in rerun):
+        return list(dict.fromkeys(rerun))
     found: list[str] = []
+    recorded = Recorded(history)
     for name in rerun:
         if name.startswith(_FAILED):
             group = name.removeprefix(_FAILED)
-            groups = _matching(history, group, groups_of(history)) if group else None
-            found += failed_members(history, groups)
+            groups = _matching(history, group, groups_of(recorded)) if group else None
+            found += failed_members(recorded, groups)
+        elif set(name) & {*"*?"}:
+            found += _matching(history, name, recorded.begun())
         else:
-            found += _matching(history, name, begun(history)) if set(name) & {*"*?"} else [name]
+            found.append(name)
     return list(dict.fromkeys(found))
 
 
@@ -156,11 +160,9 @@ def _matching(history: Sequence[ev.Event], pattern: str, known: Collection[str])
     return found
 
 
-def worktrees_of(history: Iterable[ev.Event]) -> list[str]:
+def worktrees_of(recorded: Recorded) -> list[str]:
     """The steps that have a worktree of their own, outer ones first."""
-    kind = "worktree"
-    began = (one for one in history if isinstance(one, ev.StepStarted) and one.step_type == kind)
-    return sorted({one.path for one in began})
+    return sorted(path for path, one in recorded.begun().items() if one.kind == "worktree")
 
 
 def _begins(event: ev.Event) -> TypeGuard[ev.StepStarted | ev.MemberStarted]:
@@ -182,12 +184,6 @@ def _begun_after(
         if one != path and not any(one.startswith(f"{above}/") for above in found):
             found.append(one)
     return found
-
-
-def awaits_its_first_drive(history: Sequence[ev.Event]) -> bool:
-    """True for a fork that was not resumed yet: its time stands still."""
-    end = drive_end(history)
-    return isinstance(end, ev.RunSuspended) and end.reason == FORKED
 
 
 def ended(history: Sequence[ev.Event]) -> ev.WorkflowCompleted | None:
@@ -244,9 +240,7 @@ def refuse_other_workflow(history: Sequence[ev.Event], definition: WorkflowDefin
         )
 
 
-def dropped(
-    history: Sequence[ev.Event], reuse: Iterable[str], rerun: Iterable[str]
-) -> tuple[str, ...]:
+def dropped(recorded: Recorded, reuse: Iterable[str], rerun: Iterable[str]) -> tuple[str, ...]:
     """The paths whose records a resume supersedes.
 
     Raises:
@@ -254,22 +248,22 @@ def dropped(
             ``rerun`` may name a new step inside of a recorded one, which is entered for it.
     """
     rerun = tuple(rerun)
-    known = begun(history) if is_fork(history) else set[str]()
-    new = {one for one in rerun if not known.isdisjoint(ancestors_of(one, known))}
-    refuse_unknown(history, [*reuse, *(one for one in rerun if one not in new)])
-    return tuple(sorted({*superseded(history), *run_again(rerun, history)}))
+    known = recorded.begun() if recorded.is_fork and rerun else {}
+    new = {one for one in rerun if not known.keys().isdisjoint(ancestors_of(one, known))}
+    refuse_unknown(recorded, [*reuse, *(one for one in rerun if one not in new)])
+    return tuple(sorted({*superseded(recorded), *run_again(rerun, recorded)}))
 
 
-def refuse_unknown(history: Sequence[ev.Event], paths: Collection[str]) -> None:
+def refuse_unknown(recorded: Recorded, paths: Collection[str]) -> None:
     """Refuse paths that the run has no record of.
 
     Raises:
         NotRecorded: a path is not recorded.
     """
-    known = begun(history) if paths else set[str]()
+    known = recorded.begun() if paths else {}
     for path in (one.removesuffix("/") for one in paths):
         if path not in known:
-            raise NotRecorded(history[0].run_id, path, closest_paths(path, known))
+            raise NotRecorded(recorded.run_id, path, closest_paths(path, known))
 
 
 def refuse_partially_compensated(recorded: Recorded, run_id: str, rerun: Sequence[str]) -> None:
@@ -341,15 +335,13 @@ def recorded_result(
     codec: Codec,
 ) -> WorkflowResult[Any]:
     """The result of a run that has ended, from its record alone."""
-    last = next(one for one in reversed(history) if isinstance(one, ev.WorkflowCompleted))
     recorded = Recorded(history)
-    for path in recorded.children(""):
-        derive(recorded, path, run_id)
+    tree, results = steps_of(recorded)
+    last = recorded.completed
+    assert last is not None
     if isinstance(last.value, Unresolved):
         value = codec.load(last.value.text, returned_by(definition))
         last = replace(last, value=value)
-    tree: Tree = recorded.tree_below("", whole=True)
-    results = dict(recorded.ends())
     if last.orphaned and last.status == "succeeded":
         gone = set(last.orphaned)
         results = {path: end for path, end in results.items() if path not in gone}

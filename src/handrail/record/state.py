@@ -11,6 +11,7 @@ from handrail.model.dataclass import dataclass
 from handrail.model.results import WaitsFor
 from handrail.ports.journal import Journal, RunInfo
 from handrail.record.inbox import unread, with_messages
+from handrail.record.run_record import Recorded
 from handrail.record.status import ShownStatus, shown_status
 from handrail.record.view import RunView, StepView, plain, view_of
 from handrail.typed.jsonsafe import json_safe
@@ -34,8 +35,9 @@ def read_run(journal: Journal, info: RunInfo, now: float) -> RecordedRun:
     history = journal.events(info.run_id, secrets={})
     if not history and not info.damaged:
         raise RunNotFound(info.run_id, [one.run_id for one in journal.runs()])
-    inbox = unread(journal, info.run_id, history) if history else ()
-    view = view_of(history, inbox, alive=info.holder is not None, now=now)
+    recorded = Recorded(history)
+    inbox = unread(journal, recorded) if history else ()
+    view = view_of(recorded, inbox, alive=info.holder is not None, now=now)
     return RecordedRun(info, history, view)
 
 

@@ -13,7 +13,8 @@ from pathlib import Path
 from handrail.model.paths import decode_key
 from handrail.model.results import Failure, Usage
 from handrail.record.live_view import LiveStep
-from handrail.record.view import FailureCause, Spent
+from handrail.record.spending import Spent
+from handrail.record.view import FailureCause
 from handrail.shortening import TRACEBACK, clean, reason_of
 from handrail.sinks.console_text import error_text, path_text
 

@@ -14,6 +14,7 @@ from handrail.errors import CannotSteer, RunNotFound
 from handrail.model import events as ev
 from handrail.record.inbox import gate_in
 from handrail.record.reading import ended
+from handrail.record.run_record import Recorded
 from handrail.temporal.caller import Caller
 from handrail.temporal.cluster import StandsStill
 from handrail.temporal.record import accepted_by
@@ -80,7 +81,7 @@ class ReachesRuns(Steering):
         caller = self._caller
         known = await (await caller.cluster()).recorded(run_id)
         history = caller.events(run_id, known.with_ends(letters=True))
-        accepted = accepted_by(run_id, history, event, time.time())
+        accepted = accepted_by(history, event, time.time())
         await self.tell(run_id, accepted)
         return accepted
 
@@ -102,7 +103,7 @@ class ReachesRuns(Steering):
         """
         history = await self._caller.history(run_id)
         if isinstance(event, ev.GateAnswered):
-            gate_in(run_id, history, event.path, history[-1].at)
+            gate_in(Recorded(history), event.path, history[-1].at)
         last = ended(history)
         what = "has ended" if last is None else f"has {last.status}"
         raise CannotSteer(run_id, f"it {what}, so no step is running", "resume() continues it.")

@@ -23,6 +23,7 @@ from handrail.model.shapes import WorkflowLike
 from handrail.ports.journal import RunInfo
 from handrail.record.inbox import unread
 from handrail.record.reading import ended, with_failed, workflow_named
+from handrail.record.run_record import Recorded
 from handrail.record.state import RunState
 from handrail.record.status import shown_status
 from handrail.record.view import view_of
@@ -51,7 +52,7 @@ class ReadsRuns(ReachesRuns):
             with contextlib.suppress(NoWorker):
                 state = await cluster.state(run_id)
         info = info_of(execution, cluster.address, state)
-        view = view_of(history, alive=info.holder is not None, now=time.time())
+        view = view_of(Recorded(history), alive=info.holder is not None, now=time.time())
         end, waits = view.end, view.waits_for
         if state is not None and state.suspended is not None:
             (event,) = self._caller.events(run_id, [state.suspended])
@@ -183,7 +184,7 @@ class ReadsRuns(ReachesRuns):
         made = await engine.import_run(file, run_id=run_id)
         history = engine.journal.events(made)
         await self._caller.hold(made, workflow_named(history), history)
-        for letter in unread(engine.journal, made, history):
+        for letter in unread(engine.journal, Recorded(history)):
             await self.tell(made, letter)
         return made
 

@@ -12,8 +12,8 @@ from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition
 from handrail.model.results import WorkflowResult
 from handrail.record.answers import accept_answer, check_payload
-from handrail.record.inbox import gate_in, waited_for
-from handrail.record.outputs import derive
+from handrail.record.inbox import gate_in
+from handrail.record.outputs import steps_of
 from handrail.record.reading import ended, recorded_result
 from handrail.record.results import children_of, tree_order, workflow_result
 from handrail.record.run_record import Recorded
@@ -65,10 +65,7 @@ def _so_far(
     suspended: ev.RunSuspended,
 ) -> WorkflowResult[Any]:
     recorded = Recorded(history)
-    for path in recorded.children(""):
-        derive(recorded, path, run_id)
-    tree = recorded.tree_below("", whole=True)
-    results = dict(recorded.ends())
+    tree, results = steps_of(recorded)
     return workflow_result(
         definition.name,
         run_id,
@@ -89,7 +86,7 @@ def _what_a_person_must_do(suspended: ev.RunSuspended) -> str | None:
     return suspended.reason if is_parked else None
 
 
-def accepted_by(run_id: str, history: Sequence[ev.Event], event: ev.Event, now: float) -> ev.Event:
+def accepted_by(history: Sequence[ev.Event], event: ev.Event, now: float) -> ev.Event:
     """A message as the run of this record accepts it, for example with its answer converted.
 
     Steering of a step is checked once the run is driven.
@@ -99,10 +96,10 @@ def accepted_by(run_id: str, history: Sequence[ev.Event], event: ev.Event, now: 
     """
     match event:
         case ev.GateAnswered(path=path):
-            gate = gate_in(run_id, history, path, now)
+            gate = gate_in(Recorded(history), path, now)
             return ev.GateAnswered(path, accept_answer(gate, event.answer), event.by)
         case ev.SignalReceived(name=name):
-            types = waited_for(history).get(name)
+            types = Recorded(history).awaited_types().get(name)
             if types:
                 check_payload(name, event.payload, types, 0)
             return event

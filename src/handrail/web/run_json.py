@@ -16,9 +16,10 @@ from handrail.errors import DefinitionError
 from handrail.model import events as ev
 from handrail.model.results import OpenGate, Usage
 from handrail.ports.journal import RunInfo
+from handrail.record.spending import Spent
 from handrail.record.state import RecordedRun
 from handrail.record.status import shown_status
-from handrail.record.view import OpenSignal, RunView, Spent, plain
+from handrail.record.view import OpenSignal, RunView, plain
 from handrail.record.work_view import WorkView
 from handrail.shortening import shortened
 from handrail.typed.jsonsafe import Json, json_safe
