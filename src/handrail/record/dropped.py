@@ -300,18 +300,14 @@ def failed_members(recorded: Recorded, groups: Collection[str] | None) -> list[s
     return [path for path in in_order if path.rpartition("/")[0] in bases]
 
 
-def ran_again_since(history: Iterable[ev.Event], path: str) -> list[str]:
+def ran_again_since(recorded: Recorded, path: str) -> list[str]:
     """The actions and waits whose record a resume dropped, and that ended again after this step,
     or member, had begun.
     """
-    dropped, again, has_begun = set[str](), dict[str, str](), False
-    for event in history:
-        if isinstance(event, ev.RunResumed):
-            dropped.update(event.superseded)
-            if path in event.superseded:
-                has_begun, again = False, {}
-        elif isinstance(event, (ev.StepStarted, ev.MemberStarted)) and event.path == path:
-            has_begun = True
-        elif isinstance(event, ev.StepCompleted) and has_begun and event.path in dropped:
-            again[event.path] = event.result.step_type
-    return [one for one, kind in again.items() if kind in LEAF_KINDS | WAIT_KINDS]
+    since = recorded.at(path).first_seq
+    again = {
+        known: one.ended_seq
+        for known, one in recorded.items()
+        if one.is_again and one.end is not None and one.kind in LEAF_KINDS | WAIT_KINDS
+    }
+    return sorted((one for one in again if again[one] > since > 0), key=again.__getitem__)

@@ -39,8 +39,12 @@ class PathState(msgspec.Struct, eq=False, gc=False):  # it is in no cycle
     fingerprint_at_gate: str = ""
     """The step's fingerprint when its gate opened: a process may die between start and gate."""
     digest: str = ""
+    first_seq: int = 0
+    """Its start."""
     begun_seq: int = 0
     """Of a step: its start, or where a later drive entered it again."""
+    is_again: bool = False
+    """An earlier record of it was dropped."""
     ended_seq: int = 0
     failed_seq: int = 0
     """The end of its last failed attempt."""
@@ -115,7 +119,8 @@ class PathState(msgspec.Struct, eq=False, gc=False):  # it is in no cycle
         """Drop the end, and nothing else: the step is entered again as far as it had come."""
         self.end = self.causes = None
         self.derived = ""
-        self.failed_seq = self.undone_seq = self.cleanup_seq = 0
+        self.first_seq = self.failed_seq = self.undone_seq = self.cleanup_seq = 0
+        self.is_again = True
 
 
 def moved_gate(gate: OpenGate, later_s: float) -> OpenGate:

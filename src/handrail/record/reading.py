@@ -74,20 +74,18 @@ def rerun_after(
     found = [
         path for path in rerun if not (mismatch.late and path.removesuffix("/") in mismatch.passed)
     ]
-    trees = worktrees_of(Recorded(history))
+    recorded = Recorded(history)
+    trees, known = worktrees_of(recorded), recorded.begun()
     for change in mismatch.changes:
         tree = next((tree for tree in trees if is_within(change.path, tree)), None)
         path = tree or change.rerun_path
-        if not is_fork(history):
+        if not recorded.is_fork:
             found.append(path)
         elif not path.endswith("/"):
             found += began_since(history, path, mismatch.passed)
         else:
-            ends = (
-                one for one in history if isinstance(one, (ev.StepCompleted, ev.MemberCompleted))
-            )
-            seqs = [one.seq for one in ends if one.path == change.path]
-            found += _begun_after(history, max(seqs, default=0), path, mismatch.passed)
+            ended_seq = known[change.path].ended_seq if change.path in known else 0
+            found += _begun_after(history, ended_seq, path, mismatch.passed)
     return list(dict.fromkeys(found))
 
 

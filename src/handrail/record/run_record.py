@@ -298,6 +298,7 @@ class Recorded(PathTree):
             state.started_at = event.at
         state.kind = kind = event.step_type
         state.begun_seq = event.seq or self.count
+        state.first_seq = state.first_seq or state.begun_seq
         state.verdict = event.verdict
         state.index = event.index
         state.signal = event.signal
@@ -420,6 +421,7 @@ class Recorded(PathTree):
         if new:
             state.attempt = self._attempt_of(event.path)
         state.kind, state.has_body = "member", True
+        state.first_seq = state.first_seq or event.seq or self.count
         state.index = event.index
         state.digest = event.digest
         if state.started_at is None:
