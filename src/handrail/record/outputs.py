@@ -22,7 +22,7 @@ from handrail.model.results import (
 from handrail.model.work import Work
 from handrail.record.path_state import PathState
 from handrail.record.path_tree import attempt_in
-from handrail.record.results import children_of, tree_order, workflow_result
+from handrail.record.results import children_of, workflow_result
 from handrail.record.run_record import Recorded
 from handrail.record.work import RecordedTasks
 from handrail.steps.verbs import (
@@ -320,16 +320,9 @@ def _child_result(recorded: Recorded, path: str, record: PathState, run_id: str)
     assert record.child is not None
     tree: dict[str, dict[str, None] | str] = {**recorded.tree_below(path)}
     results = dict(recorded.below(path))
-    return workflow_result(
-        record.child.workflow_name,
-        run_id,
-        "succeeded",
-        ordered=tree_order(tree, results, path),
-        top=children_of(tree, path),
-        duration_ms=record.end.duration_ms,
-        completed=WorkflowCompleted("succeeded", record.child.value),
-        at=record.child.at,
-    )
+    end = WorkflowCompleted("succeeded", record.child.value, at=record.child.at)
+    name, duration_ms = record.child.workflow_name, record.end.duration_ms
+    return workflow_result(name, run_id, end, tree, results, duration_ms=duration_ms, root=path)
 
 
 # What the result of a resumed run lists, and in which order.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 from handrail.codec.unresolved import Unresolvable, Unresolved
 from handrail.errors import (
@@ -26,7 +26,7 @@ from handrail.model.shapes import WorkflowLike
 from handrail.ports.journal import Journal
 from handrail.record.dropped import failed_members, groups_of, run_again, superseded
 from handrail.record.outputs import as_listed, returned_by, steps_of
-from handrail.record.results import children_of, tree_order, workflow_result
+from handrail.record.results import workflow_result
 from handrail.record.run_record import FORKED, Recorded
 from handrail.record.status import drive_end
 from handrail.typed.schema import hints_of
@@ -331,29 +331,29 @@ def recorded_result(
     definition: WorkflowDefinition,
     history: Sequence[ev.Event],
     codec: Codec,
+    suspended: ev.RunSuspended | None = None,
 ) -> WorkflowResult[Any]:
-    """The result of a run that has ended, from its record alone."""
+    """The result of a run that has ended, or else is ``suspended``, from its record alone."""
     recorded = Recorded(history)
     tree, results = steps_of(recorded)
     last = recorded.completed
-    assert last is not None
-    if isinstance(last.value, Unresolved):
-        value = codec.load(last.value.text, returned_by(definition))
-        last = replace(last, value=value)
-    if last.orphaned and last.status == "succeeded":
-        gone = set(last.orphaned)
-        results = {path: end for path, end in results.items() if path not in gone}
-    elif last.orphaned:  # the last drive may just have ended before it reached them
-        tree = as_listed(tree, results, set(last.orphaned))
+    if last is None:
+        assert suspended is not None
+        duration_ms = max(0.0, (suspended.at - recorded.started_at) * 1000)
+    else:
+        duration_ms, orphaned = last.duration_ms, set(last.orphaned)
+        if isinstance(last.value, Unresolved):
+            last = replace(last, value=codec.load(last.value.text, returned_by(definition)))
+        if last.status == "succeeded":
+            results = {path: end for path, end in results.items() if path not in orphaned}
+        elif orphaned:  # the last drive may just have ended before it reached them
+            tree = as_listed(tree, results, orphaned)
     return workflow_result(
         definition.name,
         run_id,
-        last.status,
-        ordered=tree_order(tree, results),
-        top=children_of(tree, ""),
-        duration_ms=last.duration_ms,
-        completed=last,
-        orphaned=last.orphaned,
-        incidents=tuple(recorded.incidents),
-        at=last.at,
+        last or cast("ev.RunSuspended", suspended),
+        tree,
+        results,
+        duration_ms=duration_ms,
+        incidents=recorded.incidents,
     )

@@ -102,7 +102,11 @@ def info_of(journal: Journal, run_id: str) -> RunInfo:
 
 def run_state_of(journal: Journal, info: RunInfo, now: float) -> RunState:
     """The state of a run, from its entry in the list of runs and its record."""
-    view = read_run(journal, info, now).view
+    return state_of(info, read_run(journal, info, now).view)
+
+
+def state_of(info: RunInfo, view: RunView) -> RunState:
+    """The state of a run, from its entry in the list of runs and its view."""
     end = view.end
     return RunState(
         info.run_id,

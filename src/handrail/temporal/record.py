@@ -13,9 +13,7 @@ from handrail.model.definition import WorkflowDefinition
 from handrail.model.results import WorkflowResult
 from handrail.record.answers import accept_answer, check_payload
 from handrail.record.inbox import gate_in
-from handrail.record.outputs import steps_of
-from handrail.record.reading import ended, recorded_result
-from handrail.record.results import children_of, tree_order, workflow_result
+from handrail.record.reading import recorded_result
 from handrail.record.run_record import Recorded
 
 
@@ -41,11 +39,7 @@ def result_of(
 
     Steps that ended at event number ``after`` or before count as replayed.
     """
-    if ended(history) is not None:
-        result = recorded_result(run_id, definition, history, codec)
-    else:
-        assert suspended is not None
-        result = _so_far(run_id, definition, history, suspended)
+    result = recorded_result(run_id, definition, history, codec, suspended)
     now = {
         event.path
         for event in history
@@ -56,34 +50,6 @@ def result_of(
         for one in result.step_results
     )
     return dataclasses.replace(result, step_results=steps)
-
-
-def _so_far(
-    run_id: str,
-    definition: WorkflowDefinition,
-    history: Sequence[ev.Event],
-    suspended: ev.RunSuspended,
-) -> WorkflowResult[Any]:
-    recorded = Recorded(history)
-    tree, results = steps_of(recorded)
-    return workflow_result(
-        definition.name,
-        run_id,
-        "suspended",
-        ordered=tree_order(tree, results),
-        top=children_of(tree, ""),
-        duration_ms=max(0.0, (suspended.at - recorded.started_at) * 1000),
-        completed=None,
-        suspended=suspended,
-        error=_what_a_person_must_do(suspended),
-        incidents=tuple(recorded.incidents),
-        at=suspended.at,
-    )
-
-
-def _what_a_person_must_do(suspended: ev.RunSuspended) -> str | None:
-    is_parked = any(one.kind == "person" for one in suspended.waits_for)
-    return suspended.reason if is_parked else None
 
 
 def accepted_by(history: Sequence[ev.Event], event: ev.Event, now: float) -> ev.Event:
