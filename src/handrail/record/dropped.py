@@ -51,6 +51,10 @@ class _Ends:
         self.known = recorded.begun()
         """All steps and members that ever began."""
         self.counting = dict(recorded.items())
+        self._by_status: dict[str, dict[str, int]] = {}
+        for path, one in recorded.items():
+            if one.end is not None:
+                self._by_status.setdefault(one.end.status, {})[path] = one.ended_seq
 
     def at(self, seq_of: Callable[[PathState], int]) -> dict[str, int]:
         """The paths at which this happened, each with the number of the event."""
@@ -58,14 +62,18 @@ class _Ends:
 
     def ended_as(self, status: str) -> dict[str, int]:
         """The paths that ended with this status."""
-        return self.at(lambda one: one.ended_seq if _status(one) == status else 0)
+        return self._by_status.get(status, {})
 
-    def outcomes(self, but: Container[str] = ()) -> dict[str, int]:
+    def outcomes(self, but: Iterable[str] = ()) -> dict[str, int]:
         """The paths with an end that the run continued from: a success, or a failure that was
         handled. Without the paths in ``but``.
         """
-        ends = self.at(lambda one: one.ended_seq if _status(one) not in {"", "cancelled"} else 0)
-        return {path: seq for path, seq in ends.items() if path not in but}
+        ends: dict[str, int] = {}
+        for status, paths in self._by_status.items():
+            ends |= paths if status != "cancelled" else {}
+        for path in but:
+            ends.pop(path, None)
+        return ends
 
     def cleaning_up(self) -> dict[str, int]:
         """The steps that bodies yielded while they were cancelled."""
@@ -131,15 +139,12 @@ class _Ends:
         found = set[str]()
         for path, one in self.counting.items():
             base, _, name = path.rpartition("/")
-            if one.end is None or parent_of(path, self.known) not in dropped:
+            if name not in {REMOVE, LEAVE} or one.end is None:
                 continue
-            if name == REMOVE or (name == LEAVE and one.end.output is True):
+            is_removed = name == REMOVE or one.end.output is True
+            if is_removed and parent_of(path, self.known) in dropped:
                 found.update(join(base, step) for step in (MAKE, MERGE, REMOVE, LEAVE))
         return found & self.known.keys()
-
-
-def _status(state: PathState) -> str:
-    return "" if state.end is None else state.end.status
 
 
 def _causes_of(ends: _Ends, paths: Sequence[str]) -> tuple[set[str], set[str]]:
@@ -159,7 +164,8 @@ def _causes_of(ends: _Ends, paths: Sequence[str]) -> tuple[set[str], set[str]]:
         failed_in.setdefault(parent_of(path, known), []).append(path)
     begun = ends.at(lambda one: one.begun_seq)
     yielded_last: dict[str, int] = {}
-    for path, seq in begun.items():
+    has_bodies = any(one.has_body or one.causes for one in counting.values())
+    for path, seq in begun.items() if has_bodies else ():
         yielded_last[_attempt(path)] = max(seq, yielded_last.get(_attempt(path), 0))
     causes, passed_on, stack = set[str](), dict[str, int](), list(paths)
     while stack:
@@ -180,6 +186,8 @@ def _causes_of(ends: _Ends, paths: Sequence[str]) -> tuple[set[str], set[str]]:
                     below.append(cause)
                     passed_on[_attempt(yielded)] = counting[yielded].ended_seq
         stack.extend(below)
+    if not passed_on:
+        return causes, set()
     after = (path for path, seq in begun.items() if seq > passed_on.get(_attempt(path), seq))
     return causes, set(after)
 
@@ -308,6 +316,6 @@ def ran_again_since(recorded: Recorded, path: str) -> list[str]:
     again = {
         known: one.ended_seq
         for known, one in recorded.items()
-        if one.is_again and one.end is not None and one.kind in LEAF_KINDS | WAIT_KINDS
+        if one.dropped_seq and one.end is not None and one.kind in LEAF_KINDS | WAIT_KINDS
     }
     return sorted((one for one in again if again[one] > since > 0), key=again.__getitem__)

@@ -43,24 +43,14 @@ class PathState(msgspec.Struct, eq=False, gc=False):  # it is in no cycle
     """Its start."""
     begun_seq: int = 0
     """Of a step: its start, or where a later drive entered it again."""
-    is_again: bool = False
-    """An earlier record of it was dropped."""
+    dropped_seq: int = 0
+    """Where a resume dropped an earlier record, or end, of it; 0 if none did."""
     ended_seq: int = 0
-    failed_seq: int = 0
-    """The end of its last failed attempt."""
-    undone_seq: int = 0
-    """The end of its rollback, if it did not run again since."""
-    cleanup_seq: int = 0
-    """Its start, if a body that was being cancelled yielded it."""
     causes: dict[str, str] | None = None
     """Of a body that failed: the step whose failure ended each of its attempts, by the beginning of
     the paths in it; empty if the body raised an error of its own.
     """
-    has_body: bool = False
-    """It is a member, or a child workflow."""
     group: ev.GroupStarted | None = None
-    size: int | None = None
-    """Of a group: how many members it has, if that is known."""
     found: tuple[tuple[str, float], ...] = ()
     """Of a task: the tasks that it brought, by id, with their priorities."""
     derived: str = ""
@@ -76,9 +66,6 @@ class PathState(msgspec.Struct, eq=False, gc=False):  # it is in no cycle
     """The usage that interrupted launches of this attempt reported."""
     failed_usage: Usage | None = None
     """The usage of its failed attempts."""
-    guidance: tuple[str, ...] = ()
-    """The guidance that people gave its agent."""
-    reasks: int = 0
     crashes: int = 0
     """How often the process died while this was at work, without a record of that."""
     interrupted: bool = False
@@ -111,16 +98,50 @@ class PathState(msgspec.Struct, eq=False, gc=False):  # it is in no cycle
         """The end of a step, as the run's result lists it: it lists no members."""
         return None if self.kind == "member" else self.end
 
+    @property
+    def has_body(self) -> bool:
+        """It is a member, or a child workflow."""
+        return self.kind in {"member", "subworkflow"}
+
+    @property
+    def guidance(self) -> tuple[str, ...]:
+        """The guidance that people gave its agent."""
+        given = [one.next for one in self.ladder if isinstance(one, ev.AgentGuided)]
+        return (*given[-1].said, *given[-1].guidance) if given else ()
+
+    @property
+    def reasks(self) -> int:
+        """How often its agent was asked again for an answer that fits."""
+        failed = [one.next for one in self.ladder if isinstance(one, ev.LadderStep)]
+        return failed[-1].reasks if failed else 0
+
+    @property
+    def cleanup_seq(self) -> int:
+        """Its start, if a body that was being cancelled yielded it; else 0."""
+        return self.begun_seq if self.cleanup and self.begun_seq > self.dropped_seq else 0
+
+    @property
+    def failed_seq(self) -> int:
+        """The end of its last failed attempt, or 0."""
+        return self._counting(self.failure)
+
+    @property
+    def undone_seq(self) -> int:
+        """The end of its rollback, if it did not run again since; else 0."""
+        return self._counting(self.undone)
+
+    def _counting(self, event: ev.Event | None) -> int:
+        return 0 if event is None or event.seq <= self.dropped_seq else event.seq
+
     def ended(self) -> bool:
         """True if the step's end, or the member's, is recorded."""
         return self.end is not None
 
-    def drop_end(self) -> None:
+    def drop_end(self, seq: int) -> None:
         """Drop the end, and nothing else: the step is entered again as far as it had come."""
         self.end = self.causes = None
         self.derived = ""
-        self.first_seq = self.failed_seq = self.undone_seq = self.cleanup_seq = 0
-        self.is_again = True
+        self.first_seq, self.dropped_seq = 0, seq
 
 
 def moved_gate(gate: OpenGate, later_s: float) -> OpenGate:

@@ -156,7 +156,7 @@ class PathTree:
             state = self._paths[path] = PathState()
             gap = self._gaps.pop(path, None)
             if gap is not None:
-                state.kind, state.is_again = gap.kind, True
+                state.kind, state.dropped_seq = gap.kind, max(1, gap.dropped_seq)
             home = self._home(path) if "/" in path else ""
             children = self._children.get(home)
             if children is None:

@@ -7,6 +7,7 @@ added elsewhere, or that end in another order, change nothing.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import Any, ClassVar
@@ -132,6 +133,8 @@ class Recorded(PathTree):
         """
         self.waits: dict[str, WaitsFor] = {}
         """Of steps that wait for a time, for a claim, or for what a person must do first."""
+        self.sizes: dict[str, int | None] = {}
+        """How many members each group has, if that is known."""
         self.tasks: dict[str, tuple[Task, ...]] = {}
         """The tasks that each ``work`` step begins with, by path."""
         self.edits: dict[str, list[ev.WorkEdited]] = {}
@@ -168,7 +171,7 @@ class Recorded(PathTree):
         These paths no longer count.
         """
         self._drive_broke_off()
-        self._forget_all(superseded)
+        self._forget_all(superseded, sys.maxsize)
 
     def run_again(self, paths: Iterable[str]) -> None:
         """Let steps run again that otherwise must not: a person named their paths."""
@@ -204,7 +207,7 @@ class Recorded(PathTree):
             self._close_gates(path)
             if path in self.accounts:
                 self.accounts[path].forgotten()
-        self._forget_all(event.superseded)
+        self._forget_all(event.superseded, event.seq)
         self.run_again(event.rerun)
         self.read_messages(event.letter)
 
@@ -257,7 +260,7 @@ class Recorded(PathTree):
         self.read_messages(event.letter)
         self._unwinding, self._rehearses, self.cancel = True, False, event.reason
         self._begins_to_end(event)
-        self.cancel_seq = event.seq or self.count
+        self.cancel_seq = event.seq
         self.paused = None
 
     def _limit_reached(self, event: ev.LimitReached) -> None:
@@ -265,7 +268,7 @@ class Recorded(PathTree):
         self._begins_to_end(event)
 
     def _begins_to_end(self, event: ev.CancelRequested | ev.LimitReached) -> None:
-        seq = event.seq or self.count
+        seq = event.seq
         self.ends_since = self.ends_since or seq
         self._ending_since.setdefault(type(event), seq)
 
@@ -297,16 +300,14 @@ class Recorded(PathTree):
         if state.started_at is None:
             state.started_at = event.at
         state.kind = kind = event.step_type
-        state.begun_seq = event.seq or self.count
-        state.first_seq = state.first_seq or state.begun_seq
+        state.begun_seq = event.seq
+        state.first_seq = state.first_seq or event.seq
         state.verdict = event.verdict
         state.index = event.index
         state.signal = event.signal
         state.fingerprint = event.fingerprint
         state.rollback = event.rollback
         state.cleanup = event.cleanup
-        if event.cleanup:
-            state.cleanup_seq = state.begun_seq
         runs = event.verdict is not False
         if event.once and runs:
             self.begun_once.add(path)
@@ -337,7 +338,6 @@ class Recorded(PathTree):
         state = self._state(path)
         self.undoing.pop(path, None)
         state.attempts = max(state.attempts, event.attempt)
-        state.failed_seq = event.seq or self.count
         state.unreached_children = event.left_out
         if event.cause is not None:
             self._note_cause(state, attempt_base(path, event.attempt), event.cause)
@@ -369,7 +369,7 @@ class Recorded(PathTree):
     def _step_completed(self, event: ev.StepCompleted) -> None:
         path, result = event.path, event.result
         state = self._paths.get(path) or self._state(path)
-        state.end, state.ended_seq = result, event.seq or self.count
+        state.end, state.ended_seq = result, event.seq
         state.derived, state.unreached_children = event.composed, event.left_out
         state.consumed_signal = event.took
         self._at_work.pop(path, None)
@@ -411,7 +411,7 @@ class Recorded(PathTree):
 
     def _rollback_completed(self, event: ev.RollbackCompleted) -> None:
         state = self._state(event.path)
-        state.undone, state.undone_seq = event, event.seq or self.count
+        state.undone = event
 
     # -- members, groups and child workflows ----------------------------------------------------
 
@@ -420,8 +420,8 @@ class Recorded(PathTree):
         state = self._state(event.path)
         if new:
             state.attempt = self._attempt_of(event.path)
-        state.kind, state.has_body = "member", True
-        state.first_seq = state.first_seq or event.seq or self.count
+        state.kind = "member"
+        state.first_seq = state.first_seq or event.seq
         state.index = event.index
         state.digest = event.digest
         if state.started_at is None:
@@ -429,7 +429,7 @@ class Recorded(PathTree):
 
     def _member_completed(self, event: ev.MemberCompleted) -> None:
         state = self._state(event.path)
-        state.end, state.ended_seq = event.result, event.seq or self.count
+        state.end, state.ended_seq = event.result, event.seq
         state.found = event.found
         if event.cause is not None:
             self._note_cause(state, event.path, event.cause)
@@ -440,12 +440,13 @@ class Recorded(PathTree):
 
     def _group_started(self, event: ev.GroupStarted) -> None:
         state = self._state(event.path)
-        state.group, state.size = event, event.size
+        state.group = event
+        self.sizes[event.path] = event.size
 
     def _group_completed(self, event: ev.GroupCompleted) -> None:
         """Index the tasks of ``work`` in the order of their tree: they began in another order."""
         state = self.at(event.path)
-        state.size = max(state.size or 0, event.total)
+        self.sizes[event.path] = max(self.sizes.get(event.path) or 0, event.total)
         if event.kind != "work":
             return
         attempt = state.attempts + 1
@@ -466,9 +467,6 @@ class Recorded(PathTree):
     def _work_stopped(self, event: ev.WorkStopped) -> None:
         self.stops[event.path] = event
 
-    def _subworkflow_started(self, event: ev.SubworkflowStarted) -> None:
-        self._state(event.path).has_body = True
-
     def _subworkflow_ended(self, event: ev.SubworkflowEnded) -> None:
         self._state(event.path).child = event
         if type(event.value) is Unresolved:
@@ -488,7 +486,6 @@ class Recorded(PathTree):
         path, launch = event.path, event.next
         state = self._state(path)
         state.ladder = (*state.ladder, event)
-        state.guidance = (*launch.said, *launch.guidance)
         state.session = state.interrupted_usage = None
         self.guidance.on_guided(event)
         self.told[path] = (*self.told.get(path, ()), *given_guidance(event))
@@ -502,7 +499,6 @@ class Recorded(PathTree):
         state = self._state(path)
         state.ladder = (*state.ladder, event)
         state.session = state.interrupted_usage = None
-        state.reasks = event.next.reasks
         self._note_launch(path, event.next.number - 1)
         self._account(path).ladder_step(event)
         self._launch_over(path, event.at)
@@ -632,11 +628,11 @@ class Recorded(PathTree):
 
     # -- paths ----------------------------------------------------------------------------------
 
-    def _forget_all(self, paths: Iterable[str]) -> None:
+    def _forget_all(self, paths: Iterable[str], seq: int) -> None:
         if self._unwinding:  # it enters these steps again as far as they had come, to cancel them
             for path in paths:
                 if path in self._paths:
-                    self._paths[path].drop_end()
+                    self._paths[path].drop_end(seq)
             return
         for path in paths:
             self._forget(path)
@@ -680,7 +676,6 @@ class Recorded(PathTree):
         ev.TasksQueued: _tasks_queued,
         ev.WorkEdited: _work_edited,
         ev.WorkStopped: _work_stopped,
-        ev.SubworkflowStarted: _subworkflow_started,
         ev.SubworkflowEnded: _subworkflow_ended,
         ev.AgentSessionStarted: _session_started,
         ev.AgentGuided: _agent_guided,

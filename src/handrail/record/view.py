@@ -373,7 +373,7 @@ class _View:
         recorded, end = self._recorded, step.end
         kind, told = step.kind or "member", recorded.told.get(path, ())
         answer, spent = recorded.answers.get(path), self._spent.get(path)
-        size = self._sizes.get(path, step.size)
+        size = self._sizes.get(path, recorded.sizes.get(path))
         if end is None:
             state = self._unfinished(path, kind)
             attempts = step.attempts + (kind not in WAIT_KINDS and state != "open")
