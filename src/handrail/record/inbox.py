@@ -172,6 +172,12 @@ def gate_in(recorded: Recorded, path: str, now: float) -> OpenGate:
     return gate
 
 
+def agents_may_signal(recorded: Recorded, name: str) -> bool:
+    """True if steps wait for this signal, and each of them takes it from what steps started."""
+    waits = [event for event in recorded.awaited.values() if event.signal == name]
+    return bool(waits) and all(event.agents_may_answer for event in waits)
+
+
 def check_signal(journal: Journal, recorded: Recorded, name: str, payload: Any) -> None:
     """Raise if a run would fail with this signal, as far as its record, which this completes with
     its messages, shows.

@@ -127,9 +127,9 @@ class Recorded(PathTree):
         """The gates of the run itself, which ask whether a limit may be raised, by path."""
         self.open_gates: dict[str, OpenGate] = {}
         """The questions that wait for a person, by path."""
-        self.awaited: dict[str, tuple[str, Any]] = {}
-        """Of steps that wait for a signal: its name, and the type of its payload. After a resume, a
-        wait counts once the drive has reached it again.
+        self.awaited: dict[str, ev.StepStarted] = {}
+        """The starts of steps that wait for a signal. After a resume, a wait counts once the drive
+        has reached it again.
         """
         self.waits: dict[str, WaitsFor] = {}
         """Of steps that wait for a time, for a claim, or for what a person must do first."""
@@ -312,7 +312,7 @@ class Recorded(PathTree):
         if event.once and runs:
             self.begun_once.add(path)
         if event.signal and runs:
-            self.awaited[path] = event.signal, event.accepts
+            self.awaited[path] = event
         if kind in LEAF_KINDS:
             if kind in LAUNCHED and runs:
                 self.accounts.setdefault(path, Account()).started()
@@ -349,9 +349,8 @@ class Recorded(PathTree):
         self.waits.pop(path, None)
         self._launch_over(path, event.at)
         self._attempt_over(path, event.usage)
-        if path in self.accounts:
-            self.accounts[path].failed(event)
-            self._count_without_budget(path, event.usage, at_least=event.usage is not None)
+        self._account(path).failed(event)
+        self._count_without_budget(path, event.usage, at_least=event.usage is not None)
 
     @staticmethod
     def _note_cause(state: PathState, base: str, cause: str) -> None:
@@ -390,12 +389,12 @@ class Recorded(PathTree):
             self._close_gates(path)
         if self._last_failed:
             self._launch_over(path, event.at)
-        if path in self.accounts:
+        if path in self.accounts or result.usage is not None:
             self._agent_ended(event, state)
 
     def _agent_ended(self, event: ev.StepCompleted, state: PathState) -> None:
         path, result = event.path, event.result
-        self.accounts[path].completed(event)
+        self._account(path).completed(event)
         if self._is_lent and isinstance(result.output, AgentResult):
             self.lent_sessions.add(result.output.session or "")
         if result.attempts > state.attempts and result.given_by is None:
@@ -552,6 +551,8 @@ class Recorded(PathTree):
         """Count the launches of an ended attempt for which no budget reserved anything: a later
         drive may have one. Their numbers are below zero, as other launches follow.
         """
+        if path not in self.accounts and usage is None:  # a stage that an agent judged has usage
+            return
         last = self.launched.get(path, 0)
         made = max(at_least, last - self._counted.get(path, 0))
         self._counted[path] = last
@@ -743,8 +744,8 @@ class Recorded(PathTree):
     def awaited_types(self) -> dict[str, list[Any]]:
         """By signal, the payload types of the open ``wait_for`` steps; None for one not known."""
         types: dict[str, list[Any]] = {}
-        for name, accepts in self.awaited.values():
-            types.setdefault(name, []).append(accepts)
+        for event in self.awaited.values():
+            types.setdefault(event.signal, []).append(event.accepts)
         return types
 
     @property

@@ -351,7 +351,9 @@ class _View:
         come |= {event.name for event in inbox if isinstance(event, ev.SignalReceived)}
         records = ((recorded.at(path), path) for path in recorded.paths_below(""))
         names = {one.signal: path for one, path in records if one.signal and not one.ended()}
-        accepts = dict(one for one in recorded.awaited.values() if one[1] is not None)
+        accepts = {
+            one.signal: one.accepts for one in recorded.awaited.values() if one.accepts is not None
+        }
         return tuple(
             OpenSignal(name, accepts.get(name), path)
             for name, path in names.items()
