@@ -24,7 +24,6 @@ from handrail.model.definition import WorkflowDefinition
 from handrail.model.history import Divergence, ReplayReport
 from handrail.model.shapes import WorkflowLike
 from handrail.ports.journal import Journal
-from handrail.record.dropped import begun
 from handrail.record.reading import ended, history_of, refuse_other_workflow
 from handrail.secrets.values import SecretValues
 
@@ -87,7 +86,7 @@ async def replay_code(
     """
     refuse_other_workflow(history, definition)
     run, evaluator = engine.as_recorded(history, definition)
-    comparison = Comparison(run, begun(history), ended(history))
+    comparison = Comparison(run, set(run.recorded.begun()), ended(history))
     comparison.begin(comparison.of_run())
     report, found = None, None
     try:

@@ -9,6 +9,7 @@ from handrail.cli.run_text import incident_lines, incident_summary
 from handrail.model import events as ev
 from handrail.model.launch import Launch
 from handrail.model.results import StepResult
+from handrail.record.run_record import Recorded
 from handrail.record.view import view_of
 from handrail.sinks.console_text import UNICODE
 
@@ -34,7 +35,7 @@ def ended(hours: float) -> ev.StepCompleted:
 
 def told(*history: ev.Event, now_h: float = 1000.0, alive: bool = False) -> list[str]:
     """The lines, without the path."""
-    incidents = view_of(history, alive=alive, now=NOON + now_h * HOUR).incidents
+    incidents = view_of(Recorded(history), alive=alive, now=NOON + now_h * HOUR).incidents
     lines = incident_lines(incidents, UNICODE, alive=alive)
     return [line.replace("  code  ", "  ") for line in lines]
 
@@ -96,9 +97,9 @@ def test_a_cap_that_is_probed_is_one_cap() -> None:
         climb(7, "transient", "retry", 0.01),
         climb(7.1, "crashed", "retry"),
     ]
-    assert incident_summary(view_of(history, alive=False, now=NOON + 99 * HOUR).incidents) == (
-        "3 usage caps waited 3 h, 2 retries"
-    )
+    assert incident_summary(
+        view_of(Recorded(history), alive=False, now=NOON + 99 * HOUR).incidents
+    ) == ("3 usage caps waited 3 h, 2 retries")
 
 
 def test_of_very_many_the_latest_are_told() -> None:

@@ -10,7 +10,9 @@ from handrail.cli.run_text import format_spending
 from handrail.model import events as ev
 from handrail.model.launch import Launch
 from handrail.model.results import StepResult, Usage
-from handrail.record.view import Spent, view_of
+from handrail.record.run_record import Recorded
+from handrail.record.spending import Spent
+from handrail.record.view import view_of
 from handrail.sinks.console_words import usage_text
 
 PART = Usage(100, 10, 0.25)
@@ -40,7 +42,7 @@ def fail(usage: Usage | None = None, error_type: str = "app.Boom") -> ev.Event:
 
 def spent_in(history: list[ev.Event], *, alive: bool = False) -> Spent:
     """What the agents of the run used."""
-    return view_of(history, alive=alive, now=0.0).spent
+    return view_of(Recorded(history), alive=alive, now=0.0).spent
 
 
 REFUSED = "handrail.errors.BudgetExceeded"

@@ -34,6 +34,7 @@ from handrail.cli.show_step import show_step
 from handrail.model import events as ev
 from handrail.record.inbox import unread, with_messages
 from handrail.record.live_view import LiveRun
+from handrail.record.run_record import Recorded
 from handrail.record.state import RecordedRun
 from handrail.record.view import view_of
 from handrail.sinks.console_lines import tree_lines
@@ -126,7 +127,8 @@ def recorded(name: str) -> tuple[MemoryJournal, RecordedRun]:
         sent(executor)
     history = journal.events(RUN)
     (info,) = journal.runs()
-    view = view_of(history, unread(journal, RUN, history), alive=False, now=history[-1].at)
+    recorded = Recorded(history)
+    view = view_of(recorded, unread(journal, recorded), alive=False, now=history[-1].at)
     return journal, RecordedRun(with_messages(journal, info), history, view)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from handrail.coordination.hub.claiming import LEAST_LEASE_S
-from handrail.coordination.hub.records import Answer, Claim
+from handrail.coordination.hub.records import Answer, TaskClaim
 from handrail.coordination.hub.state import Close
 from tests.coordination.room import Room, types
 
@@ -529,5 +529,5 @@ def test_who_does_not_come_back_after_a_restart_is_gone(room: Room) -> None:
 def test_claims_are_kept_as_they_are(room: Room) -> None:
     """A claim's record says all of it."""
     room.ask("ann", "claim", task_id="A", paths=["a"])
-    (kept,) = [put.value for put in room.kept.values() if isinstance(put.value, Claim)]
+    (kept,) = [put.value for put in room.kept.values() if isinstance(put.value, TaskClaim)]
     assert (kept.owner, kept.paths, kept.epoch, kept.first_epoch) == ("ann", ("a",), 1, 1)

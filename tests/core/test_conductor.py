@@ -98,6 +98,7 @@ def test_a_long_record_is_gone_through_in_pieces_of_one_size() -> None:
     """A host has little time for each: none takes much more of the record than it was allowed."""
     before = Hand(recorded_rounds).run([]).events[:-1]
     recorded = Recorded(before)
+    recorded.close()
     machine = Machine(recorded_rounds.definition, {}, Setting("run", recorded=recorded))
     conductor = Conductor(machine, Told(recorded_rounds), record=lambda _: None, seq=len(before))
     conductor.begin(ev.RunResumed())
@@ -136,7 +137,9 @@ class Told:
         self.time = 100.0
         codec = Codec() if options.pop("codec", False) else None
         limits = options.pop("limits", Limits())
-        setting = Setting("run", limits, recorded=Recorded(history), codec=codec)
+        recorded = Recorded(history)
+        recorded.close()
+        setting = Setting("run", limits, recorded=recorded, codec=codec)
         machine = Machine(workflow.definition, {}, setting)
         self.conductor = Conductor(
             machine, self, record=self._keep, tell=lambda _: None, seq=len(history), **options

@@ -8,6 +8,7 @@ from handrail.errors import LimitExceeded
 from handrail.model import events as ev
 from handrail.model.results import StepResult, StepStatus, qualified
 from handrail.record.dropped import run_again, superseded
+from handrail.record.run_record import Recorded
 
 
 def began(path: str, kind: str = "python", *, cleanup: bool = False) -> ev.Event:
@@ -24,6 +25,11 @@ def result(path: str, kind: str, status: StepStatus) -> StepResult[object]:
     """The result of a step or member."""
     error = None if status == "succeeded" else "what it was"
     return StepResult(path.rpartition("/")[2], path, kind, status, error=error)
+
+
+def record_of(history: Sequence[ev.Event]) -> Recorded:
+    """The record of these events, numbered."""
+    return Recorded(ev.stamp(event, "r", seq, 0.0) for seq, event in enumerate(history, 1))
 
 
 def failed_by(path: str) -> ev.Event:
@@ -52,7 +58,7 @@ LOST: Sequence[ev.Event] = (
 def test_what_failed_in_the_loser_of_a_race_ended_nothing() -> None:
     """The race was won, and is not run again because something else failed."""
     history = [*LOST, began("f"), ended("f", "failed"), failed_by("f")]
-    assert superseded(history) == ("f",)
+    assert superseded(record_of(history)) == ("f",)
 
 
 def test_what_a_stopped_group_was_failing_by_runs_again() -> None:
@@ -60,12 +66,12 @@ def test_what_a_stopped_group_was_failing_by_runs_again() -> None:
     history = [*LOST[:-4], ended("race/g/b", "cancelled"), ended("race/g", "cancelled")]
     history += [ended("race", "cancelled"), ev.LimitReached("timeout_s", 1.0, "")]
     history += [ev.WorkflowCompleted("failed")]
-    assert superseded(history) == ("race", "race/g", "race/g/a", "race/g/b")
+    assert superseded(record_of(history)) == ("race", "race/g", "race/g/a", "race/g/b")
 
 
 def test_a_loser_begins_anew_if_its_race_is_run_again() -> None:
     """The winner is named by the user; what was stopped for it may win now."""
-    assert run_again(["race/w"], LOST) == ("race", "race/g", "race/g/b", "race/w")
+    assert run_again(["race/w"], record_of(LOST)) == ("race", "race/g", "race/g/b", "race/w")
 
 
 def test_clean_up_of_what_was_cancelled_is_dropped_with_it() -> None:
@@ -87,7 +93,7 @@ def test_clean_up_of_what_was_cancelled_is_dropped_with_it() -> None:
         ended("g", "failed"),
         failed_by("g"),
     ]
-    assert superseded(history) == ("g", "g/0", "g/0/tidy", "g/0/x", "g/1", "g/1/x")
+    assert superseded(record_of(history)) == ("g", "g/0", "g/0/tidy", "g/0/x", "g/1", "g/1/x")
 
 
 def test_what_a_limit_stopped_keeps_what_it_had_done_before() -> None:
@@ -110,4 +116,4 @@ def test_what_a_limit_stopped_keeps_what_it_had_done_before() -> None:
         ended("g", "cancelled"),
         ev.WorkflowCompleted("failed", error_type=qualified(LimitExceeded), failed_step="g"),
     ]
-    assert superseded(history) == ("g",)
+    assert superseded(record_of(history)) == ("g",)

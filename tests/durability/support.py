@@ -15,8 +15,8 @@ from handrail import Executor, WorkflowResult
 from handrail.engine import driver
 from handrail.model import events as ev
 from handrail.model.paths import ancestors_of
-from handrail.record.dropped import begun
 from handrail.record.reading import ended, recorded_result
+from handrail.record.run_record import Recorded
 from handrail.testing import JumpClock, ProcessGone, TextJournal
 from handrail.testing.crash_trial import RunScenario, counted
 from handrail.testing.shapes import Act, Shape
@@ -365,7 +365,7 @@ def what_was_undone_is_done_again(story: Story) -> None:
     if story.result.status != "succeeded":
         return
     listed = {one.path for one in story.result.step_results}
-    known = begun(story.history)
+    known = Recorded(story.history).begun()
     done = {event.path: event.seq for event in story.history if isinstance(event, ev.StepCompleted)}
     for drive in runs_to_an_end(story.history):
         ends = {

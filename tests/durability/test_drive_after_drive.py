@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from handrail import Limits, Steps, Workflow, WorkflowError, WorkflowResult, WrongUse, workflow
 from handrail.model import events as ev
 from handrail.model.paths import ancestors_of
-from handrail.record.dropped import begun
+from handrail.record.run_record import Recorded
 from handrail.testing.shapes import (
     Act,
     Action,
@@ -306,7 +306,7 @@ def what_succeeded_is_not_dropped(story: Story) -> None:
     """Unless it was undone, or what it stands in was, or it stands in a validation, whose rounds
     begin anew as a whole.
     """
-    known = begun(story.history)
+    known = Recorded(story.history).begun()
     kinds = {
         event.path: event.step_type for event in story.history if isinstance(event, ev.StepStarted)
     }

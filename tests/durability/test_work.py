@@ -32,6 +32,7 @@ from handrail import (
 from handrail.core.work_edits import edit_of
 from handrail.model import events as ev
 from handrail.ports.agent import AgentReply
+from handrail.record.run_record import Recorded
 from handrail.record.view import view_of
 from handrail.testing import TextJournal, assert_replays
 from handrail.testing.shapes import Body, Grow, Shape, workflow_of
@@ -169,7 +170,7 @@ def test_an_edit_to_the_queue_counts_once_whenever_the_run_dies(
     expected = closure([*"abc", *(task.id for one in sent for task in one.add)], dropped)
     assert set(done) == expected
     assert (work.left, work.failed, work.why_stopped) == ((), (), None)
-    (queue,) = view_of(story.history, alive=False, now=0.0).works
+    (queue,) = view_of(Recorded(story.history), alive=False, now=0.0).works
     assert (queue.done, queue.queued, queue.running, queue.over) == (len(done), (), (), True)
     assert sorted(queue.refused) == sorted(one.id for one in work.refused)
 
@@ -201,7 +202,7 @@ async def test_a_run_that_is_suspended_takes_edits() -> None:
     suspended = await executor.run(flow)
     assert suspended.status == "suspended"
     run = suspended.run_id
-    (queue,) = view_of(executor.journal.events(run), alive=False, now=0.0).works
+    (queue,) = view_of(Recorded(executor.journal.events(run)), alive=False, now=0.0).works
     assert (queue.queued, queue.running) == ((("late", 0.0),), ("ask",))
     await executor.edit_work(run, add=[Task("x", None, -1), Task("y")], by="ann")
     await executor.edit_work(run, drop=["x"], priority={"y": -2}, by="bob")
@@ -402,5 +403,5 @@ async def test_a_reason_to_stop_is_told_of_the_attempt_that_gave_it() -> None:
     result = await executor.run(flow)
     history = executor.journal.events(result.run_id)
     assert [one.reason for one in history if isinstance(one, ev.WorkStopped)] == ["1 is enough"]
-    (queue,) = view_of(history, alive=False, now=0.0).works
+    (queue,) = view_of(Recorded(history), alive=False, now=0.0).works
     assert (queue.running, queue.why_stopped) == (("b",), None)

@@ -26,6 +26,7 @@ from handrail import (
 from handrail.model.shapes import AgentRequest
 from handrail.ports.agent import AgentReply
 from handrail.record.live_view import LiveRun
+from handrail.record.run_record import Recorded
 from handrail.record.view import view_of
 from handrail.testing import TextJournal
 from tests.engine.support import Boom, Flaky, Jumping, boom, give, just, run_seen, statuses
@@ -335,5 +336,5 @@ async def test_a_step_used_what_all_its_attempts_did() -> None:
         named = {one.path: one.usage.turns for one in run.result.step_results if one.usage}
         assert named == {"retried": 3, "saved": 1, "given": 2, "lost": 1}
         assert run.result.usage == live.usage == Usage(70, 14, 3.5, 7)
-    shown = view_of(journal.events("r"), alive=False, now=0.0)
+    shown = view_of(Recorded(journal.events("r")), alive=False, now=0.0)
     assert (shown.spent.launches, shown.spent.usage) == (7, run.result.usage)

@@ -27,6 +27,7 @@ from handrail.model import events as ev
 from handrail.model.results import Usage, qualified
 from handrail.ports.agent import AgentReply, AgentTurn, Capabilities
 from handrail.ports.claims import Claimant, ClaimRequest, Resource
+from handrail.record.run_record import Recorded
 from handrail.record.view import view_of
 from handrail.testing import JumpClock, TextJournal
 from handrail.workspace.claims.local import LocalClaims
@@ -418,5 +419,5 @@ async def test_a_function_that_writes_text_is_no_agent() -> None:
     result = await guided(executor, just(step("write").generate(write, {})), hand)
     assert result.value == "text"
     assert events_of(executor, result, ev.AgentGuided) == []
-    view = view_of(executor.journal.events(result.run_id), alive=False, now=0.0)
+    view = view_of(Recorded(executor.journal.events(result.run_id)), alive=False, now=0.0)
     assert [one.value for one in view.untold] == [TABS]

@@ -16,6 +16,7 @@ from handrail import (
     step,
     workflow,
 )
+from handrail.record.run_record import Recorded
 from handrail.record.view import view_of
 from handrail.testing import FakeBackend, JumpClock, TextJournal
 from handrail.testing.clock import START
@@ -57,7 +58,7 @@ async def test_a_suspended_run_says_what_it_waits_for() -> None:
     (info,) = journal.runs()
     assert info.waits_for == EXPECTED
     assert (await executor.plan("r", waits)).waits_for == EXPECTED
-    view = view_of(journal.events("r"), alive=False, now=START + 1)
+    view = view_of(Recorded(journal.events("r")), alive=False, now=START + 1)
     by_kind = {wait.path or wait.what: wait for wait in view.waits_for}
     assert {path: (one.kind, one.whom) for path, one in by_kind.items()} == {
         one.path if one.kind != "person" else one.what: (one.kind, one.whom) for one in EXPECTED
@@ -99,4 +100,4 @@ async def test_a_run_that_goes_on_waits_for_nothing() -> None:
     assert (result.status, result.waits_for) == ("succeeded", ())
     (info,) = journal.runs()
     assert info.waits_for == ()
-    assert view_of(journal.events("r"), alive=False, now=clock.now()).waits_for == ()
+    assert view_of(Recorded(journal.events("r")), alive=False, now=clock.now()).waits_for == ()

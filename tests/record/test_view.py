@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from handrail import Executor, MemorySink
 from handrail.model import events as ev
 from handrail.record.live_view import LiveRun, LiveStep
-from handrail.record.view import Reading, view_of
+from handrail.record.run_record import Recorded
+from handrail.record.view import view_of
 from handrail.testing.shapes import Body, workflow_of
 from handrail.testing.strategies import bodies
 from tests.engine.support import Jumping
@@ -49,7 +50,7 @@ def test_a_run_told_event_by_event_is_the_one_that_its_history_tells(body: Body)
     for event in sink.events:
         live.apply(event)
     history: list[Any] = [event for event in sink.events if isinstance(event, ev.Event)]
-    recorded = {step.path: step for step in view_of(history, alive=False, now=1e9).steps}
+    recorded = {step.path: step for step in view_of(Recorded(history), alive=False, now=1e9).steps}
     for step in known_below(live.root):
         said = recorded[step.path]
         assert facts(said.step_type, said.state, said.attempts, said.cause) == facts(
@@ -66,10 +67,11 @@ def test_a_history_read_as_it_grows_is_the_one_read_at_once(
     sink = MemorySink()
     Executor(sinks=[sink], clock=Jumping()).run_sync(workflow_of(body))
     history: list[Any] = [event for event in sink.events if isinstance(event, ev.Event)]
-    reading = Reading()
+    reading = Recorded()
     for end in range(part, len(history) + 1, part):
-        grown = reading.view_of(history[:end], alive=alive, now=1e9)
-        assert grown == view_of(history[:end], alive=alive, now=1e9)
+        reading.take(history[reading.count : end])
+        grown = view_of(reading, alive=alive, now=1e9)
+        assert grown == view_of(Recorded(history[:end]), alive=alive, now=1e9)
 
 
 def test_a_view_is_data_that_json_can_hold() -> None:
@@ -80,7 +82,7 @@ def test_a_view_is_data_that_json_can_hold() -> None:
         ev.StepStarted("ok", "ask"),
         ev.GateOpened("ok", gate),
     ]
-    found = view_of(history, alive=False, now=2.0).to_dict()
+    found = view_of(Recorded(history), alive=False, now=2.0).to_dict()
     assert json.loads(json.dumps(found)) == found
     assert found["waiting"][0]["question"] == "Merge?"
     assert [(step["path"], step["status"]) for step in found["steps"]] == [("ok", "waiting")]
@@ -108,5 +110,5 @@ def test_a_step_at_work_waits_while_it_cannot_go_on() -> None:
         (failed, True, 6.0, "running"),
         (failed, False, 2.0, "interrupted"),
     ):
-        (step,) = view_of(events, alive=alive, now=now).steps
+        (step,) = view_of(Recorded(events), alive=alive, now=now).steps
         assert step.state == state

@@ -76,7 +76,8 @@ class Hand(Drive):
     ) -> None:
         self.workflow = workflow
         definition = workflow.definition
-        recorded = Recorded(history, dropped)
+        recorded = Recorded(history)
+        recorded.close(dropped)
         machine = Watched(definition, {}, Setting("run", recorded=recorded), watch=self._watch)
         contexts = Contexts("run", {}, {})
         evaluator = Evaluator(contexts, dict, None)

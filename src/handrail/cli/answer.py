@@ -19,8 +19,8 @@ from handrail.errors import GateClosed, HandrailError, did_you_mean
 from handrail.model import events as ev
 from handrail.model.results import prompts_of
 from handrail.ports.journal import Journal
-from handrail.record.inbox import waited_for
-from handrail.record.reading import awaits_its_first_drive, history_of
+from handrail.record.reading import history_of
+from handrail.record.run_record import Recorded
 from handrail.shortening import clean
 
 
@@ -82,15 +82,15 @@ def signal(
         if it.info.status == "succeeded" and it.info.holder is None:
             raise Refused(f"run {it.run_id}", "has succeeded and takes no more signals")
         sent = payload_of(payload)
-        history = history_of(it.journal, it.run_id)
-        awaited = waited_for(history)
+        recorded = Recorded(history_of(it.journal, it.run_id))
+        awaited = recorded.awaited_types()
         if any(isinstance(one, Unresolved) for one in awaited.get(name, ())):  # the code has it
             with contextlib.suppress(HandrailError):  # without the code it is sent as typed
                 it.workflow(None)
         it.executor().signal_sync(it.run_id, name, sent, by=it.who)
         line = f"sent the signal {name!r}, by {it.who}"
         it.print_done(line, signal=name, payload=sent, by=it.who)
-        if name not in awaited and (awaited or not awaits_its_first_drive(history)):
+        if name not in awaited and (awaited or not recorded.awaits_its_first_drive):
             near, names = did_you_mean([name], list(awaited)), ", ".join(map(repr, awaited))
             others = f" It waits for: {names}." if awaited else ""
             tell(one_line(f"no step waits for {name!r} now; it is kept for one.{near}{others}"))

@@ -19,6 +19,7 @@ from handrail.cli.who import acting_user
 from handrail.ports.journal import Journal, RunInfo
 from handrail.record.inbox import unread
 from handrail.record.reading import history_of
+from handrail.record.run_record import Recorded
 from handrail.typed.jsonsafe import json_safe
 
 PATIENCE_S = 2.0
@@ -67,12 +68,15 @@ class ReachedRun:
             resume = reaching(self.place, self.info).command("resume", self.run_id)
             tell(f"no process is running it; to continue: {resume}")
 
+    def _unread(self) -> bool:
+        return bool(unread(self.journal, Recorded(history_of(self.journal, self.run_id))))
+
     async def wait_until_read(self) -> RunInfo:
         """The run's entry once its inbox is read, or no process drives it, or patience ends."""
         journal, run_id = self.journal, self.run_id
         info = find_info(journal, run_id) or self.info
         with anyio.move_on_after(PATIENCE_S):
-            while info.holder is not None and unread(journal, run_id, history_of(journal, run_id)):
+            while info.holder is not None and self._unread():
                 await anyio.sleep(EVERY_S)
                 info = find_info(journal, run_id) or info
         return info

@@ -30,13 +30,13 @@ from handrail.ports.journal import RunInfo
 from handrail.record.dropped import stuck_step
 from handrail.record.live_view import GROUPS
 from handrail.record.members import member_counts
+from handrail.record.spending import Spent
 from handrail.record.status import shown_status
 from handrail.record.view import (
     FailureCause,
     IncidentKind,
     IncidentView,
     RunView,
-    Spent,
     StepView,
 )
 from handrail.shortening import clean

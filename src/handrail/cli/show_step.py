@@ -60,8 +60,7 @@ def _derived_output(history: Sequence[ev.Event], path: str) -> Any:
     recorded = Recorded(history)
     derive(recorded, path, history[0].run_id)
     record = recorded.at(path)
-    end = record.end or record.member_end
-    return None if end is None else end.output
+    return None if record.end is None else record.end.output
 
 
 def _step_data(

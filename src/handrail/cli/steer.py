@@ -18,8 +18,8 @@ from handrail.cli.run import wait_until_free
 from handrail.cli.target import reaching
 from handrail.cli.who import acting_user
 from handrail.ports.journal import Journal, RunInfo
-from handrail.record.dropped import begun
 from handrail.record.inbox import guided_agents, runs_of
+from handrail.record.run_record import Recorded
 from handrail.record.status import shown_status
 
 PATIENCE_S = 12.0
@@ -96,7 +96,7 @@ def _steer_step(  # noqa: PLR0917  # all that its callers differ in
 ) -> int:
     with reach_run(run, steering) as it:
         act(it.executor(it.workflow(target)), it.run_id, path, by=it.who)
-        has_begun = path in begun(it.journal.events(it.run_id))
+        has_begun = path in Recorded(it.journal.events(it.run_id)).begun()
         what = _TEXTS.get(done, done) if has_begun else f"{done} when it begins"
         it.print_done(f"{path!r} is {what}, by {it.who}", path=path, done=done, by=it.who)
         if not has_begun:

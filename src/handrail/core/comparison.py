@@ -163,7 +163,7 @@ class Comparison(Retracing):
         if place.outcome == "succeeded":
             return _describe_end("succeeded", place.value)
         record = self.recorded.at(place.path)
-        end = record.member_end or record.end or record.failure if place.path else self._end
+        end = record.end or record.failure if place.path else self._end
         return f"failed: {'' if end is None else end.error}"
 
     def _diverge(self, path: str, was: str, now: str, line: str | None = None) -> None:

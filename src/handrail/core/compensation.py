@@ -22,7 +22,7 @@ from handrail.model.outcome import RETURNED
 from handrail.model.paths import is_within
 from handrail.record.comparing import equal
 from handrail.steps.fingerprint import item_digest
-from handrail.steps.verbs import Step, WorkGroup
+from handrail.steps.verbs import LEAF_KINDS, Step, WorkGroup
 
 _MOST = 5
 """How many members a change of a group lists."""
@@ -125,7 +125,7 @@ class CompensationSearch(Retracing):
         if path in self._leading_to:
             return True
         record = self.recorded.get(path) if self._whole else None
-        if record is None or (record.leaf and record.failure is None):
+        if record is None or (record.kind in LEAF_KINDS and record.failure is None):
             return False  # nothing is below it
         return _is_compared(self.run, path)
 
@@ -204,7 +204,7 @@ class CompensationSearch(Retracing):
         if not self._whole or place.outcome != "succeeded" or place.base in self._partial:
             return False
         record = self.recorded.at(place.path)
-        end = record.end or record.member_end
+        end = record.end
         return end is not None and end.status == "succeeded" and end.given_by is None
 
     def _tasks(self, place: Place, verb: WorkGroup, inputs: Inputs) -> Traversal:

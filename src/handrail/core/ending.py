@@ -26,13 +26,12 @@ from handrail.model.results import (
     A_PERSON,
     A_SENDER,
     RollbackError,
-    RunStatus,
     WaitsFor,
     WorkflowResult,
     qualified,
 )
 from handrail.record.outputs import Results, Tree, returned_by, whole, with_recorded
-from handrail.record.results import children_of, tree_order, workflow_result
+from handrail.record.results import workflow_result
 from handrail.steps.verbs import Step
 
 _SOFT = frozenset({"timeout_s"})
@@ -243,14 +242,6 @@ def _complete(run: RunState) -> None:
     )
 
 
-# -- the result ------------------------------------------------------------------------------------
-
-
-def workflow_completed(run: RunState, event: ev.WorkflowCompleted) -> None:
-    """Build the run's result, now that its end is in the journal."""
-    _finish(run, event.status, event.at, completed=event)
-
-
 def close_run(run: RunState, report: cmd.CloseRun) -> None:
     """Suspend: close generators without rollbacks, and drop the steps that they yield then."""
     notes = close_bodies(run)
@@ -309,55 +300,35 @@ def close_bodies(run: RunState) -> list[str]:
     return notes
 
 
-def run_suspended(run: RunState, event: ev.RunSuspended) -> None:
-    """Build the result of a suspended run."""
-    error = event.reason if run.parked else None
-    _finish(run, "suspended", event.at, suspended=event, error=error)
+# -- the result ------------------------------------------------------------------------------------
 
 
-def _finish(
-    run: RunState,
-    status: RunStatus,
-    at: float,
-    *,
-    completed: ev.WorkflowCompleted | None = None,
-    suspended: ev.RunSuspended | None = None,
-    error: str | None = None,
-) -> None:
+def drive_ended(run: RunState, end: ev.WorkflowCompleted | ev.RunSuspended) -> None:
+    """Build the run's result, now that the end of its drive is in the journal."""
     run.finished = True
-    orphaned = () if completed is None else completed.orphaned
     tree: Tree = run.tree
     results: Results = run.results
     run_id = run.setting.run_id
-    if orphaned and status in {"failed", "cancelled"} and not run.recorded.is_empty:
+    if isinstance(end, ev.WorkflowCompleted) and end.orphaned and end.status != "succeeded":
         tree = whole(run.recorded, tree, results)
         results = with_recorded(run.recorded, tree, results, run_id)
+    duration_ms, name = max(0.0, (end.at - run.started_at) * 1000), run.definition.name
     result: WorkflowResult[Any] = workflow_result(
-        run.definition.name,
-        run_id,
-        status,
-        ordered=tree_order(tree, results),
-        top=children_of(tree, ""),
-        duration_ms=max(0.0, (at - run.started_at) * 1000),
-        completed=completed,
-        suspended=suspended,
-        error=error,
-        orphaned=orphaned,
-        incidents=tuple(run.incidents),
-        at=at,
+        name, run_id, end, tree, results, duration_ms=duration_ms, incidents=run.incidents
     )
     run.emit(cmd.Finish(result))
 
 
 def child_result(run: RunState, node: Node, name: str, value: Any) -> WorkflowResult[Any]:
     """The result of a child workflow that succeeded; it shares the run's id."""
+    end = ev.WorkflowCompleted("succeeded", value, at=run.now)
+    duration_ms = max(0.0, (run.now - node.started_at) * 1000)
     return workflow_result(
         name,
         run.setting.run_id,
-        "succeeded",
-        ordered=tree_order(run.tree, run.results, node.path),
-        top=children_of(run.tree, node.path),
-        duration_ms=max(0.0, (run.now - node.started_at) * 1000),
-        completed=ev.WorkflowCompleted("succeeded", value),
-        at=run.now,
+        end,
+        run.tree,
+        run.results,
+        duration_ms=duration_ms,
+        root=node.path,
     )

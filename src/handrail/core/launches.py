@@ -31,8 +31,8 @@ from handrail.core.steering import postpone_blocked
 from handrail.model import events as ev
 from handrail.model.launch import FIRST, Launch
 from handrail.model.results import A_PERSON, UNREPORTED, add_usage
+from handrail.record.path_state import PathState
 from handrail.record.results import incident_of
-from handrail.record.run_record import PathRecord
 from handrail.steps.verbs import launches_agent, launches_of, wanted_by
 
 _PROCESS_ENDED = "the process that was running it ended"
@@ -290,7 +290,7 @@ def replace_launch(run: RunState, node: AgentNode, report: cmd.Stopped) -> None:
 # -- resuming --------------------------------------------------------------------------------------
 
 
-def resume_launches(run: RunState, node: AgentNode, record: PathRecord, launched: int) -> bool:
+def resume_launches(run: RunState, node: AgentNode, record: PathState, launched: int) -> bool:
     """Continue an attempt whose ladder or session is recorded; False if neither is.
 
     ``launched`` is the number of the last launch, whether its record still counts or not.

@@ -57,11 +57,10 @@ from handrail.core.children import BranchNode, HeldBodyNode, ScopeNode, Workflow
 from handrail.core.ending import (
     cancel_requested,
     close_run,
+    drive_ended,
     note_unwinding,
     rollback_completed,
     root_ended,
-    run_suspended,
-    workflow_completed,
 )
 from handrail.core.failing import fallback_chosen, fallback_ended
 from handrail.core.failures import failure_from, failure_of_body
@@ -171,8 +170,8 @@ class Machine:
             ev.MemberCompleted: _member_completed,
             ev.WorkflowStarted: _workflow_started,
             ev.RunResumed: _run_resumed,
-            ev.WorkflowCompleted: workflow_completed,
-            ev.RunSuspended: run_suspended,
+            ev.WorkflowCompleted: drive_ended,
+            ev.RunSuspended: drive_ended,
             ev.CancelRequested: cancel_requested,
             ev.RunSteered: run_steered,
             ev.WorkEdited: work_edited,

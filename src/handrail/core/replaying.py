@@ -28,7 +28,8 @@ from handrail.model.paths import attempt_base
 from handrail.model.results import StepResult, Usage, add_usage
 from handrail.record.assemble import assembler
 from handrail.record.outputs import derive, resolve
-from handrail.record.run_record import PathRecord, replayed
+from handrail.record.path_state import PathState
+from handrail.record.path_tree import replayed
 from handrail.steps.fingerprint import matches
 from handrail.steps.verbs import LAUNCHED, ForEachGroup, Question, Step, WorkGroup
 
@@ -106,7 +107,7 @@ def _find_compensations(
     )
 
 
-def _take_end(run: RunState, node: StepNode, record: PathRecord, end: StepResult[Any]) -> None:
+def _take_end(run: RunState, node: StepNode, record: PathState, end: StepResult[Any]) -> None:
     step, path, recorded = node.step, node.path, run.recorded
     has_children = _may_have_children(step, record)
     resolve(recorded, path, step, run.codec)
@@ -158,7 +159,7 @@ def keep_result(run: RunState, node: StepNode, result: StepResult[Any]) -> None:
             node.rollbacks.append(entry)
 
 
-def _may_have_children(step: Step[Any], record: PathRecord) -> bool:
+def _may_have_children(step: Step[Any], record: PathState) -> bool:
     """True if anything may be recorded below an ended step; its verb may have been another."""
     return not step.verb.leaf or step.modifiers.on_error is not None or bool(record.derived)
 
@@ -176,13 +177,13 @@ def _restore_children(run: RunState, node: StepNode) -> None:
         run.tree.update(recorded.tree_below(one))
 
 
-def _restored(run: RunState, node: StepNode, record: PathRecord) -> None:
+def _restored(run: RunState, node: StepNode, record: PathState) -> None:
     recorded = run.recorded
     node.used = record.failed_usage
     for path in recorded.left_by_attempts(node.path):
-        end = recorded.at(path).end
-        if end is not None:
-            run.results[path] = replayed(end)
+        result = recorded.at(path).result
+        if result is not None:
+            run.results[path] = replayed(result)
         run.results.update(recorded.below(path))
     if node.stop is None:
         _continue_step(run, node, record)
@@ -190,7 +191,7 @@ def _restored(run: RunState, node: StepNode, record: PathRecord) -> None:
         run.push(EndStopped(node))
 
 
-def _continue_step(run: RunState, node: StepNode, record: PathRecord) -> None:
+def _continue_step(run: RunState, node: StepNode, record: PathState) -> None:
     """Continue a step that has no end from the last event recorded of it."""
     if isinstance(node, LeafNode):
         node.interrupted = record.interrupted
@@ -229,7 +230,7 @@ def _failed_while_stopped(run: RunState, node: StepNode, failure: ev.AttemptFail
     return 0 < requested < failure.seq and not cleans_up(node)
 
 
-def _next_attempt_began(run: RunState, node: StepNode, record: PathRecord) -> bool:
+def _next_attempt_began(run: RunState, node: StepNode, record: PathState) -> bool:
     """True if anything is recorded of the attempt after the finished ones.
 
     That attempt is entered, even if only to be stopped: it may have left rollbacks.
@@ -252,7 +253,7 @@ def replay_member(
     record = recorded.get(path)
     if record is None:
         return False
-    if record.member_end is None:
+    if record.end is None:
         member.started_at = run.now if record.started_at is None else record.started_at
         return False
     derive(recorded, path, run.setting.run_id)
@@ -260,7 +261,7 @@ def replay_member(
         run.record(ev.StepMoved(path, member.index))
     run.tree.update(recorded.tree_below(path))
     note_recorded_rollbacks(run, path)
-    end = record.member_end
+    end = record.end
     run.emit(cmd.Tell(_told(run, path, end)))
     find_compensations(
         run,

@@ -27,7 +27,7 @@ from handrail.model.outcome import INTERRUPTED, INTERRUPTIONS, RAISED, RETURNED,
 from handrail.model.paths import attempt_base, join
 from handrail.model.results import StepFailed, StepResult, qualified
 from handrail.record.outputs import derive, resolve
-from handrail.record.run_record import PathRecord
+from handrail.record.path_state import PathState
 from handrail.record.work import RecordedTasks
 from handrail.steps import verbs
 from handrail.steps.verbs import Step
@@ -197,7 +197,7 @@ class Retracing:
         self, path: str, verb: verbs.ForEachGroup | verbs.WorkGroup, value: Any, inputs: Inputs
     ) -> Traversal:
         """Retraces a member of a group."""
-        end = self.recorded.at(path).member_end
+        end = self.recorded.at(path).end
         how: Outcome = "open" if end is None else _outcome_of_end(end)
         place = Place(path, path, 1, how, None if end is None else end.output)
         what, made = self.call(function_of(verb), value)
@@ -336,7 +336,8 @@ class Retracing:
         what, generator = self.call(call, definition, inputs)
         if what != RETURNED:
             return
-        place.value = self.recorded.at(place.path).value
+        child = self.recorded.at(place.path).child
+        place.value = None if child is None else child.value
         yield self.body(place, generator, inputs)
 
     def _called_body(
@@ -443,7 +444,7 @@ class Retracing:
         return recorded.at(path).end
 
     def _fallback(  # one thing: a fallback
-        self, path: str, made: int, step: Step[Any], inputs: Inputs, record: PathRecord
+        self, path: str, made: int, step: Step[Any], inputs: Inputs, record: PathState
     ) -> Traversal:
         """Ask the handler for the fallback step, and retrace it if its record is to be entered."""
         handler, failure = step.modifiers.on_error, record.failure
@@ -481,7 +482,7 @@ def _is_new(body: Generator[Any, Any, Any]) -> bool:
     return inspect.getgeneratorstate(body) == inspect.GEN_CREATED
 
 
-def _outcome(record: PathRecord, attempt: int) -> Outcome:
+def _outcome(record: PathState, attempt: int) -> Outcome:
     """How an attempt of a step ended, as far as the record shows."""
     failure = record.failure
     if attempt <= record.attempts:

@@ -44,8 +44,9 @@ from handrail.model.results import (
 )
 from handrail.model.shapes import OwnTree
 from handrail.record.outputs import declared_output, member_output, recordable
+from handrail.record.path_tree import attempt_in
 from handrail.record.results import children_of
-from handrail.record.run_record import Recorded, attempt_in
+from handrail.record.run_record import Recorded
 from handrail.steps.fingerprint import fingerprint, matches
 from handrail.steps.verbs import ForEachGroup, SignalWait, Step, WorkGroup, take
 

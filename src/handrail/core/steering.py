@@ -132,7 +132,7 @@ def check_steering(run: RunState, event: ev.RunSteered) -> ev.RunSteered:
     for ended in (path, *ancestors_of(path, run.results)):
         if ended in run.results:
             raise CannotSteer(run_id, f"step {ended!r} has ended", _TRY_OTHERWISE)
-    if isinstance(node, MemberNode) or (node is None and run.recorded.at(path).member):
+    if isinstance(node, MemberNode) or (node is None and run.recorded.at(path).kind == "member"):
         below = f"Name a step in it. {_at_work(run)}"
         raise CannotSteer(run_id, f"{path!r} is a member of a group, and no step", below)
     if not isinstance(node, StepNode):

@@ -292,7 +292,7 @@ class WorkNode(GroupNode):
         begun = [one for one in recorded.children(self.path) if self._is_mine(one)]
         if begun:
             self._next_index = 1 + max(recorded.at(one).index for one in begun)
-            self._asks = any(recorded.at(one).member_end is not None for one in begun)
+            self._asks = any(recorded.at(one).end is not None for one in begun)
             verdict = recorded.stops.get(self.path)
             if verdict is not None and verdict.attempt == self.attempt:
                 self._verdict = verdict
@@ -348,7 +348,7 @@ class WorkNode(GroupNode):
         elif record is None:
             queue.wait(key, self._moved.get(task.id, task.priority))
         else:
-            ended = None if record.member_end is None else record.ended_seq
+            ended = None if record.end is None else record.ended_seq
             queue.take_up(key, ended=ended, index=record.index)
 
     def _emit_growth(self, run: RunState) -> None:
@@ -469,7 +469,7 @@ class WorkNode(GroupNode):
     def child_ended(self, run: RunState, child: Node, result: StepResult[Any]) -> None:
         """Queue the tasks that the task brought; ask whether the work is to stop."""
         recorded = run.recorded
-        new = recorded.is_empty or recorded.at(child.path).member_end is None
+        new = recorded.is_empty or recorded.at(child.path).end is None
         self._searching.discard(child.path)
         self._note_end(run, child, result)
         super().child_ended(run, child, result)

@@ -504,8 +504,8 @@ class Engine(TakesOptions):
         cancel: str | None = None,
     ) -> DriveStart:
         """Where a drive of this history begins."""
-        run_id = history[0].run_id
-        letters, late = sort_messages(self._journal, run_id, history, since)
+        recorded = Recorded(history)
+        letters, late = sort_messages(self._journal, recorded, since)
         return start_after(
             history,
             definition,
@@ -515,6 +515,7 @@ class Engine(TakesOptions):
             reuse=reuse,
             rerun=rerun,
             cancel=cancel,
+            recorded=recorded,
         )
 
     # -- forking --------------------------------------------------------------------------------
@@ -560,7 +561,7 @@ class Engine(TakesOptions):
             history, secrets = await self._users.read(as_written, run_id)
             kept = cut_of(history, at, tuple(outputs or ()))
             rerun = paths_named(kept, with_failed(rerun, rerun_failed))
-            refuse_unknown(kept, rerun)
+            refuse_unknown(Recorded(kept), rerun)
             if inputs and not any(getattr(one, "fingerprint", "") for one in kept):
                 kept = kept[:1]  # without fingerprints nothing shows what used the old inputs
             name = fork_id or new_run_id(workflow_named(history), now, journal.events)
@@ -770,6 +771,7 @@ class Engine(TakesOptions):
             DefinitionError: the run was begun without an input that the workflow requires now.
         """
         recorded, run_id = Recorded(history), history[0].run_id
+        recorded.close()
         inputs = inputs_of(recorded, definition, self._journal.codec)
         refuse_without_inputs(run_id, definition, inputs)
         start = DriveStart(definition, run_id, inputs, history[0], recorded)
@@ -797,9 +799,9 @@ class Engine(TakesOptions):
         journal, now = self._journal, self._parts.clock.now()
 
         def find_gate() -> OpenGate:
-            history = history_of(journal, run_id, self._secrets())
-            sent = unread(journal, run_id, history)
-            return gate_in(run_id, [*history, *sent], gate, now)
+            recorded = Recorded(history_of(journal, run_id, self._secrets()))
+            recorded.take(unread(journal, recorded))
+            return gate_in(recorded, gate, now)
 
         with self._users.using():
             opened = await self._users.read(find_gate, run_id)
@@ -825,8 +827,9 @@ class Engine(TakesOptions):
             return
         with self._users.using():
             history = await self._history(run_id)
-            by = self._sender(run_id, by, may=agents_may_signal(history, name))
-            check_signal(self._journal, history, name, payload)
+            recorded = Recorded(history)
+            by = self._sender(run_id, by, may=agents_may_signal(recorded, name))
+            check_signal(self._journal, recorded, name, payload)
             await self._post(run_id, ev.SignalReceived(name, payload, by))
 
     async def cancel(

@@ -17,8 +17,8 @@ from handrail.model import events as ev
 from handrail.model.results import StepResult
 from handrail.ports.journal import IMPORTED, Journal, Letter, Message
 from handrail.record.exports import Line, export_lines, read_export
-from handrail.record.inbox import unread_messages, without_message_number
-from handrail.record.outputs import derive
+from handrail.record.inbox import without_message_number
+from handrail.record.outputs import steps_of
 from handrail.record.reading import workflow_named
 from handrail.record.results import tree_order
 from handrail.record.rows import UnreadableRecord, from_record, missing_secrets, to_record
@@ -81,7 +81,8 @@ def _lines(
             labels = {name: text for name, text in event.labels.items() if name != IMPORTED}
             event = replace(event, labels=labels)  # noqa: PLW2901  # whoever reads it notes it
         yield Line(event.seq, event.at, to_record(event, journal.codec, secrets))
-    for letter in unread_messages(journal, history):
+    recorded = Recorded(history)
+    for letter in journal.letters(recorded.run_id, recorded.last_message):
         record = to_record(letter.event, journal.codec, secrets)
         yield Line(letter.number, letter.event.at, record, letter.key)
 
@@ -163,10 +164,7 @@ def find_unsound(history: Sequence[ev.Event]) -> tuple[int, str] | None:
         if wrong is not None:
             return place, wrong
     try:
-        recorded = Recorded(history)
-        for path in recorded.children(""):
-            derive(recorded, path, history[0].run_id)
-        tree_order(recorded.tree_below("", whole=True), dict(recorded.ends()))
+        tree_order(*steps_of(Recorded(history)))
     except Exception as error:  # noqa: BLE001  # a missing event may raise anywhere
         return len(history) - 1, f"what it says of its steps does not go together ({error!r})"
     return None

@@ -349,12 +349,12 @@ def start_after(
     for number, event in enumerate(letters, len(history) + 2):
         ev.stamp(event, run_id, number, event.at)
     if recorded is None:
-        recorded = Recorded()
-        recorded.take(history)
+        recorded = Recorded(history)
+    half_way = cancelled_half_way(recorded)
     recorded.take(letters)
     cancel = cancel or recorded.cancel
     unwinds = cancel is not None
-    gone = cancelled_half_way(history) if unwinds else dropped(history, reuse, rerun)
+    gone = half_way if unwinds else dropped(recorded, reuse, rerun)
     recorded.close(gone)
     refuse_partially_compensated(recorded, run_id, rerun)
     recorded.read_messages(late)

@@ -13,6 +13,7 @@ from handrail.errors import ReplayMismatch, WrongUse, did_you_mean
 from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition
 from handrail.record.dropped import ran_again_since
+from handrail.record.run_record import Recorded
 
 if TYPE_CHECKING:
     from handrail.static.may_run import PossibleStep
@@ -91,7 +92,7 @@ def reason_of(
     older than the run, that the body is not deterministic. Empty if neither is known.
     """
     first = mismatch.changes[0].path
-    again = ran_again_since(history, first)
+    again = ran_again_since(Recorded(history), first)
     if again:
         names, them = (
             ", ".join(map(repr, again[:3])),

@@ -9,7 +9,7 @@ from typing import Any, cast
 from handrail.model import events as ev
 from handrail.model.history import COMPARED, RunDiff, StepDiff
 from handrail.model.results import StepResult
-from handrail.record.outputs import derive
+from handrail.record.outputs import steps_of
 from handrail.record.reading import ended
 from handrail.record.results import tree_order
 from handrail.record.run_record import Recorded
@@ -26,11 +26,7 @@ def diff_of(
 
 def _results(history: Sequence[ev.Event]) -> dict[str, StepResult[Any]]:
     """The results of steps that count, in tree order, by path."""
-    recorded = Recorded(history)
-    for path in recorded.children(""):
-        derive(recorded, path, history[0].run_id)
-    ordered = tree_order(recorded.tree_below("", whole=True), dict(recorded.ends()))
-    return {one.path: one for one in ordered}
+    return {one.path: one for one in tree_order(*steps_of(Recorded(history)))}
 
 
 def _merged(a: Iterable[str], b: Iterable[str]) -> list[str]:

@@ -22,137 +22,132 @@ The whole table, for users and with all other records, begins docs/explanation/r
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 
 from handrail.errors import LimitExceeded, StepIsPoisonous, StepWasInterrupted
 from handrail.model import events as ev
 from handrail.model.paths import ancestors_of, attempt_base, join, parent_of
 from handrail.model.results import qualified
+from handrail.record.path_state import PathState
+from handrail.record.run_record import Recorded
 from handrail.steps.verbs import LEAF_KINDS, LEAVE, MAKE, MERGE, REMOVE, WAIT_KINDS
 
-# The parts of a history that still count: when each step began and ended, and how.
-#
-# Records that a later drive dropped do not count. Of several records of a path, the last one does.
+_FINAL = frozenset({qualified(StepWasInterrupted), qualified(StepIsPoisonous)})
+_LIMIT = qualified(LimitExceeded)
 
 
-class HistoryIndex:
-    """The records of a history that count, by path. Positions are indexes in it. Read-only."""
+def stuck_step(error_type: str | None, failed_step: str | None) -> str | None:
+    """The step that ended the run and fails each resume, unless ``rerun`` names it; else None."""
+    return failed_step if error_type in _FINAL else None
 
-    def __init__(self, history: Iterable[ev.Event]) -> None:
-        self.known: set[str] = set()
-        """The paths of all steps and members that ever began."""
-        self.begun_at: dict[str, int] = {}
-        """The position where each step began, or where a later drive entered it again."""
-        self.cleaning_up: dict[str, int] = {}
-        """The steps that bodies yielded while they were cancelled, with the position of each start.
-        """
-        self.ends: dict[str, ev.StepCompleted | ev.MemberCompleted] = {}
-        self.ended_at: dict[str, int] = {}
-        self.undone: dict[str, int] = {}
-        """The steps whose rollback ran, and that did not run again since, with its position."""
-        self.causes: dict[str, dict[str, str]] = {}
-        """Of each body that failed, the step whose failure ended each of its attempts, by the
-        beginning of the paths in it; empty if the body raised an error of its own.
-        """
-        self.attempt_failed: dict[str, int] = {}
-        """The position where the last failed attempt of each step ended."""
-        self._unwinding = False
-        begin, begun_at, ends, ended_at = self.known.add, self.begun_at, self.ends, self.ended_at
-        for index, event in enumerate(history):
-            if type(event) is ev.StepStarted:  # most are of the first two
-                path = event.path
-                begin(path)
-                begun_at[path] = index
-                if event.cleanup:
-                    self.cleaning_up[path] = index
-            elif type(event) is ev.StepCompleted or type(event) is ev.MemberCompleted:
-                path = event.path
-                ends[path], ended_at[path] = event, index
-                if type(event) is ev.MemberCompleted and event.cause is not None:
-                    self.causes[path] = {path: event.cause}
-            else:
-                self._other(event, index)
 
-    def _other(self, event: ev.Event, index: int) -> None:
-        match event:
-            case ev.MemberStarted():
-                self.known.add(event.path)
-            case ev.AttemptFailed():
-                path, number = event.path, event.attempt
-                self.attempt_failed[path] = index
-                if event.cause is not None:
-                    self.causes.setdefault(path, {})[attempt_base(path, number)] = event.cause
-            case ev.RollbackCompleted():
-                self.undone[event.path] = index
-            case ev.RunResumed():
-                self._drop(event.superseded)
-            case ev.CancelRequested() | ev.WorkflowCompleted():
-                self._unwinding = isinstance(event, ev.CancelRequested)
-            case _:
-                pass
+class _Ends:
+    """How the steps and members of a run began and ended, by path: a reading of its record.
 
-    def _drop(self, paths: Iterable[str]) -> None:
-        """Drop what a resume superseded; while the run is being cancelled, keep the starts."""
-        at = (self.ended_at, self.attempt_failed, self.undone, self.cleaning_up)
-        for path in paths:
-            for found in (self.ends, self.causes, *at):
-                found.pop(path, None)
-            if not self._unwinding:
-                self.begun_at.pop(path, None)
+    Each ``dict`` maps paths to the number of the event. Records that a drive dropped do not count.
+    """
+
+    def __init__(self, recorded: Recorded) -> None:
+        self.known = recorded.begun()
+        """All steps and members that ever began."""
+        self.counting = dict(recorded.items())
+        self._by_status: dict[str, dict[str, int]] = {}
+        for path, one in recorded.items():
+            if one.end is not None:
+                self._by_status.setdefault(one.end.status, {})[path] = one.ended_seq
+
+    def at(self, seq_of: Callable[[PathState], int]) -> dict[str, int]:
+        """The paths at which this happened, each with the number of the event."""
+        return {path: seq for path, one in self.counting.items() if (seq := seq_of(one))}
 
     def ended_as(self, status: str) -> dict[str, int]:
-        """The paths that ended with this status, each with the position of its end."""
-        return {
-            path: self.ended_at[path] for path, end in self.ends.items() if end.status == status
-        }
+        """The paths that ended with this status."""
+        return self._by_status.get(status, {})
 
-    def outcomes(self, but: Container[str] = ()) -> dict[str, int]:
-        """The paths with an end that the run continued from, each with the position of that end: a
-        success, or a failure that was handled. Without the paths in ``but``.
+    def outcomes(self, but: Iterable[str] = ()) -> dict[str, int]:
+        """The paths with an end that the run continued from: a success, or a failure that was
+        handled. Without the paths in ``but``.
+        """
+        ends: dict[str, int] = {}
+        for status, paths in self._by_status.items():
+            ends |= paths if status != "cancelled" else {}
+        for path in but:
+            ends.pop(path, None)
+        return ends
+
+    def cleaning_up(self) -> dict[str, int]:
+        """The steps that bodies yielded while they were cancelled."""
+        return self.at(lambda one: one.cleanup_seq)
+
+    def undone(self) -> dict[str, int]:
+        """The steps whose rollback ran, and that did not run again since."""
+        return self.at(lambda one: one.undone_seq)
+
+    def above(self, path: str) -> Iterable[str]:
+        """The steps and members that contain a path, the nearest first."""
+        return ancestors_of(path, self.known)
+
+    def outside(self, paths: Mapping[str, int], outcomes: Mapping[str, int]) -> set[str]:
+        """The paths not inside a step with a later outcome, as the loser of a won race is.
+
+        A rollback that runs because the run failed comes after all enclosing steps have ended.
         """
         return {
-            path: self.ended_at[path]
-            for path, end in self.ends.items()
-            if end.status != "cancelled" and path not in but
+            path
+            for path, seq in paths.items()
+            if not any(outcomes.get(above, 0) > seq for above in self.above(path))
         }
 
+    def with_above(self, own: Iterable[str], whole: Iterable[str]) -> set[str]:
+        """The ``own`` paths, the ``whole`` ones with all below them, and all that enclose any of
+        them: a composite whose child runs again has not ended either.
+        """
+        roots = set(whole)
+        found = {*own, *roots}
+        if not found:
+            return found
+        # By prefix first, which is quick; then by tree, as a member's key may look like an attempt.
+        prefixes = tuple(prefix for root in roots for prefix in (f"{root}/", f"{root}~"))
+        found.update(
+            path
+            for path in self.known
+            if path.startswith(prefixes) and not roots.isdisjoint(self.above(path))
+        )
+        for path in tuple(found):
+            found.update(above for above in self.above(path) if above in self.known)
+        return found
 
-def begun(history: Iterable[ev.Event]) -> set[str]:
-    """The paths of all steps and members that ever began."""
-    kinds = (ev.StepStarted, ev.MemberStarted)
-    return {event.path for event in history if isinstance(event, kinds)}
+    def entered(self, own: Iterable[str], whole: Iterable[str]) -> tuple[str, ...]:
+        """The paths to drop so that the ``own`` and ``whole`` ones run again. In the composites
+        that are entered for it, steps that were cancelled, cleaned up or undone are dropped, too:
+        they may end differently now. A worktree that was removed is made again.
+        """
+        dropped = self.with_above(own, whole)
+        outcomes = self.outcomes(but=dropped)
+
+        def inside(found: Mapping[str, int]) -> set[str]:
+            """Those inside a dropped step, unless a kept step that ended encloses them."""
+            left = self.outside(found, outcomes)
+            return {path for path in left if not dropped.isdisjoint(self.above(path))}
+
+        again = inside(self.cleaning_up()) | inside(self.undone())
+        dropped = dropped | self.with_above(inside(self.ended_as("cancelled")), again)
+        return tuple(sorted(dropped | self._git_work_in_removed_trees(dropped)))
+
+    def _git_work_in_removed_trees(self, dropped: Container[str]) -> set[str]:
+        """What git did for dropped ``worktree`` steps whose worktree is not there any more."""
+        found = set[str]()
+        for path, one in self.counting.items():
+            base, _, name = path.rpartition("/")
+            if name not in {REMOVE, LEAVE} or one.end is None:
+                continue
+            is_removed = name == REMOVE or one.end.output is True
+            if is_removed and parent_of(path, self.known) in dropped:
+                found.update(join(base, step) for step in (MAKE, MERGE, REMOVE, LEAVE))
+        return found & self.known.keys()
 
 
-def failing(history: Iterable[ev.Event], among: Iterable[str]) -> list[str]:
-    """The cancelled paths, ``among`` these, of composites that may have been failing by then: a
-    failure below, which the composite did not handle, must be tried again, too.
-
-    A race, and a group that collects failures, handles each failure.
-    """
-    composites = (ev.GroupStarted, ev.MemberStarted, ev.SubworkflowStarted)
-    cancelled = set(among)
-    return sorted(
-        {
-            event.path
-            for event in history
-            if isinstance(event, composites)
-            and event.path in cancelled
-            and not _continues_on_error(event)
-        }
-    )
-
-
-def _continues_on_error(event: ev.Event) -> bool:
-    if not isinstance(event, ev.GroupStarted):
-        return False
-    grouped = {"parallel", "for_each", "work"}
-    return event.kind not in grouped or event.on_error == "continue"
-
-
-def causes_of(
-    index: HistoryIndex, history: Iterable[ev.Event], paths: Sequence[str]
-) -> tuple[set[str], set[str]]:
+def _causes_of(ends: _Ends, paths: Sequence[str]) -> tuple[set[str], set[str]]:
     """The failed steps and, below them, the failures that they passed on, in each attempt; and the
     steps that a body yielded after such a failure, to clean up.
 
@@ -162,48 +157,43 @@ def causes_of(
     """
     if not paths:
         return set(), set()
-    known, begun_at, ended_at = index.known, index.begun_at, index.ended_at
-    failed = index.ended_as("failed")
+    counting, known = ends.counting, ends.known
+    failed = ends.ended_as("failed")
     failed_in: dict[str, list[str]] = {}
-    for one in sorted(failed, key=failed.__getitem__):
-        failed_in.setdefault(parent_of(one, known), []).append(one)
-    bodies = _bodies(history)
+    for path in sorted(failed, key=failed.__getitem__):
+        failed_in.setdefault(parent_of(path, known), []).append(path)
+    begun = ends.at(lambda one: one.begun_seq)
     yielded_last: dict[str, int] = {}
-    for one, at in begun_at.items() if bodies or index.causes else ():
-        yielded_last[_attempt(one)] = max(at, yielded_last.get(_attempt(one), 0))
+    has_bodies = "" in paths or any(one.has_body or one.causes for one in counting.values())
+    for path, seq in begun.items() if has_bodies else ():
+        yielded_last[_attempt(path)] = max(seq, yielded_last.get(_attempt(path), 0))
     causes, passed_on, stack = set[str](), dict[str, int](), list(paths)
     while stack:
         here = stack.pop()
         causes.add(here)
-        below = failed_in.get(here, [])
-        if here in bodies or here in index.causes:
-            ends = index.causes.get(here, {})
-            last = {_attempt(one): one for one in below}
+        below, state = failed_in.get(here, []), counting.get(here)
+        if not here or (state is not None and (state.has_body or state.causes)):
+            told = {} if state is None else state.causes or {}
+            last = {_attempt(path): path for path in below}
             below = [
-                one
-                for base, one in last.items()
-                if not ends.get(base) and failed[one] > yielded_last.get(base, 0)
+                path
+                for base, path in last.items()
+                if not told.get(base) and failed[path] > yielded_last.get(base, 0)
             ]
-            for cause in filter(failed.__contains__, ends.values()):
+            for cause in filter(failed.__contains__, told.values()):
                 yielded = _yielded_in(here, cause, known)
                 if yielded is not None:
                     below.append(cause)
-                    passed_on[_attempt(yielded)] = ended_at[yielded]
+                    passed_on[_attempt(yielded)] = counting[yielded].ended_seq
         stack.extend(below)
     causes.discard("")
     if not passed_on:
         return causes, set()
-    after = {one for one, at in begun_at.items() if at > passed_on.get(_attempt(one), at)}
-    return causes, after
+    after = (path for path, seq in begun.items() if seq > passed_on.get(_attempt(path), seq))
+    return causes, set(after)
 
 
-def _bodies(history: Iterable[ev.Event]) -> set[str]:
-    """The paths of members and child workflows, and that of the run."""
-    kinds = (ev.MemberStarted, ev.SubworkflowStarted)
-    return {"", *(event.path for event in history if isinstance(event, kinds))}
-
-
-def _yielded_in(body: str, path: str, known: set[str]) -> str | None:
+def _yielded_in(body: str, path: str, known: Container[str]) -> str | None:
     """The step yielded by ``body`` that is at this path, or encloses it; None if there is none."""
     for above in ancestors_of(path, known):
         if above == body:
@@ -217,54 +207,72 @@ def _attempt(path: str) -> str:
     return path.rpartition("/")[0]
 
 
-_LETTERS = (ev.GateAnswered, ev.SignalReceived)
-"""Messages that may follow the end of a run."""
-_LIMIT = qualified(LimitExceeded)
-_FINAL = frozenset({qualified(StepWasInterrupted), qualified(StepIsPoisonous)})
-
-
-def stuck_step(error_type: str | None, failed_step: str | None) -> str | None:
-    """The step that ended the run and fails each resume, unless ``rerun`` names it; else None."""
-    return failed_step if error_type in _FINAL else None
-
-
-def superseded(history: Sequence[ev.Event]) -> tuple[str, ...]:
+def superseded(recorded: Recorded) -> tuple[str, ...]:
     """The paths whose records a resume drops; children whose records it drops, too, are listed."""
-    last = next((one for one in reversed(history) if not isinstance(one, _LETTERS)), None)
-    if not isinstance(last, ev.WorkflowCompleted) or last.status == "succeeded":
+    last = recorded.completed
+    if last is None or last.status == "succeeded":
         return ()
-    index = HistoryIndex(history)
+    ends = _Ends(recorded)
     ended_by = [last.failed_step or ""]
-    if last.failed_step is None and not _ended_by_its_body(index, history, last):
+    if last.failed_step is None and not _ended_by_its_body(ends, recorded, last):
         ended_by = []
-    causes, whole = causes_of(index, history, ended_by)
-    own = _outside(index.ended_as("cancelled"), index.outcomes(but=causes), index)
-    was_failing = failing(history, own)
+    causes, whole = _causes_of(ends, ended_by)
+    own = ends.outside(ends.ended_as("cancelled"), ends.outcomes(but=causes))
+    was_failing = sorted(path for path in own if _passes_failures_on(ends.counting[path]))
     if was_failing:
-        causes, whole = causes_of(index, history, [*ended_by, *was_failing])
-    outcomes = index.outcomes(but=causes)
-    whole |= _outside(index.cleaning_up, outcomes, index)
-    whole |= _outside(index.undone, outcomes, index)
-    own |= {path for path in causes if not _is_final(index.ends.get(path))}
-    whole |= causes & _validations(history)
-    ended_at = _what_ended_it(index, history, last)
-    whole |= {path for path, at in index.begun_at.items() if at > ended_at and path not in own}
-    return _with_what_is_entered(own, whole, index)
+        causes, whole = _causes_of(ends, [*ended_by, *was_failing])
+    outcomes = ends.outcomes(but=causes)
+    whole |= ends.outside(ends.cleaning_up(), outcomes) | ends.outside(ends.undone(), outcomes)
+    for path in causes:
+        end = recorded.at(path).end
+        if end is None or end.error_type not in _FINAL:
+            own.add(path)
+        if recorded.at(path).kind == "validate":  # its rounds count from one again
+            whole.add(path)
+    began = ends.at(lambda one: one.begun_seq)
+    ended_at = _what_ended_it(ends, recorded, last)
+    if ended_at is not None:
+        whole |= {path for path, seq in began.items() if seq > ended_at and path not in own}
+    return ends.entered(own, whole)
 
 
-def _ended_by_its_body(
-    index: HistoryIndex, history: Sequence[ev.Event], last: ev.WorkflowCompleted
-) -> bool:
+def _ended_by_its_body(ends: _Ends, recorded: Recorded, last: ev.WorkflowCompleted) -> bool:
     """True if an error of the run's body ended the run: no limit, no cancellation, and no drive
     that only finished the rollbacks which an earlier one had begun.
     """
-    resumed = (at for at, one in enumerate(history) if isinstance(one, ev.RunResumed))
-    began, undone = max(resumed, default=0), _outside(index.undone, index.outcomes(), index)
-    only_undid = any(index.undone[path] < began for path in undone)
+    undone = ends.undone()
+    left = ends.outside(undone, ends.outcomes())
+    only_undid = any(undone[path] < recorded.resumed_seq for path in left)
     return last.status == "failed" and last.error_type != _LIMIT and not only_undid
 
 
-def run_again(paths: Collection[str], history: Iterable[ev.Event]) -> tuple[str, ...]:
+def _passes_failures_on(state: PathState) -> bool:
+    """True for a composite that does not handle a failure below it. A race, and a group that
+    collects failures, handle each; so one that was cancelled was not failing by then.
+    """
+    group = state.group
+    if group is None:
+        return state.has_body
+    return group.kind in {"parallel", "for_each", "work"} and group.on_error != "continue"
+
+
+def _what_ended_it(ends: _Ends, recorded: Recorded, last: ev.WorkflowCompleted) -> int | None:
+    """The number of the event at which the run's end began: steps that began later were clean-up.
+    None if none did.
+
+    A failure that a group collected ended the run after the group had ended. Each drive that
+    continues to unwind records the limit, or the request to cancel: the first record counts.
+    """
+    if last.status == "failed" and last.error_type != _LIMIT:
+        if last.failed_step is None:  # the workflow's own error, whatever came before
+            return None
+        outermost = (last.failed_step, *ends.above(last.failed_step))[-1]
+        return recorded.at(outermost).ended_seq or None
+    ending = ev.CancelRequested if last.status == "cancelled" else ev.LimitReached
+    return recorded.ended_since.get(ending)
+
+
+def run_again(paths: Collection[str], recorded: Recorded) -> tuple[str, ...]:
     """The paths to drop so that these paths run again, with all that is below them. One that ends
     in "/" is only entered again: what is below it keeps its record.
     """
@@ -272,171 +280,55 @@ def run_again(paths: Collection[str], history: Iterable[ev.Event]) -> tuple[str,
         return ()
     own = {path[:-1] for path in paths if path.endswith("/")}
     whole = {path for path in paths if not path.endswith("/")}
-    return _with_what_is_entered(own, whole, HistoryIndex(history))
+    return _Ends(recorded).entered(own, whole)
 
 
-def groups_of(history: Iterable[ev.Event]) -> set[str]:
-    """The paths of groups, but not of races: these have handled each failure."""
-    return {one.path for one in history if isinstance(one, ev.GroupStarted) and one.kind != "race"}
-
-
-def failed_members(history: Sequence[ev.Event], groups: Collection[str] | None) -> list[str]:
-    """The failed members of these groups, of their last attempt; by default, of all groups that
-    collect failures.
-    """
-    index = HistoryIndex(history)
-    if groups is None:
-        kinds = (one for one in history if isinstance(one, ev.GroupStarted))
-        groups = {one.path for one in kinds if one.on_error == "continue"}
-    ends = {path: index.ends.get(path) for path in groups}
-    bases = {
-        attempt_base(path, 1 if end is None else end.result.attempts) for path, end in ends.items()
-    }
-    return [path for path in index.ended_as("failed") if path.rpartition("/")[0] in bases]
-
-
-def ran_again_since(history: Iterable[ev.Event], path: str) -> list[str]:
-    """The actions and waits whose record a resume dropped, and that ended again after this step,
-    or member, had begun.
-    """
-    dropped, again, has_begun = set[str](), dict[str, str](), False
-    for event in history:
-        if isinstance(event, ev.RunResumed):
-            dropped.update(event.superseded)
-            if path in event.superseded:
-                has_begun, again = False, {}
-        elif isinstance(event, (ev.StepStarted, ev.MemberStarted)) and event.path == path:
-            has_begun = True
-        elif isinstance(event, ev.StepCompleted) and has_begun and event.path in dropped:
-            again[event.path] = event.result.step_type
-    return [one for one, kind in again.items() if kind in LEAF_KINDS | WAIT_KINDS]
-
-
-def _with_what_is_entered(
-    own: Iterable[str], whole: Iterable[str], index: HistoryIndex
-) -> tuple[str, ...]:
-    """The paths to drop so that the ``own`` and ``whole`` ones run again. In the composites that
-    are entered for it, steps that were cancelled, cleaned up or undone are dropped, too: they may
-    end differently now. A worktree that was removed is made again.
-    """
-    dropped = _expanded(own, whole, index)
-    ended = index.outcomes(but=dropped)
-    inside = functools.partial(_inside, dropped, ended, index)
-    stopped = inside(index.ended_as("cancelled"))
-    whole = inside(index.cleaning_up) | inside(index.undone)
-    dropped |= _expanded(stopped, whole, index)
-    return tuple(sorted(dropped | _git_work_in_removed_trees(dropped, index)))
-
-
-def _git_work_in_removed_trees(dropped: set[str], index: HistoryIndex) -> set[str]:
-    """What git did for the dropped ``worktree`` steps whose worktree is not there any more."""
-    found = set[str]()
-    for path, end in index.ends.items():
-        base, _, name = path.rpartition("/")
-        is_removed = name == REMOVE or (name == LEAVE and end.result.output is True)
-        if is_removed and parent_of(path, index.known) in dropped:
-            found.update(join(base, one) for one in (MAKE, MERGE, REMOVE, LEAVE))
-    return found & index.known
-
-
-def _inside(
-    dropped: set[str], ended: Mapping[str, int], index: HistoryIndex, found: Mapping[str, int]
-) -> set[str]:
-    """The ``found`` paths inside a dropped step, unless a kept step that ended encloses them."""
-    return {
-        path
-        for path in _outside(found, ended, index)
-        if not dropped.isdisjoint(ancestors_of(path, index.known))
-    }
-
-
-def _expanded(own: Iterable[str], whole: Iterable[str], index: HistoryIndex) -> set[str]:
-    """The ``own`` paths, the ``whole`` ones with all below them, and all that enclose any of them:
-    a composite whose child runs again has not ended either.
-    """
-    own, roots = set(own), set(whole)
-    if not own and not roots:
-        return set()
-    known = index.known
-    # By prefix first, which is quick; then by tree, as a member's key may look like an attempt.
-    prefixes = tuple(prefix for root in roots for prefix in (f"{root}/", f"{root}~"))
-    dropped = {*own, *roots}
-    dropped.update(
-        path
-        for path in known
-        if path.startswith(prefixes) and not roots.isdisjoint(ancestors_of(path, known))
-    )
-    for path in tuple(dropped):
-        dropped.update(above for above in ancestors_of(path, known) if above in known)
-    return dropped
-
-
-def _validations(history: Iterable[ev.Event]) -> set[str]:
-    """The paths of validations. They run again as a whole: their rounds count from one again."""
-    return {
-        event.path
-        for event in history
-        if isinstance(event, ev.StepStarted) and event.step_type == "validate"
-    }
-
-
-def cancelled_half_way(history: Sequence[ev.Event]) -> tuple[str, ...]:
+def cancelled_half_way(recorded: Recorded) -> tuple[str, ...]:
     """The paths of steps that were cancelled in a drive that died while it unwound. A resume enters
     them again as far as they had come, and cancels them again; clean-up by bodies is kept.
     """
-    for index in range(len(history) - 1, -1, -1):
-        if isinstance(history[index], ev.WorkflowCompleted):
-            break
-        if isinstance(history[index], ev.CancelRequested):
-            whole, since = HistoryIndex(history), HistoryIndex(history[index:])
-            over = since.attempt_failed | since.outcomes()
-            cancelled = _outside(since.ended_as("cancelled"), over, whole)
-            return tuple(sorted(_expanded(cancelled, (), whole)))
-    return ()
+    since = recorded.cancel_seq
+    if not since:
+        return ()
+    ends = _Ends(recorded)
+    over = ends.at(lambda one: one.failed_seq) | ends.outcomes()
+    cancelled = {path: seq for path, seq in ends.ended_as("cancelled").items() if seq > since}
+    return tuple(sorted(ends.with_above(ends.outside(cancelled, over), ())))
 
 
-def _outside(
-    paths: Mapping[str, int], outcomes: Mapping[str, int], index: HistoryIndex
-) -> set[str]:
-    """The paths that are not inside a step with a later outcome, as the loser of a won race is.
+def groups_of(recorded: Recorded) -> set[str]:
+    """The paths of groups, but not of races: these have handled each failure."""
+    groups = ((path, one.group) for path, one in recorded.begun().items())
+    return {path for path, group in groups if group is not None and group.kind != "race"}
 
-    A rollback that runs because the run failed comes after all enclosing steps have ended.
+
+def failed_members(recorded: Recorded, groups: Collection[str] | None) -> list[str]:
+    """The failed members of these groups, of their last attempt; by default, of all groups that
+    collect failures.
     """
-    return {
-        path
-        for path, when in paths.items()
-        if not any(outcomes.get(above, -1) > when for above in ancestors_of(path, index.known))
+    if groups is None:
+        groups = [
+            path
+            for path, one in recorded.begun().items()
+            if one.group is not None and one.group.on_error == "continue"
+        ]
+    bases = set[str]()
+    for path in groups:
+        end = recorded.at(path).end
+        bases.add(attempt_base(path, 1 if end is None else end.attempts))
+    failed = _Ends(recorded).ended_as("failed")
+    in_order = sorted(failed, key=failed.__getitem__)
+    return [path for path in in_order if path.rpartition("/")[0] in bases]
+
+
+def ran_again_since(recorded: Recorded, path: str) -> list[str]:
+    """The actions and waits whose record a resume dropped, and that ended again after this step,
+    or member, had begun.
+    """
+    since = recorded.at(path).first_seq
+    again = {
+        known: one.ended_seq
+        for known, one in recorded.items()
+        if one.dropped_seq and one.end is not None and one.kind in LEAF_KINDS | WAIT_KINDS
     }
-
-
-def _is_final(end: ev.StepCompleted | ev.MemberCompleted | None) -> bool:
-    """True if a step failed because it must not run again; only ``rerun`` lets it."""
-    return end is not None and end.result.error_type in _FINAL
-
-
-def _what_ended_it(
-    index: HistoryIndex, history: Sequence[ev.Event], last: ev.WorkflowCompleted
-) -> int:
-    """The position where the run's end began: steps that began later were clean-up.
-
-    A failure that a group collected ended the run after the group had ended. Each drive that
-    continues to unwind records the limit, or the request to cancel: the first record counts.
-    """
-    if last.status == "failed" and last.error_type != _LIMIT:
-        if last.failed_step is None:  # the workflow's own error, whatever came before
-            return len(history)
-        outermost = (last.failed_step, *ancestors_of(last.failed_step, index.known))[-1]
-        return index.ended_at.get(outermost, len(history))
-    ending = ev.CancelRequested if last.status == "cancelled" else ev.LimitReached
-    ended_at, ends = len(history), 0
-    for number in range(len(history) - 1, -1, -1):
-        event = history[number]
-        if isinstance(event, ending):
-            ended_at = number
-        elif isinstance(event, ev.WorkflowCompleted):
-            ends += 1
-            if ends > 1:  # an earlier end no longer matters: the run was resumed after it
-                break
-        elif isinstance(event, ev.RunSuspended):
-            break
-    return ended_at
+    return sorted((one for one in again if again[one] > since > 0), key=again.__getitem__)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import attrs
 
 from handrail.model import events as ev
 from handrail.model.results import OVER
 from handrail.ports.journal import Journal, Letter, RunInfo
-from handrail.record.inbox import last_message, paused_by, stuck_letter
-from handrail.record.run_record import FORKED
+from handrail.record.inbox import paused_by, stuck_letter
+from handrail.record.run_record import FORKED, Recorded
 
 AGAIN_S, AT_MOST_S = 60.0, 3_600.0
 """After a drive that recorded nothing, because of an error before it began, the next one comes
@@ -127,28 +127,15 @@ class Due:
     def _look(self, info: RunInfo) -> _SuspendedRecord:
         seen = self._seen.get(info.run_id)
         if seen is None or seen.events != info.events:
-            history = self._journal.events(info.run_id)
-            seen = _SuspendedRecord(info.events, _broke_off(history), last_message(history))
+            recorded = Recorded(self._journal.events(info.run_id))
+            was_told = recorded.suspended_for in _NOT_BROKEN_OFF or recorded.is_stopped
+            seen = _SuspendedRecord(info.events, not was_told, recorded.last_message)
             self._seen[info.run_id] = seen
         return seen
 
 
 def _wait_s(first_s: float, count: int) -> float:
     return min(first_s * 2.0 ** min(count, _DOUBLINGS), AT_MOST_S)
-
-
-def _broke_off(history: Sequence[ev.Event]) -> bool:
-    for event in reversed(history):
-        match event:
-            case ev.RunSuspended() if event.reason in _NOT_BROKEN_OFF:
-                return False
-            case ev.RunSteered(action="stop"):
-                return False
-            case ev.RunResumed() | ev.WorkflowStarted():
-                return True
-            case _:
-                pass
-    return True
 
 
 def _is_reason_to_drive(letter: Letter) -> bool:

@@ -19,16 +19,15 @@ from handrail.model.paths import is_budget_gate
 from handrail.model.results import StepResult
 from handrail.ports.journal import SCHEDULE_LABEL
 from handrail.record.assemble import copier
-from handrail.record.dropped import begun, run_again, superseded
+from handrail.record.dropped import run_again, superseded
 from handrail.record.inbox import WITH_MESSAGE_NUMBER, without_message_number
+from handrail.record.path_state import moved_gate
 from handrail.record.reading import (
-    awaits_its_first_drive,
     closest_paths,
     dropped,
-    ended,
     worktrees_of,
 )
-from handrail.record.run_record import FORKED, Recorded, moved_gate
+from handrail.record.run_record import FORKED, Recorded
 from handrail.steps.verbs import LEAF_KINDS, WAIT_KINDS
 
 
@@ -41,13 +40,14 @@ def cut_of(history: Sequence[ev.Event], at: str | None, given: Collection[str]) 
         NotRecorded: one of the steps never began. WrongUse: a step began after another had ended,
             so that its start is not kept; or it has no output of its own.
     """
-    ends = [_unwinding_from(history)] if at is None else [_began(history, at)]
-    ends += [_ended(history, path) for path in given]
+    recorded = Recorded(history)
+    ends = [_unwinding_from(recorded) if at is None else _began(recorded, at)]
+    ends += [_ended(recorded, path) for path in given]
     end = min(ends)
     for path in given:
-        if _began(history, path) >= end:
+        if _began(recorded, path) >= end:
             raise WrongUse(
-                f"the output of step {path!r} of run {history[0].run_id} cannot be given: it began "
+                f"the output of step {path!r} of run {recorded.run_id} cannot be given: it began "
                 f"after what the fork keeps. Fork the fork for it, once it has come so far."
             )
     kept = list(history[:end])
@@ -69,44 +69,32 @@ def _taken_by(events: Iterable[ev.Event], paths: Collection[str] | None = None) 
     return {one.took for one in takers if paths is None or one.path in paths}
 
 
-def _began(history: Sequence[ev.Event], path: str) -> int:
+def _began(recorded: Recorded, path: str) -> int:
     """The index where a step or member began: the first time since a resume dropped it."""
-    found = None
-    for index, event in enumerate(history):
-        if isinstance(event, (ev.StepStarted, ev.MemberStarted)) and event.path == path:
-            found = index if found is None else found
-        elif isinstance(event, ev.RunResumed) and path in event.superseded:
-            found = None
-    if found is None:
-        known = begun(history)
-        raise NotRecorded(history[0].run_id, path, closest_paths(path, known))
-    return found
+    seq = recorded.at(path).first_seq
+    if not seq:
+        raise NotRecorded(recorded.run_id, path, closest_paths(path, recorded.begun()))
+    return seq - 1
 
 
-def _ended(history: Sequence[ev.Event], path: str) -> int:
+def _ended(recorded: Recorded, path: str) -> int:
     """The index where a step with an output of its own ended; the history's length if not yet."""
-    began = history[_began(history, path)]
-    kind = began.step_type if isinstance(began, ev.StepStarted) else "member"
-    if kind not in LEAF_KINDS | WAIT_KINDS:
+    _began(recorded, path)
+    state = recorded.at(path)
+    if state.kind not in LEAF_KINDS | WAIT_KINDS:
         raise WrongUse(
-            f"the output of step {path!r} of run {history[0].run_id} cannot be given: it is a "
-            f"{kind}, whose output follows from the steps in it. Give theirs."
+            f"the output of step {path!r} of run {recorded.run_id} cannot be given: it is a "
+            f"{state.kind}, whose output follows from the steps in it. Give theirs."
         )
-    ends = [
-        index
-        for index, event in enumerate(history)
-        if isinstance(event, ev.StepCompleted) and event.path == path
-    ]
-    return ends[-1] if ends and ends[-1] > _began(history, path) else len(history)
+    return recorded.count if state.end is None else state.ended_seq - 1
 
 
-def _unwinding_from(history: Sequence[ev.Event]) -> int:
+def _unwinding_from(recorded: Recorded) -> int:
     """The index where a run succeeded, or, without an end, began to unwind; else the length."""
-    last = ended(history)
+    last = recorded.completed
     if last is not None:
-        return len(history) if last.status != "succeeded" else _place(history, last)
-    since = Recorded(history).ends_since
-    return next((i for i, one in enumerate(history) if one.seq == since), len(history))
+        return last.seq - 1 if last.status == "succeeded" else recorded.count
+    return recorded.ends_since - 1 if recorded.ends_since else recorded.count
 
 
 def died_by(history: Sequence[ev.Event], kept: Sequence[ev.Event]) -> ev.WorkflowCompleted | None:
@@ -116,10 +104,6 @@ def died_by(history: Sequence[ev.Event], kept: Sequence[ev.Event]) -> ev.Workflo
     last = next((one for one in reversed(kept) if isinstance(one, ev.StepCompleted)), None)
     failed = last.path if last is not None and last.status == "failed" else None
     return ev.WorkflowCompleted("failed", failed_step=failed)
-
-
-def _place(history: Sequence[ev.Event], wanted: ev.Event) -> int:
-    return next(index for index, event in enumerate(history) if event is wanted)
 
 
 def _ends_of_others(
@@ -148,9 +132,9 @@ def _ends_of_others(
 
 def _gone_since(history: Sequence[ev.Event], end: int) -> set[str]:
     """The paths whose records later drives dropped behind this place, or the next resume would."""
-    before = history[: _unwinding_from(history)]
+    before = history[: _unwinding_from(Recorded(history))]
     died = died_by(history, before)
-    gone = set(superseded(history if died is None else [*before, died]))
+    gone = set(superseded(Recorded(history if died is None else [*before, died])))
     for event in history[end:]:
         if isinstance(event, ev.RunResumed):
             gone.update(event.superseded)
@@ -159,23 +143,13 @@ def _gone_since(history: Sequence[ev.Event], end: int) -> set[str]:
 
 def _at_work(history: Iterable[ev.Event]) -> set[str]:
     """The actions that began and have no end."""
-    return {path for path, kind in _without_end(history).items() if kind in LEAF_KINDS}
+    recorded = Recorded(history)
+    return {path for path in _without_end(recorded) if recorded.at(path).kind in LEAF_KINDS}
 
 
-def _without_end(history: Iterable[ev.Event]) -> dict[str, str]:
-    """The steps and members that began and have no end, each with its kind."""
-    found: dict[str, str] = {}
-    for event in history:
-        if type(event) is ev.StepStarted:
-            found[event.path] = event.step_type
-        elif type(event) is ev.StepCompleted or type(event) is ev.MemberCompleted:
-            found.pop(event.path, None)
-        elif type(event) is ev.MemberStarted:
-            found[event.path] = "member"
-        elif type(event) is ev.RunResumed:
-            for path in event.superseded:
-                found.pop(path, None)
-    return found
+def _without_end(recorded: Recorded) -> set[str]:
+    """The steps and members that began and have no end."""
+    return {path for path, one in recorded.items() if one.first_seq and one.end is None}
 
 
 def _without(
@@ -214,17 +188,14 @@ def gone_in_fork(
         NotRecorded: ``rerun`` names a path that is not kept.
     """
     died = None if at or given else died_by(history, kept)
-    gone = dropped(kept if died is None else [*kept, died], (), rerun)
-    undone = _undone_behind(history, kept).difference(given) & begun(kept)
-    entered = {*gone, *run_again(undone, kept)}
-    again = run_again(undone | _trees_entered(kept, entered), kept)
+    recorded = Recorded(kept if died is None else [*kept, died])
+    gone = dropped(recorded, (), rerun)
+    undone = _undone_behind(history, kept).difference(given) & recorded.begun().keys()
+    # the steps with a worktree of their own that have not ended, or are entered again
+    entered = {*_without_end(recorded), *gone, *run_again(undone, recorded)}
+    trees = entered.intersection(worktrees_of(recorded))
+    again = run_again(undone | trees, recorded)
     return tuple(sorted({*again}.difference(given).union(gone)))
-
-
-def _trees_entered(kept: Sequence[ev.Event], gone: Collection[str]) -> set[str]:
-    """The steps with a worktree of their own that have not ended, or are entered again."""
-    entered = {*_without_end(kept), *gone}
-    return {path for path in worktrees_of(kept) if path in entered}
 
 
 def _undone_behind(history: Sequence[ev.Event], kept: Sequence[ev.Event]) -> set[str]:
@@ -268,11 +239,12 @@ def fork_events(  # noqa: PLR0917  # the arguments of one fork
     if inputs is not None:
         start = replace(start, inputs=inputs)
     later_s = now - max(event.at for event in kept)
-    if awaits_its_first_drive(kept):
+    if isinstance(kept[-1], ev.RunSuspended) and kept[-1].reason == FORKED:
         kept = kept[:-1]  # the fork of a fork
     made: list[ev.Event] = [ev.stamp(start, fork_id, 1, first.at + later_s)]
     signals: dict[int, int] = {}
-    open_ = _without_end(kept)
+    recorded = Recorded(kept)
+    open_ = _without_end(recorded)
     for number, event in enumerate(kept[1:], 2):
         kind = type(event)
         if kind is ev.SignalReceived:
@@ -283,7 +255,7 @@ def fork_events(  # noqa: PLR0917  # the arguments of one fork
         made.append(_copied(event, fork_id, number, signals, moved_s) if is_other else event)
     for path, result in outputs.items():
         made.append(ev.stamp(ev.StepCompleted(path, result), fork_id, len(made) + 1, now))
-    if gone or rerun or ended(kept) is not None:
+    if gone or rerun or recorded.completed is not None:
         resumed = ev.RunResumed(tuple(gone), (), tuple(rerun), first.workflow_name)
         made.append(ev.stamp(resumed, fork_id, len(made) + 1, now))
     suspended = ev.RunSuspended(reason=FORKED)

@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
 from handrail.errors import GateClosed, GateNotFound
 from handrail.model import events as ev
-from handrail.model.paths import is_budget_gate
 from handrail.model.results import A_PERSON, OVER, OpenGate, WaitsFor
 from handrail.ports.journal import Journal, Letter, Message, RunInfo
 from handrail.record.answers import check_payload
-from handrail.record.dropped import begun
-from handrail.record.reading import awaits_its_first_drive, ended
 from handrail.record.run_record import Recorded
+from handrail.record.status import drive_end
 
 TIMEOUT = "timeout"
 """The ``by`` of the answer with which a deadline closes a gate."""
@@ -35,43 +33,32 @@ WITH_MESSAGE_NUMBER = (
 )
 
 
-def unread(journal: Journal, run_id: str, history: Sequence[ev.Event]) -> list[ev.Event]:
+def unread(journal: Journal, recorded: Recorded) -> list[ev.Event]:
     """The messages that the run has not read and that still apply to it."""
-    return sort_messages(journal, run_id, history, math.inf)[0]
+    return sort_messages(journal, recorded, math.inf)[0]
 
 
-def sort_messages(
-    journal: Journal, run_id: str, history: Sequence[ev.Event], since: float
-) -> tuple[list[ev.Event], int]:
+def sort_messages(journal: Journal, recorded: Recorded, since: float) -> tuple[list[ev.Event], int]:
     """The unread messages that apply to a drive which holds the lease ``since`` then; and the
     number of the last message that came too late for an earlier drive, or 0.
 
     A cancellation that came after the run had ended, and before this drive's lease, was meant for a
     drive that is over. So was an earlier request to stop.
     """
-    waiting = journal.letters(run_id, last_message(history))
-    if not waiting:
-        return [], 0
-    recorded = Recorded(history)
-    gates = {
-        event.path: gate_key(event.gate) for event in history if isinstance(event, ev.GateOpened)
-    }
     found: list[ev.Event] = []
-    over, late = ended(history), 0
-    for letter in waiting:
+    late = 0
+    for letter in journal.letters(recorded.run_id, recorded.last_message):
         event = letter.event
         if isinstance(event, ev.RunSuspended):
             continue
-        if _was_for_a_drive_before(event, over, since):
+        if _was_for_a_drive_before(event, recorded.completed, since):
             late = letter.number
             continue
-        if isinstance(event, ev.GateAnswered) and (
-            gates.get(event.path) != letter.key
-            or event.by == TIMEOUT  # closed by its deadline: the step decides what that means
-            or event.path in recorded.answers
-            or recorded.at(event.path).ended()
-        ):
-            continue
+        if isinstance(event, ev.GateAnswered):
+            gate = recorded.open_gates.get(event.path)
+            is_for_it = gate is not None and gate_key(gate) == letter.key
+            if not is_for_it or event.by == TIMEOUT:  # closed by its deadline: the step decides
+                continue
         found.append(event_of(letter))
     return found, late
 
@@ -85,11 +72,6 @@ def _was_for_a_drive_before(
     if isinstance(event, ev.RunSteered):
         return event.action == "stop"
     return isinstance(event, ev.CancelRequested) and over is not None
-
-
-def unread_messages(journal: Journal, history: Sequence[ev.Event]) -> Sequence[Letter]:
-    """The messages that the run has not read."""
-    return journal.letters(history[0].run_id, last_message(history))
 
 
 def runs_of(journal: Journal) -> list[RunInfo]:
@@ -156,7 +138,7 @@ def new_stuck_letter(
     letters = journal.letters(run_id, 0)
     known = stuck_letter(letters, events)
     is_known = known is not None and cast("ev.RunSuspended", known.event).waits_for == (wait,)
-    if ended(history) or is_known:
+    if isinstance(drive_end(history), ev.WorkflowCompleted) or is_known:
         return None
     event = ev.stamp(ev.RunSuspended(reason="stuck", waits_for=(wait,)), run_id, 0, now)
     return Letter(event, f"#{events}/{len(letters)}")
@@ -191,13 +173,6 @@ def guided_agents(history: Sequence[ev.Event], text: str, by: str) -> list[str]:
     return [*(one.path for one in given), *waiting]
 
 
-def last_message(history: Sequence[ev.Event]) -> int:
-    """The number of the last message that a run has read."""
-    if set(map(type, history)).isdisjoint(WITH_MESSAGE_NUMBER):
-        return 0  # nearly always, and quicker than to look at each
-    return max((one.letter for one in history if isinstance(one, WITH_MESSAGE_NUMBER)), default=0)
-
-
 def event_of(letter: Letter) -> Message:
     """The event of a message as the run will record it: not numbered yet, timed at the posting."""
     event = letter.event
@@ -222,100 +197,38 @@ def gate_key(gate: OpenGate) -> str:
     return f"{gate.path}#{gate.opening}"
 
 
-def asked_by(step: str, gates: Iterable[str], steps: Container[str]) -> list[str]:
-    """The gates of a step: its own question, and those whether its agent may be launched; not a
-    gate whose path is among ``steps``, which is a step of its own.
-    """
-    return [
-        gate for gate in gates if gate == step or (is_budget_gate(step, gate) and gate not in steps)
-    ]
-
-
-def gate_in(run_id: str, history: Sequence[ev.Event], path: str, now: float) -> OpenGate:
+def gate_in(recorded: Recorded, path: str, now: float) -> OpenGate:
     """The gate at a path that is open now, by a run's record and the messages behind it.
 
     Raises:
         GateClosed: it was answered, or its deadline has passed. GateNotFound: none is open there.
     """
-    opened: dict[str, OpenGate] = {}
-    answered: dict[str, ev.GateAnswered] = {}
-    steps = begun(history)
-    for event in history:
-        match event:
-            case ev.GateOpened():
-                if opened.get(event.path) != event.gate:
-                    answered.pop(event.path, None)
-                opened[event.path] = event.gate
-            case ev.GateAnswered():
-                answered[event.path] = event
-            case ev.StepCompleted():
-                for gate in asked_by(event.path, opened, steps):
-                    if gate not in answered:
-                        del opened[gate]
-            case ev.RunResumed():
-                closed = [asked_by(gone, opened, steps) for gone in event.superseded]
-                for gate in itertools.chain.from_iterable(closed):
-                    opened.pop(gate, None)
-                    answered.pop(gate, None)
-            case _:
-                pass
-    if path in answered:
-        event = answered[path]
+    if path in recorded.answers:
+        event = recorded.answers[path]
         raise GateClosed(path, event.answer, event.by, event.at)
-    if path not in opened:
-        waiting = tuple(one for one in opened if one not in answered)
-        raise GateNotFound(run_id, path, waiting)
-    return _before_its_deadline(opened[path], history, now)
-
-
-def _before_its_deadline(gate: OpenGate, history: Sequence[ev.Event], now: float) -> OpenGate:
-    deadline = None if awaits_its_first_drive(history) else gate.deadline
+    gate = recorded.open_gates.get(path)
+    if gate is None:
+        raise GateNotFound(recorded.run_id, path, tuple(recorded.open_gates))
+    deadline = None if recorded.awaits_its_first_drive else gate.deadline
     if deadline is not None and deadline <= now:  # the next drive will close it
         raise GateClosed(gate.path, gate.default, TIMEOUT, deadline)
     return gate
 
 
-def open_waits(history: Sequence[ev.Event]) -> dict[str, list[ev.StepStarted]]:
-    """By signal, the starts of the open ``wait_for`` steps. After a resume, a wait counts once the
-    drive has reached it again.
-    """
-    found: dict[str, ev.StepStarted] = {}
-    for event in history:
-        match event:
-            case ev.StepStarted(signal=name) if name and event.verdict is not False:
-                found[event.path] = event
-            case ev.StepCompleted():
-                found.pop(event.path, None)
-            case ev.RunResumed() | ev.WorkflowCompleted():
-                found.clear()
-            case _:
-                pass
-    waits: dict[str, list[ev.StepStarted]] = {}
-    for event in found.values():
-        waits.setdefault(event.signal, []).append(event)
-    return waits
-
-
-def waited_for(history: Sequence[ev.Event]) -> dict[str, list[Any]]:
-    """By signal, the payload types of the open ``wait_for`` steps; None for one not known."""
-    waits = open_waits(history)
-    return {name: [event.accepts for event in events] for name, events in waits.items()}
-
-
-def agents_may_signal(history: Sequence[ev.Event], name: str) -> bool:
+def agents_may_signal(recorded: Recorded, name: str) -> bool:
     """True if steps wait for this signal, and each of them takes it from what steps started."""
-    waits = open_waits(history).get(name, ())
+    waits = [event for event in recorded.awaited.values() if event.signal == name]
     return bool(waits) and all(event.agents_may_answer for event in waits)
 
 
-def check_signal(journal: Journal, history: Sequence[ev.Event], name: str, payload: Any) -> None:
-    """Raise if a run would fail with this signal, as far as its record shows.
+def check_signal(journal: Journal, recorded: Recorded, name: str, payload: Any) -> None:
+    """Raise if a run would fail with this signal, as far as its record, which this completes with
+    its messages, shows.
 
     Raises:
         InvalidSignal: it would.
     """
-    types = waited_for(history).get(name)
+    types = recorded.awaited_types().get(name)
     if types:
-        letters = unread(journal, history[0].run_id, history)
-        left = Recorded([*history, *letters]).signals_left().get(name, ())
-        check_payload(name, payload, types, len(left))
+        recorded.take(unread(journal, recorded))
+        check_payload(name, payload, types, len(recorded.signals_left().get(name, ())))

@@ -20,8 +20,10 @@ from handrail.model.results import (
     WorkflowResult,
 )
 from handrail.model.work import Work
-from handrail.record.results import children_of, tree_order, workflow_result
-from handrail.record.run_record import PathRecord, Recorded, attempt_in
+from handrail.record.path_state import PathState
+from handrail.record.path_tree import attempt_in
+from handrail.record.results import children_of, workflow_result
+from handrail.record.run_record import Recorded
 from handrail.record.work import RecordedTasks
 from handrail.steps.verbs import (
     AgentCall,
@@ -68,13 +70,11 @@ def resolve(recorded: Recorded, path: str, step: Step[Any], codec: Codec | None)
             ) from error.__cause__
 
 
-def _resolve_record(record: PathRecord, declared: Any, codec: Codec) -> None:
+def _resolve_record(record: PathState, declared: Any, codec: Codec) -> None:
     if record.end is not None:
         record.end = _rebuilt(record.end, declared, codec)
-    if record.member_end is not None:
-        record.member_end = _rebuilt(record.member_end, declared, codec)
-    if isinstance(record.value, Unresolved):
-        record.value = codec.load(record.value.text, declared)
+    if record.child is not None and isinstance(record.child.value, Unresolved):
+        record.child = replace(record.child, value=codec.load(record.child.value.text, declared))
 
 
 def _rebuilt(end: StepResult[Any], declared: Any, codec: Codec) -> StepResult[Any]:
@@ -91,7 +91,7 @@ def _described(recorded: Recorded, path: str, step: Step[Any]) -> Iterator[tuple
             declared = member_output(one.verb)
             for member in recorded.children(here):
                 yield member, declared
-                if recorded.at(member).member_derived:  # from the output of its only step
+                if recorded.at(member).derived:  # from the output of its only step
                     yield from ((child, declared) for child in recorded.children(member))
 
 
@@ -205,7 +205,7 @@ def recordable(
 
 # Outputs that follow from the records below a step, so that they need not be stored twice.
 #
-# The ``composed`` field of an end event (``PathRecord.derived``) says how:
+# The ``composed`` field of an end event (``PathState.derived``) says how:
 #
 # outputs            the members' outputs, in the order of the group
 # results            the members' results, in the order of the group; of one that failed, too
@@ -246,15 +246,19 @@ def derive(recorded: Recorded, path: str, run_id: str) -> None:
     for known in reversed([path, *recorded.paths_below(path)] if path else ()):
         record = recorded.at(known)
         if record.end is not None and record.derived and record.end.output is None:
-            output = _output(recorded, known, record, record.derived, run_id)
+            output = _output(recorded, known, record, run_id)
             record.end = replace(record.end, output=output)
-        if record.member_end is not None and record.member_derived:
-            output = _output(recorded, known, record, record.member_derived, run_id)
-            record.member_end = replace(record.member_end, output=output)
 
 
-def _output(recorded: Recorded, path: str, record: PathRecord, derived: str, run_id: str) -> Any:
-    how, _, rest = derived.partition(" ")
+def steps_of(recorded: Recorded) -> tuple[Tree, dict[str, StepResult[Any]]]:
+    """The tree of all recorded steps that count, and their results, with derived outputs."""
+    for path in recorded.children(""):
+        derive(recorded, path, recorded.run_id)
+    return recorded.tree_below("", whole=True), dict(recorded.ends())
+
+
+def _output(recorded: Recorded, path: str, record: PathState, run_id: str) -> Any:
+    how, _, rest = record.derived.partition(" ")
     match how:
         case "outputs" | "results":
             members = [_result(recorded, member) for member in _members(recorded, path, record)]
@@ -275,7 +279,7 @@ def _output(recorded: Recorded, path: str, record: PathRecord, derived: str, run
             return _child_result(recorded, path, record, run_id)
 
 
-def _members(recorded: Recorded, path: str, record: PathRecord) -> list[str]:
+def _members(recorded: Recorded, path: str, record: PathState) -> list[str]:
     """The members of the attempt that counts, in order."""
     base = attempt_base(path, record.end.attempts if record.end is not None else 1)
     return [one for one in _ended(recorded, path) if one.startswith(f"{base}/")]
@@ -306,26 +310,19 @@ def _ended(recorded: Recorded, path: str) -> list[str]:
 
 
 def _result(recorded: Recorded, path: str) -> StepResult[Any]:
-    record = recorded.at(path)
-    result = record.member_end if record.member_end is not None else record.end
+    result = recorded.at(path).end
     assert result is not None, path
     return result
 
 
-def _child_result(recorded: Recorded, path: str, record: PathRecord, run_id: str) -> Any:
+def _child_result(recorded: Recorded, path: str, record: PathState, run_id: str) -> Any:
     assert record.end is not None
+    assert record.child is not None
     tree: dict[str, dict[str, None] | str] = {**recorded.tree_below(path)}
     results = dict(recorded.below(path))
-    return workflow_result(
-        record.workflow_name,
-        run_id,
-        "succeeded",
-        ordered=tree_order(tree, results, path),
-        top=children_of(tree, path),
-        duration_ms=record.end.duration_ms,
-        completed=WorkflowCompleted("succeeded", record.value),
-        at=record.value_at,
-    )
+    end = WorkflowCompleted("succeeded", record.child.value, at=record.child.at)
+    name, duration_ms = record.child.workflow_name, record.end.duration_ms
+    return workflow_result(name, run_id, end, tree, results, duration_ms=duration_ms, root=path)
 
 
 # What the result of a resumed run lists, and in which order.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 from handrail.codec.unresolved import Unresolvable, Unresolved
 from handrail.errors import (
@@ -24,9 +24,9 @@ from handrail.model.paths import ancestors_of, decode_key, is_within
 from handrail.model.results import WorkflowResult
 from handrail.model.shapes import WorkflowLike
 from handrail.ports.journal import Journal
-from handrail.record.dropped import begun, failed_members, groups_of, run_again, superseded
-from handrail.record.outputs import Tree, as_listed, derive, returned_by
-from handrail.record.results import children_of, tree_order, workflow_result
+from handrail.record.dropped import failed_members, groups_of, run_again, superseded
+from handrail.record.outputs import as_listed, returned_by, steps_of
+from handrail.record.results import workflow_result
 from handrail.record.run_record import FORKED, Recorded
 from handrail.record.status import drive_end
 from handrail.typed.schema import hints_of
@@ -58,7 +58,7 @@ def began_since(history: Sequence[ev.Event], path: str, passed: Collection[str] 
     Raises:
         NotRecorded: it is not recorded.
     """
-    refuse_unknown(history, (path,))
+    refuse_unknown(Recorded(history), (path,))
     began = next(one.seq for one in history if _begins(one) and one.path == path)
     return _begun_after(history, began, path, passed)
 
@@ -74,20 +74,18 @@ def rerun_after(
     found = [
         path for path in rerun if not (mismatch.late and path.removesuffix("/") in mismatch.passed)
     ]
-    trees = worktrees_of(history)
+    recorded = Recorded(history)
+    trees, known = worktrees_of(recorded), recorded.begun()
     for change in mismatch.changes:
         tree = next((tree for tree in trees if is_within(change.path, tree)), None)
         path = tree or change.rerun_path
-        if not is_fork(history):
+        if not recorded.is_fork:
             found.append(path)
         elif not path.endswith("/"):
             found += began_since(history, path, mismatch.passed)
         else:
-            ends = (
-                one for one in history if isinstance(one, (ev.StepCompleted, ev.MemberCompleted))
-            )
-            seqs = [one.seq for one in ends if one.path == change.path]
-            found += _begun_after(history, max(seqs, default=0), path, mismatch.passed)
+            ended_seq = known[change.path].ended_seq if change.path in known else 0
+            found += _begun_after(history, ended_seq, path, mismatch.passed)
     return list(dict.fromkeys(found))
 
 
@@ -130,11 +128,10 @@ def narrowed(changes: Sequence[StepChange], rerun: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def groups_in(history: Iterable[ev.Event], paths: Collection[str]) -> set[str]:
+def groups_in(history: Sequence[ev.Event], paths: Collection[str]) -> set[str]:
     """Those of the paths that are groups whose members have items."""
-    kinds = {"for_each", "work"}
-    begun_ = (one for one in history if isinstance(one, ev.StepStarted) and one.path in paths)
-    return {one.path for one in begun_ if one.step_type in kinds}
+    known = Recorded(history).begun() if paths else {}
+    return {path for path in paths if path in known and known[path].kind in {"for_each", "work"}}
 
 
 _FAILED = "*failed*/"
@@ -156,14 +153,19 @@ def paths_named(history: Sequence[ev.Event], rerun: Sequence[str]) -> list[str]:
     Raises:
         NotRecorded: a pattern, or a name of ``with_failed``, matches nothing that is recorded.
     """
+    if not any(set(name) & {*"*?"} for name in rerun):
+        return list(dict.fromkeys(rerun))
     found: list[str] = []
+    recorded = Recorded(history)
     for name in rerun:
         if name.startswith(_FAILED):
             group = name.removeprefix(_FAILED)
-            groups = _matching(history, group, groups_of(history)) if group else None
-            found += failed_members(history, groups)
+            groups = _matching(history, group, groups_of(recorded)) if group else None
+            found += failed_members(recorded, groups)
+        elif set(name) & {*"*?"}:
+            found += _matching(history, name, recorded.begun())
         else:
-            found += _matching(history, name, begun(history)) if set(name) & {*"*?"} else [name]
+            found.append(name)
     return list(dict.fromkeys(found))
 
 
@@ -181,11 +183,9 @@ def _matching(history: Sequence[ev.Event], pattern: str, known: Collection[str])
     return found
 
 
-def worktrees_of(history: Iterable[ev.Event]) -> list[str]:
+def worktrees_of(recorded: Recorded) -> list[str]:
     """The steps that have a worktree of their own, outer ones first."""
-    kind = "worktree"
-    began = (one for one in history if isinstance(one, ev.StepStarted) and one.step_type == kind)
-    return sorted({one.path for one in began})
+    return sorted(path for path, one in recorded.begun().items() if one.kind == "worktree")
 
 
 def _begins(event: ev.Event) -> TypeGuard[ev.StepStarted | ev.MemberStarted]:
@@ -207,12 +207,6 @@ def _begun_after(
         if one != path and not any(one.startswith(f"{above}/") for above in found):
             found.append(one)
     return found
-
-
-def awaits_its_first_drive(history: Sequence[ev.Event]) -> bool:
-    """True for a fork that was not resumed yet: its time stands still."""
-    end = drive_end(history)
-    return isinstance(end, ev.RunSuspended) and end.reason == FORKED
 
 
 def ended(history: Sequence[ev.Event]) -> ev.WorkflowCompleted | None:
@@ -269,9 +263,7 @@ def refuse_other_workflow(history: Sequence[ev.Event], definition: WorkflowDefin
         )
 
 
-def dropped(
-    history: Sequence[ev.Event], reuse: Iterable[str], rerun: Iterable[str]
-) -> tuple[str, ...]:
+def dropped(recorded: Recorded, reuse: Iterable[str], rerun: Iterable[str]) -> tuple[str, ...]:
     """The paths whose records a resume supersedes.
 
     Raises:
@@ -279,22 +271,22 @@ def dropped(
             ``rerun`` may name a new step inside of a recorded one, which is entered for it.
     """
     rerun = tuple(rerun)
-    known = begun(history) if is_fork(history) else set[str]()
-    new = {one for one in rerun if not known.isdisjoint(ancestors_of(one, known))}
-    refuse_unknown(history, [*reuse, *(one for one in rerun if one not in new)])
-    return tuple(sorted({*superseded(history), *run_again(rerun, history)}))
+    known = recorded.begun() if recorded.is_fork and rerun else {}
+    new = {one for one in rerun if not known.keys().isdisjoint(ancestors_of(one, known))}
+    refuse_unknown(recorded, [*reuse, *(one for one in rerun if one not in new)])
+    return tuple(sorted({*superseded(recorded), *run_again(rerun, recorded)}))
 
 
-def refuse_unknown(history: Sequence[ev.Event], paths: Collection[str]) -> None:
+def refuse_unknown(recorded: Recorded, paths: Collection[str]) -> None:
     """Refuse paths that the run has no record of.
 
     Raises:
         NotRecorded: a path is not recorded.
     """
-    known = begun(history) if paths else set[str]()
+    known = recorded.begun() if paths else {}
     for path in (one.removesuffix("/") for one in paths):
         if path not in known:
-            raise NotRecorded(history[0].run_id, path, closest_paths(path, known))
+            raise NotRecorded(recorded.run_id, path, closest_paths(path, known))
 
 
 def refuse_partially_compensated(recorded: Recorded, run_id: str, rerun: Sequence[str]) -> None:
@@ -364,31 +356,29 @@ def recorded_result(
     definition: WorkflowDefinition,
     history: Sequence[ev.Event],
     codec: Codec,
+    suspended: ev.RunSuspended | None = None,
 ) -> WorkflowResult[Any]:
-    """The result of a run that has ended, from its record alone."""
-    last = next(one for one in reversed(history) if isinstance(one, ev.WorkflowCompleted))
+    """The result of a run that has ended, or else is ``suspended``, from its record alone."""
     recorded = Recorded(history)
-    for path in recorded.children(""):
-        derive(recorded, path, run_id)
-    if isinstance(last.value, Unresolved):
-        value = codec.load(last.value.text, returned_by(definition))
-        last = replace(last, value=value)
-    tree: Tree = recorded.tree_below("", whole=True)
-    results = dict(recorded.ends())
-    if last.orphaned and last.status == "succeeded":
-        gone = set(last.orphaned)
-        results = {path: end for path, end in results.items() if path not in gone}
-    elif last.orphaned:  # the last drive may just have ended before it reached them
-        tree = as_listed(tree, results, set(last.orphaned))
+    tree, results = steps_of(recorded)
+    last = recorded.completed
+    if last is None:
+        assert suspended is not None
+        duration_ms = max(0.0, (suspended.at - recorded.started_at) * 1000)
+    else:
+        duration_ms, orphaned = last.duration_ms, set(last.orphaned)
+        if isinstance(last.value, Unresolved):
+            last = replace(last, value=codec.load(last.value.text, returned_by(definition)))
+        if last.status == "succeeded":
+            results = {path: end for path, end in results.items() if path not in orphaned}
+        elif orphaned:  # the last drive may just have ended before it reached them
+            tree = as_listed(tree, results, orphaned)
     return workflow_result(
         definition.name,
         run_id,
-        last.status,
-        ordered=tree_order(tree, results),
-        top=children_of(tree, ""),
-        duration_ms=last.duration_ms,
-        completed=last,
-        orphaned=last.orphaned,
-        incidents=tuple(recorded.incidents),
-        at=last.at,
+        last or cast("ev.RunSuspended", suspended),
+        tree,
+        results,
+        duration_ms=duration_ms,
+        incidents=recorded.incidents,
     )

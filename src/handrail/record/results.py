@@ -8,7 +8,6 @@ from typing import Any
 from handrail.model.events import LadderStep, RunSuspended, WorkflowCompleted
 from handrail.model.results import (
     Incident,
-    RunStatus,
     StepResult,
     Usage,
     WorkflowResult,
@@ -46,42 +45,42 @@ def children_of(tree: Mapping[str, dict[str, None] | str], path: str) -> tuple[s
 def workflow_result(
     name: str,
     run_id: str,
-    status: RunStatus,
+    end: WorkflowCompleted | RunSuspended,
+    tree: Mapping[str, dict[str, None] | str],
+    results: Mapping[str, StepResult[Any]],
     *,
-    ordered: tuple[StepResult[Any], ...],
-    top: tuple[str, ...],
     duration_ms: float,
-    completed: WorkflowCompleted | None,
-    suspended: RunSuspended | None = None,
-    error: str | None = None,
-    orphaned: tuple[str, ...] = (),
-    incidents: tuple[Incident, ...] = (),
-    at: float,
+    root: str = "",
+    incidents: Iterable[Incident] = (),
 ) -> WorkflowResult[Any]:
-    """The result; ``top`` are the paths of the top-level steps, in order of yield."""
-    value = completed.value if completed is not None else None
+    """The result of a run, or of the child workflow at ``root``, by how it ended."""
+    ordered, top = tree_order(tree, results, root), children_of(tree, root)
+    degraded, usage = any(one.status == "defaulted" for one in ordered), total_usage(ordered)
+    if isinstance(end, RunSuspended):
+        is_parked = any(one.kind == "person" for one in end.waits_for)
+        return WorkflowResult(
+            name, run_id, "suspended", ordered, duration_ms, None,
+            error=end.reason if is_parked else None,
+            waiting=end.waiting,
+            degraded=degraded,
+            usage=usage,
+            waiting_signals=end.signals,
+            incidents=tuple(incidents),
+            at=end.at,
+            waits_for=end.waits_for,
+        )  # fmt: skip
     return WorkflowResult(
-        name,
-        run_id,
-        status,
-        ordered,
-        duration_ms,
-        value,
-        _final_output(value, ordered, top) if status == "succeeded" else None,
-        completed.error if completed is not None else error,
-        completed.failed_step if completed is not None else None,
-        completed.rollback_errors if completed is not None else (),
-        () if suspended is None else suspended.waiting,
-        any(result.status == "defaulted" for result in ordered),
-        total_usage(ordered),
-        completed.error_type if completed is not None else None,
-        completed.traceback if completed is not None else None,
-        () if suspended is None else suspended.signals,
-        orphaned,
-        incidents,
-        at,
-        () if suspended is None else suspended.waits_for,
-    )
+        name, run_id, end.status, ordered, duration_ms, end.value,
+        _final_output(end.value, ordered, top) if end.status == "succeeded" else None,
+        end.error, end.failed_step, end.rollback_errors,
+        degraded=degraded,
+        usage=usage,
+        error_type=end.error_type,
+        traceback=end.traceback,
+        orphaned=end.orphaned,
+        incidents=tuple(incidents),
+        at=end.at,
+    )  # fmt: skip
 
 
 def _final_output(value: Any, ordered: tuple[StepResult[Any], ...], top: tuple[str, ...]) -> Any:

@@ -11,6 +11,7 @@ from handrail.model.dataclass import dataclass
 from handrail.model.results import WaitsFor
 from handrail.ports.journal import Journal, RunInfo
 from handrail.record.inbox import stuck_in, unread, with_messages
+from handrail.record.run_record import Recorded
 from handrail.record.status import ShownStatus, shown_status
 from handrail.record.view import RunView, StepView, plain, view_of
 from handrail.typed.jsonsafe import json_safe
@@ -35,9 +36,10 @@ def read_run(journal: Journal, info: RunInfo, now: float) -> RecordedRun:
     history = journal.events(info.run_id, secrets={})
     if not history and not info.damaged:
         raise RunNotFound(info.run_id, [one.run_id for one in journal.runs()])
-    inbox = unread(journal, info.run_id, history) if history else ()
+    recorded = Recorded(history)
+    inbox = unread(journal, recorded) if history else ()
     alive, stuck = info.holder is not None, stuck_in(info)
-    view = view_of(history, inbox, alive=alive, now=now, stuck=stuck)
+    view = view_of(recorded, inbox, alive=alive, now=now, stuck=stuck)
     return RecordedRun(info, history, view)
 
 
@@ -103,7 +105,12 @@ def info_of(journal: Journal, run_id: str) -> RunInfo:
 def run_state_of(journal: Journal, info: RunInfo, now: float) -> RunState:
     """The state of a run, from its entry in the list of runs and its record."""
     recorded = read_run(journal, info, now)
-    info, view, end = recorded.info, recorded.view, recorded.view.end
+    return state_of(recorded.info, recorded.view)
+
+
+def state_of(info: RunInfo, view: RunView) -> RunState:
+    """The state of a run, from its entry in the list of runs and its view."""
+    end = view.end
     return RunState(
         info.run_id,
         info.workflow_name,

@@ -19,7 +19,8 @@ from handrail.model.work import (
     is_found,
     work_of,
 )
-from handrail.record.run_record import PathRecord, Recorded
+from handrail.record.path_state import PathState
+from handrail.record.run_record import Recorded
 
 
 def task_ended(
@@ -115,12 +116,12 @@ class RecordedTasks:
             if task.id not in self._known:
                 self._known[task.id] = task.priority
                 record = self._recorded.at(self.path_of(task.id))
-                if record.member_end is not None:
+                if record.end is not None:
                     heappush(self._ready, (record.ended_seq, task.id, task, parent))
 
     def _take_end(self, task: Task, parent: str | None) -> None:
         record = self._recorded.at(self.path_of(task.id))
-        result = record.member_end
+        result = record.end
         assert result is not None
         end = task_ended(task, parent, result)
         if end is None:
@@ -139,7 +140,7 @@ def last_tasks(recorded: Recorded, path: str) -> RecordedTasks:
     return RecordedTasks(recorded, path, attempt, recorded.tasks.get(path, ()))
 
 
-def _children(output: Any, record: PathRecord) -> Sequence[Task]:
+def _children(output: Any, record: PathState) -> Sequence[Task]:
     """The tasks that a task brought; just ids and priorities if its output's class is unknown."""
     if is_found(output):
         return output.children

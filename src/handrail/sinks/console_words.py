@@ -15,7 +15,8 @@ from handrail.model.events import GateAnswered
 from handrail.model.paths import decode_key
 from handrail.model.results import Failure, Skipped, StepResult, Usage, WaitsFor
 from handrail.record.live_view import LiveStep
-from handrail.record.view import FailureCause, Spent, StepView, exit_code_of
+from handrail.record.spending import Spent
+from handrail.record.view import FailureCause, StepView, exit_code_of
 from handrail.shortening import clean, error_text, reason_of
 from handrail.sinks.console_text import Glyphs, duration, local_text, path_text
 

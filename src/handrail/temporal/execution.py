@@ -463,9 +463,8 @@ class Execution:
                 return event
 
     def _checked_held(self, event: ev.Event) -> ev.Event:
-        run_id = workflow.info().workflow_id
         history = [self._event(row) for row in wire.unpack_rows(self._chunks)] + self._early
-        return accepted_by(run_id, history, event, workflow.time())
+        return accepted_by(history, event, workflow.time())
 
     def _event(self, row: wire.Row) -> ev.Event:
         run_id = workflow.info().workflow_id

@@ -14,6 +14,7 @@ from handrail.errors import CannotSteer, RunNotFound
 from handrail.model import events as ev
 from handrail.record.inbox import gate_in
 from handrail.record.reading import ended
+from handrail.record.run_record import Recorded
 from handrail.system.marker import enclosing_step
 from handrail.temporal.caller import Caller
 from handrail.temporal.cluster import StandsStill
@@ -63,7 +64,7 @@ class ReachesRuns(Steering):
         may = False
         if gate and enclosing_step(run_id, identity) is not None:
             history = await self._caller.history(run_id)
-            may = gate_in(run_id, history, gate, time.time()).agents_may_answer
+            may = gate_in(Recorded(history), gate, time.time()).agents_may_answer
         return sender(run_id, identity, by, may=may)
 
     async def _steer(self, run_id: str, event: ev.RunSteered) -> None:
@@ -94,7 +95,7 @@ class ReachesRuns(Steering):
         caller = self._caller
         known = await (await caller.cluster()).recorded(run_id)
         history = caller.events(run_id, known.with_ends(letters=True))
-        accepted = accepted_by(run_id, history, event, time.time())
+        accepted = accepted_by(history, event, time.time())
         await self.tell(run_id, accepted)
         return accepted
 
@@ -116,7 +117,7 @@ class ReachesRuns(Steering):
         """
         history = await self._caller.history(run_id)
         if isinstance(event, ev.GateAnswered):
-            gate_in(run_id, history, event.path, history[-1].at)
+            gate_in(Recorded(history), event.path, history[-1].at)
         last = ended(history)
         what = "has ended" if last is None else f"has {last.status}"
         raise CannotSteer(run_id, f"it {what}, so no step is running", "resume() continues it.")

@@ -7,6 +7,7 @@ import contextlib
 import os
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import attrs
@@ -23,8 +24,8 @@ from handrail.model.shapes import WorkflowLike
 from handrail.ports.journal import RunInfo
 from handrail.record.inbox import stuck_in, unread
 from handrail.record.reading import ended, with_failed, workflow_named
-from handrail.record.state import RunState
-from handrail.record.status import shown_status
+from handrail.record.run_record import Recorded
+from handrail.record.state import RunState, state_of
 from handrail.record.view import view_of
 from handrail.temporal.cluster import info_of
 from handrail.temporal.reaching import ReachesRuns
@@ -52,25 +53,15 @@ class ReadsRuns(ReachesRuns):
                 state = await cluster.state(run_id)
         info = info_of(execution, cluster.address, state)
         alive, stuck = info.holder is not None, stuck_in(info)
-        view = view_of(history, alive=alive, now=time.time(), stuck=stuck)
-        end, waits = view.end, view.waits_for
+        view = view_of(Recorded(history), alive=alive, now=time.time(), stuck=stuck)
+        info = replace(info, started_at=history[0].at, updated_at=history[-1].at)
+        found = state_of(info, view)
         if state is not None and state.suspended is not None:
             (event,) = self._caller.events(run_id, [state.suspended])
             assert isinstance(event, ev.RunSuspended)
-            waits = event.waits_for
-        elif state is not None and state.paused:
-            waits = info.waits_for
-        return RunState(
-            run_id,
-            info.workflow_name,
-            shown_status(info) if end is None else end.status,
-            view.steps,
-            waits,
-            None if end is None else end.value,
-            None if end is None else end.error,
-            history[0].at,
-            history[-1].at,
-        )
+            return replace(found, waits_for=event.waits_for)
+        is_held_up = state is not None and state.paused
+        return replace(found, waits_for=info.waits_for) if is_held_up else found
 
     async def follow(self, run_id: str, after: int = 0) -> AsyncGenerator[ev.Event, None]:
         """The events of a run after number ``after``, as they come, until the run has ended.
@@ -185,7 +176,7 @@ class ReadsRuns(ReachesRuns):
         made = await engine.import_run(file, run_id=run_id)
         history = engine.journal.events(made)
         await self._caller.hold(made, workflow_named(history), history)
-        for letter in unread(engine.journal, made, history):
+        for letter in unread(engine.journal, Recorded(history)):
             await self.tell(made, letter)
         return made
 

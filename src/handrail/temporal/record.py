@@ -12,10 +12,8 @@ from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition
 from handrail.model.results import WorkflowResult
 from handrail.record.answers import accept_answer, check_payload
-from handrail.record.inbox import gate_in, waited_for
-from handrail.record.outputs import derive
-from handrail.record.reading import ended, recorded_result
-from handrail.record.results import children_of, tree_order, workflow_result
+from handrail.record.inbox import gate_in
+from handrail.record.reading import recorded_result
 from handrail.record.run_record import Recorded
 
 
@@ -49,11 +47,7 @@ def result_of(
 
     Steps that ended at event number ``after`` or before count as replayed.
     """
-    if ended(history) is not None:
-        result = recorded_result(run_id, definition, history, codec)
-    else:
-        assert suspended is not None
-        result = _so_far(run_id, definition, history, suspended)
+    result = recorded_result(run_id, definition, history, codec, suspended)
     now = {
         event.path
         for event in history
@@ -66,38 +60,7 @@ def result_of(
     return dataclasses.replace(result, step_results=steps)
 
 
-def _so_far(
-    run_id: str,
-    definition: WorkflowDefinition,
-    history: Sequence[ev.Event],
-    suspended: ev.RunSuspended,
-) -> WorkflowResult[Any]:
-    recorded = Recorded(history)
-    for path in recorded.children(""):
-        derive(recorded, path, run_id)
-    tree = recorded.tree_below("", whole=True)
-    results = dict(recorded.ends())
-    return workflow_result(
-        definition.name,
-        run_id,
-        "suspended",
-        ordered=tree_order(tree, results),
-        top=children_of(tree, ""),
-        duration_ms=max(0.0, (suspended.at - recorded.started_at) * 1000),
-        completed=None,
-        suspended=suspended,
-        error=_what_a_person_must_do(suspended),
-        incidents=tuple(recorded.incidents),
-        at=suspended.at,
-    )
-
-
-def _what_a_person_must_do(suspended: ev.RunSuspended) -> str | None:
-    is_parked = any(one.kind == "person" for one in suspended.waits_for)
-    return suspended.reason if is_parked else None
-
-
-def accepted_by(run_id: str, history: Sequence[ev.Event], event: ev.Event, now: float) -> ev.Event:
+def accepted_by(history: Sequence[ev.Event], event: ev.Event, now: float) -> ev.Event:
     """A message as the run of this record accepts it, for example with its answer converted.
 
     Steering of a step is checked once the run is driven.
@@ -107,10 +70,10 @@ def accepted_by(run_id: str, history: Sequence[ev.Event], event: ev.Event, now: 
     """
     match event:
         case ev.GateAnswered(path=path):
-            gate = gate_in(run_id, history, path, now)
+            gate = gate_in(Recorded(history), path, now)
             return ev.GateAnswered(path, accept_answer(gate, event.answer), event.by)
         case ev.SignalReceived(name=name):
-            types = waited_for(history).get(name)
+            types = Recorded(history).awaited_types().get(name)
             if types:
                 check_payload(name, event.payload, types, 0)
             return event

@@ -24,9 +24,10 @@ from handrail.model import events as ev
 from handrail.model.dataclass import dataclass
 from handrail.ports.journal import Journal, RunInfo, read_after
 from handrail.record.inbox import runs_of, stuck_in, unread
+from handrail.record.run_record import Recorded
 from handrail.record.state import RecordedRun
 from handrail.record.status import ShownStatus, shown_status
-from handrail.record.view import Reading, plain
+from handrail.record.view import plain, view_of
 from handrail.secrets.masking import Mask
 from handrail.typed.jsonsafe import Json, json_safe
 from handrail.web.log import Log, LogQuery
@@ -72,7 +73,7 @@ class Snapshot:
     at_work: tuple[str, ...]
     took_s: float
     at: float
-    reading: Reading
+    fold: Recorded
     row_builder: StepRows
     """The builder of the rows; the next snapshot continues it and ``reading`` at new events."""
 
@@ -203,7 +204,7 @@ class Reader:
         self._at_once = self._at_once or anyio.CapacityLimiter(_AT_ONCE)
 
         def read() -> dict[str, Json]:
-            return row_of(info, self._read_run(info, self._read(info), Reading()).view)
+            return row_of(info, self._read_run(info, self._read(info), Recorded()).view)
 
         try:
             async with self._at_once:
@@ -254,15 +255,15 @@ class Reader:
         began = time.monotonic()
         history = self._extend_history(info, before)
         if history is None or before is None:
-            history, reading, row_builder = self._read(info), Reading(), StepRows(self.mask_data)
+            history, fold, row_builder = self._read(info), Recorded(), StepRows(self.mask_data)
         else:
-            reading, row_builder = before.reading, before.row_builder
-        recorded = self._read_run(info, history, reading)
+            fold, row_builder = before.fold, before.row_builder
+        recorded = self._read_run(info, history, fold)
         rows = row_builder.of(recorded.view, history)
         row = self.mask_data(row_of(info, recorded.view))
         paths = tuple(at_work(recorded.view))
         now = time.monotonic()
-        return Snapshot(recorded, rows, row, paths, now - began, now, reading, row_builder)
+        return Snapshot(recorded, rows, row, paths, now - began, now, fold, row_builder)
 
     def _extend_history(self, info: RunInfo, before: Snapshot | None) -> Sequence[ev.Event] | None:
         """The events read before, and those since; None if the run must be read whole."""
@@ -279,12 +280,11 @@ class Reader:
             raise RunNotFound(info.run_id)
         return history
 
-    def _read_run(
-        self, info: RunInfo, history: Sequence[ev.Event], reading: Reading
-    ) -> RecordedRun:
-        inbox = unread(self._journal, info.run_id, history)
+    def _read_run(self, info: RunInfo, history: Sequence[ev.Event], fold: Recorded) -> RecordedRun:
+        fold.take(history[fold.count :])
+        inbox = unread(self._journal, fold)
         alive, stuck = info.holder is not None, stuck_in(info)
-        view = reading.view_of(history, inbox, alive=alive, now=time.time(), stuck=stuck)
+        view = view_of(fold, inbox, alive=alive, now=time.time(), stuck=stuck)
         return RecordedRun(info, history, view)
 
     async def detail(self, run_id: str, *, steps: bool = True) -> Json:

@@ -16,15 +16,16 @@ from handrail.errors import DefinitionError
 from handrail.model import events as ev
 from handrail.model.results import OpenGate, Usage, prompts_of
 from handrail.ports.journal import RunInfo
+from handrail.record.spending import Spent
 from handrail.record.state import RecordedRun
 from handrail.record.status import shown_status
-from handrail.record.view import OpenSignal, RunView, Spent, plain
+from handrail.record.view import OpenSignal, RunView, plain
 from handrail.record.work_view import WorkView
 from handrail.shortening import shortened
 from handrail.typed.jsonsafe import Json, json_safe
 from handrail.typed.schema import json_schema
 from handrail.web.step_json import SHORT, step_rows
-from handrail.web.times import drives_of
+from handrail.web.times import times_of
 
 _MOST_ACTS = 200
 _MOST_AT_WORK = 3
@@ -89,7 +90,7 @@ def detail_of(recorded: RecordedRun, *, steps: bool = True) -> dict[str, Json]:
         "signals": [_signal(one) for one in view.signals],
         "needs": list(view.needs),
         "acts": actions_of((*recorded.history, *view.inbox)),
-        "drives": json_safe(drives_of(recorded.history, _last(recorded))),
+        "drives": json_safe(times_of(recorded.history).drives_until(_last(recorded))),
         "steps": cast("Json", step_rows(view, recorded.history)) if steps else [],
         "work": [_queue(one, view.inbox) for one in view.works],
     }

@@ -23,7 +23,6 @@ _AT_WORK = frozenset({"python", "command", "agent", "generate", "stage"})
 """Kinds of steps whose work ends with the process; the others wait, or contain steps."""
 _QUESTION = "question"
 """The kind of a gate that is no step itself, but asks about one: its answer is its end."""
-_OF_DRIVES = (ev.WorkflowStarted, ev.RunResumed, ev.WorkflowCompleted, ev.RunSuspended)
 _AGAIN = frozenset({"retry", "cap", "backoff"})
 
 
@@ -97,16 +96,6 @@ def times_of(history: Iterable[ev.Event]) -> Times:
     for event in history:
         found.apply(event)
     return found
-
-
-def drives_of(history: Iterable[ev.Event], last: float | None) -> list[list[float | None]]:
-    """When a run was driven; an open drive ended at ``last``, if that is not None."""
-    found = Times()
-    for event in history:
-        if isinstance(event, _OF_DRIVES):
-            _apply(found, event, found.last)
-        found.last = event.at
-    return found.drives_until(last)
 
 
 def _apply(found: Times, event: ev.Event, before: float) -> None:

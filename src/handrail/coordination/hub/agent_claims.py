@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Iterator
 
-from handrail.coordination.hub.records import Claim
+from handrail.coordination.hub.records import TaskClaim
 from handrail.coordination.hub.scopes import Scopes
 
 _SPARE = 64
@@ -20,7 +20,7 @@ class AgentClaims:
 
     def __init__(self, grace_s: float, *, folds_case: bool) -> None:
         self._grace_s = grace_s
-        self._claims: dict[str, Claim] = {}
+        self._claims: dict[str, TaskClaim] = {}
         self._owned: dict[str, dict[str, None]] = {}
         self._sizes: dict[str, int] = {}
         self._scopes = Scopes(folds_case=folds_case)
@@ -29,11 +29,11 @@ class AgentClaims:
 
     # -- queries -----------------------------------------------------------------------------------
 
-    def get(self, task_id: str) -> Claim | None:
+    def get(self, task_id: str) -> TaskClaim | None:
         """The claim of a task, or None."""
         return self._claims.get(task_id)
 
-    def all(self) -> Iterable[Claim]:
+    def all(self) -> Iterable[TaskClaim]:
         """Every live claim."""
         return self._claims.values()
 
@@ -50,8 +50,8 @@ class AgentClaims:
         return self._sizes.get(owner, 0)
 
     def overlap(
-        self, worktree: str, paths: tuple[str, ...], owner: str, ignoring: Claim | None = None
-    ) -> Claim | None:
+        self, worktree: str, paths: tuple[str, ...], owner: str, ignoring: TaskClaim | None = None
+    ) -> TaskClaim | None:
         """The oldest claim of another owner that overlaps these paths; leaves out ``ignoring``."""
         if ignoring is not None:
             self._leave(ignoring)
@@ -62,13 +62,13 @@ class AgentClaims:
 
     # -- expiry ------------------------------------------------------------------------------------
 
-    def end_of(self, claim: Claim) -> float:
+    def end_of(self, claim: TaskClaim) -> float:
         """When a claim ends, if its owner neither renews it nor leaves or comes back."""
         left = self._away.get(claim.owner)
         until = claim.lease_expires_at
         return until if left is None else min(until, left + self._grace_s)
 
-    def expired(self, now: float) -> Iterator[Claim]:
+    def expired(self, now: float) -> Iterator[TaskClaim]:
         """The expired claims; the caller removes each before it takes the next."""
         while self._ends and self._ends[0][0] <= now:
             _, task_id = heapq.heappop(self._ends)
@@ -96,7 +96,7 @@ class AgentClaims:
 
     # -- changes -----------------------------------------------------------------------------------
 
-    def put(self, claim: Claim) -> None:
+    def put(self, claim: TaskClaim) -> None:
         """Add a claim, in place of the one of the same task."""
         known = self._claims.get(claim.task_id)
         if known is not None:
@@ -113,12 +113,12 @@ class AgentClaims:
             if claim.owner not in self._owned:
                 self._away.pop(claim.owner, None)
 
-    def _enter(self, claim: Claim) -> None:
+    def _enter(self, claim: TaskClaim) -> None:
         self._owned.setdefault(claim.owner, {})[claim.task_id] = None
         self._sizes[claim.owner] = self._sizes.get(claim.owner, 0) + _size(claim)
         self._scopes.add(claim.task_id, claim.owner, claim.worktree, claim.paths)
 
-    def _leave(self, claim: Claim) -> None:
+    def _leave(self, claim: TaskClaim) -> None:
         self._scopes.remove(claim.task_id, claim.owner, claim.worktree, claim.paths)
         self._sizes[claim.owner] -= _size(claim)
         held = self._owned[claim.owner]
@@ -126,14 +126,14 @@ class AgentClaims:
         if not held:
             del self._owned[claim.owner], self._sizes[claim.owner]
 
-    def _schedule_end(self, claim: Claim) -> None:
+    def _schedule_end(self, claim: TaskClaim) -> None:
         heapq.heappush(self._ends, (self.end_of(claim), claim.task_id))
         if len(self._ends) > 2 * len(self._claims) + _SPARE:  # most entries are outdated
             self._ends = [(self.end_of(one), one.task_id) for one in self._claims.values()]
             heapq.heapify(self._ends)
 
 
-def _size(claim: Claim) -> int:
+def _size(claim: TaskClaim) -> int:
     texts = (claim.task_id, claim.note, claim.data_ref, claim.checkpoint)
     return sum(map(len, texts)) + sum(map(len, claim.paths))
 

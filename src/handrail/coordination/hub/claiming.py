@@ -7,7 +7,7 @@ from typing import Any
 
 from handrail.coordination.hub import run_claiming
 from handrail.coordination.hub.frames import SHORT, Refusal
-from handrail.coordination.hub.records import Checkpoint, Claim, Count, Note, Wait
+from handrail.coordination.hub.records import Checkpoint, Count, Note, TaskClaim, Wait
 from handrail.coordination.hub.scopes import normalized
 from handrail.coordination.hub.state import Reaction, Request, size_of
 
@@ -196,7 +196,7 @@ def post(request: Request, task_id: str, kind: str, text: str) -> str:
     )
 
 
-def claim_fields(claim: Claim) -> dict[str, Any]:
+def claim_fields(claim: TaskClaim) -> dict[str, Any]:
     """The fields of a claim that all agents see when it is granted or handed over."""
     return {
         "task_id": claim.task_id,
@@ -236,7 +236,7 @@ def expire(reaction: Reaction) -> None:
         )
 
 
-def drop(reaction: Reaction, claim: Claim) -> None:
+def drop(reaction: Reaction, claim: TaskClaim) -> None:
     """End a claim, and the waits for it."""
     reaction.put("claim", claim.task_id, None)
     run_claiming.ended_outside(reaction, claim)
@@ -248,8 +248,8 @@ def drop(reaction: Reaction, claim: Claim) -> None:
 
 
 def _build_claim(
-    request: Request, task_id: str, known: Claim | None, worktree: str, paths: tuple[str, ...]
-) -> Claim:
+    request: Request, task_id: str, known: TaskClaim | None, worktree: str, paths: tuple[str, ...]
+) -> TaskClaim:
     state, now = request.state, request.now
     epoch, until = state.epoch + 1, now + _lease_s(request)
     note = request.frame.text("note")
@@ -263,7 +263,7 @@ def _build_claim(
             epoch=epoch,
         )
     saved = state.checkpoints.get(task_id)
-    return Claim(
+    return TaskClaim(
         task_id=task_id,
         owner=request.sender,
         note=note,
@@ -280,7 +280,7 @@ def _build_claim(
     )
 
 
-def _record_claim(reaction: Reaction, claim: Claim) -> None:
+def _record_claim(reaction: Reaction, claim: TaskClaim) -> None:
     reaction.put("claim", claim.task_id, claim)
     reaction.put("count", "epoch", Count(claim.epoch))
 
@@ -290,7 +290,7 @@ def _stop_waiting(reaction: Reaction, agent: str) -> None:
         reaction.put("wait", agent, None)
 
 
-def _scope(request: Request, known: Claim | None) -> tuple[str, tuple[str, ...]]:
+def _scope(request: Request, known: TaskClaim | None) -> tuple[str, tuple[str, ...]]:
     """The worktree and paths of a claim; a renewal keeps those that it does not name."""
     frame = request.frame
     worktree = frame.name("worktree", most=4 * SHORT)
@@ -321,7 +321,7 @@ def _required_id(request: Request, *, payload: bool = True) -> str:
     return task_id
 
 
-def _owned(request: Request, task_id: str) -> Claim:
+def _owned(request: Request, task_id: str) -> TaskClaim:
     held = request.state.agent_claims.get(task_id)
     owner = _owner(request, task_id)
     if owner is None:
@@ -344,7 +344,7 @@ def _makes_circle(request: Request, task_id: str) -> bool:
     return bool(state.run_claims.held) and run_claiming.closes_circle(state, sender, task_id)
 
 
-def _check_epoch(request: Request, held: Claim) -> None:
+def _check_epoch(request: Request, held: TaskClaim) -> None:
     epoch = request.frame.integer("epoch")
     if epoch is not None and epoch != held.epoch:
         text = f"Task '{held.task_id}' epoch is stale (current {held.epoch})."
@@ -366,7 +366,7 @@ def _check_room(request: Request) -> None:
         raise Refusal(f"{request.sender} holds {MOST_CLAIMS} claims, which is the most.")
 
 
-def _check_size(request: Request, claim: Claim) -> None:
+def _check_size(request: Request, claim: TaskClaim) -> None:
     """Limit the total size of one agent's claims."""
     texts = (claim.note, claim.data_ref, claim.checkpoint, *claim.paths)
     size = request.state.agent_claims.size(request.sender) + sum(map(len, texts))

@@ -13,7 +13,7 @@ from handrail.ports.claims import Claimant, Resource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class TaskClaim:
     """An agent's claim of a task, and of the files that it keeps others out of."""
 
     task_id: str
@@ -163,7 +163,7 @@ class Count:
 
 
 Value: TypeAlias = (
-    Claim
+    TaskClaim
     | Checkpoint
     | Task
     | Note
@@ -178,7 +178,7 @@ Value: TypeAlias = (
 )
 
 KINDS: dict[str, type[Value]] = {
-    "claim": Claim,
+    "claim": TaskClaim,
     "checkpoint": Checkpoint,
     "task": Task,
     "note": Note,

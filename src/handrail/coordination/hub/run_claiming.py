@@ -17,7 +17,7 @@ import msgspec
 
 from handrail.coordination.hub.bounded import Fitting
 from handrail.coordination.hub.frames import SHORT, Refusal
-from handrail.coordination.hub.records import Claim, Count, RunClaim, RunClaimRequest
+from handrail.coordination.hub.records import Count, RunClaim, RunClaimRequest, TaskClaim
 from handrail.coordination.hub.run_claims import (
     NAMES,
     OUTSIDE,
@@ -203,7 +203,7 @@ def closes_circle(state: State, waiter: str, task_id: str) -> bool:
     return one is not None and bool(_snapshot(state, (), [one]).circle(one))
 
 
-def ended_outside(reaction: Reaction, claim: Claim) -> None:
+def ended_outside(reaction: Reaction, claim: TaskClaim) -> None:
     """Serve runs that waited for an outsider's ended claim, and keep the claim for look-backs."""
     state = reaction.state
     if state.run_claims.is_awaited(claim.worktree, claim.paths, claim.task_id):
@@ -410,7 +410,7 @@ _SHOWN_S = 3600.0
 """The lease that outsiders see for a claim that lasts as long as its run."""
 
 
-def _outsider_claim(state: State, epoch: int, claimant: port.Claimant) -> Claim | None:
+def _outsider_claim(state: State, epoch: int, claimant: port.Claimant) -> TaskClaim | None:
     claims = (claim for claim in state.agent_claims.all() if claim.epoch == epoch)
     return next((claim for claim in claims if claim.owner == claimant.run), None)
 

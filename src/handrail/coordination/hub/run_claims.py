@@ -16,7 +16,7 @@ from functools import lru_cache
 
 from handrail.coordination.hub.bounded import Bounded
 from handrail.coordination.hub.frames import Refusal
-from handrail.coordination.hub.records import Claim, RunClaim, RunClaimRequest
+from handrail.coordination.hub.records import RunClaim, RunClaimRequest, TaskClaim
 from handrail.coordination.hub.scopes import Scopes, normalized
 from handrail.model.patterns import fixed_part
 from handrail.ports import claims as port
@@ -203,7 +203,7 @@ _SIGNS = re.compile(r"([\\*?\[])")
 
 
 @lru_cache(maxsize=8_192)
-def outsider(claim: Claim, folds: bool) -> port.Claim:  # noqa: FBT001  # a part of the key
+def outsider(claim: TaskClaim, folds: bool) -> port.Claim:  # noqa: FBT001  # a part of the key
     """An outsider's claim in the form of a run's."""
     claimant = port.Claimant(claim.owner, "", OUTSIDE, "session")
     resources = outsider_resources(claim.task_id, claim.worktree, claim.paths, folds=folds)

@@ -22,7 +22,6 @@ from handrail.coordination.hub.records import (
     Card,
     Chat,
     Checkpoint,
-    Claim,
     Count,
     Note,
     Offer,
@@ -30,6 +29,7 @@ from handrail.coordination.hub.records import (
     RunClaim,
     RunClaimRequest,
     Task,
+    TaskClaim,
     Value,
     Wait,
 )
@@ -136,7 +136,7 @@ class State:
 
     def _store(self, key: str, value: Value) -> None:
         match value:
-            case Claim():
+            case TaskClaim():
                 self.agent_claims.put(value)
                 if self.run_claims.is_awaited(value.worktree, value.paths, value.task_id):
                     self.run_claims.due = True

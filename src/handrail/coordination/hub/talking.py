@@ -12,7 +12,7 @@ from handrail.coordination.hub import run_claiming
 from handrail.coordination.hub.bounded import Bounded, Fitting
 from handrail.coordination.hub.claiming import claim_fields
 from handrail.coordination.hub.frames import SHORT, Refusal, encode
-from handrail.coordination.hub.records import Card, Chat, Claim, Offer
+from handrail.coordination.hub.records import Card, Chat, Offer, TaskClaim
 from handrail.coordination.hub.state import Reaction, Request
 
 OFFER_S = 300.0
@@ -188,7 +188,7 @@ def _store_offer(
     request.reaction.put_newest(kind, key, value, known.surplus(size))
 
 
-def _claim(claim: Claim, ends_at: float) -> dict[str, Any]:
+def _claim(claim: TaskClaim, ends_at: float) -> dict[str, Any]:
     more = {"claimed_at": claim.claimed_at, "data_ref": claim.data_ref}
     return {**claim_fields(claim), **more, "lease_expires_at": ends_at}
 
