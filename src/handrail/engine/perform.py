@@ -19,9 +19,7 @@ from handrail.core.attempt_ends import failure_event, success_event
 from handrail.core.commands import BrokenOff, LaunchFailed, Perform, Queue
 from handrail.engine.calls import Abandoned, ActionRaised, call
 from handrail.engine.current import Contexts, Current, built_context, idempotency_key
-from handrail.engine.judging import judged, own, refusal
 from handrail.engine.replacements import Replacements
-from handrail.engine.stage_calls import exit_text, stage_result, takes_one
 from handrail.errors import ClaimLost, CommandFailed, WrongUse
 from handrail.model import events as ev
 from handrail.model.agent_options import NO_SETTINGS, AgentSettings
@@ -44,6 +42,8 @@ from handrail.model.shapes import AgentRequest, OwnTree
 from handrail.ports.clock import Clock
 from handrail.record.run_record import Recorded
 from handrail.shortening import shortened
+from handrail.steps.judging import judged, own, refusal
+from handrail.steps.stage_calls import exit_text, stage_result, takes_one
 from handrail.steps.verbs import (
     AgentCall,
     Generation,

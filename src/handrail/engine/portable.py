@@ -23,11 +23,11 @@ from handrail.core import commands as cmd
 from handrail.core.attempt_ends import time_bound
 from handrail.core.conductor import ONE_MACHINE
 from handrail.core.visible import VisibleResults
-from handrail.engine.stage_calls import takes_one
 from handrail.errors import NotPortable, OutputNotSerializable
 from handrail.model.agent_options import NO_SETTINGS
 from handrail.model.launch import FIRST
 from handrail.model.policy import Retry
+from handrail.steps.stage_calls import takes_one
 from handrail.steps.verbs import (
     AgentCall,
     Generation,

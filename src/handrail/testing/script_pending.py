@@ -17,7 +17,6 @@ from handrail.agents.fake import is_like
 from handrail.core import commands as cmd
 from handrail.core.attempt_ends import failure_event, rollback_event, success_event
 from handrail.engine.current import CURRENT, Current
-from handrail.engine.stage_calls import stage_result, takes_one
 from handrail.errors import CommandFailed
 from handrail.model import events as ev
 from handrail.model.context import WorkflowContext
@@ -30,6 +29,7 @@ from handrail.model.results import (
     Usage,
     WorkflowResult,
 )
+from handrail.steps.stage_calls import stage_result, takes_one
 from handrail.steps.verbs import (
     AgentCall,
     Generation,
