@@ -49,7 +49,6 @@ from handrail.model.results import A_PERSON, WaitsFor
 from handrail.ports.journal import Journal, RunInfo
 from handrail.record.dropped import stuck_step
 from handrail.record.inbox import runs_of, with_messages
-from handrail.record.live_view import GROUPS
 from handrail.record.members import member_counts
 from handrail.record.status import ShownStatus, shown_status
 from handrail.record.view import (
@@ -72,6 +71,7 @@ from handrail.sinks.console_words import (
     printable,
     spent_text,
 )
+from handrail.steps.table import verb_of
 from handrail.typed.jsonsafe import json_safe, short_repr
 
 
@@ -248,9 +248,9 @@ def _members(steps: Sequence[StepView]) -> dict[str, list[StepView]]:
     above: list[StepView] = []
     for step in steps:
         del above[step.depth :]
-        if above and above[-1].step_type in GROUPS:
+        if above and verb_of(above[-1].step_type).grouped:
             found[above[-1].path].append(step)
-        if step.step_type in GROUPS:
+        if verb_of(step.step_type).grouped:
             found[step.path] = []
         above.append(step)
     return found

@@ -35,7 +35,8 @@ from handrail.core.steering import (
 )
 from handrail.model import events as ev
 from handrail.record.assemble import assembler
-from handrail.steps.verbs import PythonCall, StageCheck, Step, wanted_by
+from handrail.steps.leaves import PythonCall
+from handrail.steps.verbs import Step, wanted_by
 
 _step_started = assembler(ev.StepStarted)
 _TYPE_ERROR_BASES = ("builtins.Exception", "builtins.BaseException")
@@ -158,7 +159,7 @@ def _perform(run: RunState, node: StepNode, *, interrupted: bool) -> None:
         return
     step = node.step
     view = None
-    if isinstance(step.verb, StageCheck):
+    if step.verb.viewed:
         view = run.view(node, validation_above(node))
     run.emit(
         cmd.Perform(

@@ -22,7 +22,8 @@ from handrail.model.outcome import RETURNED
 from handrail.model.paths import is_within
 from handrail.record.comparing import equal
 from handrail.steps.fingerprint import item_digest
-from handrail.steps.verbs import Step, WorkGroup
+from handrail.steps.groups import WorkGroup
+from handrail.steps.verbs import Step
 
 _MOST = 5
 """How many members a change of a group lists."""
@@ -207,13 +208,13 @@ class CompensationSearch(Retracing):
         end = record.end or record.member_end
         return end is not None and end.status == "succeeded" and end.given_by is None
 
-    def _tasks(self, place: Place, verb: WorkGroup, inputs: Inputs) -> Traversal:
+    def on_tasks(self, place: Place, verb: WorkGroup) -> None:
+        """Compare the initial tasks."""
         known = [task.id for task in self.recorded.tasks.get(place.path, ())]
         now = [task.id for task in verb.tasks]
         if self._compares(place) and known != now:
             self._note(place, f"work from {_short(known)}", f"work from {_short(now)}")
         self._partial.add(place.base)  # tasks are added, dropped and stopped
-        return super()._tasks(place, verb, inputs)
 
     def on_retraced(self, path: str, step: Step[Any], inputs: Inputs) -> None:
         """Keep the step's rollback, behind those of the steps below it."""

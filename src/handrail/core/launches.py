@@ -33,7 +33,7 @@ from handrail.model.launch import FIRST, Launch
 from handrail.model.results import A_PERSON, UNREPORTED, add_usage
 from handrail.record.results import incident_of
 from handrail.record.run_record import PathRecord
-from handrail.steps.verbs import launches_agent, wanted_by
+from handrail.steps.verbs import wanted_by
 
 _PROCESS_ENDED = "the process that was running it ended"
 
@@ -99,7 +99,7 @@ def granted(run: RunState, report: cmd.Granted) -> None:
 def _perform(
     run: RunState, node: AgentNode, which: Launch, scopes: tuple[Scope, ...], *, interrupted: bool
 ) -> None:
-    if run.guidance.waiting and launches_agent(node.step.verb):
+    if run.guidance.waiting and node.step.verb.launches_agent():
         which = _with_guidance(run, node, which)
     node.at_work = which
     run.emit(

@@ -130,31 +130,46 @@ from handrail.model.outcome import INTERRUPTIONS, RAISED, RETURNED
 from handrail.model.results import Skipped, StepResult, StepStatus, add_usage
 from handrail.model.work import is_found
 from handrail.record.outputs import CHILD
-from handrail.steps import verbs
-from handrail.steps.verbs import PLAIN
+from handrail.steps.bodies import (
+    Branching,
+    ChildWorkflow,
+    HeldBody,
+    ScopedBody,
+    TreeBody,
+    Validation,
+)
+from handrail.steps.groups import Group, WorkGroup
+from handrail.steps.leaves import Launching
+from handrail.steps.verbs import PLAIN, Leaf, is_simple
+from handrail.steps.waits import Pause, Question, SignalWait
 
-NODE_TYPES: Mapping[type, type[StepNode]] = {
-    verbs.PythonCall: LeafNode,
-    verbs.ShellCommand: LeafNode,
-    verbs.StageCheck: LeafNode,
-    verbs.TreeWork: LeafNode,
-    verbs.AgentCall: AgentNode,
-    verbs.Generation: AgentNode,
-    verbs.Branching: BranchNode,
-    verbs.ChildWorkflow: WorkflowNode,
-    verbs.ScopedBody: ScopeNode,
-    verbs.HeldBody: HeldBodyNode,
-    verbs.TreeBody: WorktreeNode,
-    verbs.Validation: ValidationNode,
-    verbs.ParallelGroup: GroupNode,
-    verbs.ForEachGroup: GroupNode,
-    verbs.RaceGroup: GroupNode,
-    verbs.WorkGroup: WorkNode,
-    verbs.Pause: TimerNode,
-    verbs.Question: GateNode,
-    verbs.SignalWait: SignalNode,
-}
-"""The node class of each verb class."""
+
+class NodeTypes(dict[type, type[StepNode]]):
+    """The node class of each verb class: its own, or that of the class which it derives from."""
+
+    def __missing__(self, verb: type) -> type[StepNode]:
+        found = next(self[cls] for cls in verb.__mro__[1:] if cls in self)
+        self[verb] = found
+        return found
+
+
+NODE_TYPES: Mapping[type, type[StepNode]] = NodeTypes(
+    {
+        Leaf: LeafNode,
+        Launching: AgentNode,
+        Group: GroupNode,
+        WorkGroup: WorkNode,
+        Branching: BranchNode,
+        ChildWorkflow: WorkflowNode,
+        ScopedBody: ScopeNode,
+        HeldBody: HeldBodyNode,
+        TreeBody: WorktreeNode,
+        Validation: ValidationNode,
+        Pause: TimerNode,
+        Question: GateNode,
+        SignalWait: SignalNode,
+    }
+)
 
 
 class Machine:
@@ -325,7 +340,7 @@ def _step_completed(run: RunState, event: ev.StepCompleted) -> None:
     step, parent = node.step, node.parent
     if (  # the path of most steps: a simple leaf below a body that is not being stopped
         result.status == "succeeded"
-        and (step.modifiers is PLAIN or verbs.is_simple(step.modifiers))
+        and (step.modifiers is PLAIN or is_simple(step.modifiers))
         and node.is_leaf
         and parent is not None
         and parent.generator is not None

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, cast
 from handrail.errors import OutputChanged
 from handrail.model import events as ev
 from handrail.model.results import StepResult
-from handrail.steps.verbs import PythonCall
+from handrail.steps.leaves import PythonCall
 from handrail.typed.schema import fields_of, is_list, is_object, record_fields
 
 if TYPE_CHECKING:

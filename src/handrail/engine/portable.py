@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from dataclasses import replace
+from typing import Any, TypeAlias, cast
 
-import attrs
 import msgspec
 
 from handrail.codec.codec import Codec
@@ -24,25 +24,13 @@ from handrail.core.attempt_ends import time_bound
 from handrail.core.conductor import ONE_MACHINE
 from handrail.core.visible import VisibleResults
 from handrail.errors import NotPortable, OutputNotSerializable
-from handrail.model.agent_options import NO_SETTINGS
 from handrail.model.launch import FIRST
 from handrail.model.policy import Retry
-from handrail.steps.stage_calls import takes_one
-from handrail.steps.verbs import (
-    AgentCall,
-    Generation,
-    Modifiers,
-    PythonCall,
-    Rollback,
-    ShellCommand,
-    Stage,
-    StageCheck,
-    Step,
-    take,
-)
+from handrail.steps.leaves import Launching
+from handrail.steps.table import VERBS
+from handrail.steps.verbs import Leaf, Modifiers, Rollback, Step, Verb, take
 
 AttemptParts: TypeAlias = dict[str, Any]
-_EXPLICIT = "explicit"
 
 
 class PortableFormat:
@@ -74,16 +62,16 @@ class PortableFormat:
         if command.interrupted:
             parts["interrupted"] = True
         if command.launch is not FIRST:
-            parts["launch"] = self._part(command.launch, path, "launch")
+            parts["launch"] = self.part(command.launch, path, "launch")
         if command.used is not None:
-            parts["used"] = self._part(command.used, path, "usage")
+            parts["used"] = self.part(command.used, path, "usage")
         retry = step.modifiers.retry
         if retry is not None and retry.on is not None:
-            parts["retry_on"] = self._part(retry.on, path, "retry(on=)")
+            parts["retry_on"] = self.part(retry.on, path, "retry(on=)")
         if step.modifiers.inline:
             parts["inline"] = True
         parts.update(self._verb(step.verb, path, context))
-        if _needs_view(step.verb) and command.view is not None:
+        if isinstance(step.verb, Leaf) and step.verb.sees_results() and command.view is not None:
             parts["view"] = self._view(command.view)
         return msgspec.json.encode(parts).decode()
 
@@ -96,77 +84,35 @@ class PortableFormat:
         path, rollback = command.path, command.rollback
         parts: AttemptParts = {
             "path": path,
-            "undo": self._part(rollback.action, path, "rollback"),
+            "undo": self.part(rollback.action, path, "rollback"),
             "left_s": rollback.timeout_s,
             "view": self._view(command.view),
         }
         return msgspec.json.encode(parts).decode()
 
-    def _verb(self, verb: Any, path: str, context: Mapping[str, Any] | None) -> AttemptParts:
-        match verb:
-            case PythonCall():
-                return self._of(path, verb, call="action", args="args", kwargs="kwargs")
-            case ShellCommand():
-                names = ("argv", "cwd", "env", "stdin", "parse")
-                parts = self._of(path, verb, **{one: one for one in names})
-                return parts if verb.check else {**parts, "check": False}
-            case AgentCall() | Generation():
-                return self._agent(verb, path, context)
-            case StageCheck():
-                stage = verb.stage
-                named = {"stage": stage.name, "check": self._performer(stage.check, path)}
-                return named if stage.timeout is None else {**named, "timeout": stage.timeout}
-            case _:
-                raise NotPortable(path, f"verb {verb.kind!r}", "no attempt is made at it")
-
-    def _of(self, path: str, verb: Any, **fields: str) -> AttemptParts:
-        """The fields of a verb that are set, by their names in the text."""
-        found = {name: (field, getattr(verb, field)) for name, field in fields.items()}
-        return {
-            name: self._part(value, path, field)
-            for name, (field, value) in found.items()
-            if value is not None and value != ()
-        }
-
-    def _agent(
-        self, verb: AgentCall | Generation, path: str, context: Mapping[str, Any] | None
-    ) -> AttemptParts:
-        is_agent = isinstance(verb, AgentCall)
-        performer: Any = verb.agent if isinstance(verb, AgentCall) else verb.generator
-        kind = "agent" if is_agent else "generate"
-        parts: AttemptParts = {
-            kind: self._object(performer, path, "agent" if is_agent else "generator")
-        }
-        given = verb.context if context is None else context
-        parts["context"] = self._part(given, path, "context")
-        if verb.settings.backend is not None:
-            parts["backend"] = self._object(verb.settings.backend, path, "backend")
-        if (judge := verb.settings.check) is not None:
-            parts["check"] = self._performer(judge, path)
-        rest = attrs.evolve(verb.settings, backend=None, check=None)
-        if rest != NO_SETTINGS:
-            parts["settings"] = self._part(rest, path, "settings")
-        if isinstance(verb, AgentCall) and verb.answers:
-            parts["answers"] = True
-        return parts
+    def _verb(self, verb: Verb, path: str, context: Mapping[str, Any] | None) -> AttemptParts:
+        if not isinstance(verb, Leaf) or not verb.travels:
+            raise NotPortable(path, f"verb {verb.kind!r}", "no attempt is made at it")
+        if isinstance(verb, Launching) and context is not None:
+            made: Any = verb
+            verb = cast("Leaf", replace(made, context=context))
+        return verb.parts(_Writer(self, path))
 
     def _view(self, view: cmd.View) -> AttemptParts:
-        found: AttemptParts = {"inputs": self._part(dict(view.inputs), view.path, "inputs")}
+        found: AttemptParts = {"inputs": self.part(dict(view.inputs), view.path, "inputs")}
         results = list(view.results.values())
         if results:
-            found["results"] = self._part(results, view.path, "results")
+            found["results"] = self.part(results, view.path, "results")
         if view.validation is not None:
-            found["validation"] = self._part(view.validation, view.path, "validation")
+            found["validation"] = self.part(view.validation, view.path, "validation")
         return found
 
-    def _part(self, value: Any, path: str, name: str) -> msgspec.Raw:
+    def part(self, value: Any, path: str, name: str) -> msgspec.Raw:
+        """A value as text."""
         return self._raw(self._codec.dump, value, path, name)
 
-    def _performer(self, check: Any, path: str) -> msgspec.Raw:
-        dump = self._object if callable(getattr(check, "run", None)) else self._part
-        return dump(check, path, "check")
-
-    def _object(self, value: Any, path: str, name: str) -> msgspec.Raw:
+    def thing(self, value: Any, path: str, name: str) -> msgspec.Raw:
+        """An agent or a backend, by its name."""
         return self._raw(self._codec.dump_object, value, path, name)
 
     def _raw(self, dump: Callable[..., str], value: Any, path: str, name: str) -> msgspec.Raw:
@@ -185,10 +131,10 @@ class PortableFormat:
         """
         parts: Mapping[str, msgspec.Raw] = _decode(text)
         path, name, attempt = (_plain(parts[one]) for one in ("path", "step", "attempt"))
-        on = self._read(parts, "retry_on")
+        on = self.read(parts, "retry_on")
         step: Step[Any] = Step(
             name,
-            self._read_verb(parts),
+            _read_verb(_Reader(self, parts)),
             Modifiers(retry=None if on is None else Retry(1, on=on), inline="inline" in parts),
         )
         take(step)
@@ -199,8 +145,8 @@ class PortableFormat:
             started_at,
             self._read_view(parts, path),
             "interrupted" in parts,
-            self._read(parts, "launch") or FIRST,
-            used=self._read(parts, "used"),
+            self.read(parts, "launch") or FIRST,
+            used=self.read(parts, "used"),
         )
 
     def read_rollback(self, text: str | bytes) -> cmd.Undo:
@@ -213,42 +159,18 @@ class PortableFormat:
         path = _plain(parts["path"])
         view = self._read_view(parts, path)
         assert view is not None
-        return cmd.Undo(path, Rollback(self._read(parts, "undo"), _plain(parts["left_s"])), view)
-
-    def _read_verb(self, parts: Mapping[str, msgspec.Raw]) -> Any:
-        if "call" in parts:
-            args = self._read(parts, "args") or ()
-            return PythonCall(self._read(parts, "call"), args, self._read(parts, "kwargs"))
-        if "argv" in parts:
-            names = ("argv", "cwd", "env", "stdin")
-            argv, cwd, env, stdin = (self._read(parts, one) for one in names)
-            parse = self._read(parts, "parse")
-            return ShellCommand(argv, cwd, env, stdin, "check" not in parts, parse)
-        if "stage" in parts:
-            timeout = None if "timeout" not in parts else _plain(parts["timeout"])
-            return StageCheck(Stage(_plain(parts["stage"]), self._read(parts, "check"), timeout))
-        return self._read_agent(parts)
-
-    def _read_agent(self, parts: Mapping[str, msgspec.Raw]) -> AgentCall | Generation:
-        settings = self._read(parts, "settings") or NO_SETTINGS
-        if "backend" in parts:
-            settings = attrs.evolve(settings, backend=self._read(parts, "backend"))
-        if "check" in parts:
-            settings = attrs.evolve(settings, check=self._read(parts, "check"))
-        context = self._read(parts, "context")
-        if "generate" in parts:
-            return Generation(self._read(parts, "generate"), context, settings)
-        return AgentCall(self._read(parts, "agent"), context, settings, "answers" in parts)
+        return cmd.Undo(path, Rollback(self.read(parts, "undo"), _plain(parts["left_s"])), view)
 
     def _read_view(self, parts: Mapping[str, msgspec.Raw], path: str) -> cmd.View | None:
         if "view" not in parts:
             return cmd.View(path, {}, VisibleResults({}, (), path))
         view: Mapping[str, msgspec.Raw] = _decode(parts["view"])
-        results = {one.path: one for one in self._read(view, "results") or ()}
+        results = {one.path: one for one in self.read(view, "results") or ()}
         shown = VisibleResults(results, (), path)
-        return cmd.View(path, self._read(view, "inputs"), shown, self._read(view, "validation"))
+        return cmd.View(path, self.read(view, "inputs"), shown, self.read(view, "validation"))
 
-    def _read(self, parts: Mapping[str, msgspec.Raw], name: str) -> Any:
+    def read(self, parts: Mapping[str, msgspec.Raw], name: str) -> Any:
+        """The value under a name; None if there is none."""
         raw = parts.get(name)
         return None if raw is None else self._codec.load(bytes(raw).decode())
 
@@ -266,27 +188,45 @@ def left_s(text: str | bytes) -> float | None:
     return None if raw is None else _plain(raw)
 
 
-def _needs_view(verb: Any) -> bool:
-    """True if a stage's check, or an agent, may read the results of earlier steps."""
-    match verb:
-        case StageCheck(stage=stage):
-            return callable(stage.check) and takes_one(stage.check)
-        case AgentCall(agent=agent) | Generation(generator=agent):
-            return _is_shown_results(agent)
-        case _:
-            return False
-
-
-def _is_shown_results(agent: Any) -> bool:
-    """False for an agent whose prompt is a text that uses its explicit context alone."""
-    prompt = getattr(agent, "prompt", None)
-    mode = getattr(agent, "context_mode", None)
-    return not (isinstance(prompt, str) and mode in (None, _EXPLICIT) and "ctx" not in prompt)
-
-
 def builds_context(command: cmd.Perform) -> bool:
     """True for a step whose context a function builds before the step is performed."""
     verb = command.step.verb
-    if not isinstance(verb, (AgentCall, Generation)):
-        return False
-    return callable(verb.context) and not isinstance(verb.context, Mapping)
+    return isinstance(verb, Launching) and verb.builds_context
+
+
+class _Writer:
+    """Writes the parts of one verb."""
+
+    def __init__(self, portable_format: PortableFormat, path: str) -> None:
+        self._format = portable_format
+        self._path = path
+
+    def part(self, value: Any, name: str) -> msgspec.Raw:
+        return self._format.part(value, self._path, name)
+
+    def thing(self, value: Any, name: str) -> msgspec.Raw:
+        return self._format.thing(value, self._path, name)
+
+
+class _Reader:
+    """Reads the parts of one verb."""
+
+    def __init__(self, portable_format: PortableFormat, parts: Mapping[str, msgspec.Raw]) -> None:
+        self._format = portable_format
+        self._parts = parts
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._parts
+
+    def value(self, name: str) -> Any:
+        return self._format.read(self._parts, name)
+
+    def plain(self, name: str) -> Any:
+        return _plain(self._parts[name]) if name in self._parts else None
+
+
+def _read_verb(parts: _Reader) -> Leaf:
+    for verb in VERBS.values():
+        if issubclass(verb, Leaf) and (verb.mark or verb.kind) in parts:
+            return verb.from_parts(parts)
+    raise AssertionError("no verb is known by these parts")

@@ -29,7 +29,8 @@ from handrail.errors import LimitExceeded, StepIsPoisonous, StepWasInterrupted
 from handrail.model import events as ev
 from handrail.model.paths import ancestors_of, attempt_base, join, parent_of
 from handrail.model.results import qualified
-from handrail.steps.verbs import LEAF_KINDS, LEAVE, MAKE, MERGE, REMOVE, WAIT_KINDS
+from handrail.steps.bodies import LEAVE, MAKE, MERGE, REMOVE
+from handrail.steps.table import ends_by_itself, verb_of
 
 # The parts of a history that still count: when each step began and ended, and how.
 #
@@ -146,8 +147,7 @@ def failing(history: Iterable[ev.Event], among: Iterable[str]) -> list[str]:
 def _continues_on_error(event: ev.Event) -> bool:
     if not isinstance(event, ev.GroupStarted):
         return False
-    grouped = {"parallel", "for_each", "work"}
-    return event.kind not in grouped or event.on_error == "continue"
+    return verb_of(event.kind).needs_one or event.on_error == "continue"
 
 
 def causes_of(
@@ -262,7 +262,8 @@ def run_again(paths: Collection[str], history: Iterable[ev.Event]) -> tuple[str,
 
 def groups_of(history: Iterable[ev.Event]) -> set[str]:
     """The paths of groups, but not of races: these have handled each failure."""
-    return {one.path for one in history if isinstance(one, ev.GroupStarted) and one.kind != "race"}
+    groups = (one for one in history if isinstance(one, ev.GroupStarted))
+    return {one.path for one in groups if not verb_of(one.kind).needs_one}
 
 
 def failed_members(history: Sequence[ev.Event], groups: Collection[str] | None) -> list[str]:
@@ -294,7 +295,7 @@ def ran_again_since(history: Iterable[ev.Event], path: str) -> list[str]:
             has_begun = True
         elif isinstance(event, ev.StepCompleted) and has_begun and event.path in dropped:
             again[event.path] = event.result.step_type
-    return [one for one, kind in again.items() if kind in LEAF_KINDS | WAIT_KINDS]
+    return [one for one, kind in again.items() if ends_by_itself(kind)]
 
 
 def _with_what_is_entered(

@@ -29,7 +29,7 @@ from handrail.record.reading import (
     worktrees_of,
 )
 from handrail.record.run_record import FORKED, Recorded, moved_gate
-from handrail.steps.verbs import LEAF_KINDS, WAIT_KINDS
+from handrail.steps.table import ends_by_itself, verb_of
 
 
 def cut_of(history: Sequence[ev.Event], at: str | None, given: Collection[str]) -> list[ev.Event]:
@@ -87,7 +87,7 @@ def _ended(history: Sequence[ev.Event], path: str) -> int:
     """The index where a step with an output of its own ended; the history's length if not yet."""
     began = history[_began(history, path)]
     kind = began.step_type if isinstance(began, ev.StepStarted) else "member"
-    if kind not in LEAF_KINDS | WAIT_KINDS:
+    if not ends_by_itself(kind):
         raise WrongUse(
             f"the output of step {path!r} of run {history[0].run_id} cannot be given: it is a "
             f"{kind}, whose output follows from the steps in it. Give theirs."
@@ -159,7 +159,7 @@ def _gone_since(history: Sequence[ev.Event], end: int) -> set[str]:
 
 def _at_work(history: Iterable[ev.Event]) -> set[str]:
     """The actions that began and have no end."""
-    return {path for path, kind in _without_end(history).items() if kind in LEAF_KINDS}
+    return {path for path, kind in _without_end(history).items() if verb_of(kind).leaf}
 
 
 def _without_end(history: Iterable[ev.Event]) -> dict[str, str]:

@@ -25,10 +25,13 @@ from handrail.model.results import WorkflowResult
 from handrail.model.shapes import WorkflowLike
 from handrail.ports.journal import Journal
 from handrail.record.dropped import begun, failed_members, groups_of, run_again, superseded
-from handrail.record.outputs import Tree, as_listed, derive, returned_by
+from handrail.record.outputs import Tree, as_listed, derive
 from handrail.record.results import children_of, tree_order, workflow_result
 from handrail.record.run_record import FORKED, Recorded
 from handrail.record.status import drive_end
+from handrail.steps.declared import returned_by
+from handrail.steps.groups import Bodied
+from handrail.steps.table import verb_of
 from handrail.typed.schema import hints_of
 
 if TYPE_CHECKING:
@@ -107,9 +110,8 @@ def narrowed(changes: Sequence[StepChange], rerun: Iterable[str]) -> list[str]:
 
 def groups_in(history: Iterable[ev.Event], paths: Collection[str]) -> set[str]:
     """Those of the paths that are groups whose members have items."""
-    kinds = {"for_each", "work"}
     begun_ = (one for one in history if isinstance(one, ev.StepStarted) and one.path in paths)
-    return {one.path for one in begun_ if one.step_type in kinds}
+    return {one.path for one in begun_ if issubclass(verb_of(one.step_type), Bodied)}
 
 
 _FAILED = "*failed*/"

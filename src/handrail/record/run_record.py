@@ -27,7 +27,7 @@ from handrail.model.work import Task
 from handrail.record.assemble import copier
 from handrail.record.guidance import Guidance
 from handrail.record.results import incident_of
-from handrail.steps.verbs import LAUNCHED, LEAF_KINDS
+from handrail.steps.table import verb_of
 
 FORKED = "forked"
 """Why a fork is suspended before it is driven for the first time."""
@@ -355,9 +355,10 @@ class Recorded:
         record.cleanup = event.cleanup
         if event.once and event.verdict is not False:
             self.begun_once.add(path)
-        if event.step_type in LEAF_KINDS:
+        verb = verb_of(event.step_type)
+        if verb.leaf:
             record.leaf = True
-            if event.step_type in LAUNCHED:
+            if verb.launches:
                 self._agents.add(path)
             if not self._rehearses and not record.waits_at(event.at):
                 self._at_work[path] = None

@@ -39,7 +39,7 @@ from handrail.record.run_record import Recorded
 from handrail.record.status import step_wait_after
 from handrail.record.work_view import WorkView, works_of
 from handrail.shortening import reason_of
-from handrail.steps.verbs import LAUNCHED, WAIT_KINDS
+from handrail.steps.table import verb_of
 from handrail.typed.jsonsafe import json_safe
 
 StepState: TypeAlias = StepStatus | Literal["running", "waiting", "interrupted", "open"]
@@ -416,7 +416,7 @@ class Reading:
         self._kinds[path] = event.step_type
         if event.signal and event.verdict is not False:
             self._accepts[path] = (event.signal, event.accepts)
-        if event.step_type in LAUNCHED and event.verdict is not False:
+        if verb_of(event.step_type).launches and event.verdict is not False:
             self._accounts.setdefault(path, _Account()).started()
 
     def _step_completed(self, event: ev.StepCompleted) -> None:
@@ -554,7 +554,7 @@ class Reading:
         end = record.end or record.member_end
         if end is None:
             state = self._unfinished(path, kind, now, alive=alive)
-            attempts = record.attempts + (kind not in WAIT_KINDS and state != "open")
+            attempts = record.attempts + (state != "open" and not verb_of(kind).waits)
             failed, name = record.failure, path.rpartition("/")[2]
             cause = None if failed is None else FailureCause.of(path, name, failed)
             return StepView(
@@ -571,7 +571,7 @@ class Reading:
     def _unfinished(self, path: str, kind: str, now: float, *, alive: bool) -> StepState:
         wait = self._waits.get(path)
         lasts = alive and wait is not None and (wait.until is None or wait.until > now)
-        if kind in WAIT_KINDS or lasts:
+        if lasts or verb_of(kind).waits:
             return "waiting"
         if alive:
             return "running"

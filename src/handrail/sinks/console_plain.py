@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 from handrail.model import events as ev
 from handrail.model.events import RunSuspended, WorkflowCompleted
 from handrail.model.results import Skipped, StepResult
-from handrail.record.live_view import GROUPS, LiveRun, LiveStep
+from handrail.record.live_view import LiveRun, LiveStep
 from handrail.record.view import FailureCause
 from handrail.shortening import clean
 from handrail.sinks.console_text import (
@@ -45,7 +45,7 @@ from handrail.sinks.event_words import (
     question_of,
     size_text,
 )
-from handrail.steps.verbs import LEAF_KINDS
+from handrail.steps.table import verb_of
 
 QUIET_S = 30.0
 """Seconds, in the time of the events, between two lines for backend notices of one kind."""
@@ -79,9 +79,6 @@ class NoticeThrottle:
 MAX_VERBOSE_MEMBERS = 20
 REPORT_EVERY_MEMBERS = 500
 """A group of unknown size reports after this many members."""
-
-_LEAVES = LEAF_KINDS | {"stage"}
-_REPORTED_LATER = GROUPS | {"ask", "sleep"}  # a later event has more to log than their start
 
 
 _LINES_OF_A_RETRY = 4
@@ -191,9 +188,10 @@ class PlainLog:
     # -- steps -------------------------------------------------------------------------------
 
     def _step_started(self, event: ev.StepStarted, step: LiveStep | None) -> list[Line]:
-        if event.step_type in _REPORTED_LATER or event.verdict is False:
+        verb = verb_of(event.step_type)
+        if verb.reported_later or event.verdict is False:
             return []
-        if "/" in event.path and event.step_type in _LEAVES:
+        if "/" in event.path and verb.leaf:
             return []
         if _is_in_large_group(step):
             return []
@@ -207,7 +205,7 @@ class PlainLog:
             lines += self._retried(failed, cause, step)
         lines += self._member_of_group_ended(event.path, result, step)
         if not _is_in_large_group(step):
-            counts = self._counts(step) if step.kind in GROUPS else ""
+            counts = self._counts(step) if verb_of(step.kind).grouped else ""
             lines += self._ended(event.path, result, step, counts)
         return lines
 
@@ -383,7 +381,7 @@ def _continuation_lines(error: list[str]) -> list[Line]:
 
 def _is_large(group: LiveStep) -> bool:
     size = group.ended if group.size is None else group.size
-    return group.kind in GROUPS and size > MAX_VERBOSE_MEMBERS
+    return verb_of(group.kind).grouped and size > MAX_VERBOSE_MEMBERS
 
 
 def _is_in_large_group(step: LiveStep | None) -> bool:

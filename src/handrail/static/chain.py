@@ -50,6 +50,13 @@ MODIFIERS = frozenset(
         "holds",
     }
 )
+
+
+def kind_of(word: str) -> str:
+    """The kind of the verb that a word makes."""
+    return {"call": "python", "run_workflow": "subworkflow"}.get(word, word)
+
+
 BODIES: Mapping[str, int] = {"for_each": 1, "work": 1, "holding": 1, "worktree": 0}
 """The position of the argument whose steps run below the step, by verb."""
 

@@ -63,30 +63,11 @@ from handrail.steps.arguments import (
     wanted_of,
     workflow_of,
 )
-from handrail.steps.verbs import (
-    AgentCall,
-    Branching,
-    ChildWorkflow,
-    Context,
-    ForEachGroup,
-    Generation,
-    HeldBody,
-    ParallelGroup,
-    Pause,
-    Predicate,
-    PythonCall,
-    Question,
-    RaceGroup,
-    ShellCommand,
-    SignalWait,
-    Stage,
-    Step,
-    Steps,
-    TreeBody,
-    Validation,
-    WorkGroup,
-    take,
-)
+from handrail.steps.bodies import Branching, ChildWorkflow, HeldBody, TreeBody, Validation
+from handrail.steps.groups import ForEachGroup, ParallelGroup, RaceGroup, WorkGroup
+from handrail.steps.leaves import AgentCall, Generation, PythonCall, ShellCommand
+from handrail.steps.verbs import Context, Predicate, Stage, Step, Steps, take
+from handrail.steps.waits import Pause, Question, SignalWait
 
 if TYPE_CHECKING:
     from handrail.ports.agent import AgentBackend

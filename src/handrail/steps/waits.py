@@ -1,0 +1,77 @@
+"""The verbs that wait: for a person's answer, a signal, or a time."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, ClassVar
+
+from handrail.model.dataclass import dataclass
+from handrail.steps.identity import Identity, type_text
+from handrail.steps.verbs import Verb
+
+
+@dataclass(frozen=True, slots=True)
+class Question(Verb):
+    """Ask a person."""
+
+    kind: ClassVar[str] = "ask"
+    reported_later: ClassVar[bool] = True
+    waits: ClassVar[bool] = True
+    question: str
+    choices: tuple[Any, ...] = ()
+    type: Any = str
+    default: Any = None
+    has_default: bool = False
+    timeout_s: float | None = None
+    values: tuple[Any, ...] = ()
+    """What each choice stands for; without them a choice stands for itself."""
+    agents_may_answer: bool = False
+
+    def fingerprint(self, identity: Identity) -> str:
+        """The question, what is offered, and the answer's type."""
+        offered = identity(list(self.choices))
+        offered += identity(list(self.values)) if self.values else ""
+        return f"ask {identity(self.question)} {offered} {type_text(self.type)}"
+
+    def output_type(self) -> Any:
+        """The class of the choices, or the answer's type."""
+        return type((self.values or self.choices)[0]) if self.choices else self.type
+
+    def value_of(self, choice: Any) -> Any:
+        """The output that a choice, or a default, stands for."""
+        return self.values[self.choices.index(choice)] if self.values else choice
+
+
+@dataclass(frozen=True, slots=True)
+class SignalWait(Verb):
+    """Wait for a signal's payload."""
+
+    kind: ClassVar[str] = "wait_for"
+    waits: ClassVar[bool] = True
+    signal: str
+    type: Any = Any
+
+    def fingerprint(self, identity: Identity) -> str:
+        """The signal, and its payload's type."""
+        del identity
+        return f"wait_for {self.signal} {type_text(self.type)}"
+
+    def output_type(self) -> Any:
+        """The payload's type."""
+        return self.type
+
+
+@dataclass(frozen=True, slots=True)
+class Pause(Verb):
+    """Wait for a number of seconds, or until an aware datetime."""
+
+    kind: ClassVar[str] = "sleep"
+    reported_later: ClassVar[bool] = True
+    waits: ClassVar[bool] = True
+    seconds: float | None
+    until: datetime | None = None
+
+    def fingerprint(self, identity: Identity) -> str:
+        """The kind alone: how long it waits may change."""
+        del identity
+        return "sleep"
