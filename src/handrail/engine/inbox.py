@@ -112,7 +112,8 @@ def is_urgent(event: ev.Event, at_work: Flight | None) -> bool:
     if at_work is None or not is_within(at_work.path, event.path):
         return event.action == "stop"
     if event.action == "guide":
-        return at_work.command.step.verb.launches_agent()
+        launches: bool = at_work.command.step.verb.launches_agent()
+        return launches
     return event.action == "stop" or event.path != ""
 
 

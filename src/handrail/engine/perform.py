@@ -283,22 +283,14 @@ class Performer:
         return replace(launch, session_usage=self._total_of(launch.session))
 
 
+@dataclass(frozen=True, slots=True)
 class _Attempt:
     """What the engine does for a verb in one attempt: see ``steps.verbs.Performing``."""
 
-    __slots__ = ("_claims_of", "_command", "_current", "_performer")
-
-    def __init__(
-        self,
-        performer: Performer,
-        command: Perform,
-        current: Current,
-        claims_of: ClaimsOf | None,
-    ) -> None:
-        self._performer = performer
-        self._command = command
-        self._current = current
-        self._claims_of = claims_of
+    _performer: Performer
+    _command: Perform
+    _current: Current
+    _claims_of: ClaimsOf | None
 
     @property
     def path(self) -> str:

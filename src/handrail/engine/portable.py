@@ -11,8 +11,8 @@ A part that is neither data nor has a name is ``NotPortable``.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any, TypeAlias, cast
 
 import msgspec
@@ -62,15 +62,15 @@ class PortableFormat:
         if command.interrupted:
             parts["interrupted"] = True
         if command.launch is not FIRST:
-            parts["launch"] = self.part(command.launch, path, "launch")
+            parts["launch"] = self._part(command.launch, path, "launch")
         if command.used is not None:
-            parts["used"] = self.part(command.used, path, "usage")
+            parts["used"] = self._part(command.used, path, "usage")
         retry = step.modifiers.retry
         if retry is not None and retry.on is not None:
-            parts["retry_on"] = self.part(retry.on, path, "retry(on=)")
+            parts["retry_on"] = self._part(retry.on, path, "retry(on=)")
         if step.modifiers.inline:
             parts["inline"] = True
-        parts.update(self._verb(step.verb, path, context))
+        parts["verb"] = self._verb(step.verb, path, context)
         if isinstance(step.verb, Leaf) and step.verb.sees_results() and command.view is not None:
             parts["view"] = self._view(command.view)
         return msgspec.json.encode(parts).decode()
@@ -84,40 +84,37 @@ class PortableFormat:
         path, rollback = command.path, command.rollback
         parts: AttemptParts = {
             "path": path,
-            "undo": self.part(rollback.action, path, "rollback"),
+            "undo": self._part(rollback.action, path, "rollback"),
             "left_s": rollback.timeout_s,
             "view": self._view(command.view),
         }
         return msgspec.json.encode(parts).decode()
 
     def _verb(self, verb: Verb, path: str, context: Mapping[str, Any] | None) -> AttemptParts:
+        """The kind of a verb, and its fields that are not as by default."""
         if not isinstance(verb, Leaf) or not verb.travels:
             raise NotPortable(path, f"verb {verb.kind!r}", "no attempt is made at it")
-        if isinstance(verb, Launching) and context is not None:
-            made: Any = verb
-            verb = cast("Leaf", replace(made, context=context))
-        return verb.parts(_Writer(self, path))
+        parts: AttemptParts = {"kind": verb.kind}
+        for field in fields(cast("Any", verb)):
+            value: Any = getattr(verb, field.name)
+            if field.name == "context" and context is not None:
+                value = context
+            if value is not field.default:
+                parts[field.name] = self._part(value, path, field.name)
+        return parts
 
     def _view(self, view: cmd.View) -> AttemptParts:
-        found: AttemptParts = {"inputs": self.part(dict(view.inputs), view.path, "inputs")}
+        found: AttemptParts = {"inputs": self._part(dict(view.inputs), view.path, "inputs")}
         results = list(view.results.values())
         if results:
-            found["results"] = self.part(results, view.path, "results")
+            found["results"] = self._part(results, view.path, "results")
         if view.validation is not None:
-            found["validation"] = self.part(view.validation, view.path, "validation")
+            found["validation"] = self._part(view.validation, view.path, "validation")
         return found
 
-    def part(self, value: Any, path: str, name: str) -> msgspec.Raw:
-        """A value as text."""
-        return self._raw(self._codec.dump, value, path, name)
-
-    def thing(self, value: Any, path: str, name: str) -> msgspec.Raw:
-        """An agent or a backend, by its name."""
-        return self._raw(self._codec.dump_object, value, path, name)
-
-    def _raw(self, dump: Callable[..., str], value: Any, path: str, name: str) -> msgspec.Raw:
+    def _part(self, value: Any, path: str, name: str) -> msgspec.Raw:
         try:
-            return msgspec.Raw(dump(value, where=path, root=name).encode())
+            return msgspec.Raw(self._codec.dump(value, where=path, root=name).encode())
         except OutputNotSerializable as error:
             raise NotPortable(path, error.field, error.why) from None
 
@@ -131,10 +128,10 @@ class PortableFormat:
         """
         parts: Mapping[str, msgspec.Raw] = _decode(text)
         path, name, attempt = (_plain(parts[one]) for one in ("path", "step", "attempt"))
-        on = self.read(parts, "retry_on")
+        on = self._read(parts, "retry_on")
         step: Step[Any] = Step(
             name,
-            _read_verb(_Reader(self, parts)),
+            self._read_verb(_decode(parts["verb"])),
             Modifiers(retry=None if on is None else Retry(1, on=on), inline="inline" in parts),
         )
         take(step)
@@ -145,8 +142,8 @@ class PortableFormat:
             started_at,
             self._read_view(parts, path),
             "interrupted" in parts,
-            self.read(parts, "launch") or FIRST,
-            used=self.read(parts, "used"),
+            self._read(parts, "launch") or FIRST,
+            used=self._read(parts, "used"),
         )
 
     def read_rollback(self, text: str | bytes) -> cmd.Undo:
@@ -159,18 +156,22 @@ class PortableFormat:
         path = _plain(parts["path"])
         view = self._read_view(parts, path)
         assert view is not None
-        return cmd.Undo(path, Rollback(self.read(parts, "undo"), _plain(parts["left_s"])), view)
+        return cmd.Undo(path, Rollback(self._read(parts, "undo"), _plain(parts["left_s"])), view)
+
+    def _read_verb(self, parts: Mapping[str, msgspec.Raw]) -> Verb:
+        verb: Any = VERBS[_plain(parts["kind"])]
+        names = [one.name for one in fields(verb) if one.name in parts]
+        return cast("Verb", verb(**{name: self._read(parts, name) for name in names}))
 
     def _read_view(self, parts: Mapping[str, msgspec.Raw], path: str) -> cmd.View | None:
         if "view" not in parts:
             return cmd.View(path, {}, VisibleResults({}, (), path))
         view: Mapping[str, msgspec.Raw] = _decode(parts["view"])
-        results = {one.path: one for one in self.read(view, "results") or ()}
+        results = {one.path: one for one in self._read(view, "results") or ()}
         shown = VisibleResults(results, (), path)
-        return cmd.View(path, self.read(view, "inputs"), shown, self.read(view, "validation"))
+        return cmd.View(path, self._read(view, "inputs"), shown, self._read(view, "validation"))
 
-    def read(self, parts: Mapping[str, msgspec.Raw], name: str) -> Any:
-        """The value under a name; None if there is none."""
+    def _read(self, parts: Mapping[str, msgspec.Raw], name: str) -> Any:
         raw = parts.get(name)
         return None if raw is None else self._codec.load(bytes(raw).decode())
 
@@ -192,41 +193,3 @@ def builds_context(command: cmd.Perform) -> bool:
     """True for a step whose context a function builds before the step is performed."""
     verb = command.step.verb
     return isinstance(verb, Launching) and verb.builds_context
-
-
-class _Writer:
-    """Writes the parts of one verb."""
-
-    def __init__(self, portable_format: PortableFormat, path: str) -> None:
-        self._format = portable_format
-        self._path = path
-
-    def part(self, value: Any, name: str) -> msgspec.Raw:
-        return self._format.part(value, self._path, name)
-
-    def thing(self, value: Any, name: str) -> msgspec.Raw:
-        return self._format.thing(value, self._path, name)
-
-
-class _Reader:
-    """Reads the parts of one verb."""
-
-    def __init__(self, portable_format: PortableFormat, parts: Mapping[str, msgspec.Raw]) -> None:
-        self._format = portable_format
-        self._parts = parts
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._parts
-
-    def value(self, name: str) -> Any:
-        return self._format.read(self._parts, name)
-
-    def plain(self, name: str) -> Any:
-        return _plain(self._parts[name]) if name in self._parts else None
-
-
-def _read_verb(parts: _Reader) -> Leaf:
-    for verb in VERBS.values():
-        if issubclass(verb, Leaf) and (verb.mark or verb.kind) in parts:
-            return verb.from_parts(parts)
-    raise AssertionError("no verb is known by these parts")

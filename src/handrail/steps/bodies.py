@@ -28,7 +28,6 @@ class Validation(Verb):
     on_failure: Step[Any] | None
 
     def fingerprint(self, identity: Identity) -> str:
-        """The stages."""
         stages = self.stages
         texts = None if stages is None else [stage_text(stage, identity) for stage in stages]
         return f"validate {identity(texts)}"
@@ -44,7 +43,6 @@ class ChildWorkflow(Verb):
     kwargs: Mapping[str, Any]
 
     def fingerprint(self, identity: Identity, *, as_given: bool = False) -> str:
-        """The workflow with its inputs by name; ``as_given``: some by position, as old records."""
         definition, args, named = self.workflow.definition, self.args, dict(self.kwargs)
         if not as_given:
             with contextlib.suppress(TypeError):  # the child refuses them when it begins
@@ -53,7 +51,6 @@ class ChildWorkflow(Verb):
         return f"{text} {identity(named)}" if named else text
 
     def output_type(self) -> Any:
-        """A ``WorkflowResult`` of what the workflow returns."""
         return of_type(WorkflowResult, returned_by(self.workflow.definition))
 
 
@@ -70,7 +67,6 @@ class ScopedBody(Verb):
     function: str
 
     def fingerprint(self, identity: Identity) -> str:
-        """The helper's name."""
         del identity
         return f"scope {self.function}"
 
@@ -85,16 +81,13 @@ class HeldBody(Verb):
     args: tuple[Any, ...] = ()
 
     def fingerprint(self, identity: Identity) -> str:
-        """What is claimed, and the function with its arguments."""
         claims = [*self.claims.names, *(self.claims.patterns or ())]
         return f"holding {identity(claims)} {called_text(self.body, self.args, identity)}"
 
     def output_type(self) -> Any:
-        """What the body returns."""
         return body_output(self.body)
 
     def wanted(self) -> Wanted:
-        """The claims."""
         return self.claims
 
 
@@ -110,16 +103,13 @@ class TreeBody(Verb):
     merge: str | Callable[..., Any] = "ff"
 
     def fingerprint(self, identity: Identity) -> str:
-        """The function with its arguments, the base, and how it is merged."""
         called = called_text(self.body, self.args, identity)
         return f"worktree {called} {self.base or 'HEAD'} {merge_text(self.merge, identity)}"
 
     def output_type(self) -> Any:
-        """What the body returns."""
         return body_output(self.body)
 
     def wanted(self) -> Wanted:
-        """A worktree."""
         return Wanted(worktree=True)
 
 
@@ -131,9 +121,7 @@ class Branching(Verb):
     arms: tuple[tuple[Predicate, Step[Any]], ...]
 
     def fingerprint(self, identity: Identity) -> str:
-        """The names of the arms."""
         return f"branch {identity([arm.name for _, arm in self.arms])}"
 
     def held(self) -> Sequence[Step[Any]]:
-        """The arms."""
         return [arm for _, arm in self.arms]

@@ -89,11 +89,9 @@ class ParallelGroup(Group):
     min_success: float | None = None
 
     def fingerprint(self, identity: Identity) -> str:
-        """The mode, and the names of the steps."""
         return f"parallel {self.on_error} {identity([step.name for step in self.steps])}"
 
     def members(self) -> Sequence[Step[Any]]:
-        """The steps."""
         return self.steps
 
 
@@ -107,24 +105,19 @@ class RaceGroup(Group):
 
     @property
     def mode(self) -> Mode:
-        """A race."""
         return "race"
 
     def fingerprint(self, identity: Identity) -> str:
-        """The names of the steps."""
         return f"race {identity([step.name for step in self.steps])}"
 
     def members(self) -> Sequence[Step[Any]]:
-        """The steps."""
         return self.steps
 
     def child_ended(self, ended: Result, results: Mapping[int, Result]) -> bool:
-        """True for a success; a member that was skipped wins nothing."""
         del results
         return ended.success and ended.status != "skipped"
 
     def output(self, results: Sequence[Result], decider: Result | None) -> tuple[Any, str]:
-        """The output of the first success; without one, of the first member that was skipped."""
         won = decider or next(one for one in results if one.success)
         return won.output, winner(won.path)
 
@@ -178,15 +171,12 @@ class ForEachGroup(Bodied):
     min_success: float | None = None
 
     def fingerprint(self, identity: Identity) -> str:
-        """The mode, and the body; each item is compared by its member's record."""
         return f"for_each {self.on_error} {callable_text(self.body, identity)}"
 
     def members(self) -> Iterable[Any]:
-        """The items."""
         return self.items
 
     def keyed(self, item: Any, index: int) -> tuple[Any, str]:
-        """As of each group with a body; without ``key`` by index, or by the keys of a mapping."""
         if isinstance(self.items, Mapping):
             given, value = item
             key = given if self.key is None else self.key(value)
@@ -212,18 +202,14 @@ class WorkGroup(Bodied):
     stop: StopRule | None = None
 
     def fingerprint(self, identity: Identity) -> str:
-        """The mode, and the body."""
         return f"work {self.on_error} {callable_text(self.body, identity)}"
 
     def members(self) -> Iterable[Task]:
-        """The tasks with which it begins."""
         return self.tasks
 
     def keyed(self, item: Task, index: int) -> tuple[Any, str]:
-        """The task, and its id as the key."""
         del index
         return item, encode_key(item.id)
 
     def compared(self, item: Task) -> Any:
-        """The task's payload."""
         return item.payload

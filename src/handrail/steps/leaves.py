@@ -7,8 +7,6 @@ from dataclasses import replace
 from types import FunctionType
 from typing import Any, ClassVar, cast
 
-import attrs
-
 from handrail.errors import CommandFailed, WrongUse
 from handrail.model.agent_options import NO_SETTINGS, AgentSettings
 from handrail.model.dataclass import dataclass
@@ -37,8 +35,6 @@ from handrail.steps.stage_calls import exit_text, stage_result, takes_one
 from handrail.steps.verbs import (
     Context,
     Leaf,
-    PartsReader,
-    PartsWriter,
     Performing,
     Stage,
     TreeAction,
@@ -51,27 +47,11 @@ _STAGE_OUTPUT = 20_000
 _EXPLICIT = "explicit"
 
 
-def set_parts(verb: Leaf, to: PartsWriter, **names: str) -> dict[str, Any]:
-    """The fields of a verb that are set, by their names in the text."""
-    found = {name: (field, getattr(verb, field)) for name, field in names.items()}
-    return {
-        name: to.part(value, field)
-        for name, (field, value) in found.items()
-        if value is not None and value != ()
-    }
-
-
-def performer_part(check: Any, to: PartsWriter) -> Any:
-    """An agent by its name, or a function or program in its place."""
-    return (to.thing if callable(getattr(check, "run", None)) else to.part)(check, "check")
-
-
 @dataclass(frozen=True, slots=True)
 class PythonCall(Leaf):
     """Call a sync or async callable."""
 
     kind: ClassVar[str] = "python"
-    mark: ClassVar[str] = "call"
     inlines: ClassVar[bool] = True
     viewed: ClassVar[bool] = False
     action: Callable[..., Any]
@@ -79,7 +59,6 @@ class PythonCall(Leaf):
     kwargs: Mapping[str, Any] | None = None
 
     def fingerprint(self, identity: Identity) -> str:
-        """The action by name, and its arguments."""
         action, args = self.action, self.args
         is_plain = type(action) is FunctionType  # most are: the same text, but faster
         named = reference(action) if is_plain else callable_text(action, identity)
@@ -87,28 +66,15 @@ class PythonCall(Leaf):
         return f"{text} {identity(dict(self.kwargs))}" if self.kwargs else text
 
     def output_type(self) -> Any:
-        """What the action declares to return."""
         return returned_type(self.action)
 
     async def perform(self, at: Performing) -> tuple[Any, Usage | None]:
-        """What the action returns."""
         return await at.act(self.action, self.args, self.kwargs or {}), None
 
     def portable(self) -> bool:
-        """True if the action is importable."""
         return importable(self.action)
 
-    def parts(self, to: PartsWriter) -> dict[str, Any]:
-        """The action and its arguments."""
-        return set_parts(self, to, call="action", args="args", kwargs="kwargs")
-
-    @classmethod
-    def from_parts(cls, parts: PartsReader) -> PythonCall:
-        """The call."""
-        return cls(parts.value("call"), parts.value("args") or (), parts.value("kwargs"))
-
     def label(self) -> str:
-        """The action's name."""
         return reference(self.action)
 
 
@@ -117,7 +83,6 @@ class ShellCommand(Leaf):
     """Run a program; ``argv`` as one text goes through the shell."""
 
     kind: ClassVar[str] = "command"
-    mark: ClassVar[str] = "argv"
     viewed: ClassVar[bool] = False
     argv: str | tuple[str, ...]
     cwd: Any = None
@@ -127,18 +92,15 @@ class ShellCommand(Leaf):
     parse: Any = None
 
     def fingerprint(self, identity: Identity) -> str:
-        """The words, the folder, and the type that its output is parsed as."""
         place = "" if self.cwd is None else f" in {self.cwd}"
         parsed = "" if self.parse is None else f" as {type_text(self.parse)}"
         argv = self.argv if isinstance(self.argv, str) else list(self.argv)
         return f"command {identity(argv)}{place}{parsed}"
 
     def output_type(self) -> Any:
-        """A ``CommandResult`` of the parsed type."""
         return of_type(CommandResult, self.parse)
 
     async def perform(self, at: Performing) -> tuple[Any, Usage | None]:
-        """How the program ended."""
         done = await at.run(self.argv, cwd=self.cwd, env=self.env, stdin=self.stdin)
         if self.check and done.exit_code != 0:
             raise CommandFailed(_argv_text(self.argv), done.exit_code, done.stdout, done.stderr)
@@ -154,31 +116,15 @@ class ShellCommand(Leaf):
         return CommandResult(done.exit_code, done.stdout, done.stderr, data), None
 
     def portable(self) -> bool:
-        """True: it is data."""
         return True
 
-    def parts(self, to: PartsWriter) -> dict[str, Any]:
-        """All its fields that are set."""
-        names = {one: one for one in ("argv", "cwd", "env", "stdin", "parse")}
-        parts = set_parts(self, to, **names)
-        return parts if self.check else {**parts, "check": False}
-
-    @classmethod
-    def from_parts(cls, parts: PartsReader) -> ShellCommand:
-        """The command."""
-        argv, cwd, env, stdin = map(parts.value, ("argv", "cwd", "env", "stdin"))
-        return cls(argv, cwd, env, stdin, "check" not in parts, parts.value("parse"))
-
     def starts_process(self) -> bool:
-        """True: a program."""
         return True
 
     def subject(self) -> str | list[str]:
-        """The words."""
         return self.argv if isinstance(self.argv, str) else list(self.argv)
 
     def label(self) -> str:
-        """The program."""
         words = self.argv.split() if isinstance(self.argv, str) else self.argv
         return f"command {words[0] if words else ''}"[:100]
 
@@ -246,29 +192,6 @@ class Launching(Leaf):
         mode = getattr(self.performer, "context_mode", None)
         return not (isinstance(prompt, str) and mode in (None, _EXPLICIT) and "ctx" not in prompt)
 
-    def parts(self, to: PartsWriter) -> dict[str, Any]:
-        """The agent and the backend by name, the context, the settings."""
-        performer = "agent" if self.mark == "agent" else "generator"
-        parts = {self.mark: to.thing(self.performer, performer)}
-        parts["context"] = to.part(self.context, "context")
-        if self.settings.backend is not None:
-            parts["backend"] = to.thing(self.settings.backend, "backend")
-        if self.settings.check is not None:
-            parts["check"] = performer_part(self.settings.check, to)
-        rest = attrs.evolve(self.settings, backend=None, check=None)
-        if rest != NO_SETTINGS:
-            parts["settings"] = to.part(rest, "settings")
-        return parts
-
-    @classmethod
-    def from_parts(cls, parts: PartsReader) -> Launching:
-        """The verb, without what only an agent has."""
-        settings = parts.value("settings") or NO_SETTINGS
-        held = {name: parts.value(name) for name in ("backend", "check") if name in parts}
-        given = attrs.evolve(settings, **held) if held else settings
-        made: Any = cls
-        return cast("Launching", made(parts.value(cls.mark), parts.value("context"), given))
-
     def subject(self) -> Any:
         """The agent's name."""
         performer = self.performer
@@ -286,7 +209,6 @@ class AgentCall(Launching):
     """Give an agent its context and take its answer."""
 
     kind: ClassVar[str] = "agent"
-    mark: ClassVar[str] = "agent"
     agent: AgentLike[Any]
     context: Context
     settings: AgentSettings = NO_SETTINGS
@@ -295,47 +217,30 @@ class AgentCall(Launching):
 
     @property
     def performer(self) -> Any:
-        """The agent."""
         return self.agent
 
     def fingerprint(self, identity: Identity) -> str:
-        """The agent with its prompt and output, the context, and who judges the answer."""
         what = "answer" if self.answers else "agent"
         text = f"{what} {agent_text(self.agent, identity)} {context_text(self.context, identity)}"
         judge = self.settings.check
         return text if judge is None else f"{text} check {performer_text(judge, identity)}"
 
     def output_type(self) -> Any:
-        """The agent's answer, or an ``AgentResult`` of it."""
         if self.answers:
             return getattr(self.agent, "output", Any)
         return of_type(AgentResult, getattr(self.agent, "output", None))
 
     def answering(self) -> AgentCall:
-        """The same call whose output is the answer."""
         return replace(self, answers=True)
 
     def wanted(self) -> Wanted | None:
-        """The files that the agent may write, unless it has a worktree of its own."""
         if self.settings.writes is None or self.settings.worktree:
             return None
         return Wanted(patterns=self.settings.writes)
 
     async def perform(self, at: Performing) -> tuple[Any, Usage | None]:
-        """The agent's result, or its answer."""
         result = await at.launch(self.agent, self.context, self.settings, claims=True)
         return (result.output if self.answers else result), result.usage
-
-    def parts(self, to: PartsWriter) -> dict[str, Any]:
-        """As of each launch, and whether it answers."""
-        parts = super().parts(to)
-        return {**parts, "answers": True} if self.answers else parts
-
-    @classmethod
-    def from_parts(cls, parts: PartsReader) -> AgentCall:
-        """The call."""
-        found = cast("AgentCall", super().from_parts(parts))
-        return found.answering() if "answers" in parts else found
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,31 +248,25 @@ class Generation(Launching):
     """Have an agent, or a callable of the context, write a text."""
 
     kind: ClassVar[str] = "generate"
-    mark: ClassVar[str] = "generate"
     generator: AgentLike[Any] | Callable[..., Any]
     context: Context
     settings: AgentSettings = NO_SETTINGS
 
     @property
     def performer(self) -> Any:
-        """The agent or the callable."""
         return self.generator
 
     def launches_agent(self) -> bool:
-        """True if an agent writes the text, and no plain function."""
         return callable(getattr(self.generator, "run", None))
 
     def fingerprint(self, identity: Identity) -> str:
-        """Who writes, and the context."""
         who = performer_text(self.generator, identity)
         return f"generate {who} {context_text(self.context, identity)}"
 
     def output_type(self) -> Any:
-        """A text."""
         return str
 
     async def perform(self, at: Performing) -> tuple[Any, Usage | None]:
-        """The text."""
         generator: Any = self.generator
         usage: Usage | None = None
         if self.launches_agent():
@@ -387,15 +286,12 @@ class StageCheck(Leaf):
     """Run one stage of a validation; the core makes these."""
 
     kind: ClassVar[str] = "stage"
-    mark: ClassVar[str] = "stage"
     stage: Stage
 
     def fingerprint(self, identity: Identity) -> str:
-        """The stage."""
         return f"stage {stage_text(self.stage, identity)}"
 
     def output_type(self) -> Any:
-        """A ``StageResult``."""
         return StageResult
 
     async def perform(self, at: Performing) -> tuple[Any, Usage | None]:
@@ -431,30 +327,15 @@ class StageCheck(Leaf):
         return stage_result(name, value)
 
     def starts_process(self) -> bool:
-        """True for a program."""
         return not callable(self.stage.check)
 
     def sees_results(self) -> bool:
-        """True for a function of the context."""
         return callable(self.stage.check) and takes_one(self.stage.check)
 
     def portable(self) -> bool:
-        """True unless its check is a function that is not importable."""
         return not callable(self.stage.check) or importable(self.stage.check)
 
-    def parts(self, to: PartsWriter) -> dict[str, Any]:
-        """The stage."""
-        stage = self.stage
-        named = {"stage": stage.name, "check": performer_part(stage.check, to)}
-        return named if stage.timeout is None else {**named, "timeout": stage.timeout}
-
-    @classmethod
-    def from_parts(cls, parts: PartsReader) -> StageCheck:
-        """The check."""
-        return cls(Stage(parts.plain("stage"), parts.value("check"), parts.plain("timeout")))
-
     def label(self) -> str:
-        """The stage's name."""
         return f"stage {self.stage.name}"
 
 
@@ -483,11 +364,9 @@ class TreeWork(Leaf):
     tree: OwnTree | None = None
 
     def fingerprint(self, identity: Identity) -> str:
-        """What is done, from where, and how it is merged."""
         return f"git {self.action} {self.base or 'HEAD'} {merge_text(self.merge, identity)}"
 
     async def perform(self, at: Performing) -> tuple[Any, Usage | None]:
-        """The worktree, or whether it was left."""
         made = at.worktree(self.action, self.owner, self.base, self.merge, self.tree)
         return await made, None
 

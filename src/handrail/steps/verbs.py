@@ -196,8 +196,6 @@ class Leaf(Verb):
     __slots__ = ()
     leaf = True
     viewed = True
-    mark: ClassVar[str] = ""
-    """The first name in its parts, by which another process knows it; its kind if empty."""
 
     @abstractmethod
     async def perform(self, at: Performing) -> tuple[Any, Usage | None]:
@@ -214,46 +212,6 @@ class Leaf(Verb):
     def sees_results(self) -> bool:
         """True if its attempt reads the results of earlier steps."""
         return False
-
-    def parts(self, to: PartsWriter) -> dict[str, Any]:
-        """What another process needs of it, by names; by default all its fields.
-
-        Raises:
-            NotPortable: a part is neither data nor has a name.
-        """
-        values = {one.name: getattr(self, one.name) for one in fields(cast("Any", self))}
-        return {self.mark or self.kind: to.part(values, self.kind)}
-
-    @classmethod
-    def from_parts(cls, parts: PartsReader) -> Leaf:
-        """The verb that ``parts`` wrote."""
-        return cls(**parts.value(cls.mark or cls.kind))
-
-
-class PartsWriter(Protocol):
-    """Writes the parts of a verb for another process: see ``engine.portable``."""
-
-    def part(self, value: Any, name: str) -> Any:
-        """A value as text."""
-        ...
-
-    def thing(self, value: Any, name: str) -> Any:
-        """An agent or a backend, by its name."""
-        ...
-
-
-class PartsReader(Protocol):
-    """Reads what a ``PartsWriter`` wrote."""
-
-    def __contains__(self, name: object, /) -> bool: ...
-
-    def value(self, name: str) -> Any:
-        """The value that was written under a name; None if there is none."""
-        ...
-
-    def plain(self, name: str) -> Any:
-        """The JSON under a name; None if there is none."""
-        ...
 
 
 class Performing(Protocol):

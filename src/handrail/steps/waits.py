@@ -28,13 +28,11 @@ class Question(Verb):
     agents_may_answer: bool = False
 
     def fingerprint(self, identity: Identity) -> str:
-        """The question, what is offered, and the answer's type."""
         offered = identity(list(self.choices))
         offered += identity(list(self.values)) if self.values else ""
         return f"ask {identity(self.question)} {offered} {type_text(self.type)}"
 
     def output_type(self) -> Any:
-        """The class of the choices, or the answer's type."""
         return type((self.values or self.choices)[0]) if self.choices else self.type
 
     def value_of(self, choice: Any) -> Any:
@@ -52,12 +50,10 @@ class SignalWait(Verb):
     type: Any = Any
 
     def fingerprint(self, identity: Identity) -> str:
-        """The signal, and its payload's type."""
         del identity
         return f"wait_for {self.signal} {type_text(self.type)}"
 
     def output_type(self) -> Any:
-        """The payload's type."""
         return self.type
 
 
@@ -72,6 +68,5 @@ class Pause(Verb):
     until: datetime | None = None
 
     def fingerprint(self, identity: Identity) -> str:
-        """The kind alone: how long it waits may change."""
         del identity
         return "sleep"
