@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from itertools import zip_longest
-from typing import Any, cast
+from typing import Any, assert_never, cast
 
 import attrs
 import msgspec
@@ -298,6 +298,8 @@ class RunHost:
                 self._answer_at_once(
                     question, lambda: (policy_answer(policy, question.gate), f"policy {policy}")
                 )
+            case _:
+                assert_never(question)
 
     def stop(self, it: InFlight) -> None:
         """Have the activity cancelled."""
