@@ -28,6 +28,7 @@ VERBS: Mapping[str, str | None] = {
     "ask": "question",
     "wait_for": "signal",
     "sleep": "seconds_or_timedelta_or_datetime",
+    "verb": "verb",
 }
 """The first parameter of each verb; "": positional only; None: the verb has no subject."""
 CHILDREN = frozenset({"subworkflow", "run_workflow"})

@@ -66,7 +66,7 @@ from handrail.steps.arguments import (
 from handrail.steps.bodies import Branching, ChildWorkflow, HeldBody, TreeBody, Validation
 from handrail.steps.groups import ForEachGroup, ParallelGroup, RaceGroup, WorkGroup
 from handrail.steps.leaves import AgentCall, Generation, PythonCall, ShellCommand
-from handrail.steps.verbs import Context, Predicate, Stage, Step, Steps, take
+from handrail.steps.verbs import Context, Predicate, Stage, Step, Steps, Verb, take
 from handrail.steps.waits import Pause, Question, SignalWait
 
 if TYPE_CHECKING:
@@ -808,6 +808,14 @@ class StepName:
                 )
             return Step(self.name, Pause(None, duration))
         return Step(self.name, Pause(seconds_of(duration, "sleep")))
+
+    # -- a verb of one's own --------------------------------------------------------------------
+
+    def verb(self, verb: Verb) -> Step[Any]:
+        """Run a verb of your own: a ``Leaf`` or a ``Group`` that has a row in ``steps.table``."""
+        for one in verb.held():
+            take(one)
+        return Step(self.name, verb)
 
 
 def _a_step(name: str, verb: str, member: object) -> None:
