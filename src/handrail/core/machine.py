@@ -179,32 +179,7 @@ class Machine:
         self, definition: WorkflowDefinition, inputs: Mapping[str, Any], setting: Setting
     ) -> None:
         self.run = run = RunState(definition, inputs, setting, NODE_TYPES)
-        self._reactions: dict[type, Callable[[RunState, Any], None]] = {
-            ev.StepCompleted: _step_completed,
-            ev.AttemptFailed: _attempt_failed,
-            ev.LadderStep: ladder_stepped,
-            ev.MemberCompleted: _member_completed,
-            ev.WorkflowStarted: _workflow_started,
-            ev.RunResumed: _run_resumed,
-            ev.WorkflowCompleted: workflow_completed,
-            ev.RunSuspended: run_suspended,
-            ev.CancelRequested: cancel_requested,
-            ev.RunSteered: run_steered,
-            ev.WorkEdited: work_edited,
-            ev.GateAnswered: gate_answered,
-            ev.SignalReceived: signal_received,
-            ev.RollbackCompleted: rollback_completed,
-            cmd.Evaluated: _evaluated,
-            cmd.TimerFired: timer_fired,
-            cmd.GateRefused: gate_refused,
-            cmd.Stopped: attempt_stopped,
-            cmd.Granted: granted,
-            cmd.LaunchFailed: launch_failed,
-            cmd.Pulled: _pulled,
-            cmd.Rehearsed: _rehearsed,
-            cmd.CloseRun: close_run,
-        }
-        self.reacts_to = frozenset(self._reactions)
+        self.reacts_to = frozenset(REACTIONS)
         self._agenda = run.agenda
 
     def receive(self, event: ev.Event | cmd.Report) -> Sequence[cmd.Command]:
@@ -220,7 +195,7 @@ class Machine:
 
         For callers that work in slices: they call ``go_on`` to its end before the next input.
         """
-        react = self._reactions.get(type(event))
+        react = REACTIONS.get(type(event))
         if react is None:
             return ()
         run = self.run
@@ -506,3 +481,31 @@ def _pulled(run: RunState, report: cmd.Pulled) -> None:
     node = run.nodes.get(report.path)
     if isinstance(node, GroupNode) and node.stop is None:
         node.turn(run)
+
+
+REACTIONS: Mapping[type, Callable[[RunState, Any], None]] = {
+    ev.StepCompleted: _step_completed,
+    ev.AttemptFailed: _attempt_failed,
+    ev.LadderStep: ladder_stepped,
+    ev.MemberCompleted: _member_completed,
+    ev.WorkflowStarted: _workflow_started,
+    ev.RunResumed: _run_resumed,
+    ev.WorkflowCompleted: workflow_completed,
+    ev.RunSuspended: run_suspended,
+    ev.CancelRequested: cancel_requested,
+    ev.RunSteered: run_steered,
+    ev.WorkEdited: work_edited,
+    ev.GateAnswered: gate_answered,
+    ev.SignalReceived: signal_received,
+    ev.RollbackCompleted: rollback_completed,
+    cmd.Evaluated: _evaluated,
+    cmd.TimerFired: timer_fired,
+    cmd.GateRefused: gate_refused,
+    cmd.Stopped: attempt_stopped,
+    cmd.Granted: granted,
+    cmd.LaunchFailed: launch_failed,
+    cmd.Pulled: _pulled,
+    cmd.Rehearsed: _rehearsed,
+    cmd.CloseRun: close_run,
+}
+"""What follows from each event and report; nothing follows from the others."""

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from handrail.model.dataclass import dataclass
 from handrail.static.symbols import Symbols
+from handrail.steps.verbs import MODIFIERS
 
 VERBS: Mapping[str, str | None] = {
     "call": "",
@@ -33,24 +34,6 @@ VERBS: Mapping[str, str | None] = {
 """The first parameter of each verb; "": positional only; None: the verb has no subject."""
 CHILDREN = frozenset({"subworkflow", "run_workflow"})
 """Verbs that run a workflow."""
-MODIFIERS = frozenset(
-    {
-        "when",
-        "budget",
-        "timeout",
-        "retry",
-        "on_error",
-        "default",
-        "answer",
-        "skip_on_error",
-        "with_rollback",
-        "checkpoint",
-        "once",
-        "inline",
-        "uses",
-        "holds",
-    }
-)
 
 
 def kind_of(word: str) -> str:

@@ -310,7 +310,8 @@ _NAMES = tuple(field.name for field in attrs.fields(Modifiers))
 _values = attrgetter(*_NAMES)
 _OUTPUTS = (AgentResult, BranchResult, CommandResult, ValidationResult, Work, WorkflowResult)
 _CALLED = {"rollback": "with_rollback", "timeout_s": "timeout", "wait_s": "holds"}
-_MODIFIERS: tuple[str, ...] = tuple(_CALLED.get(str(name), str(name)) for name in _NAMES)
+MODIFIERS = frozenset({*(_CALLED.get(str(name), str(name)) for name in _NAMES), "answer"})
+"""The words that follow a verb."""
 _OF_RESULTS = frozenset(
     {
         *(field.name for cls in _OUTPUTS for field in fields(cls)),
@@ -326,7 +327,7 @@ def _near_modifier(name: str) -> str:
         return ""
     from difflib import get_close_matches  # 1 ms that only a mistake should cost
 
-    return next(iter(get_close_matches(name, _MODIFIERS, n=1)), "")
+    return next(iter(get_close_matches(name, sorted(MODIFIERS), n=1)), "")
 
 
 def is_simple(modifiers: Modifiers) -> bool:
