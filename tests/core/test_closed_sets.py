@@ -7,19 +7,12 @@ names the table. ``test_what_is_added_is_asked_for_everywhere`` adds one of each
 from __future__ import annotations
 
 import dataclasses
-import os
-import re
-import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, get_args
 
 import attrs
 import pytest
 
-import handrail
 from handrail import Agent, Stage, Steps, step, workflow
 from handrail.codec.codec import Codec
 from handrail.core import commands as cmd

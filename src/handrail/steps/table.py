@@ -22,7 +22,7 @@ from handrail.steps.leaves import (
 from handrail.steps.verbs import Verb
 from handrail.steps.waits import Pause, Question, SignalWait
 
-ALL: tuple[type[Verb], ...] = (
+_ALL: list[type[Verb]] = [  # a list: of a tuple the type checker would not check the items
     PythonCall,
     ShellCommand,
     AgentCall,
@@ -42,8 +42,8 @@ ALL: tuple[type[Verb], ...] = (
     Question,
     SignalWait,
     Pause,
-)
-VERBS: dict[str, type[Verb]] = {verb.kind: verb for verb in ALL}
+]
+VERBS: dict[str, type[Verb]] = {verb.kind: verb for verb in _ALL}
 """Each verb by its kind."""
 
 
