@@ -62,11 +62,22 @@ LISTED: Mapping[str, tuple[tuple[str, str], ...]] = {
     "steps/table.py": (("    PythonCall,\n", "    PythonCall,\n    Sing,\n"),)
 }
 """The verb's row."""
+FIELD: Mapping[str, tuple[tuple[str, str], ...]] = {
+    "model/events.py": (
+        (
+            "    path: str\n    index: int\n\n",
+            "    path: str\n    index: int\n    loudness: int = 0\n\n",
+        ),
+    )
+}
+"""A field of ``StepMoved``."""
 CHECKED = "steps.table core.conductor core.machine record.rows sinks.event_words"
 BY_THE_TYPE_CHECKER = {
     'steps/table.py: Only concrete class can be given where "type[Verb]" is expected',
-    'core/conductor.py: Argument 1 to "assert_never" has incompatible type "Whistle"; '
-    'expected "Never"',
+    (
+        'core/conductor.py: Argument 1 to "assert_never" has incompatible type "Whistle"; '
+        'expected "Never"'
+    ),
 }
 BY_TESTS = {
     "test_a_table_has_a_row_for_each_event[the rows of a journal: LAYOUTS]",
@@ -118,8 +129,17 @@ def test_the_type_checker_names_what_is_missing(copy: Path) -> None:
 def test_the_tests_name_what_is_missing(copy: Path) -> None:
     """They name the list that lacks the verb, the tables that lack the event, and the modifier."""
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider"]
-        + ["core/test_closed_sets.py"],
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:xdist",
+            "-p",
+            "no:cacheprovider",
+            "core/test_closed_sets.py",
+        ],
         cwd=TESTS,
         env={**os.environ, "PYTHONPATH": str(copy.parent)},
         capture_output=True,
@@ -128,3 +148,62 @@ def test_the_tests_name_what_is_missing(copy: Path) -> None:
     )
     found = re.findall(r"(?m)^FAILED \S+?::(.*?)(?: - .*)?$", done.stdout)
     assert set(found) == BY_TESTS, done.stdout
+
+
+def test_a_field_needs_a_range_of_values(copy: Path) -> None:
+    """The law that an event comes back equal cannot be tried before it has one."""
+    changed(copy, FIELD)
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:xdist",
+            "-p",
+            "no:cacheprovider",
+            "--collect-only",
+            "model/test_records.py",
+        ],
+        cwd=TESTS,
+        env={**os.environ, "PYTHONPATH": str(copy.parent)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "KeyError: 'loudness'" in done.stdout
+
+
+def checklist(of: str) -> set[str]:
+    """What a list of the page names: files, and tables in them."""
+    _, _, behind = PAGE.partition(f"### {of}\n")
+    return set(re.findall(r"`([^`]+)`", re.split(r"\n##", behind)[0]))
+
+
+PLACES: Mapping[str, set[str]] = {
+    "A verb": {"steps/table.py"},
+    "A command": {"core/commands.py", "core/conductor.py"},
+    "An event": {one.partition(": ")[2].rstrip("]") for one in BY_TESTS if ": " in one},
+    "A field of an event": {"tests/model/test_records.py"},
+    "A modifier": {"steps/verbs.py"},
+}
+"""What the checkers name."""
+
+
+@pytest.mark.parametrize("of", PLACES)
+def test_a_checklist_names_what_the_checkers_name(of: str) -> None:
+    """Whoever has done what it says is told of nothing more."""
+    assert checklist(of) >= PLACES[of]
+
+
+@pytest.mark.parametrize("of", PLACES)
+def test_what_a_checklist_names_is_there(of: str) -> None:
+    """Each file that it names exists, and each table stands in one of them."""
+    names = checklist(of)
+    files = [name for name in names if name.endswith(".py")]
+    found = [TESTS.parent / name if name.startswith("tests/") else PACKAGE / name for name in files]
+    texts = "".join(path.read_text("utf-8") for path in found)
+    assert [
+        name for name in names - {*files} if name.rpartition(".")[2].strip("(.)") not in texts
+    ] == []
