@@ -110,6 +110,16 @@ def copy(tmp_path: Path) -> Path:
     return folder
 
 
+def tested(copy: Path, *what: str) -> str:
+    """What pytest prints of tests that import the copy."""
+    pytest_ = (sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider")
+    environment = {**os.environ, "PYTHONPATH": str(copy.parent)}
+    done = subprocess.run(
+        [*pytest_, *what], cwd=TESTS, env=environment, capture_output=True, text=True, check=False
+    )
+    return done.stdout
+
+
 @pytest.mark.extra("mypy")
 def test_the_type_checker_names_what_is_missing(copy: Path) -> None:
     """It names the row of a verb that lacks a method, and the host that drops a command."""
@@ -128,51 +138,16 @@ def test_the_type_checker_names_what_is_missing(copy: Path) -> None:
 
 def test_the_tests_name_what_is_missing(copy: Path) -> None:
     """They name the list that lacks the verb, the tables that lack the event, and the modifier."""
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "-p",
-            "no:xdist",
-            "-p",
-            "no:cacheprovider",
-            "core/test_closed_sets.py",
-        ],
-        cwd=TESTS,
-        env={**os.environ, "PYTHONPATH": str(copy.parent)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    found = re.findall(r"(?m)^FAILED \S+?::(.*?)(?: - .*)?$", done.stdout)
-    assert set(found) == BY_TESTS, done.stdout
+    done = tested(copy, "core/test_closed_sets.py")
+    found = re.findall(r"(?m)^FAILED \S+?::(.*?)(?: - .*)?$", done)
+    assert set(found) == BY_TESTS, done
 
 
 def test_a_field_needs_a_range_of_values(copy: Path) -> None:
     """The law that an event comes back equal cannot be tried before it has one."""
     changed(copy, FIELD)
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "-p",
-            "no:xdist",
-            "-p",
-            "no:cacheprovider",
-            "--collect-only",
-            "model/test_records.py",
-        ],
-        cwd=TESTS,
-        env={**os.environ, "PYTHONPATH": str(copy.parent)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert "KeyError: 'loudness'" in done.stdout
+    done = tested(copy, "--collect-only", "model/test_records.py")
+    assert "KeyError: 'loudness'" in done
 
 
 def checklist(of: str) -> set[str]:
