@@ -59,7 +59,7 @@ ADDED: Mapping[str, tuple[tuple[str, str], ...]] = {
 }
 """What is added to which file: before a text, or in its place."""
 LISTED: Mapping[str, tuple[tuple[str, str], ...]] = {
-    "steps/table.py": (("    PythonCall,\n", "    PythonCall,\n    Sing,\n"),)
+    "steps/table.py": (("    leaves.PythonCall,\n", "    leaves.PythonCall,\n    leaves.Sing,\n"),)
 }
 """The verb's row."""
 FIELD: Mapping[str, tuple[tuple[str, str], ...]] = {

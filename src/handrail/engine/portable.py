@@ -26,7 +26,6 @@ from handrail.core.visible import VisibleResults
 from handrail.errors import NotPortable, OutputNotSerializable
 from handrail.model.launch import FIRST
 from handrail.model.policy import Retry
-from handrail.steps.leaves import Launching
 from handrail.steps.table import VERBS
 from handrail.steps.verbs import Leaf, Modifiers, Rollback, Step, Verb, take
 
@@ -187,9 +186,3 @@ def left_s(text: str | bytes) -> float | None:
     """The seconds that the attempt or rollback in a text has left; None for no bound."""
     raw = _decode(text).get("left_s")
     return None if raw is None else _plain(raw)
-
-
-def builds_context(command: cmd.Perform) -> bool:
-    """True for a step whose context a function builds before the step is performed."""
-    verb = command.step.verb
-    return isinstance(verb, Launching) and verb.builds_context

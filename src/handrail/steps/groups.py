@@ -50,7 +50,6 @@ class Group(Verb):
     @abstractmethod
     def members(self) -> Iterable[Any]:
         """The steps, or the items of which ``body`` makes members."""
-        raise NotImplementedError
 
     def held(self) -> Sequence[Step[Any]]:
         """The members."""
@@ -150,7 +149,6 @@ class Bodied(Group):
             DefinitionError: the key cannot be encoded.
             Exception: what the user's ``key`` raised.
         """
-        raise NotImplementedError
 
     def compared(self, item: Any) -> Any:
         """The part of a member's item that must match the record."""

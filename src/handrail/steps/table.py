@@ -2,46 +2,29 @@
 
 from __future__ import annotations
 
-from handrail.steps.bodies import (
-    Branching,
-    ChildWorkflow,
-    HeldBody,
-    ScopedBody,
-    TreeBody,
-    Validation,
-)
-from handrail.steps.groups import ForEachGroup, ParallelGroup, RaceGroup, WorkGroup
-from handrail.steps.leaves import (
-    AgentCall,
-    Generation,
-    PythonCall,
-    ShellCommand,
-    StageCheck,
-    TreeWork,
-)
+from handrail.steps import bodies, groups, leaves, waits
 from handrail.steps.verbs import Verb
-from handrail.steps.waits import Pause, Question, SignalWait
 
 _ALL: list[type[Verb]] = [  # a list: of a tuple the type checker would not check the items
-    PythonCall,
-    ShellCommand,
-    AgentCall,
-    Generation,
-    StageCheck,
-    TreeWork,
-    Validation,
-    ChildWorkflow,
-    ScopedBody,
-    HeldBody,
-    TreeBody,
-    Branching,
-    ParallelGroup,
-    ForEachGroup,
-    WorkGroup,
-    RaceGroup,
-    Question,
-    SignalWait,
-    Pause,
+    leaves.PythonCall,
+    leaves.ShellCommand,
+    leaves.AgentCall,
+    leaves.Generation,
+    leaves.StageCheck,
+    leaves.TreeWork,
+    bodies.Validation,
+    bodies.ChildWorkflow,
+    bodies.ScopedBody,
+    bodies.HeldBody,
+    bodies.TreeBody,
+    bodies.Branching,
+    groups.ParallelGroup,
+    groups.ForEachGroup,
+    groups.WorkGroup,
+    groups.RaceGroup,
+    waits.Question,
+    waits.SignalWait,
+    waits.Pause,
 ]
 VERBS: dict[str, type[Verb]] = {verb.kind: verb for verb in _ALL}
 """Each verb by its kind."""

@@ -151,7 +151,6 @@ class Verb:
     @abstractmethod
     def fingerprint(self, identity: Identity) -> str:
         """All its arguments that decide its output, with the kind before them."""
-        raise NotImplementedError
 
     def output_type(self) -> Any:
         """The declared type of its output; ``Any`` if it declares none."""
@@ -204,7 +203,6 @@ class Leaf(Verb):
         Raises:
             BaseException: its attempt fails with this.
         """
-        raise NotImplementedError
 
     travels: ClassVar[bool] = True
     """False if it can be performed on the run's own machine alone."""
@@ -220,30 +218,24 @@ class Performing(Protocol):
     @property
     def path(self) -> str:
         """The step's path."""
-        ...
 
     @property
     def workflow(self) -> WorkflowContext:
         """What the functions of the step may see."""
-        ...
 
     async def act(self, action: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """What the step's own action returns; it is watched for outputs that it changes."""
-        ...
 
     async def call(self, function: Callable[..., Any], *args: Any) -> Any:
         """What any other function of the user's returns, sync or async."""
-        ...
 
     async def run(
         self, argv: Any, *, cwd: Any = None, env: Any = None, stdin: Any = None
     ) -> CommandResult[Any]:
         """How a program ended; its output is shown while it runs."""
-        ...
 
     async def built(self, context: Context) -> Mapping[str, Any]:
         """The context of an agent, built if it is a function."""
-        ...
 
     async def launch(
         self,
@@ -257,13 +249,11 @@ class Performing(Protocol):
 
         With ``claims`` the launch works under those of its own.
         """
-        ...
 
     async def worktree(
         self, action: TreeAction, owner: str, base: str | None, merge: Any, tree: OwnTree | None
     ) -> OwnTree | bool | None:
         """The worktree that was made, or whether it was left."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

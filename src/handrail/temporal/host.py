@@ -44,7 +44,7 @@ from handrail.core.timers import InFlight
 from handrail.engine.callbacks import Evaluator
 from handrail.engine.current import ContextNotAMapping, Contexts
 from handrail.engine.parts import DriveStart, start_after
-from handrail.engine.portable import PortableFormat, builds_context, left_s
+from handrail.engine.portable import PortableFormat, left_s
 from handrail.engine.step_names import StepNames
 from handrail.errors import NotPortable, ReplayMismatch, StepChange, StepTimeout
 from handrail.model import events as ev
@@ -264,7 +264,8 @@ class RunHost:
     def perform(self, attempt: cmd.Perform) -> None:
         """Begin the attempt as an activity, or here if it is not portable and ``local`` is set."""
         attempt = self._with_totals(attempt)
-        if builds_context(attempt):
+        verb = attempt.step.verb
+        if isinstance(verb, Launching) and verb.builds_context:
             self._with_context(attempt)
         else:
             self._send(attempt, None)
