@@ -110,7 +110,7 @@ def copy(tmp_path: Path) -> Path:
     return folder
 
 
-def tested(copy: Path, *what: str) -> str:
+def outcome_of(copy: Path, *what: str) -> str:
     """What pytest prints of tests that import the copy."""
     pytest_ = (sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider")
     environment = {**os.environ, "PYTHONPATH": str(copy.parent)}
@@ -138,7 +138,7 @@ def test_the_type_checker_names_what_is_missing(copy: Path) -> None:
 
 def test_the_tests_name_what_is_missing(copy: Path) -> None:
     """They name the list that lacks the verb, the tables that lack the event, and the modifier."""
-    done = tested(copy, "core/test_closed_sets.py")
+    done = outcome_of(copy, "core/test_closed_sets.py")
     found = re.findall(r"(?m)^FAILED \S+?::(.*?)(?: - .*)?$", done)
     assert set(found) == BY_TESTS, done
 
@@ -146,7 +146,7 @@ def test_the_tests_name_what_is_missing(copy: Path) -> None:
 def test_a_field_needs_a_range_of_values(copy: Path) -> None:
     """The law that an event comes back equal cannot be tried before it has one."""
     changed(copy, FIELD)
-    done = tested(copy, "--collect-only", "model/test_records.py")
+    done = outcome_of(copy, "--collect-only", "model/test_records.py")
     assert "KeyError: 'loudness'" in done
 
 
