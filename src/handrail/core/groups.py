@@ -354,10 +354,8 @@ class GroupNode(CompositeNode):
         if result.status == "cancelled" and not members.decided:  # an earlier drive stopped it
             members.stopped = result.error or "cancelled"
             self._decided(run)
-        what, decides = call_user(run, self.verb.child_ended, result, members.results)
-        if what != RETURNED:
-            self._code_raised(run, what, decides, "its verb")
-        elif decides and members.winner is None:
+        judges = members.winner is None and type(self.verb).child_ended is not Group.child_ended
+        if judges and self._decides(run, result):
             members.winner = result
             self._decided(run)
         elif result.status == "failed" and members.first_failure is None:
@@ -365,6 +363,12 @@ class GroupNode(CompositeNode):
             if members.mode == "fail_fast":
                 self._decided(run)
         run.push(Pull(self))
+
+    def _decides(self, run: RunState, result: StepResult[Any]) -> bool:
+        what, decides = call_user(run, self.verb.child_ended, result, self.members.results)
+        if what != RETURNED:
+            self._code_raised(run, what, decides, "its verb")
+        return what == RETURNED and bool(decides)
 
     def _decided(self, run: RunState) -> None:
         self._begin_no_more(run)
