@@ -20,8 +20,12 @@ def callable_text(target: Any, identity: Identity) -> str:
     named = reference(target)
     if not isinstance(target, functools.partial):
         return named
-    bound: Any = target
-    return f"{named} {identity(list(bound.args))} {identity(bound.keywords)}"
+    args, keywords = _bound(target)
+    return f"{named} {identity(args)} {identity(keywords)}"
+
+
+def _bound(target: Any) -> tuple[list[Any], dict[str, Any]]:
+    return list(target.args), target.keywords
 
 
 def called_text(body: Any, args: tuple[Any, ...], identity: Identity) -> str:

@@ -218,10 +218,12 @@ class Performing(Protocol):
     @property
     def path(self) -> str:
         """The step's path."""
+        ...
 
     @property
     def workflow(self) -> WorkflowContext:
         """What the functions of the step may see."""
+        ...
 
     async def act(self, action: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """What the step's own action returns; it is watched for outputs that it changes."""
@@ -233,9 +235,11 @@ class Performing(Protocol):
         self, argv: Any, *, cwd: Any = None, env: Any = None, stdin: Any = None
     ) -> CommandResult[Any]:
         """How a program ended; its output is shown while it runs."""
+        ...
 
     async def built(self, context: Context) -> Mapping[str, Any]:
         """The context of an agent, built if it is a function."""
+        ...
 
     async def launch(
         self,
@@ -249,6 +253,7 @@ class Performing(Protocol):
 
         With ``claims`` the launch works under those of its own.
         """
+        ...
 
     async def worktree(
         self, action: TreeAction, owner: str, base: str | None, merge: Any, tree: OwnTree | None

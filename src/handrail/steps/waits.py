@@ -33,7 +33,10 @@ class Question(Verb):
         return f"ask {identity(self.question)} {offered} {type_text(self.type)}"
 
     def output_type(self) -> Any:
-        return type((self.values or self.choices)[0]) if self.choices else self.type
+        if not self.choices:
+            return self.type
+        first: object = (self.values or self.choices)[0]
+        return type(first)
 
     def value_of(self, choice: Any) -> Any:
         """The output that a choice, or a default, stands for."""
