@@ -26,7 +26,7 @@ from handrail.record.live_view import LiveRun
 from handrail.record.rows import LAYOUTS
 from handrail.record.run_record import Recorded
 from handrail.record.view import Reading
-from handrail.sinks.event_words import _TEXTS
+from handrail.sinks.event_words import FORMS
 from handrail.static import chain
 from handrail.steps import bodies, groups, leaves, waits
 from handrail.steps.step import StepName
@@ -70,7 +70,7 @@ REPORTS = members(cmd.Report)
 TABLES: dict[str, tuple[Any, set[type], str]] = {
     "what follows: REACTIONS": (set(REACTIONS), EVENTS | REPORTS, FOR_THE_RECORD),
     "the rows of a journal: LAYOUTS": (set(LAYOUTS), EVENTS, ""),
-    "the texts for people: _TEXTS": (set(_TEXTS), EVENTS, ""),
+    "the texts for people: FORMS": (set(FORMS), EVENTS, ""),
     "the record of earlier drives: Recorded": (set(Recorded(())._takes), EVENTS, NOT_ASKED_FOR),
     "the view of a run: Reading": (
         set(Reading._TAKE),
@@ -236,6 +236,7 @@ MAY_CHANGE = {
     groups.ForEachGroup: "items max_concurrency key min_success",
     groups.WorkGroup: "tasks max_concurrency at_most stop",
     waits.Question: "default has_default timeout_s agents_may_answer",
+    waits.SignalWait: "agents_may_answer",
     waits.Pause: "seconds until",
 }
 """The arguments that may change between two drives, or that other records compare."""

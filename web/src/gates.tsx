@@ -1,10 +1,11 @@
 // What a run asks of people: questions, each with a form for its answer, and signals.
 
 import { useState } from "preact/hooks";
-import { perform, SignalDialog } from "./actions";
+import { SignalDialog } from "./actions";
 import type { Gate, Signal } from "./api";
 import { moment, relative } from "./format";
 import { Fields } from "./form";
+import { perform } from "./perform";
 import type { RunStore } from "./run_store";
 import { draftOf, shapeOf, valueOf, type Draft, type Shape } from "./schema";
 import { Foreign } from "./ui";

@@ -30,7 +30,8 @@ from handrail.cli.options import (
     RunTarget,
     Where,
 )
-from handrail.cli.show import describe_status, info_data
+from handrail.cli.run_text import describe_status
+from handrail.cli.show import info_data
 from handrail.cli.target import TARGET, labels_of, load_with_executor, workflow_of
 from handrail.engine.requests import Existing, refuse_other_inputs
 from handrail.errors import HandrailError, InputsDiffer, RunIdTaken, WorkflowNotFound

@@ -14,7 +14,7 @@ from handrail.core import commands as cmd
 from handrail.core.changes import undone_step_changed
 from handrail.core.failing import fail_for_good, fail_with, must_not_run_again
 from handrail.core.failures import AttemptFailure, failure_of
-from handrail.core.launches import first_launch, validation_above
+from handrail.core.launches import first_launch
 from handrail.core.limits import has_room
 from handrail.core.nodes import Node, Phase, cleans_up, is_late
 from handrail.core.replaying import replay
@@ -144,7 +144,7 @@ def begin_plain(run: RunState, parent: Node, step: Step[Any], path: str) -> None
     fingerprint = "" if run.codec is None else run.fingerprint(step)
     once = step.modifiers.once
     begun = _step_started(
-        "", 0, 0.0, path, verb.kind, fingerprint, None, "", at, _NO, once, None, _NO
+        "", 0, 0.0, path, verb.kind, fingerprint, None, "", at, _NO, once, None, _NO, _NO
     )
     run.out.append(cmd.Record(begun, once))
     if type(verb) is PythonCall:
@@ -158,9 +158,7 @@ def _perform(run: RunState, node: StepNode, *, interrupted: bool) -> None:
         first_launch(run, node, interrupted=interrupted)
         return
     step = node.step
-    view = None
-    if step.verb.viewed:
-        view = run.view(node, validation_above(node))
+    view = run.view(node) if step.verb.viewed else None
     run.emit(
         cmd.Perform(
             node.path,

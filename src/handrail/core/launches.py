@@ -163,7 +163,8 @@ def launch_failed(run: RunState, report: cmd.LaunchFailed) -> None:
         return
     launch_over(run, node)
     if node.reserved:
-        settle(run, node, report.fault.usage, report.took_s)
+        unmade = 0 if report.fault.judged else node.step.verb.launch_count() - 1
+        settle(run, node, report.fault.usage, report.took_s, unmade=unmade)
     if node.stop is not None:
         run.end_cancelled(node)
         return

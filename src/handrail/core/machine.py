@@ -139,7 +139,7 @@ from handrail.steps.bodies import (
     Validation,
 )
 from handrail.steps.groups import Group, WorkGroup
-from handrail.steps.leaves import Launching
+from handrail.steps.leaves import Launching, StageCheck
 from handrail.steps.verbs import PLAIN, Leaf, is_simple
 from handrail.steps.waits import Pause, Question, SignalWait
 
@@ -157,6 +157,7 @@ NODE_TYPES: Mapping[type, type[StepNode]] = NodeTypes(
     {
         Leaf: LeafNode,
         Launching: AgentNode,
+        StageCheck: AgentNode,  # an agent may judge
         Group: GroupNode,
         WorkGroup: WorkNode,
         Branching: BranchNode,

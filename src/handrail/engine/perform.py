@@ -34,13 +34,14 @@ from handrail.model.results import (
     CommandResult,
     Usage,
     add_launch,
+    add_usage,
 )
 from handrail.model.shapes import AgentRequest, OwnTree
 from handrail.ports.clock import Clock
 from handrail.record.run_record import Recorded
 from handrail.steps.judging import judged, own
 from handrail.steps.leaves import AgentCall, Launching, NotParsed, PythonCall
-from handrail.steps.verbs import Context, Leaf, TreeAction, take
+from handrail.steps.verbs import Context, Leaf, TreeAction, is_agent, take
 
 if TYPE_CHECKING:
     from handrail.engine.in_place import InPlace
@@ -249,7 +250,7 @@ class Performer:
         current: Current,
     ) -> AgentResult[Any]:
         """The result, if the step's check accepts it; its judge works unseen, in the same step."""
-        if not callable(getattr(check, "run", None)):
+        if not is_agent(check):
             said = await call(check, (result.output,), {}, inline=False, current=current)
             return judged(agent.name, result, command.launch, said, None)
         silent = replace(self, emit_notice=lambda _: None)
@@ -259,7 +260,9 @@ class Performer:
             found = await silent.launch(check, given, NO_SETTINGS, first, current)
         except AgentError as error:
             why = f"its check gave no verdict: {error}"
-            raise AgentError(agent.name, why, usage=own(result, command.launch)) from error
+            used = add_usage(own(result, command.launch), error.usage)
+            kind = error.kind if error.not_ready else None
+            raise AgentError(agent.name, why, kind=kind, usage=used) from error
         return judged(agent.name, result, command.launch, found.output, found.usage)
 
     def _total_of(self, session: str | None) -> Usage | None:

@@ -660,7 +660,7 @@ def reader(run_id: str, codec: Codec, secrets: Mapping[str, str] | None) -> Read
                 return new_start(
                     run_id, seq, at, path.decode(), start.step_type, start.fingerprint,
                     start.verdict, start.signal, start.index, start.rollback, start.once, None,
-                    start.cleanup,
+                    start.cleanup, False,  # noqa: FBT003
                 )  # fmt: skip
             if kind == b"StepCompleted" and (value is None or _TAG_BYTES not in value):
                 end = _plain_end(body)

@@ -39,6 +39,7 @@ from handrail.steps.verbs import (
     Stage,
     TreeAction,
     Wanted,
+    is_agent,
 )
 from handrail.typed.convert import DoesNotFit
 from handrail.typed.reference import importable, reference
@@ -230,6 +231,9 @@ class AgentCall(Launching):
             return getattr(self.agent, "output", Any)
         return of_type(AgentResult, getattr(self.agent, "output", None))
 
+    def launch_count(self) -> int:
+        return 1 + is_agent(self.settings.check)
+
     def answering(self) -> AgentCall:
         return replace(self, answers=True)
 
@@ -256,8 +260,8 @@ class Generation(Launching):
     def performer(self) -> Any:
         return self.generator
 
-    def launches_agent(self) -> bool:
-        return callable(getattr(self.generator, "run", None))
+    def launch_count(self) -> int:
+        return int(is_agent(self.generator))
 
     def fingerprint(self, identity: Identity) -> str:
         who = performer_text(self.generator, identity)
@@ -302,7 +306,7 @@ class StageCheck(Leaf):
         """
         stage, used = self.stage, None
         check: Any = stage.check
-        if hasattr(check, "run"):
+        if is_agent(check):
             verdict = await at.launch(check, {})
             error, used = refusal(verdict.output), verdict.usage
             result = StageResult(stage.name, error is None, str(verdict.output), error)
@@ -328,6 +332,9 @@ class StageCheck(Leaf):
 
     def starts_process(self) -> bool:
         return not callable(self.stage.check)
+
+    def launch_count(self) -> int:
+        return int(is_agent(self.stage.check))
 
     def sees_results(self) -> bool:
         return callable(self.stage.check) and takes_one(self.stage.check)

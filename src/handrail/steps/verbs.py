@@ -162,7 +162,11 @@ class Verb:
 
     def launches_agent(self) -> bool:
         """True if this one launches an agent."""
-        return self.launches
+        return self.launch_count() > 0
+
+    def launch_count(self) -> int:
+        """How many agents one launch of it calls: its own, and one that judges the answer."""
+        return 0
 
     def starts_process(self) -> bool:
         """True if it is likely to start a process, or to keep one busy elsewhere."""
@@ -187,6 +191,11 @@ class Verb:
     def label(self) -> str:
         """What it is called in lists of other systems: the action, program, stage or agent."""
         return self.kind
+
+
+def is_agent(performer: object) -> bool:
+    """True for an agent, rather than a function or a command."""
+    return callable(getattr(performer, "run", None))
 
 
 class Leaf(Verb):

@@ -51,6 +51,7 @@ class SignalWait(Verb):
     waits: ClassVar[bool] = True
     signal: str
     type: Any = Any
+    agents_may_answer: bool = False
 
     def fingerprint(self, identity: Identity) -> str:
         del identity

@@ -78,6 +78,7 @@ _SCHEMAS: dict[str, Any] = {
         "cost_usd": _or_null(_NUMBER),
         "tokens": _or_null(_NUMBER),
         "launches": _or_null(_WHOLE),
+        "unread": _or_null(_TEXT),
         "error": _or_null(_TEXT),
         "at_work": {"type": "array", "items": _TEXT},
         "forked_from": _or_null({"type": "array", "items": _or_null(_TEXT)}),
@@ -139,7 +140,7 @@ _SCHEMAS: dict[str, Any] = {
         "a": _TEXT, "b": _TEXT, "same": _FLAG, "fields": {"type": "array", "items": _TEXT},
         "steps": _THINGS,
     }),
-    "Done": _object({"ok": _FLAG, "driven": _FLAG}, run_id=_TEXT, answer=_ANY),
+    "Done": _object({"ok": _FLAG, "driven": _FLAG}, run_id=_TEXT, answer=_ANY, plan=_ANY),
 }  # fmt: skip
 _EVENTS = (
     "Server-sent events. `record`: an event of the run, with `type`, `seq`, `at` (unix seconds), "

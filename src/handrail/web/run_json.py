@@ -35,8 +35,8 @@ _HOLDS_STEPS = frozenset({
 })  # fmt: skip
 
 
-def row_of(info: RunInfo, view: RunView | None = None) -> dict[str, Json]:
-    """The row of a run in a list; without the view its cost is not known."""
+def row_of(info: RunInfo, view: RunView | None = None, *, unread: str = "") -> dict[str, Json]:
+    """The row of a run in a list; without the view, which may be ``unread``, it has no cost."""
     state = shown_status(info)
     spent = Spent() if view is None else view.spent
     usage = spent.usage or Usage()
@@ -57,6 +57,7 @@ def row_of(info: RunInfo, view: RunView | None = None) -> dict[str, Json]:
         "cost_usd": usage.cost_usd,
         "tokens": usage.tokens,
         "launches": spent.launches if view is not None else None,
+        "unread": unread or None,
         "error": info.damaged or (None if end is None or not end.error else end.error[:SHORT]),
         "at_work": [] if view is None else list(islice(at_work(view), _MOST_AT_WORK)),
         "forked_from": json_safe(info.forked_from),
