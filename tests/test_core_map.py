@@ -71,7 +71,7 @@ def test_each_module_is_there(name: str) -> None:
 @pytest.mark.parametrize("name", FILES)
 def test_each_file_is_there(name: str) -> None:
     """Each file that the page sends its reader to is there."""
-    assert (PACKAGE / name).is_file()
+    assert (PACKAGE / name).is_file() or (Path(__file__).parents[1] / name).is_file()
 
 
 def test_the_table_has_every_part_of_the_core_once() -> None:

@@ -59,6 +59,7 @@ class Workflow(Generic[P, R]):
         ``steps`` lists each step, ``body`` has them in their loops, branches, groups and bodies;
         ``is_whole`` is false if the source of a helper, or the name of a step, cannot be seen.
         """
+        from handrail.static.chain import kind_of
         from handrail.static.may_run import is_whole, possible_steps
         from handrail.static.outline import as_data, outline
         from handrail.static.source import SourceUnavailable, source_of
@@ -70,7 +71,7 @@ class Workflow(Generic[P, R]):
             steps: list[dict[str, Any]] = [
                 {
                     "path": found.path,
-                    "kind": _KINDS.get(found.verb, found.verb),
+                    "kind": kind_of(found.verb),
                     "line": found.line,
                     "literal": found.literal,
                 }
@@ -117,7 +118,6 @@ class Workflow(Generic[P, R]):
         return f"<workflow {self._definition.name!r}>"
 
 
-_KINDS = {"call": "python", "run_workflow": "subworkflow"}
 """Verbs that results and events record under the name of their untyped twin."""
 
 

@@ -115,7 +115,7 @@ def test_partials_and_bound_methods_cross_by_their_parts(
 def test_an_agent_crosses_by_its_name() -> None:
     """Whatever it holds; the other process has its own."""
     codec = portable()
-    text = codec.dump_object(AGENT, where="w", root="agent")
+    text = codec.dump(AGENT, where="w", root="agent")
     assert json.loads(text)["$v"] == f"{__name__}:AGENT"
     assert codec.load(text) is AGENT
 

@@ -28,7 +28,6 @@ from handrail.cli.target import target_of
 from handrail.model.results import A_PERSON
 from handrail.ports.journal import RunInfo
 from handrail.record.dropped import stuck_step
-from handrail.record.live_view import GROUPS
 from handrail.record.members import member_counts
 from handrail.record.spending import Spent
 from handrail.record.status import shown_status
@@ -56,6 +55,7 @@ from handrail.sinks.console_words import (
     wait_text,
 )
 from handrail.sinks.event_words import event_text, rung_text, unrolled_texts
+from handrail.steps.table import verb_of
 from handrail.typed.jsonsafe import short_repr
 
 MOST_MEMBERS = 40
@@ -155,9 +155,9 @@ def _members(steps: Sequence[StepView]) -> dict[str, list[StepView]]:
     above: list[StepView] = []
     for step in steps:
         del above[step.depth :]
-        if above and above[-1].step_type in GROUPS:
+        if above and verb_of(above[-1].step_type).grouped:
             found[above[-1].path].append(step)
-        if step.step_type in GROUPS:
+        if verb_of(step.step_type).grouped:
             found[step.path] = []
         above.append(step)
     return found

@@ -85,17 +85,6 @@ class PortableCodec:
                 Locating(self._classes, lost, surrogates=surrogates).write(value, 0)
         return text
 
-    def dump_object(self, value: Any, *, where: str, root: str) -> str:
-        """The text of an agent or a backend: its name if it has one, else as ``dump`` writes it.
-
-        Raises:
-            OutputNotSerializable: it has no name, and is no data.
-        """
-        name = self._names.name_of(value)
-        if name is not None:
-            return msgspec.json.encode({TAG: REF, VALUE: name}).decode()
-        return self.dump(value, where=where, root=root)
-
     def load(self, text: str, declared: Any = Any) -> Any:
         """The value that ``dump`` wrote as ``text``; modules that it names are imported.
 
@@ -150,7 +139,11 @@ class _Portably(Writing):
         self._names = names
 
     def write(self, value: Any, depth: int) -> Any:
-        """The tree of the value, or a reference to its name."""
+        """The tree of the value, or a reference to its name; an agent is named if it can be."""
+        if _is_named_first(value):
+            name = self._names.name_of(value)
+            if name is not None:
+                return {TAG: REF, VALUE: name}
         try:
             return super().write(value, depth)
         except Refused as refused:
@@ -158,6 +151,11 @@ class _Portably(Writing):
             if name is None:
                 raise
             return {TAG: REF, VALUE: name}
+
+
+def _is_named_first(value: Any) -> bool:
+    """True for an agent or a backend."""
+    return callable(getattr(value, "run", None)) or callable(getattr(value, "complete", None))
 
 
 class _Importing(Resolution):

@@ -35,7 +35,8 @@ from handrail.core.steering import (
 )
 from handrail.model import events as ev
 from handrail.record.assemble import assembler
-from handrail.steps.verbs import PythonCall, Step, wanted_by
+from handrail.steps.leaves import PythonCall
+from handrail.steps.verbs import Step, wanted_by
 
 _step_started = assembler(ev.StepStarted)
 _TYPE_ERROR_BASES = ("builtins.Exception", "builtins.BaseException")
@@ -157,13 +158,14 @@ def _perform(run: RunState, node: StepNode, *, interrupted: bool) -> None:
         first_launch(run, node, interrupted=interrupted)
         return
     step = node.step
+    view = run.view(node) if step.verb.viewed else None
     run.emit(
         cmd.Perform(
             node.path,
             step,
             node.attempt,
             node.started_at,
-            None,
+            view,
             interrupted,
             used=node.used,
             wanted=wanted_by(step),

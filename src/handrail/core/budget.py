@@ -22,7 +22,7 @@ from handrail.model.launch import Launch
 from handrail.model.paths import budget_gate
 from handrail.model.policy import Budget
 from handrail.model.results import OpenGate, Usage, own_usage
-from handrail.steps.verbs import launches_agent, launches_of, wanted_by
+from handrail.steps.verbs import wanted_by
 
 STOP, ALLOW = "stop", "allow"
 
@@ -52,7 +52,7 @@ def queue_launch(run: RunState, node: AgentNode, launch: Launch, *, interrupted:
     node.pending = None
     node.launched = launch.number
     node.reasks = launch.reasks
-    if not launches_agent(node.step.verb) or not scopes_above(run, node):
+    if not node.step.verb.launches_agent() or not scopes_above(run, node):
         return False
     wanted = wanted_by(node.step)
     run.emit(cmd.Queue(node.path, node.step, node.attempt, launch, interrupted, wanted))
@@ -64,7 +64,7 @@ def breach_of(run: RunState, node: AgentNode, scopes: tuple[Scope, ...]) -> Brea
     refused = run.answered.get(_question_of(run, node))
     if refused is not None and refused.answer == STOP:
         return _refusal(run, scopes[0])
-    count = launches_of(node.step.verb)
+    count = node.step.verb.launch_count()
     return next(filter(None, (_breach(run, scope, count) for scope in scopes)), None)
 
 
@@ -98,7 +98,7 @@ def reserve(run: RunState, node: AgentNode, launch: Launch, scopes: tuple[Scope,
     """Reserve the launch's share in each budget above it."""
     for scope in scopes:
         run.budgets.at_work.setdefault(scope.path, set()).add(node.path)
-    count = launches_of(node.step.verb)
+    count = node.step.verb.launch_count()
     shares = [_share_of(run, scope, count) for scope in scopes]
     tokens = max((tokens or 0 for tokens, _ in shares), default=0)
     usd = max((usd or 0.0 for _, usd in shares), default=0.0)

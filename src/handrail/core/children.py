@@ -31,7 +31,8 @@ from handrail.model.paths import join
 from handrail.model.results import BranchResult, StepResult, Usage
 from handrail.record.outputs import WORKFLOW, arm
 from handrail.record.results import total_usage, tree_order
-from handrail.steps.verbs import Branching, ChildWorkflow, HeldBody, ScopedBody, Step, alone
+from handrail.steps.bodies import Branching, ChildWorkflow, HeldBody, ScopedBody
+from handrail.steps.verbs import Step, alone
 
 
 class BranchNode(CompositeNode):

@@ -19,8 +19,10 @@ from handrail.model.history import Divergence
 from handrail.model.outcome import RAISED, RETURNED
 from handrail.model.results import qualified
 from handrail.record.comparing import equal
-from handrail.record.outputs import returned_by
-from handrail.steps.verbs import Modifiers, StageCheck, Step, Validation, take
+from handrail.steps.bodies import Validation
+from handrail.steps.declared import returned_by
+from handrail.steps.leaves import StageCheck
+from handrail.steps.verbs import Modifiers, Step, take
 from handrail.typed.jsonsafe import short_repr
 
 _NO_STEP = "no such step"

@@ -22,7 +22,9 @@ from handrail.model.outcome import RETURNED
 from handrail.model.paths import is_within
 from handrail.record.comparing import equal
 from handrail.steps.fingerprint import item_digest
-from handrail.steps.verbs import LEAF_KINDS, Step, WorkGroup
+from handrail.steps.groups import WorkGroup
+from handrail.steps.table import verb_of
+from handrail.steps.verbs import Step
 
 _MOST = 5
 """How many members a change of a group lists."""
@@ -125,7 +127,7 @@ class CompensationSearch(Retracing):
         if path in self._leading_to:
             return True
         record = self.recorded.get(path) if self._whole else None
-        if record is None or (record.kind in LEAF_KINDS and record.failure is None):
+        if record is None or (verb_of(record.kind).leaf and record.failure is None):
             return False  # nothing is below it
         return _is_compared(self.run, path)
 
@@ -207,13 +209,13 @@ class CompensationSearch(Retracing):
         end = record.end
         return end is not None and end.status == "succeeded" and end.given_by is None
 
-    def _tasks(self, place: Place, verb: WorkGroup, inputs: Inputs) -> Traversal:
+    def on_tasks(self, place: Place, verb: WorkGroup) -> None:
+        """Compare the initial tasks."""
         known = [task.id for task in self.recorded.tasks.get(place.path, ())]
         now = [task.id for task in verb.tasks]
         if self._compares(place) and known != now:
             self._note(place, f"work from {_short(known)}", f"work from {_short(now)}")
         self._partial.add(place.base)  # tasks are added, dropped and stopped
-        return super()._tasks(place, verb, inputs)
 
     def on_retraced(self, path: str, step: Step[Any], inputs: Inputs) -> None:
         """Keep the step's rollback, behind those of the steps below it."""

@@ -559,6 +559,8 @@ class Conductor:
             case cmd.Stopped():
                 error = CancelledFromWithin(command.path)
                 self.record(failure_event(command, error, end.launch.total))
+            case _:
+                assert_never(end)
 
     def _interrupted(self, path: str, reason: str, usage: Usage | None) -> None:
         flight = self.remove_flight(path, "attempt")

@@ -30,8 +30,9 @@ from handrail.model.results import (
     WorkflowResult,
     qualified,
 )
-from handrail.record.outputs import Results, Tree, returned_by, whole, with_recorded
+from handrail.record.outputs import Results, Tree, whole, with_recorded
 from handrail.record.results import workflow_result
+from handrail.steps.declared import returned_by
 from handrail.steps.verbs import Step
 
 _SOFT = frozenset({"timeout_s"})

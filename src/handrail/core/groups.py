@@ -1,4 +1,4 @@
-"""The verbs with many children: ``parallel``, ``for_each`` and ``race``; what ``work`` shares.
+"""The verbs with many children: each verb of ``steps.groups``, and what ``work`` shares.
 
 A group pulls its members one by one into a sliding window, so items may be an endless iterator and
 a slow member delays no other. The output of a group does not depend on the order in which members
@@ -11,13 +11,13 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal, TypeAlias, assert_never
+from typing import Any
 
 from handrail.core import commands as cmd
 from handrail.core.ending import compensation_error, undo
 from handrail.core.failing import fail
 from handrail.core.failures import AttemptFailure, failure_from, failure_of
-from handrail.core.items import Items, compared_item, function_of, is_body, keyed
+from handrail.core.items import Items, is_body
 from handrail.core.mistakes import no_body
 from handrail.core.nodes import MemberNode, Node, Phase, RollbackEntry
 from handrail.core.replaying import replay_member
@@ -37,20 +37,16 @@ from handrail.model.described import defined_at
 from handrail.model.outcome import INTERRUPTED, RAISED, RETURNED
 from handrail.model.results import StepResult
 from handrail.record.members import reasons_text
-from handrail.record.outputs import OUTPUTS, RESULTS, winner
 from handrail.steps.fingerprint import item_digest
-from handrail.steps.verbs import ForEachGroup, ParallelGroup, RaceGroup, Step, WorkGroup
+from handrail.steps.groups import RESULTS, Bodied, ForEachGroup, Group, Mode
+from handrail.steps.verbs import Step
 
 PULLS_PER_TURN = 256
 """How many members are started before the event loop gets a turn."""
 
-Mode: TypeAlias = Literal["fail_fast", "continue", "all_or_nothing", "race"]
 _FAILURES_TOLD = 5
 """A failed group quotes up to so many failures of members in full; of more, only the first."""
-GroupVerb: TypeAlias = ParallelGroup | ForEachGroup | RaceGroup | WorkGroup
 _NO_MORE = object()
-Bodied: TypeAlias = ForEachGroup | WorkGroup
-"""The groups whose members have a body."""
 
 
 class Members:
@@ -147,13 +143,13 @@ class Members:
 
 
 class GroupNode(CompositeNode):
-    """The node of ``parallel``, ``for_each`` and ``race``, which differ in members and output.
+    """The node of each ``Group``, whose verb has its members, its decision and its output.
 
     The node of ``work`` (``core.work``) derives from it.
     """
 
     __slots__ = ("items", "live", "members")
-    verb: GroupVerb
+    verb: Group
 
     def __init__(
         self, step: Step[Any], path: str, parent: Node | None, inputs: Mapping[str, Any]
@@ -181,35 +177,34 @@ class GroupNode(CompositeNode):
         verb = self.verb
         self.live = {}
         run.concurrent.add(self.base)
-        what, members = call_user(run, self._first_members, verb)
+        what, members = call_user(run, self.first_members)
         if what != RETURNED:
             self.members, self.live = Members("fail_fast", None, iter(())), None
             if what == RAISED:
                 fail(run, self, failure_of(members))
             return
         self.members = members
-        on_error = "fail_fast" if isinstance(verb, RaceGroup) else verb.on_error
-        run.record(ev.GroupStarted(self.path, verb.kind, _size(verb), on_error, members.window))
+        run.record(
+            ev.GroupStarted(self.path, verb.kind, _size(verb), verb.on_error, members.window)
+        )
         self.record_start(run)
         run.push(Pull(self))
 
     def record_start(self, run: RunState) -> None:
         """Record what belongs to the start of the group, before any member starts."""
 
-    def _first_members(self, verb: GroupVerb) -> Members:
-        match verb:
-            case ParallelGroup():
-                return Members(verb.on_error, verb.max_concurrency, iter(verb.steps))
-            case RaceGroup():
-                return Members("race", None, iter(verb.steps))
-            case ForEachGroup():
-                if self.items is None:
-                    self.items = Items(verb.items, again=self.step.modifiers.retry is not None)
-                return Members(verb.on_error, verb.max_concurrency, self.items.from_first())
-            case WorkGroup():
-                raise AssertionError(verb)  # its node makes its own
-            case _:
-                assert_never(verb)
+    def first_members(self) -> Members:
+        """The members of an attempt, none of them begun.
+
+        Raises:
+            Exception: the items raised.
+        """
+        verb = self.verb
+        if isinstance(verb, ForEachGroup):
+            if self.items is None:
+                self.items = Items(verb.items, again=self.step.modifiers.retry is not None)
+            return Members(verb.mode, verb.max_concurrency, self.items.from_first())
+        return Members(verb.mode, verb.max_concurrency, iter(verb.members()))
 
     # -- starting members -----------------------------------------------------------------------
 
@@ -243,17 +238,19 @@ class GroupNode(CompositeNode):
         members.pulls += 1
         run.push(Pull(self))
         verb = self.verb
-        if isinstance(verb, (ForEachGroup, WorkGroup)):
+        if isinstance(verb, Bodied):
             self._open_member(run, verb, item)
         else:
             self._open_step(run, item)
 
-    def _code_raised(self, run: RunState, what: int, error: BaseException) -> None:
+    def _code_raised(
+        self, run: RunState, what: int, error: BaseException, whose: str = "its items"
+    ) -> None:
         """Fail with the error of the items or a key; or begin no more, if the drive ends by it."""
         if what == INTERRUPTED:
             self.members.interrupted = True
         else:
-            self._give_up(run, error, f"its items raised after {self.members.started}")
+            self._give_up(run, error, f"{whose} raised after {self.members.started}")
 
     def _give_up(self, run: RunState, error: BaseException, what: str) -> None:
         """Fail with the error of a user's function, after all members have been stopped."""
@@ -287,7 +284,7 @@ class GroupNode(CompositeNode):
         members = self.members
         index = self.index_of(run, item)
         members.started += 1
-        what, given = call_user(run, keyed, verb, item, index)
+        what, given = call_user(run, verb.keyed, item, index)
         if what == RAISED and isinstance(given, DefinitionError):
             run.mistake(DefinitionError(f"{run.where(self)}: {given}"))
             return
@@ -310,7 +307,7 @@ class GroupNode(CompositeNode):
         member.started_at = run.now
         assert self.live is not None
         self.live[path] = run.nodes[path] = member
-        told = compared_item(verb, item)
+        told = verb.compared(item)
         if replay_member(run, member, verb, told, value):
             return
         digest = "" if run.codec is None else item_digest(told, run.codec, run.setting.secrets)
@@ -357,15 +354,21 @@ class GroupNode(CompositeNode):
         if result.status == "cancelled" and not members.decided:  # an earlier drive stopped it
             members.stopped = result.error or "cancelled"
             self._decided(run)
-        if members.mode == "race":
-            if result.success and result.status != "skipped" and members.winner is None:
-                members.winner = result
-                self._decided(run)
+        judges = members.winner is None and type(self.verb).child_ended is not Group.child_ended
+        if judges and self._decides(run, result):
+            members.winner = result
+            self._decided(run)
         elif result.status == "failed" and members.first_failure is None:
             members.first_failure = result
             if members.mode == "fail_fast":
                 self._decided(run)
         run.push(Pull(self))
+
+    def _decides(self, run: RunState, result: StepResult[Any]) -> bool:
+        what, decides = call_user(run, self.verb.child_ended, result, self.members.results)
+        if what != RETURNED:
+            self._code_raised(run, what, decides, "its verb")
+        return what == RETURNED and bool(decides)
 
     def _decided(self, run: RunState) -> None:
         self._begin_no_more(run)
@@ -411,9 +414,13 @@ class GroupNode(CompositeNode):
         if failure is None and undone is not None:
             failure = failure_of(undone)
         if failure is None:
-            output, derived = self.output()
-            run.succeed(self, output, derived=derived)
-            return
+            what, output = call_user(run, self.output)
+            if what == RETURNED:
+                run.succeed(self, output[0], derived=output[1])
+                return
+            if what == INTERRUPTED:
+                return
+            failure = failure_of(output)
         failure.output, failure.derived = self.results()
         if undone is not None or members.mode == "all_or_nothing":
             undo(run, self, lambda: fail(run, self, failure))
@@ -422,21 +429,14 @@ class GroupNode(CompositeNode):
 
     def output(self) -> tuple[Any, str]:
         """The group's output, and how it derives from its members."""
-        members = self.members
-        if members.mode == "race":
-            won = _winner(members)
-            assert won is not None
-            return won.output, winner(won.path)
-        if members.mode == "continue":
-            return self.results()
-        return self._as_output([one.output for _, one in sorted(members.results.items())]), OUTPUTS
+        return self.verb.output(self._results_in_order(), self.members.winner)
 
     def results(self) -> tuple[Any, str]:
         """The output of a group that failed: the results of the members that began."""
-        return self._as_output([one for _, one in sorted(self.members.results.items())]), RESULTS
+        return self.verb.sequence(self._results_in_order()), RESULTS
 
-    def _as_output(self, values: list[Any]) -> Any:
-        return values if isinstance(self.verb, ForEachGroup) else tuple(values)
+    def _results_in_order(self) -> list[StepResult[Any]]:
+        return [one for _, one in sorted(self.members.results.items())]
 
     def not_begun(self) -> int:
         """How many members were never begun, as far as that is known."""
@@ -487,7 +487,7 @@ def member_failed(run: RunState, member: Node, failure: AttemptFailure) -> None:
 
 
 def _begin_body(run: RunState, member: MemberNode, verb: Bodied, value: Any) -> None:
-    function = function_of(verb)
+    function = verb.function
     what, made = call_user(run, function, value)
     if what == INTERRUPTED:
         return
@@ -510,34 +510,28 @@ def _begin_body(run: RunState, member: MemberNode, verb: Bodied, value: Any) -> 
 def _decision(members: Members) -> str:
     """The reason for which the other members are stopped."""
     if members.winner is not None:
-        return f"{members.winner.name!r} won the race"
+        what = "won the race" if members.mode == "race" else "decided"
+        return f"{members.winner.name!r} {what}"
     if members.first_failure is not None and members.decided_by_member:
         return f"{members.first_failure.name!r} failed"
     return members.stopped or "cancelled"
 
 
-def _size(verb: GroupVerb) -> int | None:
-    members: Any
-    match verb:
-        case ForEachGroup():
-            members = verb.items
-        case WorkGroup():
-            members = verb.tasks
-        case _:
-            members = verb.steps
+def _size(verb: Group) -> int | None:
+    members: Any = verb.members
     try:
-        return len(members)
+        return len(members())
     except Exception:  # noqa: BLE001  # no __len__, or the user's own
         return None
 
 
-def _failure(path: str, verb: GroupVerb, members: Members, not_begun: int) -> AttemptFailure | None:
+def _failure(path: str, verb: Group, members: Members, not_begun: int) -> AttemptFailure | None:
     """Why the group fails, or None if it does not."""
     match members.mode:
         case "race":
             return None if _winner(members) is not None else _no_winner_failure(path, members)
         case "continue":
-            return _too_few_failure(path, members, getattr(verb, "min_success", None))
+            return _too_few_failure(path, members, verb.min_success)
         case _:
             if members.first_failure is None:
                 return None

@@ -33,7 +33,7 @@ from handrail.model.launch import FIRST, Launch
 from handrail.model.results import A_PERSON, UNREPORTED, add_usage
 from handrail.record.path_state import PathState
 from handrail.record.results import incident_of
-from handrail.steps.verbs import launches_agent, launches_of, wanted_by
+from handrail.steps.verbs import wanted_by
 
 _PROCESS_ENDED = "the process that was running it ended"
 
@@ -99,7 +99,7 @@ def granted(run: RunState, report: cmd.Granted) -> None:
 def _perform(
     run: RunState, node: AgentNode, which: Launch, scopes: tuple[Scope, ...], *, interrupted: bool
 ) -> None:
-    if run.guidance.waiting and launches_agent(node.step.verb):
+    if run.guidance.waiting and node.step.verb.launches_agent():
         which = _with_guidance(run, node, which)
     node.at_work = which
     run.emit(
@@ -163,7 +163,7 @@ def launch_failed(run: RunState, report: cmd.LaunchFailed) -> None:
         return
     launch_over(run, node)
     if node.reserved:
-        unmade = 0 if report.fault.judged else launches_of(node.step.verb) - 1
+        unmade = 0 if report.fault.judged else node.step.verb.launch_count() - 1
         settle(run, node, report.fault.usage, report.took_s, unmade=unmade)
     if node.stop is not None:
         run.end_cancelled(node)

@@ -14,7 +14,6 @@ from handrail.core.attempt_ends import failure_event
 from handrail.core.timers import Job, Timers
 from handrail.errors import DefinitionError
 from handrail.model.events import Event
-from handrail.steps.verbs import ShellCommand, StageCheck, launches_agent
 
 Waiting: TypeAlias = cmd.Perform | cmd.Queue
 
@@ -36,17 +35,6 @@ class LineDriver(Protocol):
 
     def queue_job(self, job: Job, /) -> None:
         """Run a job behind what has come in meanwhile."""
-
-
-def starts_process(command: Waiting) -> bool:
-    """True for an agent, a command, or a stage that runs one: it is likely to start a process.
-
-    It may also keep a process busy elsewhere.
-    """
-    verb = command.step.verb
-    if isinstance(verb, StageCheck):
-        return not callable(verb.stage.check)
-    return isinstance(verb, ShellCommand) or launches_agent(verb)
 
 
 class Line:
@@ -95,7 +83,7 @@ class Line:
         elif command.path in self._granted:
             self._granted.discard(command.path)
             self._start(command)
-        elif self.free and not starts_process(command):
+        elif self.free and not command.step.verb.starts_process():
             self._start(command)
         else:
             self.enqueue(command)
@@ -107,7 +95,7 @@ class Line:
             return
         uses = command.step.modifiers.uses
         try:
-            self._admission.request(command.path, uses, process=starts_process(command))
+            self._admission.request(command.path, uses, process=command.step.verb.starts_process())
         except DefinitionError as error:
             self._loop.record(failure_event(command, error))
             return

@@ -129,31 +129,47 @@ from handrail.model.outcome import INTERRUPTIONS, RAISED, RETURNED
 from handrail.model.results import Skipped, StepResult, StepStatus, add_usage
 from handrail.model.work import is_found
 from handrail.record.outputs import CHILD
-from handrail.steps import verbs
-from handrail.steps.verbs import PLAIN
+from handrail.steps.bodies import (
+    Branching,
+    ChildWorkflow,
+    HeldBody,
+    ScopedBody,
+    TreeBody,
+    Validation,
+)
+from handrail.steps.groups import Group, WorkGroup
+from handrail.steps.leaves import Launching, StageCheck
+from handrail.steps.verbs import PLAIN, Leaf, is_simple
+from handrail.steps.waits import Pause, Question, SignalWait
 
-NODE_TYPES: Mapping[type, type[StepNode]] = {
-    verbs.PythonCall: LeafNode,
-    verbs.ShellCommand: LeafNode,
-    verbs.StageCheck: AgentNode,  # an agent may judge
-    verbs.TreeWork: LeafNode,
-    verbs.AgentCall: AgentNode,
-    verbs.Generation: AgentNode,
-    verbs.Branching: BranchNode,
-    verbs.ChildWorkflow: WorkflowNode,
-    verbs.ScopedBody: ScopeNode,
-    verbs.HeldBody: HeldBodyNode,
-    verbs.TreeBody: WorktreeNode,
-    verbs.Validation: ValidationNode,
-    verbs.ParallelGroup: GroupNode,
-    verbs.ForEachGroup: GroupNode,
-    verbs.RaceGroup: GroupNode,
-    verbs.WorkGroup: WorkNode,
-    verbs.Pause: TimerNode,
-    verbs.Question: GateNode,
-    verbs.SignalWait: SignalNode,
-}
-"""The node class of each verb class."""
+
+class NodeTypes(dict[type, type[StepNode]]):
+    """The node class of each verb class: its own, or that of the class which it derives from."""
+
+    def __missing__(self, verb: type) -> type[StepNode]:
+        found = next(self[cls] for cls in verb.__mro__[1:] if cls in self)
+        self[verb] = found
+        return found
+
+
+NODE_TYPES: Mapping[type, type[StepNode]] = NodeTypes(
+    {
+        Leaf: LeafNode,
+        Launching: AgentNode,
+        StageCheck: AgentNode,  # an agent may judge
+        Group: GroupNode,
+        WorkGroup: WorkNode,
+        Branching: BranchNode,
+        ChildWorkflow: WorkflowNode,
+        ScopedBody: ScopeNode,
+        HeldBody: HeldBodyNode,
+        TreeBody: WorktreeNode,
+        Validation: ValidationNode,
+        Pause: TimerNode,
+        Question: GateNode,
+        SignalWait: SignalNode,
+    }
+)
 
 
 class Machine:
@@ -163,32 +179,7 @@ class Machine:
         self, definition: WorkflowDefinition, inputs: Mapping[str, Any], setting: Setting
     ) -> None:
         self.run = run = RunState(definition, inputs, setting, NODE_TYPES)
-        self._reactions: dict[type, Callable[[RunState, Any], None]] = {
-            ev.StepCompleted: _step_completed,
-            ev.AttemptFailed: _attempt_failed,
-            ev.LadderStep: ladder_stepped,
-            ev.MemberCompleted: _member_completed,
-            ev.WorkflowStarted: _workflow_started,
-            ev.RunResumed: _run_resumed,
-            ev.WorkflowCompleted: drive_ended,
-            ev.RunSuspended: drive_ended,
-            ev.CancelRequested: cancel_requested,
-            ev.RunSteered: run_steered,
-            ev.WorkEdited: work_edited,
-            ev.GateAnswered: gate_answered,
-            ev.SignalReceived: signal_received,
-            ev.RollbackCompleted: rollback_completed,
-            cmd.Evaluated: _evaluated,
-            cmd.TimerFired: timer_fired,
-            cmd.GateRefused: gate_refused,
-            cmd.Stopped: attempt_stopped,
-            cmd.Granted: granted,
-            cmd.LaunchFailed: launch_failed,
-            cmd.Pulled: _pulled,
-            cmd.Rehearsed: _rehearsed,
-            cmd.CloseRun: close_run,
-        }
-        self.reacts_to = frozenset(self._reactions)
+        self.reacts_to = frozenset(REACTIONS)
         self._agenda = run.agenda
 
     def receive(self, event: ev.Event | cmd.Report) -> Sequence[cmd.Command]:
@@ -204,7 +195,7 @@ class Machine:
 
         For callers that work in slices: they call ``go_on`` to its end before the next input.
         """
-        react = self._reactions.get(type(event))
+        react = REACTIONS.get(type(event))
         if react is None:
             return ()
         run = self.run
@@ -324,7 +315,7 @@ def _step_completed(run: RunState, event: ev.StepCompleted) -> None:
     step, parent = node.step, node.parent
     if (  # the path of most steps: a simple leaf below a body that is not being stopped
         result.status == "succeeded"
-        and (step.modifiers is PLAIN or verbs.is_simple(step.modifiers))
+        and (step.modifiers is PLAIN or is_simple(step.modifiers))
         and node.is_leaf
         and parent is not None
         and parent.generator is not None
@@ -490,3 +481,31 @@ def _pulled(run: RunState, report: cmd.Pulled) -> None:
     node = run.nodes.get(report.path)
     if isinstance(node, GroupNode) and node.stop is None:
         node.turn(run)
+
+
+REACTIONS: Mapping[type, Callable[[RunState, Any], None]] = {
+    ev.StepCompleted: _step_completed,
+    ev.AttemptFailed: _attempt_failed,
+    ev.LadderStep: ladder_stepped,
+    ev.MemberCompleted: _member_completed,
+    ev.WorkflowStarted: _workflow_started,
+    ev.RunResumed: _run_resumed,
+    ev.WorkflowCompleted: drive_ended,
+    ev.RunSuspended: drive_ended,
+    ev.CancelRequested: cancel_requested,
+    ev.RunSteered: run_steered,
+    ev.WorkEdited: work_edited,
+    ev.GateAnswered: gate_answered,
+    ev.SignalReceived: signal_received,
+    ev.RollbackCompleted: rollback_completed,
+    cmd.Evaluated: _evaluated,
+    cmd.TimerFired: timer_fired,
+    cmd.GateRefused: gate_refused,
+    cmd.Stopped: attempt_stopped,
+    cmd.Granted: granted,
+    cmd.LaunchFailed: launch_failed,
+    cmd.Pulled: _pulled,
+    cmd.Rehearsed: _rehearsed,
+    cmd.CloseRun: close_run,
+}
+"""What follows from each event and report; nothing follows from the others."""

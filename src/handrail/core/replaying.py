@@ -31,7 +31,10 @@ from handrail.record.outputs import derive, resolve
 from handrail.record.path_state import PathState
 from handrail.record.path_tree import replayed
 from handrail.steps.fingerprint import matches
-from handrail.steps.verbs import LAUNCHED, ForEachGroup, Question, Step, WorkGroup
+from handrail.steps.groups import Bodied
+from handrail.steps.table import verb_of
+from handrail.steps.verbs import Step
+from handrail.steps.waits import Question
 
 _step_replayed = assembler(ev.StepReplayed)
 
@@ -131,7 +134,7 @@ def _told(run: RunState, path: str, end: StepResult[Any]) -> ev.Progress:
     below = [result for _, result in run.recorded.below(path)]
     usage: Usage | None = None
     for result in below:
-        if result.step_type in LAUNCHED:
+        if verb_of(result.step_type).launches:
             usage = add_usage(usage, result.usage)
     return _step_replayed("", 0, 0.0, path, end, len(below), usage)
 
@@ -242,9 +245,7 @@ def _next_attempt_began(run: RunState, node: StepNode, record: PathState) -> boo
 # -- members ---------------------------------------------------------------------------------------
 
 
-def replay_member(
-    run: RunState, member: MemberNode, verb: ForEachGroup | WorkGroup, item: Any, value: Any
-) -> bool:
+def replay_member(run: RunState, member: MemberNode, verb: Bodied, item: Any, value: Any) -> bool:
     """Replay a member's recorded end; False if it has none."""
     recorded, path = run.recorded, member.path
     if item_changed(run, path, item):

@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias, TypeGuard
 from handrail.core import commands as cmd
 from handrail.core.failing import failed_result, failure_on_record
 from handrail.core.generators import call, close
-from handrail.core.items import Items, function_of, is_body, keyed
+from handrail.core.items import Items, is_body
 from handrail.core.run_state import RunState
 from handrail.core.visible import VisibleResults
 from handrail.errors import RunCancelled, StepTimeout
@@ -29,8 +29,18 @@ from handrail.model.results import StepFailed, StepResult, qualified
 from handrail.record.outputs import derive, resolve
 from handrail.record.path_state import PathState
 from handrail.record.work import RecordedTasks
-from handrail.steps import verbs
-from handrail.steps.verbs import Step
+from handrail.steps.bodies import (
+    MAKE,
+    MERGE,
+    TREE_STEPS,
+    ChildWorkflow,
+    HeldBody,
+    ScopedBody,
+    TreeBody,
+    Validation,
+)
+from handrail.steps.groups import Bodied, ForEachGroup, WorkGroup
+from handrail.steps.verbs import Step, Verb, alone, take
 
 Inputs: TypeAlias = Mapping[str, Any]
 _NO_MORE = object()
@@ -119,10 +129,13 @@ class Retracing:
     def body_ended(self, place: Place, what: int, given: Any, *, stopped: bool) -> None:
         """Called at the end of a body, with what ``model.outcome.resume`` returned."""
 
+    def on_tasks(self, place: Place, verb: WorkGroup) -> None:
+        """Called before the tasks of an attempt of ``work`` are retraced."""
+
     def group_ended(self, place: Place) -> None:
         """Called when all members that the code has for an attempt are retraced."""
 
-    def stages(self, place: Place, verb: verbs.Validation) -> Traversal:
+    def stages(self, place: Place, verb: Validation) -> Traversal:
         """Looks at the stages of a validation."""
         del place, verb
         yield from ()
@@ -166,7 +179,7 @@ class Retracing:
         ``kept``: the items of a group that has not ended.
         """
         record, made = self.recorded.at(path), self._attempts_made(path)
-        if kept is None and isinstance(step.verb, verbs.ForEachGroup):
+        if kept is None and isinstance(step.verb, ForEachGroup):
             kept = Items(step.verb.items, again=made > 1)
         for attempt in range(1, made + 1):
             base = attempt_base(path, attempt)
@@ -193,19 +206,17 @@ class Retracing:
             self.run.escaped = given
         return called
 
-    def member(
-        self, path: str, verb: verbs.ForEachGroup | verbs.WorkGroup, value: Any, inputs: Inputs
-    ) -> Traversal:
+    def member(self, path: str, verb: Bodied, value: Any, inputs: Inputs) -> Traversal:
         """Retraces a member of a group."""
         end = self.recorded.at(path).end
         how: Outcome = "open" if end is None else _outcome_of_end(end)
         place = Place(path, path, 1, how, None if end is None else end.output)
-        what, made = self.call(function_of(verb), value)
+        what, made = self.call(verb.function, value)
         if what != RETURNED:
             self.body_ended(place, RAISED, made, stopped=False)
             return
         if _is_step(made):
-            verbs.take(made)
+            take(made)
             yield self._only_step(place, made, inputs)
         elif is_body(made):
             yield self.body(place, made, inputs)
@@ -231,46 +242,35 @@ class Retracing:
         self, place: Place, made: int, step: Step[Any], inputs: Inputs, items: Items | None
     ) -> Traversal:
         verb, base = step.verb, place.base
-        inner: Iterable[Step[Any]] = ()
-        if isinstance(verb, (verbs.ParallelGroup, verbs.RaceGroup)):
-            inner = verb.steps
-        elif isinstance(verb, verbs.Branching):
-            inner = [arm for _, arm in verb.arms]
-        elif isinstance(verb, verbs.Validation):
-            yield self.stages(place, verb)
-            if verb.on_failure is not None:
-                yield self._fixes(place, verb.on_failure, inputs)
-        elif isinstance(verb, verbs.ForEachGroup):
-            assert items is not None
-            yield self._members(place, verb, inputs, items)
-        elif isinstance(verb, verbs.WorkGroup):
-            yield self._tasks(place, verb, inputs)
-        elif isinstance(verb, verbs.ChildWorkflow):
-            yield self._child(place, verb)
-        elif isinstance(verb, verbs.ScopedBody) and _is_new(verb.body):
-            end = self.recorded.at(place.path).end
-            place.value = None if end is None else end.output
-            yield self.body(place, verb.body, inputs)
-        elif isinstance(verb, (verbs.HeldBody, verbs.TreeBody)):
-            yield self._called_body(place, verb, inputs)
+        walk = WALKS.get(type(verb))
+        if walk is not None:
+            yield walk(self, place, verb, inputs, items)
+            return
         self._concurrent.add(base)
-        for one in inner:
+        for one in verb.held():
             below = f"{base}/{one.name}"
             if self.enters(below) and self.recorded.at(below).attempt <= made:
                 self.on_recorded(below, one, yielded=False)
                 yield self.step(below, one, inputs)
         self._concurrent.discard(base)
 
-    def _fixes(self, place: Place, fix: Step[Any], inputs: Inputs) -> Traversal:
+    def rounds(self, place: Place, verb: Validation, inputs: Inputs, _: Items | None) -> Traversal:
+        """Retraces the stages and fixes of a validation."""
+        yield self.stages(place, verb)
+        fix = verb.on_failure
+        if fix is None:
+            return
         for known in self.recorded.children(place.path):
-            number, _, name = known.removeprefix(f"{place.base}/").partition("/")
+            number, __, name = known.removeprefix(f"{place.base}/").partition("/")
             if name == fix.name and number.isdigit() and self.enters(known):
                 self.on_recorded(known, fix, yielded=False)
                 yield self.step(known, fix, inputs)
 
-    def _members(
-        self, place: Place, verb: verbs.ForEachGroup, inputs: Inputs, items: Items
+    def members(
+        self, place: Place, verb: ForEachGroup, inputs: Inputs, items: Items | None
     ) -> Traversal:
+        """Retraces the members of ``for_each``."""
+        assert items is not None
         begun = self.in_place(place)
         left = {one for one in begun if self.enters(one)}
         last = max((self.recorded.at(one).index for one in begun), default=-1)
@@ -291,8 +291,9 @@ class Retracing:
         self._concurrent.discard(place.base)
         self.group_ended(place)
 
-    def _tasks(self, place: Place, verb: verbs.WorkGroup, inputs: Inputs) -> Traversal:
+    def tasks(self, place: Place, verb: WorkGroup, inputs: Inputs, _: Items | None) -> Traversal:
         """Retraces the tasks that began, in the tree order that the record has."""
+        self.on_tasks(place, verb)
         recorded = self.recorded
         derive(recorded, place.path, self.run.setting.run_id)
         tasks = RecordedTasks(recorded, place.path, place.attempt, verb.tasks)
@@ -313,7 +314,7 @@ class Retracing:
         self._concurrent.discard(place.base)
         self.group_ended(place)
 
-    def _keyed(self, verb: verbs.ForEachGroup, items: Items) -> Iterator[tuple[Any, Any, str]]:
+    def _keyed(self, verb: ForEachGroup, items: Items) -> Iterator[tuple[Any, Any, str]]:
         """Each item, with its value for the body and its key, until the user's code raises."""
         what, given = self.call(items.from_first)
         for index in itertools.count():
@@ -321,11 +322,19 @@ class Retracing:
                 what, item = self.call(next, given, _NO_MORE)
             if what != RETURNED or item is _NO_MORE:
                 return
-            what, made = self.call(keyed, verb, item, index)
+            what, made = self.call(verb.keyed, item, index)
             if what == RETURNED:
                 yield item, *made
 
-    def _child(self, place: Place, verb: verbs.ChildWorkflow) -> Traversal:
+    def scope(self, place: Place, verb: ScopedBody, inputs: Inputs, _: Items | None) -> Traversal:
+        """Retraces the generator of a scope, unless it has begun already."""
+        if _is_new(verb.body):
+            end = self.recorded.at(place.path).end
+            place.value = None if end is None else end.output
+            yield self.body(place, verb.body, inputs)
+
+    def child(self, place: Place, verb: ChildWorkflow, _: Inputs, __: Items | None) -> Traversal:
+        """Retraces the body of a child workflow."""
         definition = verb.workflow.definition
         try:
             inputs = bind_inputs(definition, verb.args, verb.kwargs)
@@ -340,8 +349,8 @@ class Retracing:
         place.value = None if child is None else child.value
         yield self.body(place, generator, inputs)
 
-    def _called_body(
-        self, place: Place, verb: verbs.HeldBody | verbs.TreeBody, inputs: Inputs
+    def called_body(
+        self, place: Place, verb: HeldBody | TreeBody, inputs: Inputs, _: Items | None
     ) -> Traversal:
         """Retraces the steps of a function, which is called with its arguments."""
         what, made = self.call(verb.body, *verb.args)
@@ -349,22 +358,22 @@ class Retracing:
             return  # its record stands, whatever the code does now
         end = self.recorded.at(place.path).end
         place.value = None if end is None else end.output
-        if isinstance(verb, verbs.TreeBody):
+        if isinstance(verb, TreeBody):
             yield self._steps_around_body(place, verb, inputs)
         if place.outcome == "failed" and not self._body_began(place, verb):
             return
         if _is_step(made):
-            verbs.take(made)
-            yield self.body(place, verbs.alone(made), inputs)
+            take(made)
+            yield self.body(place, alone(made), inputs)
         elif is_body(made):
             yield self.body(place, made, inputs)
 
-    def _steps_around_body(self, place: Place, verb: verbs.TreeBody, inputs: Inputs) -> Traversal:
+    def _steps_around_body(self, place: Place, verb: TreeBody, inputs: Inputs) -> Traversal:
         """Retraces the steps around the body of a worktree: git operations, and the set-up."""
         setup = verb.setup
         for path in self.in_place(place):
             name = path.rpartition("/")[2]
-            if name in verbs.TREE_STEPS:
+            if name in TREE_STEPS:
                 place.seen.add(path)
             elif setup is not None and name == setup.name:
                 place.seen.add(path)
@@ -372,14 +381,14 @@ class Retracing:
                 if self.enters(path):
                     yield self.step(path, setup, inputs)
 
-    def _body_began(self, place: Place, verb: verbs.HeldBody | verbs.TreeBody) -> bool:
+    def _body_began(self, place: Place, verb: HeldBody | TreeBody) -> bool:
         """False for a body that never began, because a step before it had failed."""
-        if isinstance(verb, verbs.HeldBody):
+        if isinstance(verb, HeldBody):
             return True
         ends = {one.rpartition("/")[2]: self.recorded.at(one).end for one in self.in_place(place)}
-        if verbs.MERGE in ends:
+        if MERGE in ends:
             place.outcome = "open"  # it succeeded, and its value is recorded nowhere
-        before = [verbs.MAKE] if verb.setup is None else [verbs.MAKE, verb.setup.name]
+        before = [MAKE] if verb.setup is None else [MAKE, verb.setup.name]
         return all((end := ends.get(name)) is not None and end.success for name in before)
 
     def in_place(self, place: Place) -> list[str]:
@@ -402,7 +411,7 @@ class Retracing:
         try:
             while what == YIELDED and _is_step(given):
                 step = given
-                verbs.take(step)
+                take(step)
                 self.line = line_of(generator)
                 path = join(place.base, step.name)
                 if path in place.seen:
@@ -459,7 +468,7 @@ class Retracing:
         report: cmd.Evaluated = yield cmd.AskFallback(path, handler, failed, view)
         chosen: Any = report.value
         if _is_step(chosen):
-            verbs.take(chosen)
+            take(chosen)
             below = join(path, chosen.name)
             if self.enters(below):
                 place.seen.add(below)
@@ -505,3 +514,15 @@ def _sent(generator: Generator[Any, Any, Any], end: StepResult[Any], *, stops: b
     if end.success:
         return resume(generator, end.output)
     return resume(generator, None, StepFailed(end))
+
+
+WALKS: Mapping[type[Verb], Callable[[Retracing, Place, Any, Inputs, Items | None], Traversal]] = {
+    Validation: Retracing.rounds,
+    ForEachGroup: Retracing.members,
+    WorkGroup: Retracing.tasks,
+    ChildWorkflow: Retracing.child,
+    ScopedBody: Retracing.scope,
+    HeldBody: Retracing.called_body,
+    TreeBody: Retracing.called_body,
+}
+"""How an attempt is retraced whose steps the verb does not hold as data."""

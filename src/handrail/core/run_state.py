@@ -43,12 +43,14 @@ from handrail.model.results import (
     qualified,
 )
 from handrail.model.shapes import OwnTree
-from handrail.record.outputs import declared_output, member_output, recordable
+from handrail.record.outputs import declared_output, recordable
 from handrail.record.path_tree import attempt_in
 from handrail.record.results import children_of
 from handrail.record.run_record import Recorded
 from handrail.steps.fingerprint import fingerprint, matches
-from handrail.steps.verbs import ForEachGroup, SignalWait, Step, WorkGroup, take
+from handrail.steps.groups import Bodied
+from handrail.steps.verbs import Step, take
+from handrail.steps.waits import SignalWait
 
 if TYPE_CHECKING:
     from handrail.codec.codec import Codec  # attrs keeps the annotation as text
@@ -897,6 +899,6 @@ def declared_for(node: Node) -> tuple[Any, ...]:
     by_member = member is node or (member is not None and member.generator is None)
     if by_member and isinstance(member, MemberNode) and isinstance(member.parent, StepNode):
         verb = member.parent.step.verb
-        if isinstance(verb, (ForEachGroup, WorkGroup)):
-            declared.append(member_output(verb))
+        if isinstance(verb, Bodied):
+            declared.append(verb.member_type())
     return tuple(declared)

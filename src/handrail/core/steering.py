@@ -23,7 +23,6 @@ from handrail.model import events as ev
 from handrail.model.paths import ancestors_of, is_within
 from handrail.model.results import A_PERSON
 from handrail.record.answers import given_output
-from handrail.steps.verbs import WAITS, launches_agent
 
 _DONE: Mapping[str, str] = {"complete": "completed", "skip": "skipped", "retry": "begun again"}
 _TRY_OTHERWISE = "fork(outputs=...) tries another output from there."
@@ -190,7 +189,7 @@ def _agents_at_work(run: RunState) -> list[AgentNode]:
         and node.at_work is not None
         and node.stop is None
         and node.phase is Phase.RUNNING
-        and launches_agent(node.step.verb)
+        and node.step.verb.launches_agent()
     ]
 
 
@@ -236,8 +235,8 @@ def _check_guide(run: RunState, event: ev.RunSteered) -> None:
 
 def _holds_no_agent(node: StepNode) -> bool:
     """True for a call, a program or a wait, unless its fallback is at work."""
-    may_hold = node.children() or not (node.is_leaf or isinstance(node.step.verb, WAITS))
-    return not may_hold and not launches_agent(node.step.verb)
+    may_hold = node.children() or not (node.is_leaf or node.step.verb.waits)
+    return not may_hold and not node.step.verb.launches_agent()
 
 
 def _guide_otherwise(run: RunState) -> str:

@@ -20,7 +20,9 @@ from handrail.model.results import (
     ValidationResult,
     ValidationRoundResult,
 )
-from handrail.steps.verbs import Modifiers, Stage, StageCheck, Step, Validation
+from handrail.steps.bodies import Validation
+from handrail.steps.leaves import StageCheck
+from handrail.steps.verbs import Modifiers, Stage, Step
 
 
 class ValidationNode(CompositeNode):

@@ -18,8 +18,9 @@ from handrail.errors import OutputNotSerializable
 from handrail.model import events as ev
 from handrail.model.described import bases_of
 from handrail.model.results import StepResult, qualified
-from handrail.record.outputs import recordable, returned_by
-from handrail.steps.verbs import LEAF_KINDS
+from handrail.record.outputs import recordable
+from handrail.steps.declared import returned_by
+from handrail.steps.table import verb_of
 from handrail.typed.schema import hints_of
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ def failure_for_unserializable(
     kind, bases, said = qualified(type(error)), bases_of(error), str(error)
     match event:
         case ev.StepCompleted(result=result) if (
-            not attempts_over and result.status == "succeeded" and result.step_type in LEAF_KINDS
+            not attempts_over and result.status == "succeeded" and verb_of(result.step_type).leaf
         ):
             return ev.AttemptFailed(event.path, result.attempts, said, kind, bases, retryable=False)
         case ev.StepCompleted() | ev.MemberCompleted():

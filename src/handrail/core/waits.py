@@ -29,7 +29,8 @@ from handrail.model.outcome import RAISED, RETURNED
 from handrail.model.results import OpenGate
 from handrail.record.answers import answer_for, payload_for
 from handrail.record.outputs import declared_output
-from handrail.steps.verbs import Pause, Question, SignalWait, Step
+from handrail.steps.verbs import Step
+from handrail.steps.waits import Pause, Question, SignalWait
 
 
 class TimerNode(CompositeNode):

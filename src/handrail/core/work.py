@@ -21,8 +21,7 @@ from typing import Any, cast
 from handrail.core import commands as cmd
 from handrail.core.failing import fail_with
 from handrail.core.failures import AttemptFailure
-from handrail.core.groups import GroupNode, GroupVerb, Members
-from handrail.core.items import function_of
+from handrail.core.groups import GroupNode, Members
 from handrail.core.nodes import Node, Phase, RollbackEntry
 from handrail.core.run_state import Pull, RunState
 from handrail.core.steering import postpone_blocked
@@ -46,7 +45,8 @@ from handrail.model.work import (
 from handrail.record.assemble import assembler
 from handrail.record.outputs import WORK
 from handrail.record.work import drop_reason, task_ended
-from handrail.steps.verbs import Step, WorkGroup
+from handrail.steps.groups import WorkGroup
+from handrail.steps.verbs import Step
 
 _task_done: Callable[[Task, Any, str | None], TaskDone[Any]] = assembler(TaskDone)
 
@@ -277,8 +277,8 @@ class WorkNode(GroupNode):
                     return
         super().begin(run)
 
-    def _first_members(self, verb: GroupVerb) -> Members:
-        del verb
+    def first_members(self) -> Members:
+        """The initial tasks, all of them waiting."""
         self._reset()
         return TaskMembers(self.verb, self.queue)
 
@@ -459,7 +459,7 @@ class WorkNode(GroupNode):
         return self._mistake(member, "and for {1!r}: {0}", failure.error)
 
     def _mistake(self, member: Node, said: str, about: Any) -> WrongUse:
-        place = defined_at(function_of(self.verb)) or f"step {self.path!r}"
+        place = defined_at(self.verb.function) or f"step {self.path!r}"
         task = self.queue.known[_key(member.path)][0]
         return WrongUse(
             f"{place}: the body of {self.path!r} gives Found(value, children) for each task, "

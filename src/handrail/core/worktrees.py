@@ -19,7 +19,9 @@ from handrail.core.run_state import BodyStepNode, RunState, declared_for
 from handrail.model.paths import join
 from handrail.model.results import StepResult
 from handrail.model.shapes import OwnTree
-from handrail.steps.verbs import LEAVE, MAKE, MERGE, REMOVE, Step, TreeAction, TreeBody, TreeWork
+from handrail.steps.bodies import LEAVE, MAKE, MERGE, REMOVE, TreeBody
+from handrail.steps.leaves import TreeWork
+from handrail.steps.verbs import Step, TreeAction
 
 _ACTIONS: Mapping[str, TreeAction] = {
     MAKE: "make",

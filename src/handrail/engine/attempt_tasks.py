@@ -23,7 +23,7 @@ from handrail.engine.perform import Performer, raised_event
 from handrail.engine.tasks import ABANDONED, STOPPED, AttemptStopped, Flight
 from handrail.model import events as ev
 from handrail.model.outcome import INTERRUPTIONS, interruption
-from handrail.steps.verbs import PythonCall
+from handrail.steps.leaves import PythonCall
 
 TURN_STEPS = 64
 """How many steps in a row the driver's own task performs before the event loop gets a turn."""

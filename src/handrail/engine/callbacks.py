@@ -6,7 +6,7 @@ import sys
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_never
 
 import anyio
 import anyio.to_thread
@@ -64,6 +64,8 @@ class Evaluator:
                 return command.handler(self.contexts.of(command.view), command.failed)
             case FindStages():
                 return self.find_stages(command)
+            case _:
+                assert_never(command)
 
     async def evaluated(self, command: AskFallback | FindStages, at: float) -> Evaluated:
         """The outcome, awaited: a value, or the exception that the user's function raised."""
@@ -166,8 +168,10 @@ class Callbacks:
                 self._evaluated(flight, outcome)
             case "gate":
                 self._answered(flight, outcome)
-            case _:
+            case "rollback":
                 self._undone(flight, outcome)
+            case _:
+                raise AssertionError(flight.kind)
 
     # -- evaluations and gate handlers ----------------------------------------------------------
 

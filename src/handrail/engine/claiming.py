@@ -42,7 +42,8 @@ from handrail.errors import (
     DefinitionError,
 )
 from handrail.model import events as ev
-from handrail.steps.verbs import AgentCall, Wanted
+from handrail.steps.leaves import AgentCall
+from handrail.steps.verbs import Wanted
 
 if TYPE_CHECKING:
     from handrail.ports.claims import Claim, Claimant, Claims, LaunchClaims, Resource

@@ -15,7 +15,7 @@ from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
 from handrail.errors import OutputChanged
-from handrail.steps.verbs import PythonCall
+from handrail.steps.leaves import PythonCall
 from handrail.typed.schema import fields_of, is_list, is_object
 
 if TYPE_CHECKING:

@@ -22,7 +22,6 @@ from handrail.model.results import OpenGate
 from handrail.ports.journal import Journal, Letter
 from handrail.record.answers import check_payload
 from handrail.record.inbox import TIMEOUT, event_of, gate_key, is_signal
-from handrail.steps.verbs import launches_agent
 
 
 class Inbox:
@@ -113,7 +112,8 @@ def is_urgent(event: ev.Event, at_work: Flight | None) -> bool:
     if at_work is None or not is_within(at_work.path, event.path):
         return event.action == "stop"
     if event.action == "guide":
-        return launches_agent(at_work.command.step.verb)
+        launches: bool = at_work.command.step.verb.launches_agent()
+        return launches
     return event.action == "stop" or event.path != ""
 
 

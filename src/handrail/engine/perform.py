@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, assert_never
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 import msgspec
@@ -19,14 +19,12 @@ from handrail.core.attempt_ends import failure_event, success_event
 from handrail.core.commands import BrokenOff, LaunchFailed, Perform, Queue
 from handrail.engine.calls import Abandoned, ActionRaised, call
 from handrail.engine.current import Contexts, Current, built_context, idempotency_key
-from handrail.engine.judging import judged, own, refusal
 from handrail.engine.replacements import Replacements
-from handrail.engine.stage_calls import exit_text, stage_result, takes_one
-from handrail.errors import ClaimLost, CommandFailed, WrongUse
+from handrail.errors import ClaimLost, WrongUse
 from handrail.model import events as ev
 from handrail.model.agent_options import NO_SETTINGS, AgentSettings
+from handrail.model.context import WorkflowContext
 from handrail.model.dataclass import dataclass
-from handrail.model.described import text_of, traceback_of
 from handrail.model.events import Notice
 from handrail.model.launch import AgentError, Launch, fault_of
 from handrail.model.outcome import INTERRUPTIONS
@@ -34,9 +32,6 @@ from handrail.model.results import (
     UNREPORTED,
     AgentResult,
     CommandResult,
-    StageFailed,
-    StageResult,
-    UnparsedCommandResult,
     Usage,
     add_launch,
     add_usage,
@@ -44,18 +39,9 @@ from handrail.model.results import (
 from handrail.model.shapes import AgentRequest, OwnTree
 from handrail.ports.clock import Clock
 from handrail.record.run_record import Recorded
-from handrail.shortening import shortened
-from handrail.steps.verbs import (
-    AgentCall,
-    Generation,
-    PythonCall,
-    ShellCommand,
-    StageCheck,
-    TreeWork,
-    is_agent,
-    take,
-)
-from handrail.typed.convert import DoesNotFit
+from handrail.steps.judging import judged, own
+from handrail.steps.leaves import AgentCall, Launching, NotParsed, PythonCall
+from handrail.steps.verbs import Context, Leaf, TreeAction, is_agent, take
 
 if TYPE_CHECKING:
     from handrail.engine.in_place import InPlace
@@ -137,10 +123,8 @@ class Performer:
             NotPortable: a part of it is neither data nor has a name.
         """
         context: Mapping[str, Any] | None = None
-        from handrail.engine.portable import builds_context
-
-        if builds_context(command) and command.view is not None:
-            verb: Any = command.step.verb
+        verb = command.step.verb
+        if isinstance(verb, Launching) and verb.builds_context and command.view is not None:
             context = await built_context(verb.context, self.contexts.of(command.view))
         text = portable_format.write_attempt(command, self.clock.now(), context)
         read = portable_format.read_attempt(text, command.started_at)
@@ -184,113 +168,15 @@ class Performer:
     async def _output(
         self, command: Perform, current: Current, claims_of: ClaimsOf | None
     ) -> tuple[Any, Usage | None]:
-        verb: Any = command.step.verb
-        match verb:
-            case PythonCall():
-                return await self._call(verb, command, current), None
-            case ShellCommand():
-                return await self._command(verb, command), None
-            case AgentCall():
-                claims = None if claims_of is None else claims_of(command.path)
-                result = await self._agent(verb.agent, verb, command, current, claims)
-                if verb.settings.check is not None:
-                    result = await self._judged(result, verb, command, current)
-                return (result.output if verb.answers else result), result.usage
-            case Generation():
-                return await self._generate(verb, command, current)
-            case StageCheck():
-                return await self._stage(verb, command, current)
-            case TreeWork():
-                return await self._git(verb, command, current, claims_of), None
-            case _:
-                assert_never(verb)
+        verb = command.step.verb
+        assert isinstance(verb, Leaf)
+        return await verb.perform(_Attempt(self, command, current, claims_of))
 
-    async def _call(self, verb: PythonCall, command: Perform, current: Current) -> Any:
-        """The return value of the action.
+    # -- agents and programs --------------------------------------------------------------------
 
-        Raises:
-            OutputChanged: it changed an earlier output in place. BaseException: what it raised.
-        """
-        action, args, kwargs = verb.action, verb.args, verb.kwargs or {}
-        inline, watch = command.step.modifiers.inline, self.in_place
-        before = [] if watch is None else watch.before(verb)
-        if not before or watch is None:
-            return await call(action, args, kwargs, inline=inline, current=current)
-        try:
-            value = await call(action, args, kwargs, inline=inline, current=current)
-        except Exception as raised:
-            error = watch.changed(command.path, before)
-            if error is not None:
-                raise error from raised
-            raise
-        error = watch.changed(command.path, before)
-        if error is not None:
-            raise error
-        return value
-
-    # -- worktrees ------------------------------------------------------------------------------
-
-    async def _git(
-        self, verb: TreeWork, command: Perform, current: Current, claims_of: ClaimsOf | None
-    ) -> OwnTree | bool | None:
-        from handrail.workspace.own_tree import OwnTrees
-
-        trees = OwnTrees(self.contexts.run_id, verb.owner, f"{self._marker(command)}/git")
-        if verb.action == "make":
-            return await trees.make(Path(current.cwd), verb.base)
-        tree = verb.tree
-        assert tree is not None  # it was made
-        if verb.action == "merge":
-            assert claims_of is not None
-
-            async def called(function: Callable[..., Any], own: OwnTree) -> object:
-                return await call(function, (own,), {}, inline=False, current=current)
-
-            await trees.merge(tree, verb.merge, claims_of(command.path), called)
-        elif verb.action == "remove":
-            await trees.remove(tree)
-        else:
-            return await trees.leave(tree)
-        return None
-
-    # -- commands -------------------------------------------------------------------------------
-
-    async def _command(self, verb: ShellCommand, command: Perform) -> CommandResult[Any]:
-        from handrail.system.run import run_process
-
-        done = await run_process(
-            verb.argv,
-            cwd=_folder(verb.cwd, command),
-            env=verb.env,
-            stdin=verb.stdin,
-            marker=self._marker(command),
-            on_output=self._listener(command),
-        )
-        if verb.check and done.exit_code != 0:
-            raise CommandFailed(_format_argv(verb.argv), done.exit_code, done.stdout, done.stderr)
-        if verb.parse is None:
-            return CommandResult(done.exit_code, done.stdout, done.stderr)
-        try:
-            data = _parsed(done.stdout, verb.parse)
-        except DoesNotFit as error:
-            found = UnparsedCommandResult(done.exit_code, done.stdout, done.stderr)
-            if done.exit_code == 0:
-                raise _NotParsed(error, found) from None
-            return found
-        return CommandResult(done.exit_code, done.stdout, done.stderr, data)
-
-    def _marker(self, command: Perform) -> str:
+    def marker(self, command: Perform) -> str:
+        """The mark by which the programs of an attempt are found."""
         return f"{self.contexts.mark or self.contexts.run_id}/{command.path}#{command.attempt}"
-
-    def _listener(self, command: Perform) -> Callable[[Any, str], None]:
-        emit_notice, path = self.emit_notice, command.path
-
-        def on_output(stream: Any, text: str) -> None:
-            emit_notice(ev.StepOutput(path, stream, text))
-
-        return on_output
-
-    # -- agents ---------------------------------------------------------------------------------
 
     def folder_of(self, command: Perform | Queue) -> Path | None:
         """The folder that a launch of an agent works in; None if it heeds no ``writes=``."""
@@ -300,14 +186,16 @@ class Performer:
         agent = self.agents.replacement_for(verb.agent)
         return self.folder_of_agent(agent, verb.settings, self.defaults(), command.launch)
 
-    async def _agent(
+    async def launch(  # noqa: PLR0917  # one after the other, as it needs them
         self,
         agent: Any,
-        verb: AgentCall | Generation,
+        context: Context,
+        settings: AgentSettings,
         command: Perform,
         current: Current,
         claims: LaunchClaims | None = None,
     ) -> AgentResult[Any]:
+        """The result of one launch of an agent, which nobody has judged yet."""
         assert command.view is not None
         workflow = self.contexts.of(command.view)
         chosen = self.agents.replacement_for(agent)
@@ -321,14 +209,14 @@ class Performer:
             self.contexts.run_id,
             command.path,
             command.attempt,
-            await built_context(verb.context, workflow),
+            await built_context(context, workflow),
             workflow,
             idempotency_key(self.contexts.run_id, command.path),
             current.interrupted,
             on_notice,
             self.clock.sleep,
             self._launch(command.launch),
-            self._with_total(verb.settings),
+            self._with_total(settings),
             self.defaults(),
             self.clock.now,
             self.contexts.mark,
@@ -353,25 +241,29 @@ class Performer:
             self.session_totals[result.session] = result.session_usage
         return result
 
-    async def _judged(
-        self, result: AgentResult[Any], verb: AgentCall, command: Perform, current: Current
+    async def judged(
+        self,
+        result: AgentResult[Any],
+        agent: Any,
+        check: Any,
+        command: Perform,
+        current: Current,
     ) -> AgentResult[Any]:
         """The result, if the step's check accepts it; its judge works unseen, in the same step."""
-        check: Any = verb.settings.check
         if not is_agent(check):
             said = await call(check, (result.output,), {}, inline=False, current=current)
-            return judged(verb.agent.name, result, command.launch, said, None)
+            return judged(agent.name, result, command.launch, said, None)
         silent = replace(self, emit_notice=lambda _: None)
-        given = AgentCall(check, {"answer": result.output})
+        given = {"answer": result.output}
         first = msgspec.structs.replace(command, launch=Launch())
         try:
-            found = await Performer._agent(silent, check, given, first, current)
+            found = await silent.launch(check, given, NO_SETTINGS, first, current)
         except AgentError as error:
             why = f"its check gave no verdict: {error}"
             used = add_usage(own(result, command.launch), error.usage)
             kind = error.kind if error.not_ready else None
-            raise AgentError(verb.agent.name, why, kind=kind, usage=used) from error
-        return judged(verb.agent.name, result, command.launch, found.output, found.usage)
+            raise AgentError(agent.name, why, kind=kind, usage=used) from error
+        return judged(agent.name, result, command.launch, found.output, found.usage)
 
     def _total_of(self, session: str | None) -> Usage | None:
         if session is None:
@@ -393,64 +285,106 @@ class Performer:
             return launch
         return replace(launch, session_usage=self._total_of(launch.session))
 
-    async def _generate(
-        self, verb: Generation, command: Perform, current: Current
-    ) -> tuple[str, Usage | None]:
-        generator: Any = verb.generator
-        usage: Usage | None = None
-        if is_agent(generator):
-            result = await self._agent(generator, verb, command, current)
-            text, usage = result.output, result.usage
-        else:
-            assert command.view is not None
-            context = await built_context(verb.context, self.contexts.of(command.view))
-            text = await call(generator, (context,), {}, inline=False, current=current)
-        if not isinstance(text, str):
-            raise WrongUse(
-                f"step {command.path!r}: a generator must return text, got {type(text).__name__}"
-            )
-        return text, usage
 
-    # -- stages ---------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """What the engine does for a verb in one attempt: see ``steps.verbs.Performing``."""
 
-    async def _stage(
-        self, verb: StageCheck, command: Perform, current: Current
-    ) -> tuple[StageResult, Usage | None]:
-        stage, used = verb.stage, None
-        check: Any = stage.check
-        if is_agent(check):
-            said = await self._agent(check, AgentCall(check, {}), command, current)
-            error, used = refusal(said.output), said.usage
-            result = StageResult(stage.name, error is None, str(said.output), error)
-        elif callable(check):
-            result = await self._check(stage.name, check, command, current)
-        else:
-            from handrail.system.run import run_process
+    _performer: Performer
+    _command: Perform
+    _current: Current
+    _claims_of: ClaimsOf | None
 
-            done = await run_process(
-                check if isinstance(check, str) else tuple(check),
-                cwd=_folder(None, command),
-                marker=self._marker(command),
-                on_output=self._listener(command),
-            )
-            printed = shortened((done.stdout + done.stderr).strip(), _STAGE_OUTPUT, keep="tail")
-            error = None if done.exit_code == 0 else exit_text(done.exit_code, printed)
-            result = StageResult(stage.name, done.exit_code == 0, printed, error)
-        if not result.passed:
-            raise StageFailed(result, used)
-        return result, used
+    @property
+    def path(self) -> str:
+        return self._command.path
 
-    async def _check(
-        self, name: str, check: Callable[..., Any], command: Perform, current: Current
-    ) -> StageResult:
-        assert command.view is not None
-        args = (self.contexts.of(command.view),) if takes_one(check) else ()
+    @property
+    def workflow(self) -> WorkflowContext:
+        assert self._command.view is not None  # the verb is ``viewed``
+        return self._performer.contexts.of(self._command.view)
+
+    async def act(self, action: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """What the step's own action returns.
+
+        Raises:
+            OutputChanged: it changed an earlier output in place. BaseException: what it raised.
+        """
+        watch, verb = self._performer.in_place, self._command.step.verb
+        inline = self._command.step.modifiers.inline
+        before = watch.before(verb) if watch is not None and isinstance(verb, PythonCall) else []
+        if not before or watch is None:
+            return await call(action, args, kwargs, inline=inline, current=self._current)
         try:
-            value = await call(check, args, {}, inline=False, current=current)
-        except Exception as error:  # noqa: BLE001  # a check that raises did not pass
-            said = f"{type(error).__name__}: {text_of(error)}"
-            return StageResult(name, passed=False, output=traceback_of(error), error=said)
-        return stage_result(name, value)
+            value = await call(action, args, kwargs, inline=inline, current=self._current)
+        except Exception as raised:
+            error = watch.changed(self.path, before)
+            if error is not None:
+                raise error from raised
+            raise
+        error = watch.changed(self.path, before)
+        if error is not None:
+            raise error
+        return value
+
+    async def call(self, function: Callable[..., Any], *args: Any) -> Any:
+        return await call(function, args, {}, inline=False, current=self._current)
+
+    async def run(
+        self, argv: Any, *, cwd: Any = None, env: Any = None, stdin: Any = None
+    ) -> CommandResult[Any]:
+        from handrail.system.run import run_process
+
+        command, performer = self._command, self._performer
+        tree, path = command.tree, command.path
+        if tree is not None:  # inside the step's worktree
+            cwd = tree.inside(os.getcwd() if cwd is None else os.fspath(cwd))  # noqa: PTH109  # as it is
+        done = await run_process(
+            argv,
+            cwd=cwd,
+            env=env,
+            stdin=stdin,
+            marker=performer.marker(command),
+            on_output=lambda stream, text: performer.emit_notice(ev.StepOutput(path, stream, text)),
+        )
+        return CommandResult(done.exit_code, done.stdout, done.stderr)
+
+    async def built(self, context: Context) -> Mapping[str, Any]:
+        return await built_context(context, self.workflow)
+
+    async def launch(
+        self,
+        agent: Any,
+        context: Context,
+        settings: AgentSettings = NO_SETTINGS,
+        *,
+        claims: bool = False,
+    ) -> AgentResult[Any]:
+        performer, command, current = self._performer, self._command, self._current
+        own = self._claims_of(self.path) if claims and self._claims_of is not None else None
+        result = await performer.launch(agent, context, settings, command, current, own)
+        if settings.check is None:
+            return result
+        return await performer.judged(result, agent, settings.check, command, current)
+
+    async def worktree(
+        self, action: TreeAction, owner: str, base: str | None, merge: Any, tree: OwnTree | None
+    ) -> OwnTree | bool | None:
+        from handrail.workspace.own_tree import OwnTrees
+
+        performer, command = self._performer, self._command
+        trees = OwnTrees(performer.contexts.run_id, owner, f"{performer.marker(command)}/git")
+        if action == "make":
+            return await trees.make(Path(self._current.cwd), base)
+        assert tree is not None  # it was made
+        if action == "merge":
+            assert self._claims_of is not None
+            await trees.merge(tree, merge, self._claims_of(self.path), self.call)
+        elif action == "remove":
+            await trees.remove(tree)
+        else:
+            return await trees.leave(tree)
+        return None
 
 
 class _LaunchReport:
@@ -486,51 +420,13 @@ class _LaunchReport:
         )
 
 
-def _folder(cwd: str | os.PathLike[str] | None, command: Perform) -> str | os.PathLike[str] | None:
-    """The folder for a program: inside the step's worktree, if it has one."""
-    tree = command.tree
-    if tree is None:
-        return cwd
-    return tree.inside(os.getcwd() if cwd is None else os.fspath(cwd))  # noqa: PTH109  # as it is
-
-
-def _parsed(text: str, type_: Any) -> Any:
-    from handrail.typed.convert import fit_json
-    from handrail.typed.jsonsafe import short_repr
-    from handrail.typed.schema import describe_type
-
-    try:
-        return fit_json(text, type_)
-    except DoesNotFit as error:
-        wanted = describe_type(type_)
-        said = f"parse= expects JSON of type {wanted} on stdout, got {short_repr(text)}: {error}"
-        raise DoesNotFit(said) from None
-
-
-def _format_argv(argv: str | tuple[str, ...]) -> str:
-    if isinstance(argv, str):
-        return repr(argv)
-    import shlex
-
-    return repr(shlex.join(argv))
-
-
 # -- how attempts end ------------------------------------------------------------------------------
-
-
-class _NotParsed(Exception):
-    """A command's stdout does not fit ``parse=``. ``result`` is the command's."""
-
-    def __init__(self, error: Exception, result: UnparsedCommandResult) -> None:
-        super().__init__(error, result)
-        self.error = error
-        self.result = result
 
 
 def raised_event(command: Perform, error: BaseException) -> ev.AttemptFailed:
     """The event of an attempt that raised, while the exception is alive; see ``failure_event``."""
     if isinstance(error, ActionRaised):
         return failure_event(command, error.error)
-    if isinstance(error, _NotParsed):
+    if isinstance(error, NotParsed):
         return failure_event(command, error.error, output=error.result)
     return failure_event(command, error)

@@ -22,7 +22,6 @@ from handrail.record.dropped import stuck_step
 from handrail.record.results import children_of
 from handrail.record.status import run_status, run_waits
 
-_KINDS = {"call": "python", "run_workflow": "subworkflow"}
 """The name of a verb in results, where it differs from the method that people type."""
 
 
@@ -204,6 +203,7 @@ def _recorded_step(
 
 def _possible(definition: WorkflowDefinition, known: set[str]) -> Iterator[PlannedStep]:
     """The further steps that the source names, which may run."""
+    from handrail.static.chain import kind_of
     from handrail.static.may_run import may_run
     from handrail.static.source import SourceUnavailable, source_of
 
@@ -213,4 +213,4 @@ def _possible(definition: WorkflowDefinition, known: set[str]) -> Iterator[Plann
         return
     for step in possible:
         if not any(step.matches(path) for path in known):
-            yield PlannedStep(step.path, "may run", _KINDS.get(step.verb, step.verb))
+            yield PlannedStep(step.path, "may run", kind_of(step.verb))

@@ -11,10 +11,10 @@ A part that is neither data nor has a name is ``NotPortable``.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, TypeAlias, cast
 
-import attrs
 import msgspec
 
 from handrail.codec.codec import Codec
@@ -23,26 +23,13 @@ from handrail.core import commands as cmd
 from handrail.core.attempt_ends import time_bound
 from handrail.core.conductor import ONE_MACHINE
 from handrail.core.visible import VisibleResults
-from handrail.engine.stage_calls import takes_one
 from handrail.errors import NotPortable, OutputNotSerializable
-from handrail.model.agent_options import NO_SETTINGS
 from handrail.model.launch import FIRST
 from handrail.model.policy import Retry
-from handrail.steps.verbs import (
-    AgentCall,
-    Generation,
-    Modifiers,
-    PythonCall,
-    Rollback,
-    ShellCommand,
-    Stage,
-    StageCheck,
-    Step,
-    take,
-)
+from handrail.steps.table import VERBS
+from handrail.steps.verbs import Leaf, Modifiers, Rollback, Step, Verb, take
 
 AttemptParts: TypeAlias = dict[str, Any]
-_EXPLICIT = "explicit"
 
 
 class PortableFormat:
@@ -82,8 +69,8 @@ class PortableFormat:
             parts["retry_on"] = self._part(retry.on, path, "retry(on=)")
         if step.modifiers.inline:
             parts["inline"] = True
-        parts.update(self._verb(step.verb, path, context))
-        if _needs_view(step.verb) and command.view is not None:
+        parts["verb"] = self._verb(step.verb, path, context)
+        if isinstance(step.verb, Leaf) and step.verb.sees_results() and command.view is not None:
             parts["view"] = self._view(command.view)
         return msgspec.json.encode(parts).decode()
 
@@ -102,52 +89,17 @@ class PortableFormat:
         }
         return msgspec.json.encode(parts).decode()
 
-    def _verb(self, verb: Any, path: str, context: Mapping[str, Any] | None) -> AttemptParts:
-        match verb:
-            case PythonCall():
-                return self._of(path, verb, call="action", args="args", kwargs="kwargs")
-            case ShellCommand():
-                names = ("argv", "cwd", "env", "stdin", "parse")
-                parts = self._of(path, verb, **{one: one for one in names})
-                return parts if verb.check else {**parts, "check": False}
-            case AgentCall() | Generation():
-                return self._agent(verb, path, context)
-            case StageCheck():
-                stage = verb.stage
-                named = {"stage": stage.name, "check": self._performer(stage.check, path)}
-                return named if stage.timeout is None else {**named, "timeout": stage.timeout}
-            case _:
-                raise NotPortable(path, f"verb {verb.kind!r}", "no attempt is made at it")
-
-    def _of(self, path: str, verb: Any, **fields: str) -> AttemptParts:
-        """The fields of a verb that are set, by their names in the text."""
-        found = {name: (field, getattr(verb, field)) for name, field in fields.items()}
-        return {
-            name: self._part(value, path, field)
-            for name, (field, value) in found.items()
-            if value is not None and value != ()
-        }
-
-    def _agent(
-        self, verb: AgentCall | Generation, path: str, context: Mapping[str, Any] | None
-    ) -> AttemptParts:
-        is_agent = isinstance(verb, AgentCall)
-        performer: Any = verb.agent if isinstance(verb, AgentCall) else verb.generator
-        kind = "agent" if is_agent else "generate"
-        parts: AttemptParts = {
-            kind: self._object(performer, path, "agent" if is_agent else "generator")
-        }
-        given = verb.context if context is None else context
-        parts["context"] = self._part(given, path, "context")
-        if verb.settings.backend is not None:
-            parts["backend"] = self._object(verb.settings.backend, path, "backend")
-        if (judge := verb.settings.check) is not None:
-            parts["check"] = self._performer(judge, path)
-        rest = attrs.evolve(verb.settings, backend=None, check=None)
-        if rest != NO_SETTINGS:
-            parts["settings"] = self._part(rest, path, "settings")
-        if isinstance(verb, AgentCall) and verb.answers:
-            parts["answers"] = True
+    def _verb(self, verb: Verb, path: str, context: Mapping[str, Any] | None) -> AttemptParts:
+        """The kind of a verb, and its fields that are not as by default."""
+        if not isinstance(verb, Leaf) or not verb.travels:
+            raise NotPortable(path, f"verb {verb.kind!r}", "no attempt is made at it")
+        parts: AttemptParts = {"kind": verb.kind}
+        for field in fields(cast("Any", verb)):
+            value: Any = getattr(verb, field.name)
+            if field.name == "context" and context is not None:
+                value = context
+            if value is not field.default:
+                parts[field.name] = self._part(value, path, field.name)
         return parts
 
     def _view(self, view: cmd.View) -> AttemptParts:
@@ -160,18 +112,8 @@ class PortableFormat:
         return found
 
     def _part(self, value: Any, path: str, name: str) -> msgspec.Raw:
-        return self._raw(self._codec.dump, value, path, name)
-
-    def _performer(self, check: Any, path: str) -> msgspec.Raw:
-        dump = self._object if callable(getattr(check, "run", None)) else self._part
-        return dump(check, path, "check")
-
-    def _object(self, value: Any, path: str, name: str) -> msgspec.Raw:
-        return self._raw(self._codec.dump_object, value, path, name)
-
-    def _raw(self, dump: Callable[..., str], value: Any, path: str, name: str) -> msgspec.Raw:
         try:
-            return msgspec.Raw(dump(value, where=path, root=name).encode())
+            return msgspec.Raw(self._codec.dump(value, where=path, root=name).encode())
         except OutputNotSerializable as error:
             raise NotPortable(path, error.field, error.why) from None
 
@@ -188,7 +130,7 @@ class PortableFormat:
         on = self._read(parts, "retry_on")
         step: Step[Any] = Step(
             name,
-            self._read_verb(parts),
+            self._read_verb(_decode(parts["verb"])),
             Modifiers(retry=None if on is None else Retry(1, on=on), inline="inline" in parts),
         )
         take(step)
@@ -215,30 +157,10 @@ class PortableFormat:
         assert view is not None
         return cmd.Undo(path, Rollback(self._read(parts, "undo"), _plain(parts["left_s"])), view)
 
-    def _read_verb(self, parts: Mapping[str, msgspec.Raw]) -> Any:
-        if "call" in parts:
-            args = self._read(parts, "args") or ()
-            return PythonCall(self._read(parts, "call"), args, self._read(parts, "kwargs"))
-        if "argv" in parts:
-            names = ("argv", "cwd", "env", "stdin")
-            argv, cwd, env, stdin = (self._read(parts, one) for one in names)
-            parse = self._read(parts, "parse")
-            return ShellCommand(argv, cwd, env, stdin, "check" not in parts, parse)
-        if "stage" in parts:
-            timeout = None if "timeout" not in parts else _plain(parts["timeout"])
-            return StageCheck(Stage(_plain(parts["stage"]), self._read(parts, "check"), timeout))
-        return self._read_agent(parts)
-
-    def _read_agent(self, parts: Mapping[str, msgspec.Raw]) -> AgentCall | Generation:
-        settings = self._read(parts, "settings") or NO_SETTINGS
-        if "backend" in parts:
-            settings = attrs.evolve(settings, backend=self._read(parts, "backend"))
-        if "check" in parts:
-            settings = attrs.evolve(settings, check=self._read(parts, "check"))
-        context = self._read(parts, "context")
-        if "generate" in parts:
-            return Generation(self._read(parts, "generate"), context, settings)
-        return AgentCall(self._read(parts, "agent"), context, settings, "answers" in parts)
+    def _read_verb(self, parts: Mapping[str, msgspec.Raw]) -> Verb:
+        verb: Any = VERBS[_plain(parts["kind"])]
+        names = [one.name for one in fields(verb) if one.name in parts]
+        return cast("Verb", verb(**{name: self._read(parts, name) for name in names}))
 
     def _read_view(self, parts: Mapping[str, msgspec.Raw], path: str) -> cmd.View | None:
         if "view" not in parts:
@@ -264,29 +186,3 @@ def left_s(text: str | bytes) -> float | None:
     """The seconds that the attempt or rollback in a text has left; None for no bound."""
     raw = _decode(text).get("left_s")
     return None if raw is None else _plain(raw)
-
-
-def _needs_view(verb: Any) -> bool:
-    """True if a stage's check, or an agent, may read the results of earlier steps."""
-    match verb:
-        case StageCheck(stage=stage):
-            return callable(stage.check) and takes_one(stage.check)
-        case AgentCall(agent=agent) | Generation(generator=agent):
-            return _is_shown_results(agent)
-        case _:
-            return False
-
-
-def _is_shown_results(agent: Any) -> bool:
-    """False for an agent whose prompt is a text that uses its explicit context alone."""
-    prompt = getattr(agent, "prompt", None)
-    mode = getattr(agent, "context_mode", None)
-    return not (isinstance(prompt, str) and mode in (None, _EXPLICIT) and "ctx" not in prompt)
-
-
-def builds_context(command: cmd.Perform) -> bool:
-    """True for a step whose context a function builds before the step is performed."""
-    verb = command.step.verb
-    if not isinstance(verb, (AgentCall, Generation)):
-        return False
-    return callable(verb.context) and not isinstance(verb.context, Mapping)

@@ -10,7 +10,9 @@ from handrail.codec.unresolved import Unresolved
 from handrail.errors import GateRefusal, InvalidAnswer, InvalidInput, InvalidSignal
 from handrail.model.results import AgentResult, Choice, OpenGate, answer_words, prompts_of
 from handrail.record.outputs import declared_output
-from handrail.steps.verbs import AgentCall, Question, Step
+from handrail.steps.leaves import AgentCall
+from handrail.steps.verbs import Step
+from handrail.steps.waits import Question
 from handrail.typed.jsonsafe import short_repr
 
 

@@ -30,7 +30,8 @@ from handrail.model.paths import ancestors_of, attempt_base, join, parent_of
 from handrail.model.results import qualified
 from handrail.record.path_state import PathState
 from handrail.record.run_record import Recorded
-from handrail.steps.verbs import LEAF_KINDS, LEAVE, MAKE, MERGE, REMOVE, WAIT_KINDS
+from handrail.steps.bodies import LEAVE, MAKE, MERGE, REMOVE
+from handrail.steps.table import ends_by_itself, verb_of
 
 _FINAL = frozenset({qualified(StepWasInterrupted), qualified(StepIsPoisonous)})
 _LIMIT = qualified(LimitExceeded)
@@ -253,7 +254,7 @@ def _passes_failures_on(state: PathState) -> bool:
     group = state.group
     if group is None:
         return state.has_body
-    return group.kind in {"parallel", "for_each", "work"} and group.on_error != "continue"
+    return not verb_of(group.kind).needs_one and group.on_error != "continue"
 
 
 def _what_ended_it(ends: _Ends, recorded: Recorded, last: ev.WorkflowCompleted) -> int | None:
@@ -298,8 +299,9 @@ def cancelled_half_way(recorded: Recorded) -> tuple[str, ...]:
 
 def groups_of(recorded: Recorded) -> set[str]:
     """The paths of groups, but not of races: these have handled each failure."""
-    groups = ((path, one.group) for path, one in recorded.begun().items())
-    return {path for path, group in groups if group is not None and group.kind != "race"}
+    begun = recorded.begun().items()
+    groups = ((path, state.group) for path, state in begun if state.group is not None)
+    return {path for path, group in groups if not verb_of(group.kind).needs_one}
 
 
 def failed_members(recorded: Recorded, groups: Collection[str] | None) -> list[str]:
@@ -329,6 +331,6 @@ def ran_again_since(recorded: Recorded, path: str) -> list[str]:
     again = {
         known: one.ended_seq
         for known, one in recorded.items()
-        if one.dropped_seq and one.end is not None and one.kind in LEAF_KINDS | WAIT_KINDS
+        if one.dropped_seq and one.end is not None and ends_by_itself(one.kind)
     }
     return sorted((one for one in again if again[one] > since > 0), key=again.__getitem__)

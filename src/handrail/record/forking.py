@@ -28,7 +28,7 @@ from handrail.record.reading import (
     worktrees_of,
 )
 from handrail.record.run_record import FORKED, Recorded
-from handrail.steps.verbs import LEAF_KINDS, WAIT_KINDS
+from handrail.steps.table import ends_by_itself, verb_of
 
 
 def cut_of(history: Sequence[ev.Event], at: str | None, given: Collection[str]) -> list[ev.Event]:
@@ -81,7 +81,7 @@ def _ended(recorded: Recorded, path: str) -> int:
     """The index where a step with an output of its own ended; the history's length if not yet."""
     _began(recorded, path)
     state = recorded.at(path)
-    if state.kind not in LEAF_KINDS | WAIT_KINDS:
+    if not ends_by_itself(state.kind):
         raise WrongUse(
             f"the output of step {path!r} of run {recorded.run_id} cannot be given: it is a "
             f"{state.kind}, whose output follows from the steps in it. Give theirs."
@@ -144,7 +144,7 @@ def _gone_since(history: Sequence[ev.Event], end: int) -> set[str]:
 def _at_work(history: Iterable[ev.Event]) -> set[str]:
     """The actions that began and have no end."""
     recorded = Recorded(history)
-    return {path for path in _without_end(recorded) if recorded.at(path).kind in LEAF_KINDS}
+    return {path for path in _without_end(recorded) if verb_of(recorded.at(path).kind).leaf}
 
 
 def _without_end(recorded: Recorded) -> set[str]:

@@ -42,10 +42,9 @@ from handrail.record.members import member_counts
 from handrail.record.status import step_wait_after
 from handrail.record.view import FailureCause, StepState, exit_code_of
 from handrail.shortening import last_line
-from handrail.steps.verbs import LAUNCHED
+from handrail.steps.table import verb_of
 
 AnyEvent: TypeAlias = ev.Event | ev.Progress
-GROUPS = frozenset({"parallel", "for_each", "race", "work"})
 
 # How many children that ended well, and how many that failed, are remembered at each depth. So a
 # loop of a million steps, or a group of as many members, takes no more memory than these.
@@ -177,7 +176,7 @@ class LiveStep:
 
     def count_reason(self, error_type: str | None) -> None:
         """Count the error class of a member that failed, if this is a group."""
-        if self.kind in GROUPS:
+        if verb_of(self.kind).grouped:
             self.reasons = self.reasons if self.reasons is not None else {}
             self.reasons[error_type] = self.reasons.get(error_type, 0) + 1
 
@@ -443,7 +442,7 @@ class LiveRun:
         step = self._steps.get(event.path)
         if step is None:
             step = self._open(event.path, event.result.step_type, event.at)
-        if step.kind in LAUNCHED and status in {"succeeded", "cancelled"}:
+        if verb_of(step.kind).launches and status in {"succeeded", "cancelled"}:
             self._used(event.used)  # else its failed attempt has reported it
         return self._take(step, event.result, event.at)
 
@@ -456,7 +455,7 @@ class LiveRun:
         if step.parent is not None:
             step.parent.recorded += 1
         if event.result is not None:
-            if step.kind in LAUNCHED:
+            if verb_of(step.kind).launches:
                 self._used(event.result.usage)
             return self._take(step, event.result, event.at)
         self._end(step, "succeeded", event.at)
@@ -524,7 +523,7 @@ class LiveRun:
         step.problem = _failure(step, step.name, event)
         step.failures += 1
         step.latest = None
-        if step.kind in LAUNCHED:
+        if verb_of(step.kind).launches:
             self._used(event.usage)
 
     def _launch_failed(self, step: LiveStep, event: ev.LadderStep) -> None:
@@ -686,7 +685,7 @@ def _failed_below(step: LiveStep) -> Iterator[LiveStep]:
 def _asks_for_budget(step: LiveStep) -> bool:
     """True for the question whether an agent may be launched; it is no step."""
     above = step.parent
-    if above is None or above.kind not in LAUNCHED:
+    if above is None or not verb_of(above.kind).launches:
         return False
     return is_budget_gate(above.path, step.path)
 

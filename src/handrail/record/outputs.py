@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeAlias, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
 from handrail.codec.unresolved import Unresolvable, Unresolved
 from handrail.errors import OutputNotSerializable
 from handrail.model.events import WorkflowCompleted
 from handrail.model.paths import attempt_base
 from handrail.model.results import (
-    AgentResult,
     BranchResult,
-    CommandResult,
-    StageResult,
     StepResult,
-    WorkflowResult,
 )
 from handrail.model.work import Work
 from handrail.record.path_state import PathState
@@ -25,29 +20,12 @@ from handrail.record.path_tree import attempt_in
 from handrail.record.results import children_of, workflow_result
 from handrail.record.run_record import Recorded
 from handrail.record.work import RecordedTasks
-from handrail.steps.verbs import (
-    AgentCall,
-    Branching,
-    ChildWorkflow,
-    ForEachGroup,
-    Generation,
-    HeldBody,
-    ParallelGroup,
-    PythonCall,
-    Question,
-    RaceGroup,
-    ShellCommand,
-    SignalWait,
-    StageCheck,
-    Step,
-    TreeBody,
-    WorkGroup,
-)
-from handrail.typed.schema import hints_of
+from handrail.steps.groups import Bodied, WorkGroup
+from handrail.steps.table import verb_of
+from handrail.steps.verbs import Step
 
 if TYPE_CHECKING:
     from handrail.codec.codec import Codec
-    from handrail.model.definition import WorkflowDefinition
 
 
 def resolve(recorded: Recorded, path: str, step: Step[Any], codec: Codec | None) -> None:
@@ -87,8 +65,8 @@ def _described(recorded: Recorded, path: str, step: Step[Any]) -> Iterator[tuple
     """The paths at and below ``path`` with the types the step declares; first attempts only."""
     for here, one in steps_within(path, step):
         yield here, declared_output(one)
-        if isinstance(one.verb, (ForEachGroup, WorkGroup)):
-            declared = member_output(one.verb)
+        if isinstance(one.verb, Bodied):
+            declared = one.verb.member_type()
             for member in recorded.children(here):
                 yield member, declared
                 if recorded.at(member).derived:  # from the output of its only step
@@ -101,82 +79,14 @@ def steps_within(path: str, step: Step[Any]) -> Iterator[tuple[str, Step[Any]]]:
     while stack:
         here, one = stack.pop()
         yield here, one
-        verb = one.verb
-        held: list[Step[Any]] = []
-        if isinstance(verb, (ParallelGroup, RaceGroup)):
-            held = list(verb.steps)
-        elif isinstance(verb, Branching):
-            held = [member for _, member in verb.arms]
-        stack.extend((f"{here}/{member.name}", member) for member in reversed(held))
+        stack.extend((f"{here}/{inner.name}", inner) for inner in reversed(one.verb.held()))
 
 
 def declared_output(step: Step[Any]) -> Any:
     """The declared type of a step's output; ``Any`` where the step declares none."""
-    verb = step.verb
     default = step.modifiers.default
-    declared = _of_verb(verb)
-    return declared if default is None else Union[declared, _class_of(default.value)]  # noqa: UP007  # made at run time
-
-
-def _of_verb(verb: Any) -> Any:
-    match verb:
-        case PythonCall():
-            action = verb.action
-            while isinstance(action, functools.partial):
-                action = action.func
-            return hints_of(action).get("return", Any)
-        case ShellCommand():
-            return _of(CommandResult, verb.parse)
-        case AgentCall(answers=True):
-            return getattr(verb.agent, "output", Any)
-        case AgentCall():
-            return _of(AgentResult, getattr(verb.agent, "output", None))
-        case Generation():
-            return str
-        case StageCheck():
-            return StageResult
-        case Question():
-            return _class_of((verb.values or verb.choices)[0]) if verb.choices else verb.type
-        case SignalWait():
-            return verb.type
-        case HeldBody() | TreeBody():
-            return body_output(verb.body)
-        case ChildWorkflow():
-            return _of(WorkflowResult, returned_by(verb.workflow.definition))
-        case _:
-            return Any
-
-
-def _class_of(value: object) -> Any:
-    return type(value)
-
-
-def _of(generic: Any, argument: Any) -> Any:
-    return generic if argument is None else generic[argument]
-
-
-def member_output(group: ForEachGroup | WorkGroup) -> Any:
-    """The declared output type of a group's members."""
-    return body_output(group.body)
-
-
-def body_output(body: Any) -> Any:
-    """The output type of a body, from its annotation: ``Step[T]`` or ``Steps[T]``."""
-    definition = getattr(body, "definition", None)
-    function = body if definition is None else definition.function
-    while isinstance(function, functools.partial):
-        function = function.func
-    returned = hints_of(function).get("return", Any)
-    arguments = get_args(returned)
-    if get_origin(returned) is Step and arguments:
-        return arguments[0]
-    return arguments[-1] if arguments else Any
-
-
-def returned_by(definition: WorkflowDefinition) -> Any:
-    """The return type of a workflow, from its annotation ``Steps[T]``."""
-    arguments = get_args(hints_of(definition.function).get("return", Any))
-    return arguments[-1] if arguments else Any
+    declared = step.verb.output_type()
+    return declared if default is None else Union[declared, type(default.value)]  # noqa: UP007  # made at run time
 
 
 def recordable(
@@ -221,16 +131,9 @@ def recordable(
 
 Tree: TypeAlias = Mapping[str, dict[str, None] | str]
 
-OUTPUTS = "outputs"
-RESULTS = "results"
 CHILD = "child"
 WORK = "work"
 WORKFLOW = "workflow"
-
-
-def winner(path: str) -> str:
-    """The ``composed`` text of a race that this path won."""
-    return f"winner {path}"
 
 
 def arm(index: int, path: str) -> str:
@@ -263,8 +166,7 @@ def _output(recorded: Recorded, path: str, record: PathState, run_id: str) -> An
         case "outputs" | "results":
             members = [_result(recorded, member) for member in _members(recorded, path, record)]
             values = members if how == "results" else [member.output for member in members]
-            kind = record.end.step_type if record.end is not None else ""
-            return values if kind in {"for_each", ""} else tuple(values)
+            return values if record.end is None else _sequence(record.end.step_type)(values)
         case "work":
             return recorded_work(recorded, path, 1 if record.end is None else record.end.attempts)
         case "child":
@@ -277,6 +179,10 @@ def _output(recorded: Recorded, path: str, record: PathState, run_id: str) -> An
             return BranchResult(int(index), result.name, result.output)
         case _:
             return _child_result(recorded, path, record, run_id)
+
+
+def _sequence(kind: str) -> type[list[Any] | tuple[Any, ...]]:
+    return getattr(verb_of(kind), "sequence", tuple)
 
 
 def _members(recorded: Recorded, path: str, record: PathState) -> list[str]:
@@ -302,7 +208,7 @@ def members_results(
         for one in recorded.children(path)
         if one.startswith(f"{base}/") and recorded.at(one).ended()
     ]
-    return found if isinstance(step.verb, ForEachGroup) else tuple(found)
+    return _sequence(step.verb.kind)(found)
 
 
 def _ended(recorded: Recorded, path: str) -> list[str]:

@@ -25,10 +25,13 @@ from handrail.model.results import WorkflowResult
 from handrail.model.shapes import WorkflowLike
 from handrail.ports.journal import Journal
 from handrail.record.dropped import failed_members, groups_of, run_again, superseded
-from handrail.record.outputs import as_listed, returned_by, steps_of
+from handrail.record.outputs import as_listed, steps_of
 from handrail.record.results import workflow_result
 from handrail.record.run_record import FORKED, Recorded
 from handrail.record.status import drive_end
+from handrail.steps.declared import returned_by
+from handrail.steps.groups import Bodied
+from handrail.steps.table import verb_of
 from handrail.typed.schema import hints_of
 
 if TYPE_CHECKING:
@@ -131,7 +134,8 @@ def narrowed(changes: Sequence[StepChange], rerun: Iterable[str]) -> list[str]:
 def groups_in(history: Sequence[ev.Event], paths: Collection[str]) -> set[str]:
     """Those of the paths that are groups whose members have items."""
     known = Recorded(history).begun() if paths else {}
-    return {path for path in paths if path in known and known[path].kind in {"for_each", "work"}}
+    kinds = {path: known[path].kind for path in paths if path in known}
+    return {path for path, kind in kinds.items() if issubclass(verb_of(kind), Bodied)}
 
 
 _FAILED = "*failed*/"

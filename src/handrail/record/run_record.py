@@ -34,7 +34,7 @@ from handrail.record.path_tree import PathTree
 from handrail.record.results import incident_of
 from handrail.record.spending import Account
 from handrail.record.status import step_wait_after
-from handrail.steps.verbs import LAUNCHED, LEAF_KINDS
+from handrail.steps.table import verb_of
 
 FORKED = "forked"
 """Why a fork is suspended before it is driven for the first time."""
@@ -278,7 +278,7 @@ class Recorded(PathTree):
     def _run_steered(self, event: ev.RunSteered) -> None:
         self.read_messages(event.letter)
         if event.action == "guide":
-            agents = (path for path in self._at_work if self.at(path).kind in LAUNCHED)
+            agents = (path for path in self._at_work if verb_of(self.at(path).kind).launches)
             self.guidance.on_steered(event, agents)
         elif event.path:  # which of them the step accepts is not known before it begins
             self.steering_requests.setdefault(event.path, []).append(event)
@@ -316,8 +316,9 @@ class Recorded(PathTree):
             self.begun_once.add(path)
         if event.signal and runs:
             self.awaited[path] = event
-        if kind in LEAF_KINDS:
-            if kind in LAUNCHED and runs:
+        verb = verb_of(kind)
+        if verb.leaf:
+            if verb.launches and runs:
                 self.accounts.setdefault(path, Account()).started()
             if not self._rehearses and not state.waits_at(event.at):
                 self._at_work[path] = None

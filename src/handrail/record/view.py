@@ -36,7 +36,7 @@ from handrail.record.run_record import Recorded
 from handrail.record.spending import Spent
 from handrail.record.work_view import WorkView, works_of
 from handrail.shortening import reason_of
-from handrail.steps.verbs import WAIT_KINDS
+from handrail.steps.table import verb_of
 from handrail.typed.jsonsafe import json_safe
 
 StepState: TypeAlias = StepStatus | Literal["running", "waiting", "interrupted", "open"]
@@ -388,7 +388,7 @@ class _View:
         size = self._sizes.get(path, recorded.sizes.get(path))
         if end is None:
             state = self._unfinished(path, kind)
-            attempts = step.attempts + (kind not in WAIT_KINDS and state != "open")
+            attempts = step.attempts + (not verb_of(kind).waits and state != "open")
             failed, name = step.failure, path.rpartition("/")[2]
             cause = None if failed is None else FailureCause.of(path, name, failed)
             return StepView(
@@ -405,7 +405,7 @@ class _View:
     def _unfinished(self, path: str, kind: str) -> StepState:
         wait = self._recorded.waits.get(path)
         lasts = wait is not None and (wait.until is None or wait.until > self._now)
-        if kind in WAIT_KINDS or (self._alive and lasts):
+        if verb_of(kind).waits or (self._alive and lasts):
             return "waiting"
         if self._alive:
             return "running"

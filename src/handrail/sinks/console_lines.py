@@ -1,5 +1,6 @@
 """A live run as a tree of lines of toned text, folded until it fits.
 
+
 The tree is drawn with the most detailed of ``DETAILS`` that fits the height. Drawing stops at the
 first excess line, so the work is bounded by the height and not by the size of the tree.
 """
@@ -9,7 +10,7 @@ from __future__ import annotations
 from typing import Literal
 
 from handrail.model.dataclass import dataclass
-from handrail.record.live_view import GROUPS, LiveRun, LiveStep
+from handrail.record.live_view import LiveRun, LiveStep
 from handrail.shortening import clean
 from handrail.sinks.console_text import (
     TONES,
@@ -30,6 +31,7 @@ from handrail.sinks.console_words import (
     usage_text,
 )
 from handrail.sinks.event_words import activity_text, event_text, note_text
+from handrail.steps.table import verb_of
 
 BAR = 12
 """Cells of a group's bar."""
@@ -95,7 +97,7 @@ class Drawing:
 
     def _draw_children(self, step: LiveStep, prefix: str) -> None:
         glyphs = self._glyphs
-        is_group = step.kind in GROUPS
+        is_group = verb_of(step.kind).grouped
         crowded = is_group and step.children > self._detail.members
         rows = self._visible_children(step, crowded=crowded)
         folded = "" if step.kind == "round" else _hidden_text(step, rows, is_group=is_group)
@@ -116,7 +118,7 @@ class Drawing:
         if crowded:
             most = self._detail.members
             return step.most_telling(most) if step.live else list((step.failed or [])[:most])
-        is_group = step.kind in GROUPS
+        is_group = verb_of(step.kind).grouped
         rows = step.most_telling(self._detail.members if is_group else self._detail.steps)
         if step.kind == "round":  # its finished stages are in its own row
             rows = [child for child in rows if child.live]
@@ -156,7 +158,7 @@ class Drawing:
             spans += self._stages(inner)
         elif inner.kind not in {"member", "workflow", ""}:
             spans.append(Span(f"  {inner.kind}", "dim"))
-        if inner.kind in GROUPS and not inner.replayed:  # what is in one is not replayed
+        if verb_of(inner.kind).grouped and not inner.replayed:  # what is in one is not replayed
             spans += self._counts(inner)
         if inner.attempts > 1:
             spans.append(Span(f"  {glyphs.times}{inner.attempts}", "warn"))

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from handrail.model import events as ev
 from handrail.model.events import RunSuspended, WorkflowCompleted
 from handrail.model.results import StepResult
-from handrail.record.live_view import GROUPS, LiveRun, LiveStep
+from handrail.record.live_view import LiveRun, LiveStep
 from handrail.record.view import FailureCause
 from handrail.shortening import clean, reason_of
 from handrail.sinks.console_text import (
@@ -47,7 +47,7 @@ from handrail.sinks.event_words import (
     size_text,
     unrolled_texts,
 )
-from handrail.steps.verbs import LEAF_KINDS
+from handrail.steps.table import verb_of
 
 QUIET_S = 30.0
 """Seconds, in the time of the events, between two lines for backend notices of one kind."""
@@ -81,9 +81,6 @@ class NoticeThrottle:
 MAX_VERBOSE_MEMBERS = 20
 REPORT_EVERY_MEMBERS = 500
 """A group of unknown size reports after this many members."""
-
-_LEAVES = LEAF_KINDS | {"stage"}
-_REPORTED_LATER = GROUPS | {"ask", "sleep"}  # a later event has more to log than their start
 
 
 _LINES_OF_A_RETRY = 4
@@ -163,9 +160,10 @@ class PlainLog:
     # -- steps -------------------------------------------------------------------------------
 
     def _step_started(self, event: ev.StepStarted, step: LiveStep | None) -> list[Line]:
-        if event.step_type in _REPORTED_LATER or event.verdict is False:
+        verb = verb_of(event.step_type)
+        if verb.reported_later or event.verdict is False:
             return []
-        if "/" in event.path and event.step_type in _LEAVES:
+        if "/" in event.path and verb.leaf:
             return []
         if _is_in_large_group(step):
             return []
@@ -179,7 +177,7 @@ class PlainLog:
             lines += self._retried(failed, cause, step)
         lines += self._member_of_group_ended(event.path, result, step)
         if not _is_in_large_group(step):
-            counts = self._counts(step) if step.kind in GROUPS else ""
+            counts = self._counts(step) if verb_of(step.kind).grouped else ""
             lines += self._ended(event.path, result, step, counts)
         return lines
 
@@ -329,7 +327,7 @@ class PlainLog:
 
 def _is_large(group: LiveStep) -> bool:
     size = group.ended if group.size is None else group.size
-    return group.kind in GROUPS and size > MAX_VERBOSE_MEMBERS
+    return verb_of(group.kind).grouped and size > MAX_VERBOSE_MEMBERS
 
 
 def _is_in_large_group(step: LiveStep | None) -> bool:

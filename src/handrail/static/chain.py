@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from handrail.model.dataclass import dataclass
 from handrail.static.symbols import Symbols
+from handrail.steps.verbs import MODIFIERS
 
 VERBS: Mapping[str, str | None] = {
     "call": "",
@@ -28,28 +29,18 @@ VERBS: Mapping[str, str | None] = {
     "ask": "question",
     "wait_for": "signal",
     "sleep": "seconds_or_timedelta_or_datetime",
+    "verb": "verb",
 }
 """The first parameter of each verb; "": positional only; None: the verb has no subject."""
 CHILDREN = frozenset({"subworkflow", "run_workflow"})
 """Verbs that run a workflow."""
-MODIFIERS = frozenset(
-    {
-        "when",
-        "budget",
-        "timeout",
-        "retry",
-        "on_error",
-        "default",
-        "answer",
-        "skip_on_error",
-        "with_rollback",
-        "checkpoint",
-        "once",
-        "inline",
-        "uses",
-        "holds",
-    }
-)
+
+
+def kind_of(word: str) -> str:
+    """The kind of the verb that a word makes."""
+    return {"call": "python", "run_workflow": "subworkflow"}.get(word, word)
+
+
 BODIES: Mapping[str, int] = {"for_each": 1, "work": 1, "holding": 1, "worktree": 0}
 """The position of the argument whose steps run below the step, by verb."""
 

@@ -13,7 +13,6 @@ from handrail.model.dataclass import dataclass
 from handrail.static.chain import (
     BODIES,
     CHILDREN,
-    MODIFIERS,
     VERBS,
     Chain,
     argument,
@@ -23,6 +22,7 @@ from handrail.static.chain import (
 )
 from handrail.static.source import FunctionNode
 from handrail.static.symbols import Region, Symbols, is_generator, own_nodes
+from handrail.steps.verbs import MODIFIERS
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ def detail_of(chain: Chain, symbols: Symbols) -> str:
             return _command(subject, symbols)
         case "validate":
             return _stages(subject, symbols)
-        case "subworkflow" | "run_workflow" | "sleep":
+        case "subworkflow" | "run_workflow" | "sleep" | "verb":
             return _source(subject)
         case "ask":
             return _question(call, subject, symbols)

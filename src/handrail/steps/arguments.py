@@ -26,7 +26,8 @@ from handrail.model.policy import ON_ERROR_MODES, count_of, seconds_of
 from handrail.model.results import AgentResult, Choice
 from handrail.model.shapes import AgentLike, WorkflowLike
 from handrail.model.work import Task
-from handrail.steps.verbs import Context, ShellCommand, Stage, Step, Wanted, take
+from handrail.steps.leaves import ShellCommand
+from handrail.steps.verbs import Context, Stage, Step, Wanted, take
 from handrail.typed.jsonsafe import short_repr
 
 if TYPE_CHECKING:

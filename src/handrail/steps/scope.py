@@ -7,8 +7,9 @@ from collections.abc import Generator
 from typing import Any, TypeVar
 
 from handrail.errors import WrongUse
+from handrail.steps.bodies import ScopedBody
 from handrail.steps.step import step
-from handrail.steps.verbs import ScopedBody, Step, alone
+from handrail.steps.verbs import Step, alone
 
 R = TypeVar("R")
 

@@ -63,30 +63,11 @@ from handrail.steps.arguments import (
     wanted_of,
     workflow_of,
 )
-from handrail.steps.verbs import (
-    AgentCall,
-    Branching,
-    ChildWorkflow,
-    Context,
-    ForEachGroup,
-    Generation,
-    HeldBody,
-    ParallelGroup,
-    Pause,
-    Predicate,
-    PythonCall,
-    Question,
-    RaceGroup,
-    ShellCommand,
-    SignalWait,
-    Stage,
-    Step,
-    Steps,
-    TreeBody,
-    Validation,
-    WorkGroup,
-    take,
-)
+from handrail.steps.bodies import Branching, ChildWorkflow, HeldBody, TreeBody, Validation
+from handrail.steps.groups import ForEachGroup, ParallelGroup, RaceGroup, WorkGroup
+from handrail.steps.leaves import AgentCall, Generation, PythonCall, ShellCommand
+from handrail.steps.verbs import Context, Predicate, Stage, Step, Steps, Verb, take
+from handrail.steps.waits import Pause, Question, SignalWait
 
 if TYPE_CHECKING:
     from handrail.ports.agent import AgentBackend
@@ -835,6 +816,14 @@ class StepName:
                 )
             return Step(self.name, Pause(None, duration))
         return Step(self.name, Pause(seconds_of(duration, "sleep")))
+
+    # -- a verb of one's own --------------------------------------------------------------------
+
+    def verb(self, verb: Verb) -> Step[Any]:
+        """Run a verb of your own: a ``Leaf`` or a ``Group`` that has a row in ``steps.table``."""
+        for one in verb.held():
+            take(one)
+        return Step(self.name, verb)
 
 
 def _a_step(name: str, verb: str, member: object) -> None:

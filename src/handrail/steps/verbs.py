@@ -11,9 +11,10 @@ import inspect
 import re
 import sys
 import warnings
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import fields, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from inspect import CO_VARARGS
 from operator import attrgetter
 from pathlib import Path
@@ -24,10 +25,10 @@ from typing import (
     ClassVar,
     Generic,
     Literal,
+    Protocol,
     TypeAlias,
     TypeVar,
     cast,
-    get_args,
 )
 
 import attrs
@@ -40,7 +41,6 @@ from handrail.model.dataclass import dataclass
 from handrail.model.policy import (
     Backoff,
     Budget,
-    OnError,
     Retry,
     RetryOn,
     backoff_of,
@@ -51,16 +51,16 @@ from handrail.model.policy import (
 from handrail.model.results import (
     AgentResult,
     BranchResult,
-    Choice,
     CommandResult,
     Skipped,
     StepResult,
+    Usage,
     ValidationResult,
     WorkflowResult,
 )
-from handrail.model.shapes import AgentLike, OwnTree, WorkflowLike
-from handrail.model.work import StopRule, Task, Work
-from handrail.typed.reference import importable
+from handrail.model.shapes import AgentLike, OwnTree
+from handrail.model.work import Work
+from handrail.steps.identity import Identity
 
 T_co = TypeVar("T_co", covariant=True)
 U = TypeVar("U")
@@ -106,96 +106,6 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
-class PythonCall:
-    """Call a sync or async callable."""
-
-    kind: ClassVar[str] = "python"
-    leaf: ClassVar[bool] = True
-    action: Callable[..., Any]
-    args: tuple[Any, ...] = ()
-    kwargs: Mapping[str, Any] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ShellCommand:
-    """Run a program; ``argv`` as one text goes through the shell."""
-
-    kind: ClassVar[str] = "command"
-    leaf: ClassVar[bool] = True
-    argv: str | tuple[str, ...]
-    cwd: Any = None
-    env: Mapping[str, str] | None = None
-    stdin: str | bytes | None = None
-    check: bool = True
-    parse: Any = None
-
-
-@dataclass(frozen=True, slots=True)
-class AgentCall:
-    """Give an agent its context and take its answer."""
-
-    kind: ClassVar[str] = "agent"
-    leaf: ClassVar[bool] = True
-    agent: AgentLike[Any]
-    context: Context
-    settings: AgentSettings = NO_SETTINGS
-    answers: bool = False
-    """True if the output is the answer itself, and not the ``AgentResult`` around it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Generation:
-    """Have an agent, or a callable of the context, write a text."""
-
-    kind: ClassVar[str] = "generate"
-    leaf: ClassVar[bool] = True
-    generator: AgentLike[Any] | Callable[..., Any]
-    context: Context
-    settings: AgentSettings = NO_SETTINGS
-
-
-@dataclass(frozen=True, slots=True)
-class StageCheck:
-    """Run one stage of a validation; the core makes these."""
-
-    kind: ClassVar[str] = "stage"
-    leaf: ClassVar[bool] = True
-    stage: Stage
-
-
-@dataclass(frozen=True, slots=True)
-class Validation:
-    """Run stages; while any fails and rounds are left, run the fix and all stages again."""
-
-    kind: ClassVar[str] = "validate"
-    leaf: ClassVar[bool] = False
-    stages: tuple[str | Stage, ...] | None
-    retry: int
-    on_failure: Step[Any] | None
-
-
-@dataclass(frozen=True, slots=True)
-class ChildWorkflow:
-    """Run another workflow as part of this run."""
-
-    kind: ClassVar[str] = "subworkflow"
-    leaf: ClassVar[bool] = False
-    workflow: WorkflowLike[..., Any]
-    args: tuple[Any, ...]
-    kwargs: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class ScopedBody:
-    """Run the steps of a generator, which runs once, below the step's path."""
-
-    kind: ClassVar[str] = "scope"
-    leaf: ClassVar[bool] = False
-    body: Generator[Step[Any], Any, Any]
-    function: str
-
-
-@dataclass(frozen=True, slots=True)
 class Wanted:
     """The claims that a step needs while it runs.
 
@@ -209,193 +119,78 @@ class Wanted:
     worktree: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class HeldBody:
-    """Run the steps of a function's generator, or its step, under the claims ``wanted``."""
+class Verb:
+    """All that handrail knows of one kind of step: a frozen class, with a row in ``steps.table``.
 
-    kind: ClassVar[str] = "holding"
-    leaf: ClassVar[bool] = False
-    wanted: Wanted
-    body: Callable[..., Any]
-    args: tuple[Any, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class TreeBody:
-    """Run a set-up step, and the steps of a function, in a worktree of their own; then merge it."""
-
-    kind: ClassVar[str] = "worktree"
-    leaf: ClassVar[bool] = False
-    body: Callable[..., Any]
-    args: tuple[Any, ...] = ()
-    base: str | None = None
-    setup: Step[Any] | None = None
-    merge: str | Callable[..., Any] = "ff"
-
-
-@dataclass(frozen=True, slots=True)
-class TreeWork:
-    """Make a worktree of a step's own, merge it, or remove it; the core makes these."""
-
-    kind: ClassVar[str] = "git"
-    leaf: ClassVar[bool] = True
-    action: TreeAction
-    owner: str
-    """The path of the step that owns the worktree, in its attempt."""
-    base: str | None = None
-    merge: str | Callable[..., Any] = "ff"
-    tree: OwnTree | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Branching:
-    """Run the first arm whose predicate is true."""
-
-    kind: ClassVar[str] = "branch"
-    leaf: ClassVar[bool] = False
-    arms: tuple[tuple[Predicate, Step[Any]], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ParallelGroup:
-    """Run steps side by side."""
-
-    kind: ClassVar[str] = "parallel"
-    leaf: ClassVar[bool] = False
-    steps: tuple[Step[Any], ...]
-    on_error: OnError = "fail_fast"
-    max_concurrency: int | None = None
-    min_success: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ForEachGroup:
-    """Run a body for each item, side by side, within a sliding window."""
-
-    kind: ClassVar[str] = "for_each"
-    leaf: ClassVar[bool] = False
-    items: Iterable[Any] | Mapping[Any, Any]
-    body: Callable[[Any], Any]
-    on_error: OnError = "fail_fast"
-    max_concurrency: int | None = None
-    key: Callable[[Any], Any] | None = None
-    min_success: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class WorkGroup:
-    """Run a body for each task, the most urgent first; a task may bring further tasks."""
-
-    kind: ClassVar[str] = "work"
-    leaf: ClassVar[bool] = False
-    tasks: tuple[Task, ...]
-    body: Callable[[Task], Any]
-    on_error: Literal["continue", "fail_fast"] = "continue"
-    max_concurrency: int | None = None
-    at_most: int | None = None
-    stop: StopRule | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RaceGroup:
-    """Run steps side by side until one succeeds."""
-
-    kind: ClassVar[str] = "race"
-    leaf: ClassVar[bool] = False
-    steps: tuple[Step[Any], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """Ask a person."""
-
-    kind: ClassVar[str] = "ask"
-    leaf: ClassVar[bool] = False
-    question: str
-    choices: tuple[Any, ...] = ()
-    type: Any = str
-    default: Any = None
-    has_default: bool = False
-    timeout_s: float | None = None
-    values: tuple[Any, ...] = ()
-    """What each choice stands for; without them a choice stands for itself."""
-    agents_may_answer: bool = False
-
-    def value_of(self, choice: Any) -> Any:
-        """The output that a choice, with its text if it has one, or a default, stands for."""
-        if not self.values:
-            return choice
-        told = cast("dict[Any, str]", choice if type(choice) is dict else {choice: ""})
-        ((label, text),) = told.items()
-        found = self.values[self.choices.index(label)]
-        return replace(cast("Any", found), text=text) if isinstance(found, Choice) else found
-
-
-@dataclass(frozen=True, slots=True)
-class SignalWait:
-    """Wait for a signal's payload."""
-
-    kind: ClassVar[str] = "wait_for"
-    leaf: ClassVar[bool] = False
-    signal: str
-    type: Any = Any
-    agents_may_answer: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Pause:
-    """Wait for a number of seconds, or until an aware datetime."""
-
-    kind: ClassVar[str] = "sleep"
-    leaf: ClassVar[bool] = False
-    seconds: float | None
-    until: datetime | None = None
-
-
-Verb: TypeAlias = (
-    PythonCall
-    | ShellCommand
-    | AgentCall
-    | Generation
-    | StageCheck
-    | Validation
-    | ChildWorkflow
-    | ScopedBody
-    | HeldBody
-    | TreeBody
-    | TreeWork
-    | Branching
-    | ParallelGroup
-    | ForEachGroup
-    | WorkGroup
-    | RaceGroup
-    | Question
-    | SignalWait
-    | Pause
-)
-
-
-LEAF_KINDS: frozenset[str] = frozenset(verb.kind for verb in get_args(Verb) if verb.leaf)
-"""The kinds of verbs that the engine performs by itself, without steps below."""
-WAITS = (Question, SignalWait, Pause)
-"""The verbs that wait for an answer, a signal or a time."""
-WAIT_KINDS: frozenset[str] = frozenset(verb.kind for verb in WAITS)
-LAUNCHED: frozenset[str] = frozenset({AgentCall.kind, Generation.kind})
-"""The kinds of verbs that can launch an agent."""
-
-
-def launches_of(verb: Verb) -> int:
-    """How many agents one launch of the verb calls: its own, and one that judges the answer.
-
-    ``generate`` and a stage may call something else, and then launch none.
+    A verb that the engine performs derives from ``Leaf``, and one whose steps run side by side from
+    ``steps.groups.Group``. Any other has a node class of its own, with a row in ``core.machine``.
     """
-    match verb:
-        case AgentCall():
-            return 1 + is_agent(verb.settings.check)
-        case Generation(generator=performer) | StageCheck(stage=Stage(check=performer)):
-            return int(is_agent(performer))
-        case _:
-            return 0
+
+    __slots__ = ()
+    kind: ClassVar[str] = ""
+    """Its name in results and events."""
+    leaf: ClassVar[bool] = False
+    """True if the engine performs it by itself, without steps below."""
+    viewed: ClassVar[bool] = False
+    """True if its attempt has a ``Performing.workflow``."""
+    waits: ClassVar[bool] = False
+    """True if it waits for an answer, a signal or a time."""
+    launches: ClassVar[bool] = False
+    """True if it can launch an agent."""
+    grouped: ClassVar[bool] = False
+    """True if its members run side by side."""
+    reported_later: ClassVar[bool] = False
+    """True if an event after its start has more to log than the start."""
+    needs_one: ClassVar[bool] = False
+    """True if one member's success is enough, so that the failures of others are handled."""
+    inlines: ClassVar[bool] = False
+    """True if ``.inline()`` can follow it."""
+    runs_once: ClassVar[str] = ""
+    """Why ``.retry()`` cannot follow it; empty if it can."""
+
+    @abstractmethod
+    def fingerprint(self, identity: Identity) -> str:
+        """All its arguments that decide its output, with the kind before them."""
+
+    def output_type(self) -> Any:
+        """The declared type of its output; ``Any`` if it declares none."""
+        return Any
+
+    def held(self) -> Sequence[Step[Any]]:
+        """The steps that it contains as data, just below it."""
+        return ()
+
+    def launches_agent(self) -> bool:
+        """True if this one launches an agent."""
+        return self.launch_count() > 0
+
+    def launch_count(self) -> int:
+        """How many agents one launch of it calls: its own, and one that judges the answer."""
+        return 0
+
+    def starts_process(self) -> bool:
+        """True if it is likely to start a process, or to keep one busy elsewhere."""
+        return self.launches_agent()
+
+    def wanted(self) -> Wanted | None:
+        """The claims that it needs by itself while it runs."""
+        return None
+
+    def answering(self) -> Verb | None:
+        """The same verb with the agent's answer as its output; None if it has no agent."""
+        return None
+
+    def portable(self) -> bool:
+        """True if another process could perform it: its callables are importable by name."""
+        return False
+
+    def subject(self) -> Any:
+        """The program or agent that it runs, to be shown; None if it has none."""
+        return None
+
+    def label(self) -> str:
+        """What it is called in lists of other systems: the action, program, stage or agent."""
+        return self.kind
 
 
 def is_agent(performer: object) -> bool:
@@ -403,9 +198,76 @@ def is_agent(performer: object) -> bool:
     return callable(getattr(performer, "run", None))
 
 
-def launches_agent(verb: Verb) -> bool:
-    """True if the verb launches an agent."""
-    return launches_of(verb) > 0
+class Leaf(Verb):
+    """A verb that the engine performs, in this process or another one."""
+
+    __slots__ = ()
+    leaf = True
+    viewed = True
+
+    @abstractmethod
+    async def perform(self, at: Performing) -> tuple[Any, Usage | None]:
+        """Its output, and what its agents used.
+
+        Raises:
+            BaseException: its attempt fails with this.
+        """
+
+    travels: ClassVar[bool] = True
+    """False if it can be performed on the run's own machine alone."""
+
+    def sees_results(self) -> bool:
+        """True if its attempt reads the results of earlier steps."""
+        return False
+
+
+class Performing(Protocol):
+    """What the engine can do for a verb during one attempt. Its contract: ``engine.perform``."""
+
+    @property
+    def path(self) -> str:
+        """The step's path."""
+        ...
+
+    @property
+    def workflow(self) -> WorkflowContext:
+        """What the functions of the step may see."""
+        ...
+
+    async def act(self, action: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """What the step's own action returns; it is watched for outputs that it changes."""
+
+    async def call(self, function: Callable[..., Any], *args: Any) -> Any:
+        """What any other function of the user's returns, sync or async."""
+
+    async def run(
+        self, argv: Any, *, cwd: Any = None, env: Any = None, stdin: Any = None
+    ) -> CommandResult[Any]:
+        """How a program ended; its output is shown while it runs."""
+        ...
+
+    async def built(self, context: Context) -> Mapping[str, Any]:
+        """The context of an agent, built if it is a function."""
+        ...
+
+    async def launch(
+        self,
+        agent: Any,
+        context: Context,
+        settings: AgentSettings = NO_SETTINGS,
+        *,
+        claims: bool = False,
+    ) -> AgentResult[Any]:
+        """The result of the attempt's launch of an agent, if the check in ``settings`` accepts it.
+
+        With ``claims`` the launch works under those of its own.
+        """
+        ...
+
+    async def worktree(
+        self, action: TreeAction, owner: str, base: str | None, merge: Any, tree: OwnTree | None
+    ) -> OwnTree | bool | None:
+        """The worktree that was made, or whether it was left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -452,7 +314,8 @@ _NAMES = tuple(field.name for field in attrs.fields(Modifiers))
 _values = attrgetter(*_NAMES)
 _OUTPUTS = (AgentResult, BranchResult, CommandResult, ValidationResult, Work, WorkflowResult)
 _CALLED = {"rollback": "with_rollback", "timeout_s": "timeout", "wait_s": "holds"}
-_MODIFIERS: tuple[str, ...] = tuple(_CALLED.get(str(name), str(name)) for name in _NAMES)
+MODIFIERS = frozenset({*(_CALLED.get(str(name), str(name)) for name in _NAMES), "answer"})
+"""The words that follow a verb."""
 _OF_RESULTS = frozenset(
     {
         *(field.name for cls in _OUTPUTS for field in fields(cls)),
@@ -468,7 +331,7 @@ def _near_modifier(name: str) -> str:
         return ""
     from difflib import get_close_matches  # 1 ms that only a mistake should cost
 
-    return next(iter(get_close_matches(name, _MODIFIERS, n=1)), "")
+    return next(iter(get_close_matches(name, sorted(MODIFIERS), n=1)), "")
 
 
 def is_simple(modifiers: Modifiers) -> bool:
@@ -567,11 +430,8 @@ class Step(Generic[T_co]):
     ) -> Step[T_co]:
         """Try up to ``max_attempts`` times in all; ``on``: exception types, or a predicate."""
         count_of(max_attempts, "retry(max_attempts)")
-        if type(self.verb) is ScopedBody:
-            raise DefinitionError(
-                f"step {self.name!r}: a scope cannot be retried, for its generator runs once. Make "
-                f"a workflow of the helper, and .subworkflow(...) of the scope."
-            )
+        if self.verb.runs_once:
+            raise DefinitionError(f"step {self.name!r}: {self.verb.runs_once}")
         _check_retry_on(on, self.name)
         retry = Retry(max_attempts, backoff_of(backoff), on)
         _once_or_retry(self.name, retry, once=self.modifiers.once)
@@ -596,17 +456,17 @@ class Step(Generic[T_co]):
         Raises:
             WrongUse: this is no ``.agent()`` step.
         """
-        verb, default = self.verb, self.modifiers.default
-        if not isinstance(verb, AgentCall):
+        verb, default = self.verb.answering(), self.modifiers.default
+        if verb is None:
             raise WrongUse(
-                f"step {self.name!r}: .answer() is for .agent(), this is a {verb.kind} step"
+                f"step {self.name!r}: .answer() is for .agent(), this is a {self.kind} step"
             )
         modifiers = self.modifiers
         if default is not None:
             answer: Any = getattr(default.value, "output", default.value)
             modifiers = attrs.evolve(modifiers, default=Default(answer))
         take(self)
-        return Step(self.name, replace(verb, answers=True), modifiers)
+        return Step(self.name, verb, modifiers)
 
     def skip_on_error(self) -> Step[T_co | Skipped]:
         """Continue with a falsy ``Skipped`` if the step fails; its status is then ``skipped``."""
@@ -639,7 +499,7 @@ class Step(Generic[T_co]):
 
     def inline(self) -> Step[T_co]:
         """Run a sync action on the event loop itself; only for one that returns at once."""
-        if not isinstance(self.verb, PythonCall):
+        if not self.verb.inlines:
             raise DefinitionError(
                 f"step {self.name!r}: .inline() is for .python() and .call(), "
                 f"this is a {self.verb.kind} step"
@@ -675,8 +535,7 @@ class Step(Generic[T_co]):
         if not isinstance(budget, Budget):
             raise WrongUse(f"step {self.name!r}: .budget() takes a Budget(...), got {budget!r}")
         verb = self.verb
-        holds_none = verb.leaf or isinstance(verb, WAITS)
-        if holds_none and not isinstance(verb, (AgentCall, Generation)):
+        if (verb.leaf or verb.waits) and not verb.launches:
             raise DefinitionError(
                 f"step {self.name!r}: .budget() is for agents and for steps that hold others, "
                 f"this is a {self.verb.kind} step"
@@ -688,16 +547,7 @@ class Step(Generic[T_co]):
     @property
     def portable(self) -> bool:
         """True if another process could perform this step: its callables are importable by name."""
-        match self.verb:
-            case PythonCall(action=action):
-                return importable(action)
-            case AgentCall(agent=one, context=context) | Generation(generator=one, context=context):
-                is_named = isinstance(getattr(one, "name", None), str)
-                return is_named and (not callable(context) or importable(context))
-            case StageCheck(stage=stage):
-                return not callable(stage.check) or importable(stage.check)
-            case verb:
-                return isinstance(verb, ShellCommand)
+        return self.verb.portable()
 
 
 Steps: TypeAlias = Generator[Step[Any], Any, R]
@@ -714,11 +564,7 @@ def wanted_by(step: Step[Any]) -> Wanted | None:
     The patterns of an agent are relative to the repository that it works in.
     """
     verb, modifiers = step.verb, step.modifiers
-    wanted = verb.wanted if type(verb) is HeldBody else None
-    if type(verb) is AgentCall and verb.settings.writes is not None and not verb.settings.worktree:
-        wanted = Wanted(patterns=verb.settings.writes)
-    if type(verb) is TreeBody:
-        wanted = Wanted(worktree=True)
+    wanted = verb.wanted()
     if modifiers is PLAIN or not modifiers.holds:
         return wanted
     if wanted is None:
@@ -769,10 +615,6 @@ def _once_or_retry(name: str, retry: Retry | None, *, once: bool) -> None:
             f"step {name!r}: .once() means at most one execution, "
             f".retry({retry.max_attempts}) asks for more; keep one of them"
         )
-
-
-MAKE, MERGE, REMOVE, LEAVE = "(worktree)", "(merge)", "(remove)", "(leave)"
-TREE_STEPS = frozenset({MAKE, MERGE, REMOVE, LEAVE})
 
 
 _PACKAGE = str(Path(__file__).parents[1])

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from itertools import zip_longest
-from typing import Any, cast
+from typing import Any, assert_never, cast
 
 import attrs
 import msgspec
@@ -44,7 +44,7 @@ from handrail.core.timers import InFlight
 from handrail.engine.callbacks import Evaluator
 from handrail.engine.current import ContextNotAMapping, Contexts
 from handrail.engine.parts import DriveStart, start_after
-from handrail.engine.portable import PortableFormat, builds_context, left_s
+from handrail.engine.portable import PortableFormat, left_s
 from handrail.engine.step_names import StepNames
 from handrail.errors import NotPortable, ReplayMismatch, StepChange, StepTimeout
 from handrail.model import events as ev
@@ -54,20 +54,13 @@ from handrail.model.results import AgentResult, Usage
 from handrail.record.answers import policy_answer
 from handrail.record.run_record import Recorded
 from handrail.secrets.sealing import seal_text, unseal_text
-from handrail.steps.verbs import (
-    AgentCall,
-    Generation,
-    PythonCall,
-    ShellCommand,
-    StageCheck,
-    take,
-)
+from handrail.steps.leaves import Launching
+from handrail.steps.verbs import take
 from handrail.temporal import wire
 from handrail.temporal.ends import EndCodec
 from handrail.temporal.errors_as_data import error_as_data, error_of_data
 from handrail.temporal.serving import Serving
 from handrail.typed.jsonsafe import short_repr
-from handrail.typed.reference import reference
 from handrail.typed.schema import hints_of
 
 CONTINUED = "continued as new"
@@ -271,7 +264,8 @@ class RunHost:
     def perform(self, attempt: cmd.Perform) -> None:
         """Begin the attempt as an activity, or here if it is not portable and ``local`` is set."""
         attempt = self._with_totals(attempt)
-        if builds_context(attempt):
+        verb = attempt.step.verb
+        if isinstance(verb, Launching) and verb.builds_context:
             self._with_context(attempt)
         else:
             self._send(attempt, None)
@@ -305,6 +299,8 @@ class RunHost:
                 self._answer_at_once(
                     question, lambda: (policy_answer(policy, question.gate), f"policy {policy}")
                 )
+            case _:
+                assert_never(question)
 
     def stop(self, it: InFlight) -> None:
         """Have the activity cancelled."""
@@ -346,7 +342,7 @@ class RunHost:
     def _with_totals(self, attempt: cmd.Perform) -> cmd.Perform:
         """The attempt with the known total usage of the session that it continues."""
         verb, launch = attempt.step.verb, attempt.launch
-        if not isinstance(verb, (AgentCall, Generation)):
+        if not isinstance(verb, Launching):
             return attempt
         if launch.session is not None and launch.session_usage is None:
             launch = dataclasses.replace(launch, session_usage=self._total_of(launch.session))
@@ -357,7 +353,7 @@ class RunHost:
         lent = settings.session in self.machine.run.recorded.lent_sessions or settings.lent
         total = self._total_of(settings.session) or settings.session_usage
         settings = attrs.evolve(settings, lent=lent, session_usage=total)
-        step = attrs.evolve(attempt.step, verb=dataclasses.replace(verb, settings=settings))
+        step = attrs.evolve(attempt.step, verb=verb.with_settings(settings))
         take(step)
         return msgspec.structs.replace(attempt, step=step)
 
@@ -369,7 +365,7 @@ class RunHost:
         """Call the builder of the agent's context, then begin the attempt."""
         view, verb = attempt.view, attempt.step.verb
         assert view is not None
-        assert isinstance(verb, (AgentCall, Generation))
+        assert isinstance(verb, Launching)
         builder: Any = verb.context
         try:
             made = builder(self._contexts.of(view))
@@ -408,7 +404,7 @@ class RunHost:
         self._activity(
             path,
             "attempt",
-            _type_of(step),
+            step.verb.label(),
             text,
             start_to_close=_LONG if left is None else timedelta(seconds=left + _GRACE_S),
             queue=self._queue_for(attempt),
@@ -436,7 +432,7 @@ class RunHost:
     def _queue_for(self, attempt: cmd.Perform) -> str | None:
         """The home queue of the session that a launch continues; None if any worker will do."""
         verb = attempt.step.verb
-        settings = verb.settings if isinstance(verb, (AgentCall, Generation)) else None
+        settings = verb.settings if isinstance(verb, Launching) else None
         session = attempt.launch.session or (settings.session if settings is not None else None)
         return None if session is None else self.homes.get(session)
 
@@ -836,23 +832,6 @@ def _limits(start: wire.Start, codec: Any) -> Limits:
 
 
 # -- names -----------------------------------------------------------------------------------------
-
-
-def _type_of(step: Any) -> str:
-    """The activity's type, which the cluster's page shows: the action, program, stage or agent."""
-    match step.verb:
-        case PythonCall(action=action):
-            return reference(action)
-        case ShellCommand(argv=argv):
-            words = argv.split() if isinstance(argv, str) else argv
-            return f"command {words[0] if words else ''}"[:100]
-        case StageCheck(stage=stage):
-            return f"stage {stage.name}"
-        case AgentCall(agent=agent) | Generation(generator=agent):
-            name = getattr(agent, "name", None) or getattr(agent, "__name__", "")
-            return f"{step.verb.kind} {name}"[:100]
-        case _:
-            return str(step.verb.kind)
 
 
 def _id_of(path: str, kind: Kind) -> str:

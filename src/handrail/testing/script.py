@@ -23,7 +23,8 @@ from handrail.model.results import StepResult, WorkflowResult
 from handrail.model.shapes import WorkflowLike
 from handrail.project import configured_stages
 from handrail.record.answers import accept_answer
-from handrail.steps.verbs import AgentCall, Generation, Stage
+from handrail.steps.leaves import Launching
+from handrail.steps.verbs import Stage
 from handrail.testing.clock import START
 from handrail.testing.script_drive import Drive, OpenAttempt, run_to_end
 from handrail.testing.script_pending import Pending, Waits, describe_state
@@ -338,13 +339,11 @@ class Script(Generic[R_co]):
     def _build_context(self, open_attempt: OpenAttempt) -> None:
         command = open_attempt.command
         assert isinstance(command, cmd.Perform)
-        match command.step.verb:
-            case AgentCall(context=given) | Generation(context=given):
-                assert command.view is not None
-                made = built_context(given, self._contexts.of(command.view))
-                open_attempt.context = run_to_end(made, f"the context builder of {command.path!r}")
-            case _:
-                pass
+        verb = command.step.verb
+        if isinstance(verb, Launching):
+            assert command.view is not None
+            made = built_context(verb.context, self._contexts.of(command.view))
+            open_attempt.context = run_to_end(made, f"the context builder of {command.path!r}")
 
     def _at(self, path: str, waits: Waits) -> Pending:
         found = in_flight(self._drive, path)

@@ -17,7 +17,6 @@ from handrail.agents.fake import is_like
 from handrail.core import commands as cmd
 from handrail.core.attempt_ends import failure_event, rollback_event, success_event
 from handrail.engine.current import CURRENT, Current
-from handrail.engine.stage_calls import stage_result, takes_one
 from handrail.errors import CommandFailed
 from handrail.model import events as ev
 from handrail.model.context import WorkflowContext
@@ -30,16 +29,10 @@ from handrail.model.results import (
     Usage,
     WorkflowResult,
 )
-from handrail.steps.verbs import (
-    AgentCall,
-    Generation,
-    PythonCall,
-    ShellCommand,
-    SignalWait,
-    StageCheck,
-    Step,
-    Verb,
-)
+from handrail.steps.leaves import AgentCall, Generation, PythonCall, ShellCommand, StageCheck
+from handrail.steps.stage_calls import stage_result, takes_one
+from handrail.steps.verbs import Step, Verb
+from handrail.steps.waits import SignalWait
 from handrail.testing.script_drive import Drive, NeedsEventLoop, OpenAttempt, run_to_end
 from handrail.typed.convert import fit_json
 from handrail.typed.jsonsafe import short_repr
@@ -90,14 +83,8 @@ def _seconds_left(entry: Pending, now: float) -> float:
 
 
 def _of_whom(entry: Pending) -> str:
-    match entry.verb:
-        case AgentCall(agent=agent) | Generation(generator=agent):
-            name = getattr(agent, "name", None) or getattr(agent, "__name__", agent)
-            return f" {name!r}"
-        case ShellCommand(argv=argv):
-            return f" {argv!r}" if isinstance(argv, str) else f" {list(argv)!r}"
-        case _:
-            return ""
+    subject = entry.verb.subject()
+    return "" if subject is None else f" {subject!r}"
 
 
 def describe_state(result: WorkflowResult[Any] | None, pending: Mapping[str, Pending]) -> str:

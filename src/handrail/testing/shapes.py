@@ -25,9 +25,10 @@ from handrail.model.policy import OnError
 from handrail.model.results import AgentResult, StepFailed
 from handrail.model.shapes import AgentRequest
 from handrail.model.work import Found, Tally, Task
+from handrail.steps.groups import ForEachGroup, ParallelGroup, WorkGroup
 from handrail.steps.scope import scope
 from handrail.steps.step import step
-from handrail.steps.verbs import ForEachGroup, ParallelGroup, Stage, Step, Steps, WorkGroup
+from handrail.steps.verbs import Stage, Step, Steps
 
 ALWAYS = 99
 """As a number of failures: every attempt fails."""
