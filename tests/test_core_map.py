@@ -19,7 +19,7 @@ ROOMS = ("core", "engine", "record")
 PACKAGES = ("cli", "journals", "record")
 CALLS = sorted(set(re.findall(r"`([a-z_]+)\.([A-Za-z_.]+)`", PAGE)))
 MODULES = sorted(set(re.findall(r"`(handrail\.[a-z_.]+)`", PAGE)))
-FILES = sorted(set(re.findall(r"`([a-z_]+/[a-z_]+\.py)`", PAGE)))
+FILES = sorted(set(re.findall(r"`([a-z_]+(?:/[a-z_]+)+\.(?:py|tsx))`", PAGE)))
 NODES = sorted(set(re.findall(r"`([A-Z][A-Za-z]+Node)`", PAGE)))
 ROWS = PAGE.split("| module |")[1].split("Sometimes")[0]
 TABLE = [re.findall(r"`([a-z_]+)`", cell) for cell in re.findall(r"(?m)^\| (`[^|]*) \|", ROWS)]
@@ -100,6 +100,15 @@ def test_a_part_of_the_core_imports_those_below_it() -> None:
         if row_of[below] < row_of[name]
     ]
     assert upward == []
+
+
+def test_contributing_points_to_each_list_of_what_to_add() -> None:
+    """CONTRIBUTING links each list of the page by its heading, and has no list of its own."""
+    _, _, lists = PAGE.partition("## To add something")
+    titles = re.findall(r"(?m)^### (.*)$", lists.partition("\n## ")[0])
+    text = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text("utf-8")
+    linked = re.findall(r"\(docs/explanation/core\.md#([a-z-]+)\)", text)
+    assert linked == [title.lower().replace(" ", "-") for title in titles]
 
 
 def test_the_kinds_of_nodes_are_all_named() -> None:
