@@ -28,6 +28,7 @@ from handrail.model.results import (
     add_usage,
     qualified,
 )
+from handrail.model.sandbox import SandboxUnavailable
 from handrail.record.assemble import assembler
 from handrail.steps.verbs import AgentCall, Generation
 
@@ -80,7 +81,9 @@ def _is_permanent(command: Perform | Queue, error: BaseException) -> bool:
     """True if another attempt is bound to fail in the same way, whatever happens meanwhile."""
     of_agent = isinstance(command.step.verb, (AgentCall, Generation))
     wrong = isinstance(error, (PromptError, DefinitionError)) and of_agent
-    return wrong or isinstance(error, (BudgetExceeded, NotPortable, OutputChanged))
+    return wrong or isinstance(
+        error, (BudgetExceeded, NotPortable, OutputChanged, SandboxUnavailable)
+    )
 
 
 def _facts_of(

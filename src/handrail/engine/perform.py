@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, assert_never
 
@@ -40,6 +41,7 @@ from handrail.model.results import (
     Usage,
     add_launch,
 )
+from handrail.model.sandbox import Boundary, chosen_sandbox
 from handrail.model.shapes import AgentRequest, OwnTree
 from handrail.ports.clock import Clock
 from handrail.record.run_record import Recorded
@@ -49,6 +51,7 @@ from handrail.steps.verbs import (
     Generation,
     PythonCall,
     ShellCommand,
+    Stage,
     StageCheck,
     TreeWork,
     take,
@@ -59,6 +62,7 @@ if TYPE_CHECKING:
     from handrail.engine.in_place import InPlace
     from handrail.engine.portable import PortableFormat
     from handrail.ports.claims import LaunchClaims
+    from handrail.system.run import ProcessResult
 
 _STAGE_OUTPUT = 20_000
 
@@ -93,6 +97,10 @@ class Performer:
     folder_of_agent: FolderOf | None = None
     recorded: Callable[[], Recorded] = lambda: Recorded(())
     """Gives the record of earlier drives."""
+    sandbox: Callable[[], Boundary] = lambda: None
+    """The run's sandbox, for commands and stages that have none of their own."""
+    hidden: tuple[Path, ...] = ()
+    """The run's own files, which no sandbox shows."""
     portable_format: PortableFormat | None = None
     """Writes and reads each attempt, as if another process performed it; None: it runs as is."""
     session_totals: dict[str, Usage] = field(default_factory=dict[str, Usage], init=False)
@@ -254,15 +262,8 @@ class Performer:
     # -- commands -------------------------------------------------------------------------------
 
     async def _command(self, verb: ShellCommand, command: Perform) -> CommandResult[Any]:
-        from handrail.system.run import run_process
-
-        done = await run_process(
-            verb.argv,
-            cwd=_folder(verb.cwd, command),
-            env=verb.env,
-            stdin=verb.stdin,
-            marker=self._marker(command),
-            on_output=self._listener(command),
+        done = await self._run_program(
+            verb.argv, command, verb, cwd=verb.cwd, env=verb.env, stdin=verb.stdin
         )
         if verb.check and done.exit_code != 0:
             raise CommandFailed(_format_argv(verb.argv), done.exit_code, done.stdout, done.stderr)
@@ -276,6 +277,54 @@ class Performer:
                 raise _NotParsed(error, found) from None
             return found
         return CommandResult(done.exit_code, done.stdout, done.stderr, data)
+
+    async def _run_program(
+        self,
+        argv: str | tuple[str, ...],
+        command: Perform,
+        settings: ShellCommand | Stage,
+        *,
+        cwd: Any = None,
+        env: Mapping[str, str] | None = None,
+        stdin: str | bytes | None = None,
+    ) -> ProcessResult:
+        """How a program ended, within the sandbox that its step or the run asks for.
+
+        Raises:
+            SandboxUnavailable: this machine cannot enforce it.
+        """
+        from handrail.system.run import run_process
+
+        folder, marker = _folder(cwd, command), self._marker(command)
+        run = partial(
+            run_process,
+            argv,
+            cwd=folder,
+            env=env,
+            stdin=stdin,
+            marker=marker,
+            on_output=self._listener(command),
+        )
+        sandbox = chosen_sandbox(settings.sandbox, self.sandbox())
+        if sandbox is None and settings.inherit_env is None:
+            return await run()
+        from handrail.sandbox.mounts import Scene
+        from handrail.workspace.sandboxed import surroundings_of
+
+        emit_notice, path = self.emit_notice, command.path
+
+        def tell(what: str, source: ev.DenialSource) -> None:
+            emit_notice(ev.SandboxDenied(path, what, source))
+
+        async with surroundings_of(
+            sandbox,
+            settings.inherit_env,
+            Scene(Path(folder or os.curdir).absolute(), hidden=self.hidden),
+            tree=command.tree,
+            tell=tell,
+            marker=f"{marker}/git",
+        ) as (around, boundary):
+            return await run(around=around, boundary=boundary)
 
     def _marker(self, command: Perform) -> str:
         return f"{self.contexts.mark or self.contexts.run_id}/{command.path}#{command.attempt}"
@@ -333,6 +382,7 @@ class Performer:
             getattr(agent, "output", Any),
             tree=command.tree,
             claims=claims,
+            hidden=self.hidden,
         )
         if chosen is not agent and hasattr(agent, "prompt_for"):
             request = replace(request, prompt=await agent.prompt_for(request))
@@ -421,14 +471,8 @@ class Performer:
         elif callable(check):
             result = await self._check(stage.name, check, command, current)
         else:
-            from handrail.system.run import run_process
-
-            done = await run_process(
-                check if isinstance(check, str) else tuple(check),
-                cwd=_folder(None, command),
-                marker=self._marker(command),
-                on_output=self._listener(command),
-            )
+            argv = check if isinstance(check, str) else tuple(check)
+            done = await self._run_program(argv, command, stage)
             printed = shortened((done.stdout + done.stderr).strip(), _STAGE_OUTPUT, keep="tail")
             error = None if done.exit_code == 0 else exit_text(done.exit_code, printed)
             result = StageResult(stage.name, done.exit_code == 0, printed, error)

@@ -107,7 +107,7 @@ class PortableFormat:
             case PythonCall():
                 return self._of(path, verb, call="action", args="args", kwargs="kwargs")
             case ShellCommand():
-                names = ("argv", "cwd", "env", "stdin", "parse")
+                names = ("argv", "cwd", "env", "stdin", "parse", "sandbox", "inherit_env")
                 parts = self._of(path, verb, **{one: one for one in names})
                 return parts if verb.check else {**parts, "check": False}
             case AgentCall() | Generation():
@@ -115,6 +115,8 @@ class PortableFormat:
             case StageCheck():
                 stage = verb.stage
                 named = {"stage": stage.name, "check": self._performer(stage.check, path)}
+                set_ = self._of(path, stage, sandbox="sandbox", inherit_env="inherit_env")
+                named |= set_
                 return named if stage.timeout is None else {**named, "timeout": stage.timeout}
             case _:
                 raise NotPortable(path, f"verb {verb.kind!r}", "no attempt is made at it")
@@ -222,12 +224,16 @@ class PortableFormat:
         if "argv" in parts:
             names = ("argv", "cwd", "env", "stdin")
             argv, cwd, env, stdin = (self._read(parts, one) for one in names)
-            parse = self._read(parts, "parse")
-            return ShellCommand(argv, cwd, env, stdin, "check" not in parts, parse)
+            parse, bounds = self._read(parts, "parse"), self._bounds(parts)
+            return ShellCommand(argv, cwd, env, stdin, "check" not in parts, parse, *bounds)
         if "stage" in parts:
             timeout = None if "timeout" not in parts else _plain(parts["timeout"])
-            return StageCheck(Stage(_plain(parts["stage"]), self._read(parts, "check"), timeout))
+            name, check = _plain(parts["stage"]), self._read(parts, "check")
+            return StageCheck(Stage(name, check, timeout, *self._bounds(parts)))
         return self._read_agent(parts)
+
+    def _bounds(self, parts: Mapping[str, msgspec.Raw]) -> tuple[Any, Any]:
+        return self._read(parts, "sandbox"), self._read(parts, "inherit_env")
 
     def _read_agent(self, parts: Mapping[str, msgspec.Raw]) -> AgentCall | Generation:
         settings = self._read(parts, "settings") or NO_SETTINGS

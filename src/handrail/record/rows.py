@@ -384,6 +384,7 @@ def _layouts() -> dict[type, Layout]:
         ev.ClaimWaiting: _by_fields(ev.ClaimWaiting),
         ev.ClaimGranted: _by_fields(ev.ClaimGranted, talks=False),
         ev.ClaimLost: _by_fields(ev.ClaimLost),
+        ev.SandboxDenied: _by_fields(ev.SandboxDenied),
         ev.LadderStep: _by_fields(ev.LadderStep),
         ev.AgentGuided: _by_fields(ev.AgentGuided),
         ev.BudgetReserved: _by_fields(ev.BudgetReserved, talks=False),

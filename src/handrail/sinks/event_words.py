@@ -66,6 +66,7 @@ _SEVERITIES: Final[Mapping[type, Severity | Callable[[Any], Severity]]] = {
     ev.RollbackCompleted: lambda event: "info" if event.error is None else "error",
     ev.ClaimWaiting: "warning",
     ev.ClaimLost: "error",
+    ev.SandboxDenied: "warning",
     ev.LadderStep: "warning",
     ev.BudgetWarning: "warning",
     ev.SinkDropped: "error",
@@ -248,6 +249,11 @@ def _claim_lost(event: ev.ClaimLost) -> str:
     return f"lost {clean(event.what)} before it was done{now}"
 
 
+def _denied(event: ev.SandboxDenied) -> str:
+    said = "" if event.source == "proxy" else ", as its output says"
+    return f"its sandbox refused {clean(event.what, 160)}{said}"
+
+
 # -- agents ----------------------------------------------------------------------------------------
 
 _WORTH_SAYING_S = 1.0
@@ -384,6 +390,7 @@ _TEXTS: Final[Mapping[type, Callable[[Any], str]]] = {
     ev.ClaimWaiting: _claim_waiting,
     ev.ClaimGranted: lambda event: f"has {clean(event.what)} now",
     ev.ClaimLost: _claim_lost,
+    ev.SandboxDenied: _denied,
     ev.LadderStep: _ladder_step,
     ev.AgentGuided: _guided,
     ev.BudgetReserved: _budget_reserved,
@@ -431,7 +438,7 @@ def activity_text(latest: str | Event | ev.Progress | None) -> str:
     match latest:
         case str():
             return latest
-        case ev.LadderStep() | ev.AgentGuided():
+        case ev.LadderStep() | ev.AgentGuided() | ev.SandboxDenied():
             return event_text(latest)
         case ev.AgentTurnCompleted(problem=str(problem)):
             return f"asked again: {clean(problem)}"

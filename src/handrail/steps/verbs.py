@@ -57,6 +57,7 @@ from handrail.model.results import (
     ValidationResult,
     WorkflowResult,
 )
+from handrail.model.sandbox import Boundary, InheritEnv, boundary_of, inherited_of
 from handrail.model.shapes import AgentLike, OwnTree, WorkflowLike
 from handrail.model.work import StopRule, Task, Work
 from handrail.typed.reference import importable
@@ -76,18 +77,24 @@ Context: TypeAlias = "Mapping[str, Any] | ContextBuilder"
 RollbackAction: TypeAlias = Callable[[WorkflowContext], Any]
 
 
+def _inherited(given: Any) -> Any:
+    return inherited_of(given, "inherit_env of a Stage")
+
+
 @attrs.frozen
 class Stage:
     """One named check of ``validate``: a command (text or argv), a callable, or an agent.
 
     A command passes with exit code 0. A callable passes unless it returns False or raises; it may
     be async, and may take the ``WorkflowContext``. An agent answers with a bool, or with ``passed``
-    and ``reason``.
+    and ``reason``. ``sandbox`` and ``inherit_env`` are those of ``.command``, for a command alone.
     """
 
     name: str
     check: str | Sequence[str] | Callable[..., Any] | AgentLike[Any]
     timeout: float | None = None
+    sandbox: Boundary = None
+    inherit_env: InheritEnv | None = attrs.field(default=None, converter=_inherited)
 
     def __attrs_post_init__(self) -> None:
         from handrail.model.paths import check_name
@@ -102,6 +109,13 @@ class Stage:
             )
         if self.timeout is not None:
             positive_seconds(self.timeout, f"timeout of stage {self.name!r}")
+        boundary_of(self.sandbox, f"sandbox of stage {self.name!r}")
+        is_command = isinstance(self.check, Sequence)
+        if not is_command and (self.sandbox or self.inherit_env is not None):
+            raise DefinitionError(
+                f"stage {self.name!r}: sandbox= and inherit_env= are for a command. A function runs "
+                f"in this process; an agent has its own, in its options."
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +141,8 @@ class ShellCommand:
     stdin: str | bytes | None = None
     check: bool = True
     parse: Any = None
+    sandbox: Boundary = None
+    inherit_env: InheritEnv | None = None
 
 
 @dataclass(frozen=True, slots=True)

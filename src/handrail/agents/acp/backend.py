@@ -19,6 +19,7 @@ from handrail.agents.transport.rpc import Messages, own_version
 from handrail.agents.transport.turn import run_turn
 from handrail.errors import DefinitionError
 from handrail.model.agent_options import NO_OPTIONS, PERMISSIONS, AgentOptions
+from handrail.model.sandbox import LAUNCH_OPTIONS
 from handrail.ports.agent import AgentReply, AgentTurn, Capabilities, Probe
 
 _GRACE_S = 1.5
@@ -27,6 +28,7 @@ _GRACE_S = 1.5
 ACP = Capabilities(
     options=frozenset(
         {"model", "effort", "permission", "mcp_servers", "cwd", "add_dirs", "env", "extra_args"}
+        | LAUNCH_OPTIONS
     ),
     permissions=frozenset(PERMISSIONS),
     sessions=True,
@@ -86,7 +88,7 @@ class AcpBackend:
             self._command(options),
             Messages(self._dialogue(turn, options)),
             Program(self.name, self.install),
-            env=child_environment(options, add=self._environment(options)),
+            env=child_environment(options, self.name, add=self._environment(options)),
             options=options,
             grace_s=_GRACE_S,
         )
@@ -95,7 +97,7 @@ class AcpBackend:
         """Whether the program is installed, and its version; not whether it has a login."""
         install = self.install or f"see the documentation of {self.name}"
         program = Program(self.name, install, self.login)
-        env = child_environment(self.options, add=self.env)
+        env = child_environment(self.options, self.name, add=self.env)
         return await probe_program(program, self.argv[0], env)
 
     def _environment(self, options: AgentOptions) -> Mapping[str, str]:

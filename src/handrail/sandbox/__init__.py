@@ -1,0 +1,1 @@
+"""The boundary around a launch: what it sees, what it may change, what it may connect to."""
