@@ -37,6 +37,7 @@ _MODULES: Mapping[str, tuple[str, ...]] = {
     "hub": ("hub",),
     "claims": ("claims", "claim", "release", "lock"),
     "guard": ("guard",),
+    "sandbox": ("sandbox",),
     "worktrees": ("worktrees",),
     "cluster_app": ("temporal",),
 }
@@ -54,7 +55,7 @@ the step's journal. ``release`` and ``worktrees`` are of these only with ``--for
 NOT_STEERING = frozenset({
     *("run", "list", "show", "runs", "tail", "check", "graph", "init", "quickstart", "doctor"),
     *("plan", "work", "diff", "export", "replay", "verify", "report", "ui", "hub", "claims"),
-    *("claim", "lock", "guard", "temporal"),
+    *("claim", "lock", "guard", "sandbox", "temporal"),
 })  # fmt: skip
 """The others. What ``work``, ``claim`` and ``lock`` do is recorded as the step's."""
 

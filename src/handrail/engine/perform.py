@@ -319,7 +319,7 @@ class Performer:
         async with surroundings_of(
             sandbox,
             settings.inherit_env,
-            Scene(Path(folder or os.curdir).absolute(), hidden=self.hidden),
+            Scene(Path(os.getcwd(), folder or ""), hidden=self.hidden),  # noqa: PTH109  # as it is
             tree=command.tree,
             tell=tell,
             marker=f"{marker}/git",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 import attrs
 
@@ -93,15 +93,7 @@ def _network(value: Any, what: str) -> Any:
     return hosts
 
 
-def _field(convert: Any, default: Any) -> Any:
-    def converter(value: Any, _: Any, field: attrs.Attribute[Any]) -> Any:
-        return convert(value, f"{field.name} of a Sandbox")
-
-    made = attrs.Converter(converter, takes_self=True, takes_field=True)
-    return attrs.field(default=default, converter=made)
-
-
-@attrs.frozen
+@attrs.frozen(init=False)
 class Sandbox:
     """A boundary that the kernel keeps around a program and all that it starts.
 
@@ -114,10 +106,29 @@ class Sandbox:
     - ``env``: which variables it inherits, as ``inherit_env`` says it (default: ``"safe"``).
     """
 
-    write: tuple[str, ...] = _field(_paths, ())
-    hide: tuple[str, ...] = _field(_paths, ())
-    network: Network = _field(_network, "full")
-    env: InheritEnv | None = _field(inherited_of, None)
+    write: tuple[str, ...]
+    hide: tuple[str, ...]
+    network: Network
+    env: InheritEnv | None
+
+    def __init__(
+        self,
+        write: Sequence[str | os.PathLike[str]] = (),
+        hide: Sequence[str | os.PathLike[str]] = (),
+        network: Network = "full",
+        env: InheritEnv | None = None,
+    ) -> None:
+        whose = "of a Sandbox"
+        self.__attrs_init__(
+            _paths(write, f"write {whose}"),
+            _paths(hide, f"hide {whose}"),
+            _network(network, f"network {whose}"),
+            inherited_of(env, f"env {whose}"),
+        )
+
+    if TYPE_CHECKING:  # attrs makes it; not every type checker knows
+
+        def __attrs_init__(self, *values: Any) -> None: ...
 
 
 DERIVED = Sandbox()

@@ -46,6 +46,8 @@ _APART = (
     *("--unshare-ipc", "--unshare-cgroup-try"),
 )
 _TRIAL_S = 10.0
+_TMP = "/tmp"  # noqa: S108  # the launch's own
+_CACHES = {"XDG_CACHE_HOME": f"{_TMP}/.cache", "npm_config_cache": f"{_TMP}/.npm"}
 
 
 def why_unavailable() -> SandboxUnavailable | None:
@@ -156,13 +158,7 @@ class Confinement:
         self, words: Sequence[str], env: Mapping[str, str], program: Path, number: int
     ) -> Launchable:
         scene = _with(self._scene, program, self._shown)
-        around = {
-            "XDG_CACHE_HOME": "/tmp/.cache",
-            "npm_config_cache": "/tmp/.npm",  # noqa: S108
-            **env,
-            "TMPDIR": "/tmp",
-            "GIT_OPTIONAL_LOCKS": "0",  # noqa: S108  # the launch's own
-        }
+        around = {**_CACHES, **env, "TMPDIR": _TMP, "GIT_OPTIONAL_LOCKS": "0"}
         inside = [*(shutil.which("env") or "env", f"--default-signal={_SIGNALS}", "--"), *words]
         handed = [number]
         if self._proxy is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -18,9 +17,10 @@ CREDENTIALS = (
     ".terraform.d", ".terraformrc", ".vault-token", ".pgpass", ".my.cnf", ".s3cfg", ".boto",
     ".oci", ".fly", ".m2/settings.xml", ".gradle/gradle.properties", ".huggingface/token",
     ".cache/huggingface/token", ".databrickscfg", ".snowflake", ".wallet", ".bitcoin", ".ethereum",
-    ".mozilla", ".thunderbird", ".config/google-chrome", ".config/chromium", ".config/BraveSoftware",
-    ".config/microsoft-edge", ".config/vivaldi", ".config/opera", ".config/1Password",
-    ".config/Bitwarden", ".config/Signal", ".config/Slack", ".config/Code/User/globalStorage",
+    ".mozilla", ".thunderbird", ".config/google-chrome", ".config/chromium",
+    ".config/BraveSoftware", ".config/microsoft-edge", ".config/vivaldi", ".config/opera",
+    ".config/1Password", ".config/Bitwarden", ".config/Signal", ".config/Slack",
+    ".config/Code/User/globalStorage",
     ".var/app", "snap", ".bash_history", ".zsh_history", ".python_history", ".node_repl_history",
     ".psql_history", ".mysql_history", ".local/share/fish/fish_history",
 )  # fmt: skip
@@ -35,8 +35,8 @@ _KEYS_OF_THE_HOST = "/etc/ssh"
 
 def homes(env: Mapping[str, str]) -> tuple[Path, ...]:
     """The home of this user, and the one that a launch is told."""
-    named = env.get("HOME", "")
-    return tuple(dict.fromkeys((Path.home(), *([Path(named)] if os.path.isabs(named) else ()))))
+    named = Path(env.get("HOME", ""))
+    return tuple(dict.fromkeys((Path.home(), *([named] if named.is_absolute() else ()))))
 
 
 def credentials(env: Mapping[str, str], needs: Needs) -> Iterator[Path]:
@@ -49,4 +49,5 @@ def credentials(env: Mapping[str, str], needs: Needs) -> Iterator[Path]:
         yield home / ".local" / "state" / "handrail"
     yield from map(Path, OF_THE_SYSTEM)
     yield from Path(_KEYS_OF_THE_HOST).glob("ssh_host_*_key")
-    yield from map(Path, filter(os.path.isabs, (env.get("KUBECONFIG", ""), env.get("NETRC", ""))))
+    named = (Path(env.get(name, "")) for name in ("KUBECONFIG", "NETRC"))
+    yield from (path for path in named if path.is_absolute())

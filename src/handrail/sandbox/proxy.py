@@ -119,12 +119,12 @@ class Proxy:
         upstream: socket.socket | None = None
         try:
             connection.settimeout(_CONNECT_S)
-            head, rest = _read_head(connection)
-            upstream, first, answer = self._connected(head)
+            asked, rest = _read_head(connection)
+            upstream, passed_on, answer = self._connected(asked)
             if self._keeps(upstream):
                 if answer:
                     connection.sendall(answer)
-                upstream.sendall(first + rest)
+                upstream.sendall(passed_on + rest)
                 _relay(connection, upstream)
         except Refused as error:
             said = f"handrail: {error.why}\n".encode()

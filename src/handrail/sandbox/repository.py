@@ -11,7 +11,7 @@ from handrail.model.dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Checkout:
-    """A working tree: its folder, its own part of the git directory, and the part that all share."""
+    """A working tree: its folder, its own part of the git directory, and the part of them all."""
 
     root: Path
     own: Path

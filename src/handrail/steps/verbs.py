@@ -113,8 +113,8 @@ class Stage:
         is_command = isinstance(self.check, Sequence)
         if not is_command and (self.sandbox or self.inherit_env is not None):
             raise DefinitionError(
-                f"stage {self.name!r}: sandbox= and inherit_env= are for a command. A function runs "
-                f"in this process; an agent has its own, in its options."
+                f"stage {self.name!r}: sandbox= and inherit_env= are for a command. A function "
+                f"runs in this process; an agent has its own, in its options."
             )
 
 

@@ -165,13 +165,16 @@ async def _prepare(own: OwnBranch, marker: str) -> None:
         (quarantine / name).mkdir(parents=True, mode=0o700)
     (quarantine / "objects/info/alternates").write_text(_alternates(checkout.common / "objects"))
     (checkout.own / "config.worktree").touch()  # or else the launch could make one
-    branch = Path("refs/heads", own.branch)
+    branch, tip = Path("refs/heads", own.branch), await _tip_of(own, marker)
     for folder in (branch.parent, "logs" / branch.parent):
         (checkout.common / folder).mkdir(parents=True, exist_ok=True)
-    words = ("rev-parse", "--quiet", "--verify", str(branch))
-    _, tip, _ = await _git(checkout, marker).run_unchecked(*words)
-    if tip.strip():
-        (quarantine / "refs" / branch.name).write_text(tip)
+    if tip:
+        (quarantine / "refs" / branch.name).write_text(f"{tip}\n")
+
+
+async def _tip_of(own: OwnBranch, marker: str) -> str:
+    words = ("rev-parse", "--quiet", "--verify", f"refs/heads/{own.branch}")
+    return (await _git(own.checkout, marker).run_unchecked(*words))[1].strip()
 
 
 def _alternates(objects: Path) -> str:
@@ -229,7 +232,8 @@ async def _take_objects(own: OwnBranch, wanted: list[str], marker: str) -> None:
     )
     pack = quarantine / "taken"
     words = ("pack-objects", "--quiet", "--revs", "--indexed-objects", str(pack))
-    names = [*wanted, "--not", "--all"]
+    before = await _tip_of(own, marker)
+    names = [*wanted, *([f"^{before}"] if before else [])]
     name = await theirs(*words, stdin="".join(f"{name}\n" for name in names).encode())
     data = await anyio.Path(f"{pack}-{name.strip()}.pack").read_bytes()
     if int.from_bytes(data[8:12]):
