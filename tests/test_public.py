@@ -68,6 +68,8 @@ CONTRACT = [
     "InvalidAnswer",
     "Journal",
     "Clock",
+    "Sandbox",
+    "SandboxUnavailable",
 ]
 
 EVENTS = [
@@ -113,6 +115,7 @@ EVENTS = [
     "ClaimWaiting",
     "ClaimGranted",
     "ClaimLost",
+    "SandboxDenied",
     "LadderStep",
     "BudgetReserved",
     "BudgetSettled",

@@ -89,11 +89,12 @@ def _is_permanent(command: Perform | Queue, error: BaseException) -> bool:
 def _facts_of(
     command: Perform | Queue, error: BaseException
 ) -> tuple[str, str, tuple[str, ...], str]:
-    """The facts of an error; ``NotReady`` is a base if the step's agent could not begin at all."""
+    """The facts of an error; ``NotReady`` is a base if the step could not begin at all."""
     text, kind, bases, traceback = facts_of_error(error)
     of_agent = isinstance(command.step.verb, (AgentCall, Generation))
     wrong = isinstance(error, DefinitionError) and of_agent
-    if wrong or (isinstance(error, AgentError) and error.not_ready):
+    not_ready = isinstance(error, AgentError) and error.not_ready
+    if wrong or not_ready or isinstance(error, SandboxUnavailable):
         bases = (*bases, qualified(NotReady))
     return text, kind, bases, traceback
 

@@ -175,7 +175,7 @@ def private_files(program: str, boundary: Any = None) -> Generator[WriteFile, No
 
 def child_environment(
     options: AgentOptions,
-    program: str,
+    program: str = "",
     *,
     drop: Iterable[str] = (),
     add: Mapping[str, str] | None = None,
