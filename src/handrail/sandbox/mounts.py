@@ -23,7 +23,7 @@ from handrail.sandbox.hidden import credentials, homes
 from handrail.sandbox.programs import NOTHING, Needs, State
 from handrail.sandbox.repository import Checkout, OwnBranch, checkout_at
 
-_MASKED = (Path("/tmp"), Path("/run"))  # noqa: S108  # what the launch does not share
+_MASKED = ("/tmp/", "/run/")  # noqa: S108  # what the launch does not share
 _PROGRAM_FOLDERS = frozenset({"bin", "sbin", ".bin", "Scripts"})
 OBJECTS = "/run/handrail/objects"
 """Where the repository's own objects are seen, while those of the launch lie in their place."""
@@ -113,8 +113,10 @@ class _Layout:
 
     def show(self, path: Path) -> None:
         """Have a path be seen, to be read, if it would not be."""
-        path = path.resolve() if path.exists() else path
-        if _lies_masked(path) and path not in _MASKED:
+        if not path.exists():
+            return
+        path = path.resolve()
+        if _lies_masked(path) and f"{path}/" not in _MASKED:
             self.add(Rule.READ, path)
 
     def words(self) -> list[str]:
@@ -142,8 +144,9 @@ class _Layout:
 
     def _keeps(self, hidden: Path) -> bool:
         """True if something below a hidden folder is to be seen."""
+        below = f"{hidden}/"
         return any(
-            rule is not Rule.HIDE and path != hidden and path.is_relative_to(hidden)
+            rule is not Rule.HIDE and str(path).startswith(below)
             for path, rule in self._rules.items()
         )
 
@@ -163,7 +166,7 @@ class _Layout:
 
 
 def _lies_masked(path: Path) -> bool:
-    return any(path.is_relative_to(masked) for masked in _MASKED)
+    return f"{path}/".startswith(_MASKED)
 
 
 def _refuse_too_much(root: Path, env: Mapping[str, str]) -> None:
