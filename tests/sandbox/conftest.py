@@ -54,6 +54,12 @@ class World:
     """Where a launch works, and all around it. Mutable."""
 
     root: Path
+    scripts_at: Path | None = None
+
+    @property
+    def scripts(self) -> Path:
+        """Where the scripts lie that are run, and the programs."""
+        return self.scripts_at or self.root / "scripts"
 
     @property
     def home(self) -> Path:
@@ -193,7 +199,7 @@ def run_script(
     check: Callable[[WorkflowResult[Any]], None] | None = None,
 ) -> Outcome:
     """Have somebody run a script: an agent's program, a command, a stage of a check."""
-    folder = world.root / "scripts"
+    folder = world.scripts
     folder.mkdir(exist_ok=True)
     file = folder / "act.sh"
     file.write_text(ACTS + script)
@@ -208,10 +214,6 @@ def run_script(
         fake.executable.write_text(f'#!/bin/sh\nsh {file} >&2 </dev/null\nexec {real} "$@"\n')
         fake.executable.chmod(0o755)
         backend = _backend(runner, str(fake.executable))
-        if sandbox:
-            base = sandbox if isinstance(sandbox, Sandbox) else Sandbox()
-            write = (*base.write, str(fake.folder))
-            sandbox = Sandbox(write, base.hide, base.network, base.env)
     permission: Any = "full" if runner in AGENTS[:5] else None
     options = AgentOptions(sandbox=sandbox, env=env, inherit_env=inherit_env, permission=permission)
     agent = Agent("worker", "Work.", backend=backend, options=options)

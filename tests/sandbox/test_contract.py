@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -240,3 +241,28 @@ def test_the_files_of_the_journal_are_hidden(world: World) -> None:
     outcome = run_script(world, "command", script, own_tree=False, journal=journal)
     assert outcome.acts == {"read": "refused", "write": "refused", "wal": "refused"}
     assert os.fspath(journal.path) == str(world.repo / "runs.db")
+
+
+@pytest.mark.parametrize("runner", ["claude", "command", "stage"])
+def test_what_lies_in_tmp_is_shown_as_far_as_it_is_needed(
+    world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, runner: str
+) -> None:
+    """A repository, a home and a program below /tmp are there; all else there is not."""
+    moved = World(tmp_path / "world", world.scripts)
+    shutil.copytree(world.root, moved.root, symlinks=True)
+    git(moved.repo, "worktree", "repair")
+    monkeypatch.setenv("HOME", str(moved.home))
+    monkeypatch.chdir(moved.repo)
+    (tmp_path / "other").mkdir()
+    acts = {
+        "edit": "echo x > new.txt && git add -A && git commit -qm New",
+        "read": f"cat {moved.repo}/test_pages.py {moved.home}/.bashrc",
+        "outside": f"ls {tmp_path}/other",
+        "key": f"cat {moved.home}/.ssh/id_ed25519",
+        "journal": f"cat {moved.repo}/.handrail/journal.txt",
+    }
+    outcome = run_script(moved, runner, script_of(acts))
+    wanted = {"outside": "refused", "key": "refused", "journal": "refused"}
+    assert outcome.acts == dict.fromkeys(("edit", "read"), "done") | wanted, outcome.printed
+    assert git(moved.repo, "log", "-1", "--format=%s") in {"New", "Count pages"}
+    assert (moved.repo / "new.txt").read_text() == "x\n"

@@ -46,6 +46,8 @@ _APART = (
     *("--unshare-ipc", "--unshare-cgroup-try"),
 )
 _TRIAL_S = 10.0
+STATE_BESIDE = "keeps-state-here.handrail"
+"""A file in the folder of a program that keeps its state there, as the fakes of tests do."""
 _TMP = "/tmp"  # noqa: S108  # the launch's own
 _CACHES = {"XDG_CACHE_HOME": f"{_TMP}/.cache", "npm_config_cache": f"{_TMP}/.npm"}
 
@@ -216,7 +218,8 @@ def _remove(folder: str) -> None:
 
 
 def _with(scene: Scene, program: Path, shown: Sequence[Path]) -> Scene:
-    return replace(scene, read=(*scene.read, program), shown=(*scene.shown, *shown))
+    own = (program,) if (program / STATE_BESIDE).is_file() else ()
+    return replace(scene, read=(*scene.read, program), shown=(*scene.shown, *shown, *own))
 
 
 def _program(name: str, folder: Path, env: Mapping[str, str]) -> Path:
@@ -231,8 +234,12 @@ def _program(name: str, folder: Path, env: Mapping[str, str]) -> Path:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
         if where.is_dir() or not os.access(where, os.X_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), name)
-        return where.parent.parent if where.parent.name == "bin" else where.parent
+        return _installed_in(where)
     found = shutil.which(name, path=env.get("PATH"))
     if found is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
-    return Path(found).parent
+    return _installed_in(Path(found))
+
+
+def _installed_in(program: Path) -> Path:
+    return program.parent.parent if program.parent.name == "bin" else program.parent

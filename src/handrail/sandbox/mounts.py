@@ -34,6 +34,7 @@ _PLANTED = ("commondir", "gitdir", "config.worktree")
 class Rule(IntEnum):
     """What a launch may do with a path, from the loosest to the strictest."""
 
+    SEE = 0
     CHANGE = 1
     FRESH = 2
     READ = 3
@@ -117,7 +118,7 @@ class _Layout:
             return
         path = path.resolve()
         if _lies_masked(path) and f"{path}/" not in _MASKED:
-            self.add(Rule.READ, path)
+            self.add(Rule.SEE, path)
 
     def words(self) -> list[str]:
         words: list[str] = []
@@ -127,7 +128,7 @@ class _Layout:
             above = next((seen[parent] for parent in path.parents if parent in seen), None)
             if rule is Rule.HIDE and (above is Rule.HIDE or self._is_masked(path, above)):
                 continue
-            if rule is Rule.READ and self._is_read_anyway(path, above):
+            if rule in (Rule.SEE, Rule.READ) and self._is_read_anyway(path, above):
                 continue
             seen[path] = rule
             words += self._laid(path, rule)
@@ -140,7 +141,7 @@ class _Layout:
 
     @staticmethod
     def _is_read_anyway(path: Path, above: Rule | None) -> bool:
-        return above is Rule.READ or (above is None and not _lies_masked(path))
+        return above in (Rule.SEE, Rule.READ) or (above is None and not _lies_masked(path))
 
     def _keeps(self, hidden: Path) -> bool:
         """True if something below a hidden folder is to be seen."""
@@ -155,7 +156,7 @@ class _Layout:
         match rule:
             case Rule.CHANGE:
                 return ["--bind", origin, place]
-            case Rule.READ:
+            case Rule.SEE | Rule.READ:
                 return ["--ro-bind", origin, place]
             case Rule.FRESH:
                 return ["--perms", "0700", "--tmpfs", place]
