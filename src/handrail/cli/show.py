@@ -72,6 +72,7 @@ from handrail.sinks.console_words import (
     printable,
     spent_text,
 )
+from handrail.sinks.event_words import event_text
 from handrail.typed.jsonsafe import json_safe, short_repr
 
 
@@ -347,6 +348,8 @@ def _print_end(view: RunView, *, alive: bool) -> None:
             print(mask_text(one_line(orphaned_text(end.orphaned))))
     for line in incident_lines(view.incidents, _glyphs(), alive=alive):
         print(mask_text(line))
+    for line in denied_lines(view.denied):
+        print(mask_text(line))
     for need in view.needs:
         print(mask_text(f"needs a person: {one_line(need)}"))
 
@@ -488,6 +491,14 @@ def format_spending(spent: Spent) -> str:
     silent = [f"{tokens} did not report tokens"] if tokens else []
     silent += [f"{cost} did not report costs"] if cost else []
     return f"{text} ({', '.join(silent)})" if silent else text
+
+
+def denied_lines(denied: Sequence[ev.SandboxDenied]) -> Iterator[str]:
+    """A line for each refusal of a sandbox, of very many the latest."""
+    if denied:
+        yield f"refused by sandboxes: {len(denied)}"
+    for event in denied[-MOST_INCIDENTS:]:
+        yield f"  {clean(event.path)}  {event_text(event)}"
 
 
 # -- incidents -------------------------------------------------------------------------------------

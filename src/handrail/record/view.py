@@ -228,7 +228,8 @@ class RunView:
 
     ``end`` is None if it has none, or was resumed after it. ``suspended_for`` says why its last
     drive was suspended, ``needs`` what a person must do first. ``inbox``: messages that it has not
-    read yet. ``untold``: guidance that some agents, or all, have yet to get.
+    read yet. ``untold``: guidance that some agents, or all, have yet to get. ``denied``: what its
+    sandboxes refused.
     """
 
     inputs: Any
@@ -245,6 +246,7 @@ class RunView:
     paused: ev.RunSteered | None = None
     untold: tuple[ev.RunSteered, ...] = ()
     works: tuple[WorkView, ...] = ()
+    denied: tuple[ev.SandboxDenied, ...] = ()
 
     @property
     def waits_for(self) -> tuple[WaitsFor, ...]:
@@ -274,6 +276,7 @@ class RunView:
             "waits_for": self.waits_for,
             "incidents": [incident_of(one.step) for one in self.incidents],
             "work": [one.to_dict() for one in self.works],
+            "denied": [{"path": d.path, "what": d.what, "source": d.source} for d in self.denied],
             "untold": [{"text": one.value, "path": one.path, "by": one.by} for one in self.untold],
             "unread": [{"type": type(one).__name__, **_fields(one)} for one in self.inbox],
         }
@@ -342,6 +345,7 @@ class Reading:
         self._told: dict[str, tuple[GivenGuidance, ...]] = {}
         """The guidance that agents got, by path."""
         self._failed: list[ev.LadderStep] = []
+        self._refused: list[ev.SandboxDenied] = []
         self._followed: dict[int, float] = {}
         """When another launch, or an end, followed a failed launch, by its index in ``_failed``."""
         self._latest: dict[str, int] = {}
@@ -379,6 +383,7 @@ class Reading:
             None if over else paused_by((*paused, *inbox)),
             (*(one.event for one in recorded.guidance.waiting), *said),
             works,
+            tuple(self._refused),
         )
 
     # -- what happened -----------------------------------------------------------------------
@@ -449,6 +454,9 @@ class Reading:
         self._latest[event.path] = len(self._failed)
         self._failed.append(event)
 
+    def _denied(self, event: ev.SandboxDenied) -> None:
+        self._refused.append(event)
+
     def _guided(self, event: ev.AgentGuided) -> None:
         self._told[event.path] = (*self._told.get(event.path, ()), *given_guidance(event))
 
@@ -491,6 +499,7 @@ class Reading:
         ev.LadderStep: (_account, _wait, _launch_over, _launch_failed),
         ev.BudgetReserved: (_account,),
         ev.BudgetSettled: (_account,),
+        ev.SandboxDenied: (_denied,),
     }
 
     # -- how it stands -----------------------------------------------------------------------

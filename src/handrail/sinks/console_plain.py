@@ -110,6 +110,7 @@ _FORMATS: Mapping[type, _Format] = {
     ev.SignalReceived: _Format("started"),
     ev.RollbackCompleted: _Format("undo", "warn"),
     ev.ClaimWaiting: _Format("waiting", "warn"),
+    ev.SandboxDenied: _Format("waiting", "warn", in_large_groups=False),
     ev.ClaimGranted: _Format("again"),
     ev.LadderStep: _Format("waiting", "warn", in_large_groups=False),
     ev.AgentGuided: _Format("again"),
