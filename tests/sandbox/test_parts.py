@@ -270,7 +270,7 @@ def test_a_server_of_the_launch_is_its_own(world: World) -> None:
 # -- what people are told --------------------------------------------------------------------------
 
 
-def test_people_are_told_what_was_refused(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+def test_people_are_told_what_was_refused(world: World, capfd: pytest.CaptureFixture[str]) -> None:
     """The console, `show`, its JSON and `diff` say what, and how it is known."""
     pytest.importorskip("rich")
     pytest.importorskip("cyclopts")
@@ -286,19 +286,19 @@ def test_people_are_told_what_was_refused(world: World, capsys: pytest.CaptureFi
     )
     for run, path in (("r-1", "/etc/x"), ("r-2", "/tmp/x")):
         assert main(["run", str(flow), "--run-id", run, "--input", f"path={path}"]) == 0
-    said = capsys.readouterr()
+    said = capfd.readouterr()
     assert "its sandbox refused evil.test:80" in said.err + said.out
     assert "its sandbox refused /etc/x: Read-only file system, as its output says" in (
         said.err + said.out
     )
     assert main(["show", "r-1"]) == 0
-    said = capsys.readouterr()
+    said = capfd.readouterr()
     assert "refused by sandboxes: 2" in said.out
     assert "evil.test:80" in said.out
     assert main(["show", "r-1", "--json"]) == 0
-    assert '"source": "proxy"' in capsys.readouterr().out
+    assert '"source": "proxy"' in capfd.readouterr().out
     assert main(["diff", "r-1", "r-2"]) == 1
-    assert "the runs differ in denied" in capsys.readouterr().out
+    assert "the runs differ in denied" in capfd.readouterr().out
 
 
 def test_the_command_has_the_exit_code_of_what_it_ran(
