@@ -16,7 +16,6 @@ import threading
 from collections import deque
 from collections.abc import Iterable
 from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 PORT = 3128
 ADDRESS = f"http://127.0.0.1:{PORT}"
@@ -146,34 +145,28 @@ class Proxy:
         method, target, version = line.decode("latin-1").split(" ", 2)
         if method == "CONNECT":
             host, port = _name_and_port(target)
-            upstream = self._to(host, port or 443, is_plain=False)
+            upstream = self._to(host, port or 443)
             return upstream, b"", b"HTTP/1.1 200 Connection established\r\n\r\n"
         url = urlsplit(target)
         if url.scheme != "http" or not url.hostname:
             raise Refused("400 Bad Request", f"no address of the web: {target[:200]}")
-        upstream = self._to(url.hostname, url.port or 80, is_plain=True)
+        upstream = self._to(url.hostname, url.port or 80)
         path = url.path or "/"
         asked = f"{method} {path}{'?' + url.query if url.query else ''} {version}\r\n"
-        kept = [
-            f"Host: {url.netloc.rpartition('@')[2]}".encode("latin-1"),
-            *(
-                field
-                for field in fields.split(b"\r\n")
-                if field and field.split(b":")[0].strip().lower() not in _OF_ONE_HOP
-            ),
-            b"Connection: close",
-        ]
-        return upstream, asked.encode("latin-1") + b"\r\n".join(kept) + b"\r\n\r\n", b""
+        asked += f"Host: {url.netloc.rpartition('@')[2]}\r\nConnection: close\r\n"
+        kept = (
+            field + b"\r\n"
+            for field in fields.split(b"\r\n")
+            if field and field.split(b":")[0].strip().lower() not in _OF_ONE_HOP
+        )
+        return upstream, asked.encode("latin-1") + b"".join(kept) + b"\r\n", b""
 
-    def _to(self, host: str, port: int, *, is_plain: bool) -> socket.socket:
+    def _to(self, host: str, port: int) -> socket.socket:
         if not self.allows(host, port):
             self.refused.append(f"{host}:{port}")
             raise Refused("403 Forbidden", f"{host}:{port} is not among the hosts of this step")
-        beyond = _proxy_beyond(host, is_plain=is_plain)
         try:
-            if beyond is None:
-                return socket.create_connection((host, port), _CONNECT_S)
-            return _through(beyond, host, port)
+            return socket.create_connection((host, port), _CONNECT_S)
         except OSError as error:
             raise Refused("502 Bad Gateway", f"{host}:{port}: {error}") from None
 
@@ -189,31 +182,6 @@ def _name_and_port(host: str) -> tuple[str, int | None]:
     if colon and port.isdigit() and (":" not in name or name.endswith("]")):
         return name.strip("[]").rstrip("."), int(port)
     return host.strip("[]").rstrip("."), None
-
-
-def _proxy_beyond(host: str, *, is_plain: bool) -> tuple[str, int] | None:
-    """The proxy that this process itself must use to reach a host."""
-    named = getproxies().get("http" if is_plain else "https")
-    url = urlsplit(named) if named and not proxy_bypass(host) else None
-    if url is None or not url.hostname or url.scheme != "http":
-        return None
-    return url.hostname, url.port or 80
-
-
-def _through(beyond: tuple[str, int], host: str, port: int) -> socket.socket:
-    connection = socket.create_connection(beyond, _CONNECT_S)
-    try:
-        name = f"[{host}]" if ":" in host else host
-        connection.sendall(
-            f"CONNECT {name}:{port} HTTP/1.1\r\nHost: {name}:{port}\r\n\r\n".encode()
-        )
-        head, _ = _read_head(connection)
-        if b" 200" not in head.partition(b"\r\n")[0]:
-            raise OSError(head.partition(b"\r\n")[0].decode("latin-1"))  # noqa: TRY301
-    except BaseException:
-        connection.close()
-        raise
-    return connection
 
 
 def _read_head(connection: socket.socket) -> tuple[bytes, bytes]:
