@@ -60,7 +60,7 @@ from handrail.model.results import (
 from handrail.model.sandbox import Boundary, InheritEnv, boundary_of, inherited_of
 from handrail.model.shapes import AgentLike, OwnTree, WorkflowLike
 from handrail.model.work import StopRule, Task, Work
-from handrail.typed.reference import importable
+from handrail.typed.reference import NEWER, importable
 
 T_co = TypeVar("T_co", covariant=True)
 U = TypeVar("U")
@@ -93,8 +93,8 @@ class Stage:
     name: str
     check: str | Sequence[str] | Callable[..., Any] | AgentLike[Any]
     timeout: float | None = None
-    sandbox: Boundary = None
-    inherit_env: InheritEnv | None = attrs.field(default=None, converter=_inherited)
+    sandbox: Boundary = attrs.field(default=None, metadata=NEWER)
+    inherit_env: InheritEnv | None = attrs.field(default=None, converter=_inherited, metadata=NEWER)
 
     def __attrs_post_init__(self) -> None:
         from handrail.model.paths import check_name
