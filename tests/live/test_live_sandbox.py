@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from handrail import Agent, AgentOptions, Executor, Sandbox, Steps, step, workflow
@@ -54,7 +54,7 @@ async def test_a_real_program_commits_within_its_bounds(
     result = await Executor(sinks=[sink]).run(flow)
     assert result.unwrap() == "done"
     assert (repo / "new.txt").read_text() == "hi\n"
-    assert not list(Path(home).rglob("beside.txt"))
+    assert not [path async for path in anyio.Path(home).rglob("beside.txt")]
     asked = "".join(str(request.body) for request in session.stub.requests)
     assert "canary-1f2e" not in asked
     assert "Permission denied" in asked

@@ -85,7 +85,7 @@ async def test_2_capabilities_are_dropped(world: World) -> None:
 
 async def test_3_a_program_outlives_the_threads_of_its_host(world: World) -> None:
     """It is started by the loop's thread, so it goes on when another thread ends."""
-    boundary = Confinement(Sandbox(), Scene(world.repo))
+    boundary = Confinement(Sandbox(), Scene(world.repo), print)
     mark = f"mishap-{os.urandom(4).hex()}"
     words = ["sh", "-c", "echo begun; read line; echo $line"]
     async with open_live(words, marker=mark, cwd=world.repo, boundary=boundary) as live:
@@ -103,7 +103,7 @@ async def test_3_a_program_outlives_the_threads_of_its_host(world: World) -> Non
 
 async def test_4_what_is_made_later_is_hidden_too(world: World) -> None:
     """A worktree that another step gets meanwhile is not seen: its parent folder is covered."""
-    boundary = Confinement(Sandbox(), Scene(world.repo))
+    boundary = Confinement(Sandbox(), Scene(world.repo), print)
     mark = f"mishap-{os.urandom(4).hex()}"
     later = world.repo / ".handrail" / "worktrees" / "later"
     words = ["sh", "-c", f"echo begun; read line; cat {later}/key; echo $?"]
@@ -164,7 +164,7 @@ async def test_9_signals_are_the_programs_own(world: World, number: signal.Signa
         f"signal.signal({int(number)}, lambda *_: (print('handled', flush=True), sys.exit(7)))\n"
         "print('ready', flush=True)\ntime.sleep(60)\n"
     )
-    boundary = Confinement(Sandbox(), Scene(world.repo))
+    boundary = Confinement(Sandbox(), Scene(world.repo), print)
     mark = f"mishap-{os.urandom(4).hex()}"
     words = [sys.executable, "-c", code]
     async with open_live(words, marker=mark, cwd=world.repo, boundary=boundary) as live:
@@ -429,7 +429,7 @@ async def test_a_launch_costs_little_more(world: World, network: str) -> None:
     async def best_s(sandbox: Sandbox | None) -> float:
         times: list[float] = []
         for _ in range(15):
-            boundary = None if sandbox is None else Confinement(sandbox, Scene(world.repo))
+            boundary = None if sandbox is None else Confinement(sandbox, Scene(world.repo), print)
             began = _processor_s()
             mark = f"cost-{os.urandom(4).hex()}"
             await run_process(["true"], marker=mark, cwd=world.repo, boundary=boundary)

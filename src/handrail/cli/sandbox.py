@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from handrail.cli.exits import Exit, Refused
+from handrail.cli.exits import Refused
 from handrail.errors import DefinitionError
 from handrail.model.sandbox import Network, Sandbox, SandboxUnavailable
 from handrail.sandbox.bubblewrap import Confinement
@@ -47,52 +46,39 @@ def sandbox(
     if not command:
         raise Refused("handrail sandbox", "needs a command", "Write handrail sandbox -- COMMAND.")
     try:
-        wanted = Sandbox(write or (), hide or (), _network(network or []))
-        return _run(command, wanted)
+        return _run(command, Sandbox(write or (), hide or (), _network(network or [])))
     except SandboxUnavailable as error:
-        raise Refused(
-            "handrail sandbox", f"cannot be enforced: {error.why}", error.advice
-        ) from None
+        why = f"cannot be enforced: {error.why}"
+        raise Refused("handrail sandbox", why, error.advice) from None
     except DefinitionError as error:
         raise Refused("handrail sandbox", str(error)) from None
     except OSError as error:
         print(f"{command[0]}: {error.strerror}", file=sys.stderr)
         return _KILLED - 1
-    finally:
-        sys.stdout.flush()
 
 
 def _network(words: list[str]) -> Network:
     plain = [word for word in words if word in ("full", "none")]
-    if len(words) == 1 and plain:
-        return "none" if plain == ["none"] else "full"
-    if plain:
+    if plain and len(words) > 1:
         raise DefinitionError(f"--network {plain[0]} goes with no other --network")
-    return tuple(words) or "full"
+    return "none" if plain == ["none"] else "full" if plain or not words else words
 
 
 def _run(command: list[str], wanted: Sandbox) -> int:
     def tell(what: str, _: str) -> None:
         print(f"handrail: refused {what}", file=sys.stderr)
 
-    env = inherited(wanted.env or "safe")
     boundary = Confinement(wanted, Scene(Path.cwd()), tell)
     try:
-        with boundary.entered(command, env) as launchable:
+        with boundary.entered(command, inherited("safe")) as launchable:
             child = subprocess.Popen(  # noqa: S603  # the user's
                 launchable.words, env=launchable.env, pass_fds=launchable.descriptors
             )
-        code = _ended(child)
+        while True:
+            try:
+                code = child.wait()
+            except KeyboardInterrupt:
+                continue  # it reaches the command from the terminal itself
+            return _KILLED - code if code < 0 else code
     finally:
         boundary.end()
-    return Exit.SUCCEEDED if code == os.EX_OK else code
-
-
-def _ended(child: subprocess.Popen[bytes]) -> int:
-    """Its exit code; Ctrl-C reaches it from the terminal itself."""
-    while True:
-        try:
-            code = child.wait()
-        except KeyboardInterrupt:
-            continue
-        return _KILLED - code if code < 0 else code

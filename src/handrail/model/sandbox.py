@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 import attrs
@@ -21,6 +21,7 @@ Boundary: TypeAlias = "Sandbox | bool | None"
 
 LAUNCH_OPTIONS = frozenset({"sandbox", "inherit_env"})
 """The options that every backend honours whose agent is a program of its own."""
+_PATH = (str, os.PathLike)
 _HOST = re.compile(
     r"(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.?(:\d{1,5})?|\[[0-9A-Fa-f:.]+\](:\d{1,5})?"
 )
@@ -49,12 +50,18 @@ def inherited_of(value: Any, what: str) -> Any:
     """
     if value is None or value in ("safe", "all"):
         return value
-    if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
-        raise DefinitionError(f'{what} must be "safe", "all" or a list of names, got {value!r}')
-    names = tuple(cast("Iterable[object]", value))
-    if not all(isinstance(name, str) and name and "=" not in name for name in names):
-        raise DefinitionError(f"{what} must be a list of names of variables, got {names!r}")
-    return names
+    wanted = '"safe", "all" or a list of names of variables'
+    return _listed(value, what, wanted, lambda name: isinstance(name, str) and "=" not in name)
+
+
+def _listed(value: Any, what: str, wanted: str, fits: Callable[[object], bool]) -> tuple[Any, ...]:
+    """The items of a list that all fit, and are not empty."""
+    given: object = value
+    is_list = isinstance(given, Iterable) and not isinstance(given, (str, bytes, Mapping))
+    items = tuple(cast("Iterable[object]", value)) if is_list else ()
+    if not is_list or not all(item and fits(item) for item in items):
+        raise DefinitionError(f"{what} must be {wanted}, got {short_repr(value)}")
+    return items
 
 
 def boundary_of(value: Any, what: str) -> Any:
@@ -69,25 +76,19 @@ def boundary_of(value: Any, what: str) -> Any:
 
 
 def _paths(value: Any, what: str) -> tuple[str, ...]:
-    if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
-        raise DefinitionError(f"{what} must be a list of paths, got {short_repr(value)}")
-    found = tuple(cast("Iterable[object]", value))
-    if not all(isinstance(path, (str, os.PathLike)) and os.fspath(path) for path in found):
-        raise DefinitionError(f"{what} must be a list of paths, got {short_repr(found)}")
-    return tuple(os.fspath(cast("str", path)) for path in found)
+    paths = _listed(value, what, "a list of paths", lambda path: isinstance(path, _PATH))
+    return tuple(map(os.fspath, paths))
 
 
 def _network(value: Any, what: str) -> Any:
     if value is True or value in ("full", "none"):
         return value
-    if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
-        wanted = '"full", "none", True or a list of hosts'
-        raise DefinitionError(f"{what} must be {wanted}, got {short_repr(value)}")
-    hosts = tuple(cast("Iterable[object]", value))
+    wanted = '"full", "none", True or a list of hosts'
+    hosts = _listed(value, what, wanted, lambda host: isinstance(host, str))
     for host in hosts:
-        if not isinstance(host, str) or not _HOST.fullmatch(host):
+        if not _HOST.fullmatch(host):
             raise DefinitionError(
-                f"{what}: {short_repr(host)} is no host. Write a name, such as 'pypi.org', "
+                f"{what}: {host!r} is no host. Write a name, such as 'pypi.org', "
                 f"'*.pythonhosted.org' or 'localhost:8080', without a scheme or a path."
             )
     return hosts

@@ -118,7 +118,7 @@ class Confinement:
         self,
         sandbox: Sandbox,
         scene: Scene,
-        tell: Callable[[str, DenialSource], None] = lambda *_: None,
+        tell: Callable[[str, DenialSource], object],
     ) -> None:
         self._sandbox = sandbox
         self._scene = scene

@@ -15,18 +15,20 @@ from handrail.model.dataclass import dataclass
 from handrail.model.events import DenialSource, SandboxDenied, StepOutput
 from handrail.model.launch import AgentError
 from handrail.model.patterns import display_pattern
+from handrail.model.sandbox import chosen_sandbox
 from handrail.model.shapes import AgentRequest
 from handrail.ports.agent import AgentBackend, AgentReply, capabilities_of
 from handrail.ports.claims import Claim, LaunchClaims, Resource
 from handrail.sandbox.bubblewrap import Confinement
 from handrail.sandbox.mounts import Scene
+from handrail.sandbox.programs import needs_of
 from handrail.sandbox.repository import OwnBranch
 from handrail.workspace.claims.holding import claims_of, find_lost_claim
 from handrail.workspace.claims.resources import files_of
 from handrail.workspace.errors import ScopeViolated
 from handrail.workspace.git import Repository, head_of, repository_of
 from handrail.workspace.places import Places, folder_of, places_of
-from handrail.workspace.sandboxed import own_branch_in, own_branch_of, sandbox_of_agent
+from handrail.workspace.sandboxed import committing, own_branch, own_branch_of
 from handrail.workspace.scope import Reach, Scope, Violations, before_launch, read_before
 from handrail.workspace.shadow import Shadow
 from handrail.workspace.tree_lock import tree_locked
@@ -252,10 +254,10 @@ async def bounds_of(
     async with AsyncExitStack() as until_checked:
         confined = await confine(request, agent, backend, options, until_checked)
         tree = confined.worktree
+        own = None if request.tree is None else own_branch_of(request.tree)
         if tree is not None:
-            own = own_branch_in(tree.here, tree.places.branch)
-        else:
-            own = None if request.tree is None else own_branch_of(request.tree)
+            here = tree.here
+            own = own_branch(here.root, here.own, here.common, tree.places.branch)
         async with (
             _checked(request, confined, options) as bounds,
             _within_sandbox(request, backend, bounds, own),
@@ -273,6 +275,9 @@ async def _within_sandbox(
         SandboxUnavailable: what the sandbox needs cannot be made here.
     """
     options, writes = bounds.options, request.settings.writes
+    if (sandbox := chosen_sandbox(options.sandbox)) is None:
+        yield bounds
+        return
     if options.permission == "read_only":
         own, writes = None, ()
 
@@ -280,12 +285,10 @@ async def _within_sandbox(
         request.emit(SandboxDenied(request.path, what, source))
 
     folder = folder_of(options, backend).absolute()
-    scene = Scene(folder, writes=writes, hidden=request.hidden)
-    marker = f"{request.run_id}/{request.path}/git"
-    async with sandbox_of_agent(
-        options, scene, backend.name, own=own, tell=tell, marker=marker
-    ) as sandbox:
-        bounds.sandbox = sandbox
+    read = tuple(folder / further for further in options.add_dirs or ())
+    async with committing(own, f"{request.run_id}/{request.path}/git"):
+        scene = Scene(folder, needs_of(backend.name), writes, own, request.hidden, read)
+        bounds.sandbox = Confinement(sandbox, scene, tell)
         yield bounds
 
 

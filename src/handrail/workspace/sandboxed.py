@@ -30,9 +30,8 @@ from handrail.model.shapes import OwnTree
 from handrail.sandbox.bubblewrap import Confinement
 from handrail.sandbox.environment import inherited
 from handrail.sandbox.mounts import OBJECTS, Scene
-from handrail.sandbox.programs import needs_of
 from handrail.sandbox.repository import Checkout, OwnBranch, checkout_at
-from handrail.workspace.git import Git, Repository
+from handrail.workspace.git import Git
 from handrail.workspace.places import state_home
 
 _SHA = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
@@ -74,33 +73,9 @@ async def surroundings_of(
     if sandbox is None:
         yield around, None
         return
-    async with committing(None if tree is None else own_branch_of(tree), marker) as own:
+    own = None if tree is None else own_branch_of(tree)
+    async with committing(own, marker):
         yield around, Confinement(sandbox, replace(scene, own=own), tell)
-
-
-@asynccontextmanager
-async def sandbox_of_agent(
-    options: AgentOptions,
-    scene: Scene,
-    program: str,
-    *,
-    own: OwnBranch | None,
-    tell: Tell,
-    marker: str,
-) -> AsyncGenerator[Confinement | None]:
-    """The sandbox of a launch of an agent; None if it is to have none.
-
-    Raises:
-        SandboxUnavailable: what it needs cannot be made here.
-    """
-    sandbox = chosen_sandbox(options.sandbox)
-    if sandbox is None:
-        yield None
-        return
-    read = tuple(scene.folder / folder for folder in options.add_dirs or ())
-    scene = replace(scene, needs=needs_of(program), read=read)
-    async with committing(own, marker) as branch:
-        yield Confinement(sandbox, replace(scene, own=branch), tell)
 
 
 # -- git -------------------------------------------------------------------------------------------
@@ -123,11 +98,6 @@ def own_branch_of(tree: OwnTree) -> OwnBranch | None:
     return None if own is None else own_branch(folder, own, main.common, tree.branch)
 
 
-def own_branch_in(here: Repository, branch: str) -> OwnBranch:
-    """The branch of an agent's worktree."""
-    return own_branch(here.root, here.own, here.common, branch)
-
-
 def own_branch(root: Path, own: Path, common: Path, branch: str) -> OwnBranch:
     """A worktree's branch, with the place of its quarantine."""
     name = hashlib.sha256(os.fsencode(root)).hexdigest()[:16]
@@ -136,10 +106,14 @@ def own_branch(root: Path, own: Path, common: Path, branch: str) -> OwnBranch:
 
 
 @asynccontextmanager
-async def committing(own: OwnBranch | None, marker: str) -> AsyncGenerator[OwnBranch | None]:
-    """Prepare a worktree for launches that may commit; at the end take in what they committed."""
+async def committing(own: OwnBranch | None, marker: str) -> AsyncGenerator[None]:
+    """Prepare a worktree for launches that may commit; at the end take in what they committed.
+
+    Raises:
+        SandboxUnavailable: there is no place for it. CommandFailed: see ``take_in``.
+    """
     if own is None:
-        yield None
+        yield
         return
     await take_in(own, marker)
     try:
@@ -150,7 +124,7 @@ async def committing(own: OwnBranch | None, marker: str) -> AsyncGenerator[OwnBr
             "XDG_STATE_HOME names another place.",
         ) from error
     try:
-        yield own
+        yield
     except BaseException:
         with suppress(CommandFailed), anyio.fail_after(_BOUND_S, shield=True):
             await take_in(own, marker)

@@ -41,7 +41,7 @@ from handrail.workspace.git import Repository, head_of, index_entries, printable
 from handrail.workspace.landing import Landing, Refused
 from handrail.workspace.nested import Nested, blocked, move, nested_in
 from handrail.workspace.places import Places, prune
-from handrail.workspace.sandboxed import forget_quarantine, own_branch_in, take_in
+from handrail.workspace.sandboxed import forget_quarantine, own_branch, take_in
 from handrail.workspace.shadow import Entry, Shadow, State, skipped
 from handrail.workspace.tree_lock import list_locked, tree_locked
 
@@ -409,7 +409,7 @@ async def find_worktree(
     if not (folder / ".git").exists() and not (folder / ".git").is_symlink():
         (folder / ".git").write_bytes(b"gitdir: " + os.fsencode(own) + b"\n")
     here = replace(main, root=folder.resolve(), own=own)
-    await take_in(own_branch_in(here, places.branch), marker)
+    await take_in(own_branch(here.root, own, here.common, places.branch), marker)
     return here
 
 
