@@ -55,6 +55,7 @@ FOLDERS_OF_EXTRAS = {
 }
 
 ON_ONE_LOOP = (
+    "cli/test_stuck.py",
     "coordination/*",
     "durability/test_[!l]*",  # all but a late cancellation, and a locked journal
     "engine/test_agent_steps.py",

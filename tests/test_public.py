@@ -34,6 +34,7 @@ CONTRACT = [
     "CommandResult",
     "AgentResult",
     "BranchResult",
+    "Choice",
     "ValidationResult",
     "StageResult",
     "Skipped",

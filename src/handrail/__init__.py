@@ -114,6 +114,7 @@ if TYPE_CHECKING:
     from handrail.model.policy import Retry as Retry
     from handrail.model.results import AgentResult as AgentResult
     from handrail.model.results import BranchResult as BranchResult
+    from handrail.model.results import Choice as Choice
     from handrail.model.results import CommandResult as CommandResult
     from handrail.model.results import Conflict as Conflict
     from handrail.model.results import Failure as Failure
@@ -233,8 +234,8 @@ _NAMES = {
     "handrail.model.plan": "Plan PlannedStep",
     "handrail.model.policy": "Backoff Budget Ladder Limits Retry",
     "handrail.model.results": """
-        AgentResult BranchResult CommandResult Conflict Failure Incident OpenGate RollbackError
-        Skipped StageFailed StageResult StepFailed StepResult Usage ValidationFailed
+        AgentResult BranchResult Choice CommandResult Conflict Failure Incident OpenGate
+        RollbackError Skipped StageFailed StageResult StepFailed StepResult Usage ValidationFailed
         ValidationResult ValidationRoundResult WaitsFor WorkflowFailed WorkflowResult
     """,
     "handrail.model.sandbox": "Sandbox SandboxUnavailable",

@@ -222,7 +222,8 @@ class ReplayMismatch(HandrailError):
         listed = "; ".join(map(str, self.changes))
         return (
             f"run {self.run_id}: the code no longer matches the record: {listed}. Resume with "
-            f"reuse=[path] to keep a recorded output or rerun=[path] to run the step again; "
+            f"reuse=[path] (--reuse PATH) to keep a recorded output or rerun=[path] (--rerun PATH) "
+            f"to run the step again; "
             f"{_LATE if self.late else _EARLY}.{self.hint}"
         )
 

@@ -8,6 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
 
+from handrail import addons
 from handrail.errors import DefinitionError, did_you_mean
 
 
@@ -55,9 +56,6 @@ _KEYS: Mapping[str, tuple[Callable[[object], bool], str]] = {
     "services": (_text, "'module:factory'"),
     "notify": (_text, "a command for the shell"),
     "schedule": (_tables, "a list of tables: [[tool.handrail.schedule]]"),
-    "temporal": (_text, "'ADDRESS:PORT' or 'ADDRESS:PORT/NAMESPACE'"),
-    "task_queue": (_text, "text"),
-    "blobs": (_text, "a folder, or an address of fsspec"),
 }
 
 
@@ -104,12 +102,23 @@ def _table_in(file: Path) -> dict[str, Any]:
 
 def _checked(file: Path, table: dict[str, Any]) -> dict[str, Any]:
     for name, value in table.items():
-        if name not in _KEYS:
-            raise no_such_key(str(file), "[tool.handrail]", name, list(_KEYS))
-        fits, wanted = _KEYS[name]
+        keys = _KEYS if name in _KEYS else {**_KEYS, **_added_keys()}
+        if name not in keys:
+            raise no_such_key(str(file), "[tool.handrail]", name, list(keys))
+        fits, wanted = keys[name]
         if not fits(value):
             raise DefinitionError(f"{file}: [tool.handrail] {name} must be {wanted}, got {value!r}")
     return table
+
+
+def _added_keys() -> Mapping[str, tuple[Callable[[object], bool], str]]:
+    """The keys of registered journals: the address by each one's name, and settings of its own."""
+    found: dict[str, tuple[Callable[[object], bool], str]] = {}
+    for kind in addons.names(addons.JOURNALS):
+        settings = getattr(addons.load(addons.JOURNALS, kind), "settings", {})
+        wanted = {kind: "an address as text", **settings}
+        found |= {name: (_text, said) for name, said in wanted.items()}
+    return found
 
 
 def configured_stages(start: Path | None = None) -> dict[str, Any]:

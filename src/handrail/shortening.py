@@ -109,7 +109,7 @@ def reason_of(error: str, error_type: str | None = None) -> str:
 
     Of a traceback the line that names the exception counts.
     """
-    said, kind = error, (error_type or "").rpartition(".")[2]
+    said, kind = error, _kind_of(error_type)
     while (around := _AROUND.match(said)) is not None:
         said = said[around.end() :]
     said = said.removeprefix(f"{kind}: ")
@@ -120,7 +120,16 @@ def reason_of(error: str, error_type: str | None = None) -> str:
         first += raised[-1] if raised else traceback
     else:
         first = next((line for line in said.splitlines() if line.strip()), "")
-    said = clean(first)
+    return error_text(first, error_type)
+
+
+def error_text(error: str | None, error_type: str | None = None, limit: int = 200) -> str:
+    """An error on one line, with the short name of its class in front."""
+    said, kind = clean(error or "", limit), _kind_of(error_type)
     if not kind or said.startswith(kind):
         return said
     return f"{kind}: {said}" if said else kind
+
+
+def _kind_of(error_type: str | None) -> str:
+    return clean((error_type or "").rpartition(".")[2], 80)

@@ -24,7 +24,7 @@ from handrail import (
     workflow,
 )
 from handrail.model.results import WaitsFor
-from handrail.sinks.console_text import clock, local_text, until
+from handrail.sinks.console_text import local_text, until
 from handrail.steps.verbs import Pause, Step
 from tests.cli.conftest import Cli
 
@@ -117,4 +117,4 @@ def test_a_far_time_in_a_record_keeps_nobody_from_reading_it(
 def test_a_time_that_no_calendar_has_is_shown_nevertheless(at: float) -> None:
     """In words for people, in local time and in UTC."""
     assert str(WaitsFor("time", "a", "sleep", until=at)).startswith("'a' (sleep) until ")
-    assert all((clock(at), local_text(at, "%Y"), until(at, 0)))
+    assert all((local_text(at), local_text(at, "%Y"), until(at, 0)))

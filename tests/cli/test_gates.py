@@ -66,14 +66,16 @@ ASKED = [
 class Terminal:
     """A command at a terminal, and all that it has shown so far."""
 
-    def __init__(self, *words: str, stdout: IO[bytes] | None = None, kind: str = "xterm") -> None:
+    def __init__(
+        self, *words: str, stdout: IO[bytes] | None = None, kind: str = "xterm", verb: str = "run"
+    ) -> None:
         self.screen, inside = pty.openpty()
         self.before = termios.tcgetattr(inside)
         self.raw = b""
         self.seen = 0
         self.shown = ""
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "handrail.cli", "run", *words],
+            [sys.executable, "-m", "handrail.cli", verb, *words],
             stdin=inside,
             stdout=inside if stdout is None else stdout,
             stderr=inside,
@@ -251,3 +253,39 @@ def test_a_question_never_gets_among_the_data(folder: Path, terminals: list[Term
 
     assert terminal.end() == 0
     assert json.loads((folder / "data.json").read_text("utf-8"))["value"] == "red"
+
+
+@pytest.mark.parametrize("kind", ["xterm", "dumb"])
+def test_the_text_that_a_choice_asks_for_is_asked_next(
+    folder: Path, terminals: list[Terminal], kind: str
+) -> None:
+    """Until there is one: by keys, and where a choice is typed."""
+    asks = 'step("go").ask("Go?", choices={"Yes": Choice(1), "No": Choice(0, prompt_for="Why?")})'
+    text = f"{FLOW}\n\n@workflow\ndef decides():\n    return (yield from {asks}).text\n"
+    (folder / "gates.py").write_text(text.replace("import step", "import Choice, step"), "utf-8")
+    terminals.append(Terminal("gates.py:decides", "--quiet", kind=kind))
+    terminals[0].wait_for("then Enter" if kind == "xterm" else "[Yes / No]")
+    terminals[0].type("No\r")
+    for typed in ("\r", "too long\r"):
+        terminals[0].wait_for("Why?")
+        terminals[0].type(typed)
+
+    assert terminals[0].end() == 0
+    assert terminals[0].shown.endswith("\ntoo long\n")
+
+
+def test_the_command_asks_for_the_text_on_a_terminal(
+    folder: Path, terminals: list[Terminal], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`handrail answer` of such a choice asks; without a terminal it says how it is typed."""
+    asks = 'step("go").ask("Go?", choices={"No": Choice(0, prompt_for="Why?")})'
+    text = f"{FLOW}\n\n@workflow\ndef decides():\n    return (yield from {asks}).text\n"
+    (folder / "gates.py").write_text(text.replace("import step", "import Choice, step"), "utf-8")
+    assert spawned("run", "gates.py:decides", "--run-id", "r").code == 3
+    refused = spawned("answer", "r", "go", "No")
+    assert (refused.code, "No: WHY?" in refused.err) == (2, True)
+    terminals.append(Terminal("r", "go", "No", verb="answer"))
+    terminals[0].wait_for("Why?")
+    terminals[0].type("too long\r")
+    assert terminals[0].end() == 0
+    assert "'too long'" in terminals[0].shown

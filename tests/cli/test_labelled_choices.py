@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.testclient import TestClient
 
 from handrail import (
+    Choice,
     DefinitionError,
     Executor,
     InvalidAnswer,
@@ -20,6 +22,7 @@ from handrail import (
 )
 from handrail.testing import JumpClock
 from handrail.typed.jsonsafe import json_safe
+from handrail.web import create_app
 from tests.cli.conftest import Cli
 
 
@@ -113,3 +116,104 @@ def test_the_commands_show_and_take_labels(
     assert cli("answer", run.run_id, "go?", "Ship it").code == 0
     assert executor.resume_sync(run.run_id).value is Color.RED
     assert json_safe(run.waiting[0].choices) == list(CHOICES)
+
+
+REASON = Choice(False, prompt_for="Why not?")
+
+
+@workflow
+def decides() -> Steps[Choice[bool]]:
+    """One question, and one of its choices asks for a text."""
+    return (
+        yield from step("go?").ask(
+            "Go?", choices={"Go": Choice(True), "Wait: no": REASON, "No": REASON}
+        )
+    )
+
+
+TEXTS: dict[str, tuple[Any, Choice[bool]]] = {
+    "a label that asks for none": ("Go", Choice(True)),
+    "label and text": ({"No": "too long"}, Choice(False, "Why not?", "too long")),
+    "as a text": ("No:  too long: by far ", Choice(False, "Why not?", "too long: by far")),
+    "a label with a colon": ("Wait: no: late", Choice(False, "Why not?", "late")),
+    "the choice": (Choice(True), Choice(True)),
+    "the choice with its text": (
+        Choice(False, "Why not?", "too long"),
+        Choice(False, "Why not?", "too long"),
+    ),
+}
+
+
+PROGRAMS, PEOPLE = ["by a program", "by a handler"], ["by a command", "on the page"]
+
+
+@pytest.mark.parametrize(
+    ("case", "answered"),
+    [
+        (case, by)
+        for case, (answer, _) in TEXTS.items()
+        for by in (PROGRAMS if isinstance(answer, Choice) else [*PROGRAMS, *PEOPLE])
+    ],
+)
+def test_a_choice_that_asks_for_a_text_is_answered_with_it(
+    case: str, answered: str, cli: Cli, tmp_path: Path
+) -> None:
+    """The output is the choice with its text, whoever gives it, and again when it is replayed."""
+    answer, value = TEXTS[case]
+    journal = SqliteJournal(tmp_path / ".handrail" / "runs.db")
+    executor = Executor(journal=journal, workflows=[decides])
+    if answered == "by a handler":
+        handled = Executor(journal=journal, gates=lambda _: answer).options(run_id="r")
+        assert handled.run_sync(decides).value == value
+    else:
+        executor.options(run_id="r").run_sync(decides)
+    if answered == "by a program":
+        executor.answer_sync("r", "go?", answer)
+    elif answered == "by a command":
+        typed = answer if isinstance(answer, str) else ": ".join(*answer.items())
+        assert cli("answer", "r", "go?", typed).code == 0
+    elif answered == "on the page":
+        client = TestClient(
+            create_app(journal, token="t" * 16, executor=executor),
+            base_url="http://127.0.0.1:8484",
+            headers={"authorization": f"Bearer {'t' * 16}"},
+        )
+        (gate,) = client.get("/api/runs/r").json()["gates"]
+        assert gate["prompts"] == {"Wait: no": "Why not?", "No": "Why not?"}
+        said = {"path": "go?", "answer": answer}
+        assert client.post("/api/runs/r/answer", json=said).json()["ok"]
+    assert executor.resume_sync("r").value == value
+    fork = executor.fork_sync("r")
+    assert executor.resume_sync(fork).value == value
+
+
+@pytest.mark.parametrize(
+    "answer", ["No", "No: ", {"No": 1, "Go": 2}, {"Go": "text"}, REASON, Choice(True, text="x"), {}]
+)
+def test_a_choice_without_its_text_is_refused(answer: Any) -> None:
+    """Or a text for one that asks for none; the error says how it is typed."""
+    executor = Executor(workflows=[decides])
+    executor.options(run_id="r").run_sync(decides)
+    with pytest.raises(InvalidAnswer, match=r"one of: Go, Wait: no: WHY NOT\?, No: WHY NOT\?"):
+        executor.answer_sync("r", "go?", answer)
+
+
+def test_what_nobody_chose_has_no_text() -> None:
+    """A default and a policy have an empty one, which is no mistake."""
+
+    @workflow
+    def defaults() -> Steps[Choice[bool]]:
+        return (yield from step("go?").ask("?", choices={"No": REASON}, default="No", timeout=5))
+
+    for executor in (
+        Executor(gates="approve", durable=True),
+        Executor(gates="default"),
+        Executor(clock=JumpClock(), linger_s=60),
+    ):
+        assert executor.run_sync(defaults).value == REASON
+
+
+def test_choices_that_ask_for_texts_have_labels() -> None:
+    """Without one there is nothing to type."""
+    with pytest.raises(DefinitionError, match="by label"):
+        step("a").ask("?", choices=["yes", REASON])

@@ -158,7 +158,7 @@ def test_a_rollback_that_failed_is_no_success(cli: Cli) -> None:
     assert cli("run", "app.py:stays", "--run-id", "s", *words).code == 3
     outcome = cli("cancel", "s", *words)
     assert outcome.code == 1
-    assert "1 rollback failed: save" in outcome.err
+    assert "save was not rolled back: OSError: it is gone" in outcome.err
     assert "rollback failed: OSError: it is gone" in cli("show", "s", *words).out
 
 

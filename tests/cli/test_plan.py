@@ -199,7 +199,7 @@ def test_what_is_recorded_behind_a_new_step_is_told_as_not_looked_at(
     assert (steps["before"]["state"], steps["before"]["reached"]) == ("recorded", False)
     assert cli("resume", "a").code == 2
     shown = cli("show", "a").out
-    assert "suspended: the code no longer matches the record of 'before'\n" in shown
+    assert "needs a person: the code no longer matches the record: step 'before' was" in shown
     assert "changed      before  python" in cli("plan", "a").out
 
 

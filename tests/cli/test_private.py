@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from handrail.cli.page import open_browser
 from handrail.shortening import for_terminal
+from handrail.web.beside import open_browser
 from tests.cli.conftest import Cli
 
 EVIL = "\x1b]52;c;cm0gLXJm\x07\x1b[2J\x1bc\u202eevil\u2066\x9b2J\x9d52;c;x\x9c\x08"

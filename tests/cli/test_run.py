@@ -136,8 +136,8 @@ def odd() -> Steps[str]:
     assert "handrail answer o q" in hint
     assert "yes" in refusal
     assert (shown.code, shown.out.count("handrail answer o q")) == (0, 1)
-    assert "by ann" in shown.out.replace("  ", " ")
-    assert "| `q` |" in markdown
+    assert "signal go from ann" in shown.out
+    assert "\u23f8 q  ask  waiting" in markdown
     assert "+other" in differs.replace(" ", "")
     texts = (hint, refusal, shown.out, markdown, differs)
     assert not {"\x1b", "\x07", "\u202e", "\ud83d"} & {*"".join(texts)}

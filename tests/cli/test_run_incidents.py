@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from handrail.cli.show import incident_lines, incident_summary
+from handrail.cli.run_text import incident_lines, incident_summary
 from handrail.model import events as ev
 from handrail.model.launch import Launch
 from handrail.model.results import StepResult
@@ -53,8 +53,8 @@ def test_each_failure_is_a_line_with_when_and_what_followed() -> None:
         "  12:00:00  transient (x): no luck; tried again",
         "  13:00:00  usage cap (x): no luck; waited until 16:30 (3 h 30 min), then tried again",
         "  17:00:00  context overflow (x): no luck; continued in a new session from a summary",
-        "  18:00:00  invalid output (x): no luck; asked again in its session",
-        "  19:00:00  refusal (x): no luck; continued with the next backend or model",
+        "  18:00:00  invalid output (x): no luck; asked again",
+        "  19:00:00  refusal (x): no luck; continued with its next backend or model",
         "in all: 1 usage cap waited 3 h 30 min, 1 retry, 1 overflow, 1 re-ask, 1 fallback",
     ]
 

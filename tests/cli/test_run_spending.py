@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from handrail.cli.show import format_spending
+from handrail.cli.run_text import format_spending
 from handrail.model import events as ev
 from handrail.model.launch import Launch
 from handrail.model.results import StepResult, Usage

@@ -24,7 +24,7 @@ def test_runs_are_listed_newest_last(cli: Cli) -> None:
     assert first.split()[:3] == ["a-1", "asks", "suspended"]
     assert second.split()[:3] == ["w-1", "waits", "suspended"]
     assert first.endswith("     6  an answer: Merge it?")
-    assert second.endswith("     3  signal approved")
+    assert second.endswith("     3  the signal approved")
 
 
 def test_runs_are_chosen_by_status_and_workflow(cli: Cli) -> None:
@@ -226,7 +226,7 @@ def test_an_open_gate_is_shown_with_its_answer(cli: Cli) -> None:
     assert "waits for an answer: Merge it?\n  handrail answer a 'merge?' yes   (or no)\n" in shown
     cli("answer", "a", "merge?", "yes", "--by", "eve")
     shown = cli("show", "a").out
-    assert "'merge?' was answered with 'yes' by eve\n" in shown
+    assert "merge?: answered yes by eve\n" in shown
     assert "waits for" not in shown
 
 
@@ -234,10 +234,13 @@ def test_an_awaited_signal_is_shown_until_it_has_come(cli: Cli) -> None:
     """The command that sends it is printed; afterwards what has come."""
     cli("run", "durable.py:waits", "--run-id", "w")
 
-    assert "waits for a signal:\n  handrail signal w approved PAYLOAD\n" in cli("show", "w").out
+    assert (
+        "waits for the signal approved\n  handrail signal w approved PAYLOAD\n"
+        in cli("show", "w").out
+    )
     cli("signal", "w", "approved", "1", "--by", "eve")
     shown = cli("show", "w").out
-    assert "the signal 'approved' by eve\n" in shown
+    assert "signal approved 1 from eve\n" in shown
     assert "waits for" not in shown
 
 

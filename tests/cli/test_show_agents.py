@@ -96,7 +96,7 @@ def test_a_budgets_question_is_shown_until_it_is_answered(cli: Cli) -> None:
     assert cli("resume", "a", "--quiet").code == 0
     (row,) = [line for line in cli("show", "a").out.splitlines() if "budget-1" in line]
     assert row.startswith("        ✓ budget-1  ask  ")
-    assert row.endswith("  answered 'allow' by ana")
+    assert row.endswith("  answered allow by ana")
     found = cli("show", "a", "--json").data["steps"][-1]
     assert (found["path"], found["step_type"]) == ("all/0/r1/budget-1", "ask")
     assert (found["status"], found["output"], found["answered_by"]) == ("succeeded", "allow", "ana")
@@ -111,7 +111,7 @@ def test_an_error_is_shown_once_with_its_lines(cli: Cli) -> None:
     assert lines[at - 1].endswith("  at check")
     assert lines[at].endswith("  ValueError: compared: (flow.py:31)")
     assert lines[at + 1 : at + 3] == ["            got: 1", "          wanted: 2"]
-    assert "failed: all/0/check: ValueError: compared: ... (flow.py:31)" in lines
+    assert "failed: all/0/check: ValueError: compared: (flow.py:31)" in lines
     assert "\n".join(lines).count("wanted") == 1
 
 

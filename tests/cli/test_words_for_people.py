@@ -104,7 +104,12 @@ def test_a_report_begins_with_what_matters(cli: Cli, folder: Path) -> None:
 
     text = cli("report", "r").out
 
-    parts = ["### Needs a person", "`Go on?`", "### What failed, and why", "ValueError: invalid"]
+    parts = [
+        "### Needs a person",
+        "an answer: Go on?",
+        "### What failed, and why",
+        "ValueError: invalid",
+    ]
     places = [text.index(part) for part in [*parts, "### Cost", "1 launch", "### Steps"]]
     assert places == sorted(places)
 

@@ -284,7 +284,7 @@ def test_a_run_that_cannot_be_driven_is_told_of_once(home: Path, here: Machine) 
     pause(1)
     said = (home / "stuck").read_text().splitlines()
     assert len(said) == 1
-    assert said[0].startswith("person run r: the code no longer matches the record: step 'a'")
+    assert said[0].startswith("person the code no longer matches the record: step 'a'")
     assert len([line for line in here.told() if "could not be resumed" in line]) == 2
     assert effects(home) == ["a", "b"]
 

@@ -10,13 +10,13 @@ from handrail.core.conductor import Conductor
 from handrail.core.machine import NODE_TYPES
 from handrail.model import events as ev
 from handrail.record.rows import LAYOUTS
-from handrail.sinks.event_words import _TEXTS
+from handrail.sinks.event_words import FORMS
 from handrail.steps.verbs import Verb
 
 
 @pytest.mark.parametrize(
     ("table", "union"),
-    [(NODE_TYPES, Verb), (LAYOUTS, ev.Event), (_TEXTS, ev.Event)],
+    [(NODE_TYPES, Verb), (LAYOUTS, ev.Event), (FORMS, ev.Event)],
     ids=["nodes of verbs", "rows of events", "texts of events"],
 )
 def test_a_table_has_a_row_for_each_member(table: Any, union: Any) -> None:

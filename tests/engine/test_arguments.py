@@ -119,6 +119,11 @@ WRONG: dict[str, tuple[Callable[[Executor], Any], str]] = {
         lambda one: one.options(labels=cast("Any", {"a": 1})),
         "labels= takes .* got {'a': 1}",
     ),
+    "a long id": (
+        lambda one: one.options(run_id="x" * 60_000),
+        r"run_id= takes .* 1 to 120 characters",
+    ),
+    "blanks": (lambda one: one.options(run_id=" a"), "run_id= takes .* no blank at its ends"),
     "two lines": (lambda one: one.options(run_id="a\nb"), r"run_id= takes .* got 'a.nb'"),
     "labels": (lambda one: one.options(labels=cast("Any", "x")), "labels= takes a mapping"),
     "rerun": (lambda one: one.resume_sync("r", rerun="ab"), r"rerun= takes .* such as \['ab'\]"),

@@ -97,7 +97,24 @@ def member(case: str) -> Steps[None]:
     yield from BODIES[case][0]()
 
 
+def raised_from(number: int) -> Callable[[list[StepFailed]], WorkflowError]:
+    """An error of the body's own that names one of the failures as its cause."""
+
+    def end(errors: list[StepFailed]) -> WorkflowError:
+        error = WorkflowError("not today")
+        error.__cause__ = errors[number]
+        return error
+
+    return end
+
+
+BODIES |= {
+    "raised from a failure": (published(raised_from(1)), ["b", "publish"]),
+    "raised from the first at last": (at_last(raised_from(0)), ["a", "b"]),
+}
+
 PLACES: dict[str, Callable[[str], Any]] = {
+    "the run": lambda case: BODIES[case][0](),
     "child": lambda case: step("s").run_workflow(child, case),
     "member": lambda case: step("s").for_each([case], member),
     "member that is a child": lambda case: step("s").for_each(
@@ -118,6 +135,14 @@ def deeper(case: str) -> Steps[None]:
 def flow(place: str, case: str) -> Steps[None]:
     """The body at a place."""
     yield from PLACES[place](case)
+
+
+def test_a_run_says_which_failure_its_error_was_raised_from() -> None:
+    """`failed_step` is its path, as that of a failure that nobody handled is."""
+    BROKEN.update("ab")
+    result = Executor().run_sync(flow, "the run", "raised from a failure")
+    assert (result.error, result.failed_step) == ("not today", "check-b")
+    BROKEN.clear()
 
 
 def again_after(place: str, case: str) -> list[str]:

@@ -12,6 +12,7 @@ from handrail import (
     Backoff,
     DefinitionError,
     Executor,
+    MemoryJournal,
     Skipped,
     StepFailed,
     StepResult,
@@ -233,6 +234,32 @@ async def test_a_handler_that_gives_no_step_fails_the_step(handler: Any, said: s
     result = await Executor().run(just(step("a").call(aboom).on_error(handler)))
     assert result.status == "failed"
     assert said in (result.error or "")
+
+
+@pytest.mark.parametrize(
+    ("handler", "second"),
+    [
+        (lambda _c, _f: step("b").call(boom, "bad again"), "'b' failed too: bad again"),
+        (lambda _c, _f: step("b").call(boom, "bad"), "'b' failed too: bad"),
+        (lambda _c, _f: boom("in handler"), "in handler"),
+        (lambda _c, _f: None, "must return a step"),
+    ],
+)
+async def test_the_error_of_a_fallback_that_failed_too_names_both(
+    handler: Any, second: str
+) -> None:
+    """The run, its step and its cause tell the failure of the step and that of the fallback."""
+    journal = MemoryJournal()
+    executor = Executor(journal=journal)
+    result = await executor.options(run_id="r").run(
+        just(step("a").call(boom, "bad").on_error(handler))
+    )
+    for text in (result.error or "", result.step("a").error or ""):
+        assert second in text
+        assert text.endswith("; the step itself had failed: bad")
+    cause = (await executor.get("r")).step("a").cause
+    assert cause is not None
+    assert cause.origin.path == ("a/b" if "'b'" in second else "a")
 
 
 async def test_when_false_skips_and_never_calls() -> None:

@@ -261,3 +261,20 @@ def test_an_answer_that_was_not_read_yet_goes_with_the_run(tmp_path: Path) -> No
     assert theirs.resume_sync("r").waiting[0].path == "two"
     theirs.answer_sync("r", "two", 2)
     assert theirs.resume_sync("r").value == 3
+
+
+@pytest.mark.parametrize(
+    "run_id", ["r" * 120, "\u00e9" * 120, "\U0001f6a2" * 120, "a/../b", "~", "%s"]
+)
+async def test_whatever_a_run_may_be_called_its_export_is_read(run_id: str, tmp_path: Path) -> None:
+    """The file of a run of any accepted id is imported under that id."""
+    here, there = Executor(journal=TextJournal()), Executor(journal=TextJournal())
+
+    @workflow
+    def flow() -> Steps[str]:
+        return (yield from step("a").call(str.upper, "a"))
+
+    await here.options(run_id=run_id).run(flow)
+    await here.export(run_id, tmp_path / "run.jsonl")
+    assert await there.import_run(tmp_path / "run.jsonl") == run_id
+    assert (await there.get(run_id)).value == "A"

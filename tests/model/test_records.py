@@ -4,6 +4,7 @@ import copy
 import dataclasses
 import json
 import math
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -34,6 +35,7 @@ from handrail.model.work import Task
 from handrail.record.rows import (
     Record,
     UnreadableRecord,
+    _by_fields,
     from_record,
     missing_secrets,
     to_record,
@@ -165,7 +167,8 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     **dict.fromkeys(("succeeded", "failed", "cancelled", "skipped"), numbers),
     **dict.fromkeys(("size", "max_concurrency"), st.none() | numbers),
     **dict.fromkeys(
-        ("retryable", "rollback", "once", "passed", "cleanup", "abandoned"), st.booleans()
+        ("retryable", "rollback", "once", "passed", "cleanup", "abandoned", "agents_may_answer"),
+        st.booleans(),
     ),
     **dict.fromkeys(("signals", "superseded", "reused", "rerun", "error_bases"), names),
     **dict.fromkeys(("orphaned", "left_out", "order", "drop"), names),
@@ -207,7 +210,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "composed": st.just(""),
     **dict.fromkeys(("backend", "session", "scope", "what", "holder"), texts),
     "source": st.sampled_from(get_args(ev.DenialSource)),
-    **dict.fromkeys(("tokens", "launch"), numbers),
+    **dict.fromkeys(("tokens", "launch", "launches", "unmade"), numbers),
     **dict.fromkeys(("duration_s", "used", "limit"), seconds),
     "cost_usd": st.none() | seconds,
     "model": optional,
@@ -738,3 +741,41 @@ def test_a_deep_output_with_a_secret_is_written_without_recursion() -> None:
     event = _succeeded(value)
     assert "hunter2!" not in _raw(to_record(event, CODEC, ENVIRON))
     assert event == _there_and_back(event, ENVIRON)
+
+
+HOSTILE = {
+    "order": ("int", 3),
+    "next": ("str", "next"),
+    "usage": ("str", "much"),
+    "labels": ("tuple[str, ...]", ("a", "b")),
+    "priority": ("int | None", None),
+    "handled": ("bool", True),
+    "waits_for": ("Mapping[str, str]", {"a": "b"}),
+    "waiting": ("str", "yes"),
+    "add": ("Literal['more']", "more"),
+    **{name: ("str", name) for name in ("made", "new", "twin", "cls", "old", "field_old")},
+}
+"""Names that fields of other types have, or local variables; each with another type."""
+
+
+def test_a_field_is_read_by_its_type_whatever_its_name_is() -> None:
+    """A new event may give its fields any names: no name means anything to the record."""
+    made = dataclasses.make_dataclass(
+        "Strange",
+        [("path", "str"), *((name, kind) for name, (kind, _) in HOSTILE.items())],
+        bases=(ev.Stamped,),
+        frozen=True,
+        slots=True,
+    )
+    layout = _by_fields(made)
+    event = made("p", *(value for _, value in HOSTILE.values()))
+    body, _, _ = layout.write(event)
+    assert layout.read(("", 0, 0.0), "p", json.loads(json.dumps(body)), None) == event
+
+
+@pytest.mark.parametrize("kind", ["set[int]", "Path", "list[str]", "Report"])
+def test_a_field_of_a_type_that_no_record_can_have_is_refused(kind: str) -> None:
+    """It is found when the module is imported, not by whoever reads the record."""
+    made = dataclasses.make_dataclass("Strange", [("path", "str"), ("order", kind)])
+    with pytest.raises(TypeError, match=rf"Strange.order: .*no form for {re.escape(kind)}"):
+        _by_fields(made)

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from tests.page.conftest import Open
+from tests.page.conftest import Open, faults
 from tests.page.places import Place, is_live, opened_at, row, shows
 
 pytestmark = [pytest.mark.page, pytest.mark.extra("playwright", "starlette", "uvicorn")]
@@ -159,6 +159,51 @@ def test_a_run_is_steered(place: Place, open_page: Open) -> None:
     assert driver.exitcode == 0
 
 
+def test_failed_members_run_again_after_their_plan_is_seen(place: Place, open_page: Open) -> None:
+    """A resume with a pattern, or of failed members, shows its plan first, and does that."""
+    place.let("go")
+    driver = place.drive("ship", "r1")
+    opened = open_page(place.address)
+    page = opened.page
+    opened_at(page, "r1")
+    shows(page, "slow", "running")
+    driver.kill()
+    page.get_by_text("No process is running it").wait_for()
+    page.get_by_role("button", name="More actions").click()
+    page.get_by_role("button", name="Resume with changes…").click()
+    dialog = page.get_by_role("dialog")
+    again = dialog.get_by_role("group", name="Run again")
+    again.get_by_role("button", name="add one").click()
+    again.get_by_role("textbox").fill("nothing/*")
+    dialog.get_by_role("button", name="Show the plan").click()
+    dialog.get_by_role("alert").get_by_text("nothing/*").wait_for()
+    opened.wrong.clear()  # the browser tells of each refusal
+    again.get_by_role("textbox").fill("each/*")
+    dialog.get_by_role("button", name="Show the plan").click()
+    plan = dialog.get_by_role("region", name="The plan")
+    plan.get_by_text("1 step keeps its recorded end").wait_for()
+    page.set_viewport_size({"width": 390, "height": 844})
+    assert plan.get_by_text("each/0/check").is_visible()
+    assert faults(page) == []
+    assert [one.inner_text().split() for one in plan.get_by_role("listitem").all()][:4] == [
+        ["will", "run", path] for path in ("each", "each/0/check", "each/1/check", "each/2/check")
+    ]
+    dialog.get_by_role("button", name="Close").click()
+
+    row(page, "each").click()
+    page.get_by_role("button", name="Run failed members again…").click()
+    assert dialog.get_by_role("textbox", name="Failed members again").input_value() == "each"
+    dialog.get_by_role("button", name="Show the plan").click()
+    plan.get_by_text("each/1/check").wait_for()
+    assert plan.get_by_text("each/2").count() == 0
+    dialog.get_by_role("button", name="Resume", exact=True).click()
+    place.let("slow")
+    shows(page, "merge?", "waiting")
+    page.keyboard.press("Escape")
+    page.keyboard.press("4")
+    page.get_by_text(re.compile("^resumed, .* to run again$")).wait_for()
+
+
 def test_a_run_is_forked_from_a_step_and_compared(place: Place, open_page: Open) -> None:
     """The fork keeps what had ended before the step; the comparison shows what is otherwise."""
     place.let("go")
@@ -193,6 +238,7 @@ def test_the_graph_shows_what_is_to_come(place: Place, open_page: Open) -> None:
     page.get_by_role("img", name=re.compile("^check, .*failed$")).click()
     page.get_by_role("complementary", name="Step each/1/check").wait_for()
     page.get_by_role("button", name="as it ran").click()
+    page.get_by_text("for_each · 3 of 3, 1 failed").wait_for()
     page.get_by_role("img", name="merge?, ask: waiting").wait_for()
     assert page.get_by_role("img", name=re.compile("deploy")).count() == 0
 

@@ -99,7 +99,7 @@ PLAIN = [
     "✓ plan  agent  1.0 s",
     "▸ build  command",
     f"✗ build  command  failed  1.0 s  Broken: {'x' * 100}",
-    f"✗ ship failed in 5.0 s · 2 steps (1 failed) · step 'build' failed: {'x' * 100} · run ship-1",
+    f"✗ ship failed in 5.0 s · 2 steps (1 failed) · build: {'x' * 100} · run ship-1",
 ]
 
 

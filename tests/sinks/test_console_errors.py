@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from handrail.record.view import FailureCause
-from handrail.sinks.console_words import error_lines, first_line
+from handrail.sinks.console_words import error_lines
 
 
 def test_an_error_of_one_line_is_one_line() -> None:
@@ -27,12 +27,6 @@ def test_of_very_many_lines_the_first_and_the_last_are_told() -> None:
         "... 91 lines left out ...",
         *("96", "97", "98", "99"),
     ]
-
-
-def test_a_first_line_says_that_there_are_more() -> None:
-    """Of several lines the first has a sign."""
-    assert first_line("a\nb", "app.Broken") == "Broken: a ..."
-    assert first_line("a", "app.Broken") == "Broken: a"
 
 
 def test_a_failure_is_known_by_its_name_and_its_text() -> None:

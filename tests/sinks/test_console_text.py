@@ -8,14 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handrail.shortening import clean, last_line
+from handrail.shortening import clean, error_text, last_line
 from handrail.sinks.console_text import (
     ASCII,
     UNICODE,
     Span,
     counted,
     duration,
-    error_text,
     text_of,
     until,
 )

@@ -166,6 +166,51 @@ async def test_the_former_code_goes_on_by_itself(client: Client, tmp_path: Path)
             assert (await there.result(run_id)).value == "sent dear all"
 
 
+def _read(file: Path) -> str:
+    return file.read_text("utf-8")
+
+
+@workflow
+def copied(file: Path) -> Steps[str]:
+    """What the second step is given depends on a file, by the first."""
+    text = yield from step("read").call(_read, file)
+    return (yield from step("sent").call(send, text))
+
+
+@pytest.mark.parametrize("of", ["the executor", "the worker", "one process"])
+@pytest.mark.parametrize(
+    ("on_change", "value"), [("rerun", "sent new"), ("reuse", "sent old"), ("refuse", None)]
+)
+async def test_on_change_decides_what_shows_late(
+    client: Client, tmp_path: Path, on_change: Any, value: str | None, of: str
+) -> None:
+    """A step that differs since another one ran again is run again, kept or refused, on any host;
+    what the client does not say the worker's executor does.
+    """
+    file, queue = tmp_path / "text", f"late-{uuid.uuid4().hex[:8]}"
+    file.write_text("old", "utf-8")
+    here = Executor(journal=MemoryJournal(), durable=True, on_change=on_change)
+    if of == "one process":
+        await _late(here, file, value)
+        return
+    executor = here if of == "the worker" else None
+    async with TemporalWorker(client, [copied], task_queue=queue, executor=executor):
+        options = {} if of == "the worker" else {"on_change": on_change}
+        with anyio.fail_after(30):
+            await _late(TemporalExecutor(client, task_queue=queue, **options), file, value)
+
+
+async def _late(there: Any, file: Path, value: str | None) -> None:
+    run_id = (await there.run(copied, file)).run_id
+    file.write_text("new", "utf-8")  # noqa: ASYNC240
+    if value is not None:
+        assert (await there.resume(run_id, copied, rerun=["read"])).value == value
+        return
+    with pytest.raises(ReplayMismatch) as caught:
+        await there.resume(run_id, copied, rerun=["read"])
+    assert [change.path for change in caught.value.changes] == ["sent"]
+
+
 async def _after(there: Any, what: str) -> tuple[Any, ...]:
     """How a run is told of, once somebody has paused, cancelled or answered it."""
     flow = letters()

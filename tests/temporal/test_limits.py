@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import gc
 from collections.abc import Awaitable, Callable
@@ -11,6 +12,7 @@ from typing import Any, NoReturn
 
 import anyio
 import pytest
+import structlog
 from temporalio.client import Client, WorkflowHandle, WorkflowUpdateFailedError
 from temporalio.common import RawValue
 from temporalio.service import RPCError, RPCStatusCode
@@ -25,6 +27,7 @@ from handrail import (
     NotDeterministic,
     NotPortable,
     NoWorker,
+    RunNotFound,
     RunTerminated,
     StepFailed,
     TooLarge,
@@ -37,6 +40,7 @@ from handrail.model.context import WorkflowContext
 from handrail.steps.verbs import Steps
 from handrail.temporal import TemporalExecutor, TemporalWorker
 from handrail.temporal.cluster import failure_of_call
+from handrail.temporal.dev import DevServer
 from handrail.temporal.wire import BOUNDS, MESSAGE, MOST_BYTES, Bounds, raw
 from tests.temporal.flows import (
     FLOWS,
@@ -51,6 +55,7 @@ from tests.temporal.flows import (
     takes,
     tidies_up,
 )
+from tests.temporal.plant import TemporalPlant
 
 pytestmark = pytest.mark.temporal
 Make = Callable[..., TemporalExecutor]
@@ -279,6 +284,36 @@ async def test_without_a_worker_that_is_said(
     assert "never retrieved" not in caplog.text
     async with TemporalWorker(client, FLOWS, task_queue="nobody"):
         assert (await there.result("waits-for-a-worker")).value == 2
+
+
+async def test_it_is_said_soon_that_the_only_worker_was_killed(
+    server: DevServer, client: Client, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever waits for a run is told within seconds, though the cluster still lists the worker."""
+    plant = TemporalPlant(tmp_path, "killed", ["tests.temporal.flows"], server=server)
+    pid = plant.start_worker()
+    there = TemporalExecutor(client, task_queue="killed", workflows=FLOWS)
+    with structlog.testing.capture_logs() as logged:
+        waits = asyncio.ensure_future(there.options(run_id="killed").run(fans, 1, 600.0))
+        try:
+            with anyio.fail_after(30):
+                while not await _has_begun(there, "killed", "all/0/nap"):  # noqa: ASYNC110
+                    await anyio.sleep(0.05)
+            plant.kill_worker(pid)
+            with anyio.fail_after(8):
+                while not logged:  # noqa: ASYNC110
+                    await anyio.sleep(0.05)
+        finally:
+            waits.cancel()
+            plant.close()
+    assert [line["trouble"] for line in logged] == ["no worker answers for it"]
+
+
+async def _has_begun(there: TemporalExecutor, run_id: str, path: str) -> bool:
+    try:
+        return path in [step.path for step in (await there.get(run_id)).steps]
+    except (RunNotFound, NoWorker):
+        return False
 
 
 async def test_a_worker_without_the_code_says_so(

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Any, assert_type
 
-from handrail import Step, step
+from handrail import Choice, Step, step
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,10 @@ assert_type(one.ask("How many?", choices=[1, 2, 3]), Step[int])
 assert_type(one.ask("Which?", choices=list(Colour)), Step[Colour])
 assert_type(one.ask("Which?", choices={"Red one": Colour.RED}), Step[Colour])
 assert_type(one.ask("How many?", choices={"one": 1, "two": 2}, default=2), Step[int])
+assert_type(
+    one.ask("Ok?", choices={"yes": Choice(1), "no": Choice(0, prompt_for="why?")}),
+    Step[Choice[int]],
+)
 assert_type(one.ask("How many?", type=int), Step[int])
 assert_type(one.ask("How many?", type=int, timeout=60), Step[int])
 assert_type(one.ask("How many?", type=int, default=None, timeout=60), Step[int | None])

@@ -51,7 +51,7 @@ def test_a_run_can_be_had_without_its_steps(client: TestClient) -> None:
     assert rest == {**whole, "steps": []}
 
 
-@pytest.mark.parametrize("verb", ["pause", "unpause", "stop", "cancel", "fork", "resume"])
+@pytest.mark.parametrize("verb", ["pause", "unpause", "stop", "cancel", "fork", "resume", "plan"])
 def test_a_verb_that_requires_nothing_needs_no_body(client: TestClient, verb: str) -> None:
     """`curl -X POST` is enough, and the document says so."""
     response = client.post(f"/api/runs/r-1/{verb}")
@@ -62,6 +62,23 @@ def test_a_verb_that_requires_nothing_needs_no_body(client: TestClient, verb: st
     }
     assert needed["/api/runs/{run_id}/answer"] is True
     assert needed[f"/api/runs/{{run_id}}/{verb}"] is False
+
+
+@pytest.mark.parametrize(
+    ("body", "states"),
+    [
+        ({}, {"first": "recorded", "all/sure?": "will run"}),
+        ({"rerun": ["f*"]}, {"first": "will run", "all/sure?": "may run"}),
+    ],
+)
+def test_a_plan_says_what_the_resume_of_the_same_body_would_do(
+    client: TestClient, executor: Executor, body: dict[str, Any], states: dict[str, str]
+) -> None:
+    """It knows patterns, and nothing is recorded for it."""
+    before = executor.journal.events("r-1")
+    plan = client.post("/api/runs/r-1/plan", json=body).json()["plan"]
+    assert states.items() <= {step["path"]: step["state"] for step in plan["steps"]}.items()
+    assert executor.journal.events("r-1") == before
 
 
 def test_the_api_is_described_on_a_page_that_needs_no_other_host(client: TestClient) -> None:

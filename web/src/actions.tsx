@@ -1,46 +1,16 @@
-// What a person does to a run. Each goes to the server, and what came of it is said.
+// What a person does to a run.
 
 import { useState } from "preact/hooks";
 import type { RunRow, Signal, StepRow } from "./api";
-import { relative } from "./format";
 import { Fields } from "./form";
 import { Icon } from "./icons";
 import { go } from "./navigation";
+import { perform } from "./perform";
+import { type Choice, ResumeDialog } from "./resume";
 import type { RunStore } from "./run_store";
-import { draftOf, shapeOf, valueOf, type Draft, type Shape } from "./schema";
-import { Refused, type Verb } from "./source";
-import { Dialog, Foreign, notify } from "./ui";
-
-const NEEDS_A_DRIVER: ReadonlySet<Verb> = new Set(["answer", "signal", "guide", "complete", "skip", "retry", "work"]);
-
-/** Do it, and say so; what the server refuses is said in its words. The answer, if it was done. */
-export async function perform(
-  store: RunStore,
-  verb: Verb,
-  body: object,
-  done: string,
-): Promise<{ readonly [name: string]: unknown } | null> {
-  try {
-    const said = await store.source.act(store.id, verb, body);
-    const idle = said["driven"] === false && NEEDS_A_DRIVER.has(verb);
-    notify(idle ? `${done} No process is running the run: resume it to continue.` : done, true);
-    void store.loadAfter();
-    return said;
-  } catch (error) {
-    notify(refusal(error), false);
-    if (error instanceof Refused && error.status === 409) void store.loadAfter();
-    return null;
-  }
-}
-
-function refusal(error: unknown): string {
-  if (!(error instanceof Refused)) return `The server could not be reached: ${String(error)}`;
-  const { by, at, answer } = error.fields;
-  if (error.status !== 409 || answer === undefined) return error.message;
-  const who = typeof by === "string" && by ? by : "somebody";
-  const when = typeof at === "number" ? `, ${relative(at, Date.now() / 1000)}` : "";
-  return `${who} was first${when}, and answered ${JSON.stringify(answer)}.`;
-}
+import { draftOf, record, shapeOf, text, valueOf, type Draft, type Shape } from "./schema";
+import type { Verb } from "./source";
+import { Dialog, Foreign } from "./ui";
 
 // -- dialogs ---------------------------------------------------------------------------------------
 
@@ -85,23 +55,6 @@ export function AskDialog({ title, note, verb, grave, shape, preset, onClose, on
   );
 }
 
-const text = (note = ""): Shape => ({ kind: "text", note, format: "" });
-const record = (
-  fields: { [name: string]: Shape },
-  required: readonly string[] = [],
-  presets: { readonly [name: string]: unknown } = {},
-): Shape => ({
-  kind: "object",
-  note: "",
-  title: "",
-  fields: Object.entries(fields).map(([name, shape]) => ({
-    name,
-    shape,
-    required: required.includes(name),
-    preset: presets[name],
-  })),
-});
-
 export function SignalDialog({ store, signal, onClose }: { store: RunStore; signal: Signal | null; onClose: () => void }) {
   const payload: Shape = signal?.schema ? shapeOf(signal.schema) : { kind: "json", note: "JSON; empty for none" };
   if (signal) {
@@ -134,9 +87,11 @@ export function SignalDialog({ store, signal, onClose }: { store: RunStore; sign
 
 // -- a run -----------------------------------------------------------------------------------------
 
-type Asked = "guide" | "signal" | "cancel" | "fork" | "diff" | null;
+type Asked = "guide" | "signal" | "cancel" | "fork" | "diff" | "resume" | null;
 
 const OVER = new Set(["succeeded", "failed", "cancelled"]);
+/** Runs that no process drives, and that can be driven again. */
+const RESUMABLE = new Set(["suspended", "dead", "failed", "succeeded"]);
 
 export function RunActions({ store, run }: { store: RunStore; run: RunRow }) {
   const [asked, setAsked] = useState<Asked>(null);
@@ -200,6 +155,7 @@ export function RunActions({ store, run }: { store: RunStore; run: RunRow }) {
                 Stop, to resume later
               </button>
             )}
+            {can("resume") && RESUMABLE.has(run.state) && <button type="button" class="button" onClick={choose("resume")}>Resume with changes…</button>}
             {can("fork") && <button type="button" class="button" onClick={choose("fork")}>Fork…</button>}
             <button type="button" class="button" onClick={choose("diff")}>Compare with…</button>
             {can("cancel") && !over && <button type="button" class="button grave" onClick={choose("cancel")}>Cancel the run…</button>}
@@ -209,6 +165,7 @@ export function RunActions({ store, run }: { store: RunStore; run: RunRow }) {
       {asked === "guide" && <GuideDialog store={store} path={null} onClose={close} />}
       {asked === "signal" && <SignalDialog store={store} signal={null} onClose={close} />}
       {asked === "fork" && <ForkDialog store={store} at={null} onClose={close} />}
+      {asked === "resume" && <ResumeDialog store={store} choice={{}} onClose={close} />}
       {asked === "diff" && <DiffDialog run={run} onClose={close} />}
       {asked === "cancel" && (
         <AskDialog
@@ -302,7 +259,7 @@ export function ForkDialog({ store, at, onClose }: { store: RunStore; at: string
 // -- a step ----------------------------------------------------------------------------------------
 
 export function StepActions({ store, step }: { store: RunStore; step: StepRow }) {
-  const [asked, setAsked] = useState<"guide" | "complete" | "fork" | null>(null);
+  const [asked, setAsked] = useState<"guide" | "complete" | "fork" | Choice | null>(null);
   const can = (verb: Verb) => store.source.can(verb);
   const run = store.run;
   const over = run !== null && OVER.has(run.state) && run.state !== "failed";
@@ -324,9 +281,18 @@ export function StepActions({ store, step }: { store: RunStore; step: StepRow })
       {can("skip") && !over && (live || step.state === "failed") && (
         <button type="button" class="button small" onClick={() => void perform(store, "skip", { path }, `${path} is skipped.`)}>Skip</button>
       )}
+      {can("resume") && run !== null && RESUMABLE.has(run.state) && (
+        <>
+          <button type="button" class="button small" onClick={() => setAsked({ rerun: [path] })}>Run again…</button>
+          {(store.tree.tally(path)["failed"] ?? 0) > 0 && (
+            <button type="button" class="button small" onClick={() => setAsked({ rerun_failed: path })}>Run failed members again…</button>
+          )}
+        </>
+      )}
       {can("fork") && (
         <button type="button" class="button small" onClick={() => setAsked("fork")}><Icon of="fork" /> Fork from here…</button>
       )}
+      {asked !== null && typeof asked === "object" && <ResumeDialog store={store} choice={asked} onClose={close} />}
       {asked === "guide" && <GuideDialog store={store} path={path} onClose={close} />}
       {asked === "fork" && <ForkDialog store={store} at={path} onClose={close} />}
       {asked === "complete" && (

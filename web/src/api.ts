@@ -49,6 +49,8 @@ export interface RunRow {
   readonly cost_usd: number | null;
   readonly tokens: number | null;
   readonly launches: number | null;
+  /** Why its record is not read: it is being read, or cannot be. */
+  readonly unread: string | null;
   readonly error: string | null;
   /** The paths of some steps that are at work. */
   readonly at_work: readonly string[];
@@ -91,6 +93,8 @@ export interface Gate {
   readonly path: string;
   readonly question: string;
   readonly choices: readonly unknown[];
+  /** By label, the text that a choice asks for. */
+  readonly prompts: { readonly [label: string]: string };
   readonly schema: { readonly [key: string]: unknown } | null;
   readonly default: unknown;
   readonly has_default: boolean;
@@ -226,6 +230,27 @@ export interface StepDetail extends StepRow {
   readonly backend: string | null;
   readonly model: string | null;
   readonly answer: { readonly answer: unknown; readonly by: string | null; readonly at: number } | null;
+}
+
+export interface PlannedStep {
+  readonly path: string;
+  readonly state: "recorded" | "changed" | "will run" | "may run" | "orphaned";
+  readonly step_type: string;
+  readonly status: string | null;
+  readonly was: string;
+  readonly now: string;
+  readonly interrupted: boolean;
+  readonly reached: boolean;
+}
+
+/** What a resume would do. */
+export interface Plan {
+  readonly steps: readonly PlannedStep[];
+  readonly ends: string | null;
+  readonly undoes: readonly string[];
+  readonly unwinds: string | null;
+  readonly waits_for: readonly WaitsFor[];
+  readonly stuck: string | null;
 }
 
 /** What is certain of a name: literal texts, between which anything may stand. */

@@ -1,10 +1,11 @@
 // What a run asks of people: questions, each with a form for its answer, and signals.
 
 import { useState } from "preact/hooks";
-import { perform, SignalDialog } from "./actions";
+import { SignalDialog } from "./actions";
 import type { Gate, Signal } from "./api";
 import { moment, relative } from "./format";
 import { Fields } from "./form";
+import { perform } from "./perform";
 import type { RunStore } from "./run_store";
 import { draftOf, shapeOf, valueOf, type Draft, type Shape } from "./schema";
 import { Foreign } from "./ui";
@@ -28,19 +29,28 @@ export function GateForm({ gate, store }: GateProps) {
   const [draft, setDraft] = useState<Draft>(() => draftOf(shape, gate.has_default ? gate.default : undefined));
   const [wrong, setWrong] = useState("");
   const [busy, setBusy] = useState(false);
+  const [text, setText] = useState("");
   if (!store.source.can("answer")) return null;
+  const chosen = valueOf(shape, draft);
+  const label = chosen.ok && typeof chosen.value === "string" ? chosen.value : "";
+  const prompt = Object.hasOwn(gate.prompts, label) ? gate.prompts[label] : undefined;
   const answer = async (event: Event) => {
     event.preventDefault();
     const read = valueOf(shape, draft);
     if (!read.ok) return setWrong(read.at ? `${read.at}: ${read.problem}` : read.problem);
+    if (prompt !== undefined && !text.trim()) return setWrong(`${prompt}: is missing`);
     setWrong("");
     setBusy(true);
-    await perform(store, "answer", { path: gate.path, answer: read.value }, `Your answer to ${gate.path} counts.`);
+    const given = prompt === undefined ? read.value : { [label]: text };
+    await perform(store, "answer", { path: gate.path, answer: given }, `Your answer to ${gate.path} counts.`);
     setBusy(false);
   };
   return (
     <form class={IN_A_LINE.has(shape.kind) ? "inline" : undefined} onSubmit={(event) => void answer(event)}>
       <Fields shape={shape} draft={draft} onDraft={setDraft} label="Answer" bare />
+      {prompt !== undefined && (
+        <Fields shape={{ kind: "text", note: "", format: "" }} draft={text} onDraft={(typed) => setText(String(typed ?? ""))} label={prompt} />
+      )}
       {wrong && <p class="wrong" role="alert"><Foreign text={wrong} /></p>}
       <div class="row">
         <button type="submit" class="button first" disabled={busy}>Answer</button>

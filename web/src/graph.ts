@@ -66,7 +66,9 @@ export function planOf(tree: Tree, folds: Folds, label: (path: string) => string
   const draw = (path: string, before: readonly string[]): string[] => {
     const { row } = tree.nodes.get(path)!;
     const below = tree.children(path);
-    const sub = below.length > 0 ? `${row.step_type} · ${below.length} of ${Math.max(below.length, row.size ?? 0)}` : `${row.step_type} · 12.3 s · $0.02`;
+    const most = Math.max(below.length, row.size ?? 0);
+    // There must be room for how many failed.
+    const sub = below.length > 0 ? `${row.step_type} · ${most} of ${most}, ${most} failed` : `${row.step_type} · 12.3 s · $0.02`;
     nodes.push({ id: path, label: label(path), sub });
     for (const from of before) edges.push({ from, to: path });
     if (below.length === 0 || !opened(path, below.length)) return [path];

@@ -25,6 +25,7 @@ function why(run: RunRow, now: number): string {
     const first = waitText(run.waits_for[0]!, now);
     return run.waits_for.length > 1 ? `${first} · and ${run.waits_for.length - 1} more` : first;
   }
+  if (run.unread) return run.unread === "reading" ? "reading its record…" : `its record cannot be read now: ${run.unread}`;
   return run.error ?? run.at_work.join(", ");
 }
 

@@ -2,9 +2,10 @@
 
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
-import { AskDialog, perform } from "./actions";
+import { AskDialog } from "./actions";
 import type { Queue, QueueEdit, RunState } from "./api";
 import { many } from "./format";
+import { perform } from "./perform";
 import type { RunStore } from "./run_store";
 import type { Shape } from "./schema";
 import { Foreign } from "./ui";

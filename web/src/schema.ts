@@ -34,6 +34,23 @@ export type Read = { ok: true; value: unknown } | { ok: false; at: string; probl
 
 const DEEPEST = 6;
 
+export const text = (note = ""): Shape => ({ kind: "text", note, format: "" });
+export const record = (
+  fields: { [name: string]: Shape },
+  required: readonly string[] = [],
+  presets: { readonly [name: string]: unknown } = {},
+): Shape => ({
+  kind: "object",
+  note: "",
+  title: "",
+  fields: Object.entries(fields).map(([name, shape]) => ({
+    name,
+    shape,
+    required: required.includes(name),
+    preset: presets[name],
+  })),
+});
+
 /** The shape of a form for this schema; what it does not know is entered as JSON. */
 export function shapeOf(schema: Schema, root: Schema = schema, depth = 0): Shape {
   const known = resolved(schema, root);

@@ -18,7 +18,7 @@ export class Server implements Source {
   async start(): Promise<void> {
     const me = await this.get<{ read_only: boolean; can_drive: boolean; verbs: readonly string[] }>("api/me");
     this.readOnly = me.read_only;
-    this.verbs = new Set(me.verbs.filter((verb) => verb !== "resume" || me.can_drive));
+    this.verbs = new Set(me.verbs.filter((verb) => (verb !== "resume" && verb !== "plan") || me.can_drive));
   }
 
   can(verb: Verb): boolean {

@@ -29,7 +29,7 @@ export class Refused extends Error {
 
 export type Verb =
   | "answer" | "signal" | "pause" | "unpause" | "guide" | "complete" | "skip" | "retry" | "work" | "stop"
-  | "cancel" | "resume" | "fork";
+  | "cancel" | "resume" | "plan" | "fork";
 
 export type TextKind = "message" | "reasoning" | "activity" | "stdout" | "stderr";
 

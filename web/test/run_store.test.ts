@@ -8,7 +8,7 @@ function detail(seq: number, ...steps: ReturnType<typeof step>[]): RunDetail {
   return {
     run: {
       run_id: "r", workflow: "w", state: "running", started_at: 0, updated_at: 0, duration_ms: null, events: seq,
-      labels: {}, waits_for: [], at_work: [], cost_usd: null, tokens: null, launches: 0, error: null, forked_from: null, holder: null,
+      labels: {}, waits_for: [], at_work: [], cost_usd: null, tokens: null, launches: 0, unread: null, error: null, forked_from: null, holder: null,
     },
     seq, inputs: {}, value: null, error: null, failed_step: null, gates: [], signals: [], needs: [], acts: [], drives: [], work: [], steps,
   };

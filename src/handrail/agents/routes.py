@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeAlias
 
 import attrs
 
+from handrail import addons
 from handrail.errors import DefinitionError, WrongUse, did_you_mean
 from handrail.model.agent_options import NO_OPTIONS, AgentOptions, AgentSettings
 from handrail.model.launch import AgentError
@@ -167,7 +168,7 @@ def _route(backend: AgentBackend, levels: Sequence[_Level]) -> Route:
     for place, level in enumerate(levels):
         meant = next((one.backend for one in levels[place:] if one.backend is not None), None)
         options = level.options
-        if meant is not None and meant.name != backend.name:
+        if options.model is not None and meant is not None and meant.name != backend.name:
             options = attrs.evolve(options, model=None)
         if place == len(levels) - 1:
             said = said.over(getattr(backend, "options", NO_OPTIONS))
@@ -229,8 +230,8 @@ _MADE_BY = {
 
 
 def backend_names() -> tuple[str, ...]:
-    """The names that ``make_backend`` knows."""
-    return tuple(_MADE_BY)
+    """The names that ``make_backend`` knows: the house's, and those that packages registered."""
+    return tuple(dict.fromkeys((*_MADE_BY, *addons.names(addons.BACKENDS))))
 
 
 @cache
@@ -241,6 +242,9 @@ def make_backend(name: str) -> AgentBackend:
         DefinitionError: no backend has this name.
     """
     check_name(name, "a backend")
+    if name not in _MADE_BY:
+        added: AgentBackend = addons.load(addons.BACKENDS, name)()
+        return added
     module, attribute = _MADE_BY[name]
     made: AgentBackend = getattr(importlib.import_module(module), attribute)()
     return made
@@ -253,13 +257,13 @@ def check_name(name: str, whose: str) -> None:
         DefinitionError: no backend has this name; the text lists the known ones, or says what a
             retired name is now.
     """
-    if name in _MADE_BY:
+    if name in _MADE_BY or name in (known := backend_names()):
         return
     if (error := retired(name, whose)) is not None:
         raise error
-    meant = did_you_mean([name], list(_MADE_BY))
+    meant = did_you_mean([name], known)
     raise DefinitionError(
-        f"{whose}: there is no backend {name!r}.{meant} Known: {', '.join(_MADE_BY)}."
+        f"{whose}: there is no backend {name!r}.{meant} Known: {', '.join(known)}."
     )
 
 
@@ -271,5 +275,5 @@ def one_program(name: str, other: str) -> bool:
 def backends_with(options: AgentOptions) -> tuple[str, ...]:
     """The names of the backends that honour all of these options."""
     return tuple(
-        name for name in _MADE_BY if not capabilities_of(make_backend(name)).lacking(options)
+        name for name in backend_names() if not capabilities_of(make_backend(name)).lacking(options)
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import sys
 from typing import Annotated, Any
 
 from cyclopts import Parameter
@@ -16,9 +17,11 @@ from handrail.cli.report import one_line
 from handrail.codec.unresolved import Unresolved
 from handrail.errors import GateClosed, HandrailError, did_you_mean
 from handrail.model import events as ev
+from handrail.model.results import prompts_of
 from handrail.ports.journal import Journal
 from handrail.record.inbox import waited_for
 from handrail.record.reading import awaits_its_first_drive, history_of
+from handrail.shortening import clean
 
 
 def answer(
@@ -37,13 +40,15 @@ def answer(
     gate
         The path of the step that asks the question.
     text
-        One of the choices, or a value of the question's type.
+        One of the choices, or a value of the question's type. A choice that asks for a text is
+        "CHOICE: TEXT"; on a terminal the text is asked for.
     """
     with reach_run(run, steering) as it:
         if _needs_code(it.journal, it.run_id, gate):
             it.workflow(target)
+        given = _with_text(it.journal, it.run_id, gate, text)
         try:
-            value = it.executor().answer_sync(it.run_id, gate, text, by=it.who)
+            value = it.executor().answer_sync(it.run_id, gate, given, by=it.who)
         except GateClosed as error:
             if it.data is not None:
                 said = {"answer": error.answer, "by": error.by, "at": error.at}
@@ -101,6 +106,16 @@ def payload_of(text: str | None) -> Any:
         return json.loads(text)
     except ValueError:
         return text
+
+
+def _with_text(journal: Journal, run_id: str, path: str, answer: str) -> Any:
+    """The answer; on a terminal with the text that its choice asks for, which is asked now."""
+    for event in journal.events(run_id) if sys.stdin.isatty() else ():
+        if isinstance(event, ev.GateOpened) and event.path == path:
+            prompt = prompts_of(event.gate.choices, event.gate.values).get(answer)
+            if prompt is not None:
+                return {answer: input(f"{clean(prompt)} ")}
+    return answer
 
 
 def _needs_code(journal: Journal, run_id: str, path: str) -> bool:

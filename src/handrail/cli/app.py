@@ -7,6 +7,7 @@ read from the source of their modules.
 from __future__ import annotations
 
 import ast
+import inspect
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import import_module
@@ -15,7 +16,9 @@ from typing import Any
 
 from cyclopts import App, Parameter
 
+from handrail import addons
 from handrail.cli.exits import EXIT_CODES
+from handrail.errors import DefinitionError
 
 _MODULES: Mapping[str, tuple[str, ...]] = {
     "run": ("run", "resume", "cancel"),
@@ -32,17 +35,14 @@ _MODULES: Mapping[str, tuple[str, ...]] = {
     "history": ("fork", "diff", "export", "import", "replay", "verify", "prune"),
     "markdown": ("report",),
     "trust": ("trust",),
-    "ui": ("ui",),
     "worker": ("worker",),
-    "hub": ("hub",),
     "claims": ("claims", "claim", "release", "lock"),
     "guard": ("guard",),
     "sandbox": ("sandbox",),
     "worktrees": ("worktrees",),
-    "cluster_app": ("temporal",),
 }
 COMMANDS: Mapping[str, str] = {name: module for module, names in _MODULES.items() for name in names}
-"""The module of each command."""
+"""The module of each command; other packages register more of them (``addons``)."""
 
 
 STEERING = frozenset({
@@ -54,8 +54,8 @@ the step's journal. ``release`` and ``worktrees`` are of these only with ``--for
 """
 NOT_STEERING = frozenset({
     *("run", "list", "show", "runs", "tail", "check", "graph", "init", "quickstart", "doctor"),
-    *("plan", "work", "diff", "export", "replay", "verify", "report", "ui", "hub", "claims"),
-    *("claim", "lock", "guard", "sandbox", "temporal"),
+    *("plan", "work", "diff", "export", "replay", "verify", "report", "claims", "claim"),
+    *("lock", "guard", "sandbox"),
 })  # fmt: skip
 """The others. What ``work``, ``claim`` and ``lock`` do is recorded as the step's."""
 
@@ -71,9 +71,10 @@ def app_of(words: Sequence[str]) -> App:
         version_flags=[],  # alone it is answered before; with other words it may be an input
         default_parameter=Parameter(negative=()),
     )
-    typed = next((word for word in words if word in COMMANDS), None)
     # where the command comes first, as it should, nothing is asked of the others
-    for name in words[:1] if typed in words[:1] else COMMANDS:
+    known = COMMANDS if words and words[0] in COMMANDS else (*COMMANDS, *added())
+    typed = next((word for word in words if word in known), None)
+    for name in words[:1] if typed in words[:1] else known:
         if name == typed == "run":
             app.command(import_command(name), name=name, help=f"{summary_of(name)}\n\n{EXIT_CODES}")
         elif name == typed:
@@ -83,8 +84,19 @@ def app_of(words: Sequence[str]) -> App:
     return app
 
 
+def added() -> Sequence[str]:
+    """The commands that packages have registered, and that are not of the house."""
+    return [name for name in addons.names(addons.COMMANDS) if name not in COMMANDS]
+
+
 def import_command(name: str) -> Any:
-    """The function of a command, or its ``App`` if it has subcommands."""
+    """The function of a command, or its ``App`` if it has subcommands.
+
+    Raises:
+        DefinitionError: a package has registered it, and it cannot be imported.
+    """
+    if name not in COMMANDS:
+        return addons.load(addons.COMMANDS, name)
     module = import_module(f"handrail.cli.{COMMANDS[name]}")
     known = (f"{name}_app", name, f"{name}_")  # `list` and `import` are Python's
     return next(getattr(module, one) for one in known if hasattr(module, one))
@@ -92,8 +104,15 @@ def import_command(name: str) -> Any:
 
 def summary_of(name: str) -> str:
     """The first paragraph of a command's docstring."""
-    known = _docstrings(COMMANDS[name])
-    said = known.get(name) or known.get(f"{name}_") or str(import_command(name).help)
+    if name in COMMANDS:
+        known = _docstrings(COMMANDS[name])
+        said = known.get(name) or known.get(f"{name}_") or ""
+    else:
+        try:
+            command = import_command(name)
+        except DefinitionError as error:
+            return str(error)
+        said = str(command.help) if isinstance(command, App) else inspect.getdoc(command) or ""
     return said.partition("\n\n")[0]
 
 

@@ -71,10 +71,11 @@ def detach(words: Sequence[str]) -> int:
         print(said.decode())
     else:
         print(begun["run_id"])
-        if "cluster" in begun:
-            tell(f"the cluster at {begun['cluster']} runs it; its workers drive it")
-        else:
+        if "pid" in begun:
             tell(f"driven by process {begun['pid']}; its output is in {begun['log']}")
+        else:
+            ((kind, address),) = ((key, at) for key, at in begun.items() if key != "run_id")
+            tell(f"the {kind} at {address} runs it; its workers drive it")
     return Exit.SUCCEEDED
 
 

@@ -18,12 +18,10 @@ from uuid import uuid4
 import anyio
 
 from handrail.cli.channels import json_channel, write_json
-from handrail.cli.cluster import ClusterPlace
 from handrail.cli.exits import Exit, Refused
 from handrail.cli.journal import VARIABLE, Place
 from handrail.cli.options import WHERE, Json, Where
 from handrail.cli.report import columns
-from handrail.cluster_errors import ClusterUnreachable
 from handrail.errors import HandrailError, JournalFailed
 from handrail.executor import agent_defaults
 from handrail.model.agent_options import NO_OPTIONS
@@ -87,8 +85,9 @@ def check_python() -> Check:
 def check_journal(place: Place) -> Check:
     """The journal's folder, or the nearest above it that exists, tested by writing a file there."""
     folder = place.folder
-    if isinstance(place, ClusterPlace):
-        return _check_cluster(place)
+    if place.elsewhere is not None:
+        found: Check = place.elsewhere.check()
+        return found
     try:
         place.is_there()
         there = next(above for above in (folder, *folder.parents) if os.path.lexists(above))
@@ -115,23 +114,6 @@ def check_journal(place: Place) -> Check:
     state = "ok" if there == folder else "ok (to be made)"
     return Check(
         name="journal", ok=True, state=state, where=str(folder), advice=_git_clean_advice(place)
-    )
-
-
-def _check_cluster(place: ClusterPlace) -> Check:
-    """The cluster, and whether any worker serves its task queue."""
-    try:
-        count = len(place.find().workers())
-    except ClusterUnreachable as error:
-        where, said = place.address, str(error)
-        return Check(name="cluster", ok=False, state="not reached", where=where, advice=said)
-    start = f"Nobody serves {place.task_queue!r}: {place.command('worker', 'FILE.py')}"
-    return Check(
-        name="cluster",
-        ok=True,
-        state=f"ok, {count or 'no'} worker{'s' if count != 1 else ''}",
-        where=place.address,
-        advice="" if count else start,
     )
 
 

@@ -22,7 +22,7 @@ import anyio
 import attrs
 from rich.console import Console
 
-from handrail import Executor
+from handrail import Executor, addons
 from handrail.cli.channels import silence, tell, write_json
 from handrail.cli.detaching import Detached
 from handrail.cli.exits import EXIT_OF, Exit
@@ -31,8 +31,8 @@ from handrail.cli.journal import Place
 from handrail.cli.notify import Notifier
 from handrail.cli.report import tell_ending, tell_mismatch, tell_missing, write_value
 from handrail.cli.screen import Screen
-from handrail.engine.engine import Engine
 from handrail.engine.parts import DriveStart, OnChange
+from handrail.engine.serving import ServingEngine
 from handrail.engine.stream import Run
 from handrail.errors import ReplayMismatch
 from handrail.executor import agent_defaults
@@ -184,7 +184,7 @@ class DrivingExecutor(Executor):
     def of(cls, executor: Executor, **parts: Any) -> Self:
         """A copy of another executor with these parts in place of its own."""
         made = cls.__new__(cls)
-        Engine.__init__(made, replace(executor.parts, **parts))
+        ServingEngine.__init__(made, replace(executor.parts, **parts))
         return made
 
     def as_run(
@@ -230,13 +230,13 @@ def drive(
         if notifier is not None:
             sinks.append(notifier)
         executor = _executor(options, place, screen, sinks, parts.pop("workflow", None), parts)
+        if notifier is not None:
+            executor.tells_stuck.append(notifier.tell_stuck)
         tell_page = stack.enter_context(_page(options, place, executor.journal))
         try:
             result = anyio.run(_stream_run, executor, begin, interruption, tell_page)
         except ReplayMismatch as error:
             tell_mismatch(error, place)
-            if notifier is not None:
-                notifier.tell_stuck(error.run_id, str(error))
             return Exit.USAGE
         return conclude(result, options, data, place, interruption.exit)
 
@@ -332,9 +332,7 @@ def _page(
     if not options.ui or place is None:
         yield None
         return
-    from handrail.cli.page import serve_page
-
-    with serve_page(place, journal) as print_address:
+    with addons.load(addons.PAGES, "beside")(place, journal) as print_address:
         yield print_address
 
 

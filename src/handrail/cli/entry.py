@@ -17,7 +17,7 @@ from typing import Any
 
 from handrail import __version__
 from handrail.cli.channels import cleaned_outputs
-from handrail.cli.exits import DEBUG, Exit, debugging, exit_for
+from handrail.cli.exits import DEBUG, LEFT_AT_ONCE, Exit, debugging, exit_for
 from handrail.errors import HandrailError, MissingExtra
 from handrail.shortening import without_codes
 
@@ -205,12 +205,8 @@ def _end_with(code: int) -> None:
     if code >= Exit.HUNG_UP:  # it ends because of a signal; another one changes nothing
         for signum in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
             signal.signal(signum, signal.SIG_IGN)
-    if _has_stuck_threads() or not _LEFT_AT_ONCE.isdisjoint(sys.modules):
+    if _has_stuck_threads() or not LEFT_AT_ONCE.isdisjoint(sys.modules):
         _leave(code)
-
-
-_LEFT_AT_ONCE = frozenset({"temporalio"})
-"""Libraries whose own threads call into Python, and abort the process while Python shuts down."""
 
 
 def _has_stuck_threads() -> bool:

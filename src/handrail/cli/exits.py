@@ -23,6 +23,12 @@ if TYPE_CHECKING:  # `handrail --version` does not need it
     from handrail.model.results import RunStatus
 
 
+LEFT_AT_ONCE: set[str] = set()
+"""Libraries whose own threads call into Python, and abort the process while Python shuts down; who
+loads one adds it.
+"""
+
+
 class Exit(IntEnum):
     """Exit codes of every command; those above 128 are 128 plus the signal's number."""
 

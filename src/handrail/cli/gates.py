@@ -19,7 +19,7 @@ from rich.text import Text
 from handrail.cli.masking import mask_text
 from handrail.errors import GateRefusal, InvalidAnswer
 from handrail.model.dataclass import dataclass
-from handrail.model.results import OpenGate
+from handrail.model.results import OpenGate, prompts_of
 from handrail.record.answers import accept_answer
 from handrail.sinks.console_text import local_text
 from handrail.typed.schema import describe_type
@@ -301,7 +301,7 @@ class Prompt:
             if text is None:
                 return self.gate.default
             try:
-                answer = accept_answer(self.gate, text)
+                answer = accept_answer(self.gate, await self._with_text(text))
             except InvalidAnswer as error:
                 self.console.print(
                     Text(f"  {mask_text(_error_text(error))}", "red"), soft_wrap=True
@@ -312,6 +312,16 @@ class Prompt:
                     self._question(Text(mask_text(text), "bold green")), soft_wrap=True
                 )
             return answer
+
+    async def _with_text(self, answer: str) -> Any:
+        """The answer, with the text that it asks for, which is asked now."""
+        prompt, text = prompts_of(self.gate.choices, self.gate.values).get(answer), ""
+        if prompt is None:
+            return answer
+        asked = Prompt(OpenGate(self.gate.path, prompt), self.lines, self.console, self._below)
+        while not text.strip():
+            text = await asked.answer()
+        return {answer: text}
 
     # -- by typing -----------------------------------------------------------------------------
 

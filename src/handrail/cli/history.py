@@ -20,14 +20,15 @@ from handrail.cli.masking import mask_text, mask_value
 from handrail.cli.options import (
     CHANGED_STEPS,
     DRIVING,
+    KEPT,
     WHERE,
     Dir,
     Driving,
     Json,
+    Kept,
     RerunFailed,
     RunId,
     RunTarget,
-    Temporal,
     Where,
     Words,
     seconds,
@@ -121,8 +122,7 @@ def diff(
     *,
     whole: Annotated[bool, Parameter(name="--all")] = False,
     as_json: Json = False,
-    folder: Dir = None,
-    temporal: Temporal = None,
+    kept: Kept = KEPT,
 ) -> int:
     """Show what differs between two runs, step by step. Exit code 1 if anything does.
 
@@ -133,7 +133,7 @@ def diff(
     as_json
         Print the comparison as JSON.
     """
-    place = place_of(folder, None, temporal, reads=True)
+    place = kept.place()
     with json_channel(wanted=as_json) as data:
         journal = place.find()
         known = journal.runs()
@@ -209,8 +209,7 @@ def export(
     /,
     *,
     output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
-    folder: Dir = None,
-    temporal: Temporal = None,
+    kept: Kept = KEPT,
 ) -> int:
     """Write a run to a file of JSON lines, masked as in the journal.
 
@@ -219,7 +218,7 @@ def export(
     output
         The file to write; by default RUN.jsonl in this folder.
     """
-    journal = place_of(folder, None, temporal, reads=True).find()
+    journal = kept.place().find()
     run_id = pick_run(journal, run).run_id
     file = output or Path(f"{run_id}.jsonl")
     try:
@@ -230,9 +229,7 @@ def export(
     return Exit.SUCCEEDED
 
 
-def import_(
-    file: Path, /, *, run_id: str | None = None, folder: Dir = None, temporal: Temporal = None
-) -> int:
+def import_(file: Path, /, *, run_id: str | None = None, kept: Kept = KEPT) -> int:
     """Put an exported run into the journal, and print its id.
 
     Parameters
@@ -242,7 +239,7 @@ def import_(
     run_id
         Import the run under another id.
     """
-    place = place_of(folder, None, temporal, reads=True)
+    place = kept.place()
     try:
         print(Executor(journal=place.make()).import_run_sync(file, run_id=run_id))
     except OSError as error:

@@ -7,12 +7,14 @@ import difflib
 import os
 import shlex
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol, TextIO, cast
 
 import attrs
 
+from handrail import addons
 from handrail.cli.exits import Refused
 from handrail.errors import JournalFailed
 from handrail.ports.journal import Journal, RunInfo
@@ -21,6 +23,7 @@ from handrail.system.own_files import FOLDER, make_ignored
 
 if TYPE_CHECKING:
     from handrail import Executor, SqliteJournal  # noqa: TC004  # attrs does not look at it
+    from handrail.model.definition import WorkflowDefinition
 
 
 _NEED_CODE = frozenset({"cancel", "fork", "plan", "resume"})
@@ -49,11 +52,36 @@ def _git_storage(root: Path) -> Path | None:
         return None
 
 
+class Elsewhere(Protocol):
+    """Drives the runs of a place, in workers of its own; a suspended run continues by itself."""
+
+    def refuse(self, typed: Mapping[str, object]) -> None:
+        """Refuse options of ``run`` that do not apply; ``typed`` has the values of those that may
+        not.
+
+        Raises:
+            Refused: one of them was typed.
+        """
+
+    def drive(
+        self, begin: Any, options: Any, data: TextIO | None, definition: WorkflowDefinition
+    ) -> int:
+        """Have a run driven and show it to its end, as ``cli.driving.drive``; the exit code."""
+        ...
+
+    def serve(self, modules: Sequence[str], serving: Any) -> int:
+        """Be a worker, for the workflows in these modules, until a signal; the exit code."""
+        ...
+
+    def check(self) -> Any:
+        """What ``handrail doctor`` says of it, as ``cli.doctor.Check``."""
+
+
 @attrs.frozen
 class Place:
     """The absolute folder of a journal; ``typed_location``, ``target``: the options to type again.
 
-    They are the values of ``--dir`` (of a cluster: ``--temporal``) and ``--target``.
+    They are the values of ``--dir``, or of the option of a registered journal, and ``--target``.
     """
 
     folder: Path
@@ -72,8 +100,18 @@ class Place:
     unread_executor: str = ""
     """The project's executor, if it was not loaded and it is not known where it keeps its runs."""
 
-    resumes_by_itself: ClassVar[bool] = False
-    """True if a suspended run continues by itself when its wait is over, without a resume."""
+    settings: ClassVar[Mapping[str, str]] = {}
+    """Keys of ``[tool.handrail]`` that only such places have, and what each must be."""
+
+    @staticmethod
+    def serving() -> type | None:
+        """A dataclass of the options of ``handrail worker`` that only such places have."""
+        return None
+
+    @property
+    def elsewhere(self) -> Elsewhere | None:
+        """What drives the runs here, if processes of this command do not."""
+        return None
 
     @property
     def base(self) -> Path:
@@ -216,6 +254,70 @@ class Place:
             return f"{said}: handrail trust, or --executor {self.unread_executor}"
         hint = f"There is one in {near}: cd there, or " if near else "Elsewhere? Then "
         return f"{hint}name its folder with --dir or {VARIABLE}."
+
+
+@attrs.frozen
+class OpenedPlace(Place):
+    """A place of runs that a package has registered as ``kind``, at an address.
+
+    ``opened`` makes its journal from the address, once.
+    """
+
+    kind: str = ""
+    address: str = ""
+    opened: Callable[[str], Journal] | None = None
+
+    @property
+    def file(self) -> Path:
+        """The address, for people."""
+        return Path(self.address)
+
+    def is_there(self) -> bool:
+        """True: only a request shows whether it answers."""
+        return True
+
+    def find(self) -> Journal:
+        """The journal at the address.
+
+        Raises:
+            WrongUse: the address is invalid.
+        """
+        assert self.opened is not None
+        return _opened(self.opened, self.address)
+
+    def find_file(self) -> NoReturn:
+        """Raise: the record is not in a file.
+
+        Raises:
+            Refused: always.
+        """
+        hint = "`handrail export` writes a run to a file; --dir names a journal."
+        raise Refused(self.address, f"is a {self.kind}, which keeps its own record", hint)
+
+    make = find
+
+    def _options(self) -> list[str]:
+        return [f"--{self.kind}", self.address] if self.typed_location else []
+
+
+@cache
+def _opened(opened: Callable[[str], Journal], address: str) -> Journal:
+    return opened(address)
+
+
+def place_at(place: Place, kind: str, address: str, typed: str) -> Place:
+    """The place that is registered as ``kind``, with the other fields of ``place``; ``typed`` as in
+    ``Place``.
+
+    Raises:
+        DefinitionError: it cannot be imported. MissingExtra: it needs a library.
+    """
+    made: Any = addons.load(addons.JOURNALS, kind)
+    fields: dict[str, Any] = {one.name: getattr(place, one.name) for one in attrs.fields(Place)}
+    fields |= {"typed_location": typed, "kind": kind, "address": address}
+    if hasattr(made, "elsewhere"):  # a class of such places
+        return cast("Place", made(**fields))
+    return OpenedPlace(**fields, opened=made)
 
 
 def with_executor(place: Place, executor: Executor, typed: str = "") -> Place:

@@ -22,6 +22,7 @@ from handrail.cli.channels import tell
 from handrail.errors import HandrailError
 from handrail.model import events as ev
 from handrail.model.folders import run_folder
+from handrail.model.results import WaitsFor
 from handrail.ports.journal import Journal
 from handrail.shortening import clean
 
@@ -93,12 +94,12 @@ class Notifier:
         except OSError as error:
             tell(f"{_NAME}: {error}")
 
-    def tell_stuck(self, run_id: str, why: str) -> None:
-        """Notify that a run cannot be driven; once, until it has new events."""
+    def tell_stuck(self, run_id: str, wait: WaitsFor) -> None:
+        """Notify that a run cannot be driven, which waits so; once, until it has new events."""
         events = self._journal.events(run_id)
         first = events[0] if events else None
         self._workflow = first.workflow_name if isinstance(first, ev.WorkflowStarted) else ""
-        self.tell(run_id, "person", f"stuck {len(events)}", "", why)
+        self.tell(run_id, "person", f"stuck {len(events)}", "", wait.what)
 
     def close(self) -> None:
         """Wait for the commands at work for ``AT_END_S``, then kill them."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, make_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from cyclopts import Parameter
+
+from handrail import addons
 
 if TYPE_CHECKING:
     from handrail.agents.cassette.cassette import Cassette
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from handrail.engine.parts import OnChange
     from handrail.ports.journal import Journal
 
+T = TypeVar("T")
 Gates = Literal["approve", "default", "fail", "ask"]
 
 Json = Annotated[bool, Parameter(name="--json")]
@@ -35,13 +38,6 @@ ExecutorName = Annotated[
         help="Your executor, as file.py:name or module:name; or a function that makes one.",
     ),
 ]
-Temporal = Annotated[
-    str | None,
-    Parameter(
-        help="Use the runs of the Temporal cluster at ADDRESS[/NAMESPACE]; by default "
-        "HANDRAIL_TEMPORAL, or [tool.handrail] temporal.",
-    ),
-]
 RunId = Annotated[str, Parameter(help="The run's id, or the beginning of it.")]
 RunTarget = Annotated[
     str | None, Parameter(help="The run's workflow, if it has moved since the run started.")
@@ -51,20 +47,54 @@ Words = Annotated[list[str] | None, Parameter()]
 Command = Annotated[str | None, Parameter(allow_leading_hyphen=True)]
 
 
+def with_fields(options: type[T], *others: type, **more: Any) -> type[T]:
+    """The dataclass with the fields of others, and with more options, which are None by default."""
+    fields: list[tuple[str, Any, Any]] = [(name, hint, None) for name, hint in more.items()]
+    where = {"__module__": options.__module__}  # Cyclopts does not look into a class of `types`
+    bases = (*others, options)
+    return make_dataclass(options.__name__, fields, bases=bases, frozen=True, namespace=where)
+
+
+def _with_journals(options: type[T]) -> type[T]:
+    """The dataclass with an option for each registered journal."""
+    about = "Use the runs of {0} at this address; by default {1}, or [tool.handrail] {0}."
+    kinds = addons.names(addons.JOURNALS)
+    helps = {kind: about.format(kind, f"HANDRAIL_{kind.upper()}") for kind in kinds}
+    return with_fields(
+        options,
+        **{kind: Annotated[str | None, Parameter(help=said)] for kind, said in helps.items()},
+    )
+
+
 @Parameter(name="*")
+@_with_journals
 @dataclass(frozen=True)
-class Where:
-    """Where runs are kept."""
+class Kept:
+    """Where runs are kept, for commands that only read them."""
 
     folder: Dir = None
-    executor: ExecutorName = None
-    temporal: Temporal = None
 
-    def place(self, *, reads: bool = False) -> Place:
+    def place(self, *, reads: bool = True) -> Place:
         """The place of the journal; if the command only ``reads``, without the project's code."""
         from handrail.cli.target import place_of
 
-        return place_of(self.folder, self.executor, self.temporal, reads=reads)
+        named_at = {kind: getattr(self, kind) for kind in addons.names(addons.JOURNALS)}
+        return place_of(self.folder, getattr(self, "executor", None), named_at, reads=reads)
+
+
+KEPT = Kept()
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Where(Kept):
+    """Where runs are kept, and what drives them."""
+
+    executor: ExecutorName = None
+
+    def place(self, *, reads: bool = False) -> Place:
+        """As for ``Kept``."""
+        return super().place(reads=reads)
 
 
 WHERE = Where()
@@ -130,24 +160,22 @@ class Driving:
     notify: Command = None
 
     def place(self, where: Where) -> Place:
-        """The place of the journal, or the cluster that drives the run.
+        """The place of the journal.
 
         Raises:
-            Refused: options were typed that do not apply to a cluster.
+            Refused: options were typed that do not apply where others drive its runs.
         """
-        from handrail.cli.cluster import ClusterPlace, refuse_process_options, refuse_worker_options
-
         place = where.place()
-        if isinstance(place, ClusterPlace):
-            refuse_worker_options(
+        if place.elsewhere is not None:
+            place.elsewhere.refuse(
                 {
                     "--backend": self.backend,
                     "--model": self.model,
                     "--record": self.record,
                     "--replay": self.replay,
+                    "--notify": self.notify,
                 }
             )
-            refuse_process_options({"--notify": self.notify})
         return place
 
     def refuse_labels(self) -> None:
@@ -197,34 +225,6 @@ class Driving:
             detached=detached_sink(),
             notify=self.notify if self.notify is not None else table.get("notify"),
         )
-
-
-@Parameter(name="*")
-@dataclass(frozen=True)
-class Serving:
-    """How runs of a cluster are served.
-
-    Parameters
-    ----------
-    steps_only
-        With --temporal: run steps, but no workflows.
-    workflows_only
-        With --temporal: run workflows, but no steps.
-    max_activities
-        With --temporal: run at most this many steps at once.
-    task_queue
-        With --temporal: the task queue to serve; by default HANDRAIL_TASK_QUEUE, or
-        [tool.handrail] task_queue, or "handrail".
-    blobs
-        With --temporal: the folder or fsspec address for values above 256 KiB; by default
-        HANDRAIL_BLOBS, or [tool.handrail] blobs.
-    """
-
-    steps_only: bool = False
-    workflows_only: bool = False
-    max_activities: int | None = None
-    task_queue: str | None = None
-    blobs: str | None = None
 
 
 @Parameter(name="*")
@@ -377,4 +377,3 @@ def _cassette_of(record: Path | None, replay: Path | None) -> Cassette | None:
 DRIVING = Driving()
 STEERING = SteeringOptions()
 CHANGED_STEPS = ChangedSteps()
-SERVING = Serving()

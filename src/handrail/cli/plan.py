@@ -11,15 +11,16 @@ from handrail.cli.channels import json_channel, write_json
 from handrail.cli.driving import DrivingExecutor
 from handrail.cli.exits import Exit
 from handrail.cli.journal import Place, pick_run
-from handrail.cli.masking import mask_text
+from handrail.cli.masking import mask_text, mask_value
 from handrail.cli.options import CHANGED_STEPS, WHERE, ChangedSteps, Json, RunId, RunTarget, Where
 from handrail.cli.report import change_lines, resume_commands, width_of
-from handrail.cli.show import describe_status
+from handrail.cli.run_text import describe_status
 from handrail.cli.target import workflow_of
 from handrail.errors import StepChange
 from handrail.model.plan import Plan, PlannedStep
 from handrail.ports.journal import RunInfo
 from handrail.sinks.console_text import path_text
+from handrail.sinks.console_words import wait_text
 
 
 def plan(
@@ -77,7 +78,7 @@ def _show(found: Plan, info: RunInfo, changed: ChangedSteps, place: Place) -> No
     if found.waits_for:
         print()
     for wait in found.waits_for:
-        print(mask_text(f"waits for {wait}"))
+        print(mask_text(f"waits for {wait_text(mask_value(wait))}"))
     if alive:
         print(f"\nIt is running now. To watch it: {place.command('tail', found.run_id)}")
     else:

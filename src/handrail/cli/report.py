@@ -18,8 +18,8 @@ from handrail.record.dropped import stuck_step
 from handrail.record.view import FailureCause
 from handrail.secrets.spellings import SHORTEST
 from handrail.secrets.values import placeholder
-from handrail.sinks.console_text import local_text
-from handrail.sinks.console_words import at_line
+from handrail.sinks.console_words import at_line, wait_text
+from handrail.sinks.event_words import question_of
 
 
 def columns(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -92,6 +92,14 @@ def write_value(value: Any) -> None:
     console.print(ReprHighlighter()(mask_text(text)), soft_wrap=True)
 
 
+def value_text(value: Any) -> str:
+    """A value for people, without secrets: text as it is, other values formatted."""
+    from rich.pretty import pretty_repr
+
+    held = readable(value)
+    return mask_text(held if isinstance(held, str) else pretty_repr(mask_value(held)))
+
+
 def readable(value: Any) -> Any:
     """The value inside a result of an agent, step, work or child workflow; others as they are.
 
@@ -149,9 +157,9 @@ def indented_lines(text: str, *, most: int = 20) -> list[str]:
     return [first, *(f"    {line}" for line in others)]
 
 
-def first_lines(text: str, most: int) -> list[str]:
+def first_lines(text: str | Sequence[str], most: int) -> list[str]:
     """The lines of a text; of more than ``most`` the first, and how many more there are."""
-    lines = text.splitlines()
+    lines = text.splitlines() if isinstance(text, str) else list(text)
     if len(lines) <= most:
         return lines
     return [*lines[: most - 1], f"... {len(lines) - most + 1} more lines (--json has all)"]
@@ -182,7 +190,7 @@ def tell_ending(
         tell("\n".join([first + where, *others]))
     if place is not None and result.status == "suspended":
         _tell_what_is_waited_for(result, place, listed=not quiet)
-        if place.resumes_by_itself and not result.error:
+        if place.elsewhere is not None and not result.error:
             watch = place.command("tail", result.run_id)
             tell(f"then it continues by itself; to watch it: {watch}")
         else:
@@ -199,11 +207,6 @@ def tell_ending(
     if debugging():
         for text in _tracebacks(result):
             print(mask_text(text), file=sys.stderr)
-
-
-def format_time(at: float, form: str = "%Y-%m-%d %H:%M:%S") -> str:
-    """The local date and time of day, or another form of it."""
-    return local_text(at, form)
 
 
 def orphaned_text(orphaned: Sequence[str]) -> str:
@@ -271,7 +274,7 @@ def _tell_what_is_waited_for(result: WorkflowResult[Any], place: Place, *, liste
     """
     for one in result.waits_for:
         if one.kind == "unpause":
-            tell(f"it waits for {one}: {place.command('unpause', result.run_id)}")
+            tell(f"it waits for {wait_text(one)}: {place.command('unpause', result.run_id)}")
     for gate in result.waiting:
         question = "" if listed else f" ({one_line(_question_text(gate))})"
         tell(f"it waits for an answer{question}: {answer_command(result.run_id, gate, place)}")
@@ -290,8 +293,7 @@ def _suspension_text(result: WorkflowResult[Any], *, listed: bool) -> str:
 
 
 def _question_text(gate: OpenGate) -> str:
-    choices = f" [{', '.join(map(str, gate.choices))}]" if gate.choices else ""
-    return f"{gate.path!r} ({gate.question}{choices})"
+    return f"{gate.path!r} ({question_of(gate)})"
 
 
 def _tracebacks(result: WorkflowResult[Any]) -> list[str]:

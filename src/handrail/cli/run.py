@@ -13,7 +13,6 @@ from cyclopts import Parameter
 
 from handrail import Executor
 from handrail.cli.channels import json_channel, tell, write_json
-from handrail.cli.cluster import ClusterPlace
 from handrail.cli.driving import Begin, Options, drive
 from handrail.cli.exits import Exit, Refused
 from handrail.cli.inputs import arguments_for, given_inputs, read_file
@@ -30,13 +29,15 @@ from handrail.cli.options import (
     RunTarget,
     Where,
 )
-from handrail.cli.show import describe_status, info_data
+from handrail.cli.run_text import describe_status
+from handrail.cli.show import info_data
 from handrail.cli.target import TARGET, labels_of, load_with_executor, workflow_of
 from handrail.engine.requests import Existing, refuse_other_inputs
 from handrail.errors import HandrailError, InputsDiffer, RunIdTaken, WorkflowNotFound
 from handrail.executor import agent_defaults
 from handrail.model.agent_options import NO_OPTIONS
 from handrail.model.definition import WorkflowDefinition
+from handrail.model.paths import is_run_id
 from handrail.model.results import OVER
 from handrail.ports.journal import Journal, RunInfo
 from handrail.record.reading import ended, history_of, inputs_of
@@ -291,7 +292,7 @@ def lint_workflow(workflow: Any) -> None:
 
 
 def _find_run(run_id: str, place: Place) -> RunInfo | None:
-    if not run_id or run_id != run_id.strip() or not run_id.isprintable() or len(run_id) > 120:
+    if not is_run_id(run_id):
         why = "is not a run id: 1 to 120 printable characters, without spaces at its ends"
         raise Refused(f"--run-id {run_id!r}", why)
     return find_exact(place.find(), run_id) if place.is_there() else None
@@ -412,8 +413,6 @@ class Session:
         """Drive the run of the workflow that ``begin`` returns to its end; the exit code."""
         definition = workflow.definition
         options, place = self.options, self.place
-        if isinstance(place, ClusterPlace):
-            from handrail.cli.cluster_drive import drive as watch
-
-            return watch(begin, options, self.data, place, definition)
+        if place.elsewhere is not None:
+            return place.elsewhere.drive(begin, options, self.data, definition)
         return drive(begin, options, self.data, place, journal=self.journal, workflow=definition)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from handrail import Executor
+from handrail import Executor, addons
 from handrail.cli.exits import Refused
 from handrail.cli.inputs import pair
 from handrail.cli.target import load_object
@@ -64,7 +64,7 @@ def project_executor(backend: str | None, model: str | None) -> Executor:
             limits=project_limits(table),
             ladder=ladder_of(table.get("ladder", {}), table["file"]),
             agent_options=AgentOptions(append_system_prompt=instructions),
-            sinks=[load_object(name, f"{_TABLE} sinks")() for name in table.get("sinks", [])],
+            sinks=[_sink(name) for name in table.get("sinks", [])],
             services=None if services is None else load_object(services, f"{_TABLE} services")(),
             backend=backend,
             model=model,
@@ -75,3 +75,10 @@ def project_executor(backend: str | None, model: str | None) -> Executor:
         if not table["file"] or str(error).startswith(table["file"]):
             raise
         raise Refused(f"{table['file']}: {_TABLE}", str(error)) from error
+
+
+def _sink(name: str) -> Any:
+    """The sink of ``module:factory``, or the one that a package has registered by this name."""
+    if name in addons.names(addons.SINKS):
+        return addons.load(addons.SINKS, name)()
+    return load_object(name, f"{_TABLE} sinks")()

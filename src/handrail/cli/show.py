@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import platform
 import sys
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, TextIO, TypeAlias
 
 import anyio
@@ -28,51 +25,17 @@ from handrail.cli.journal import (
 )
 from handrail.cli.masking import mask, mask_text, mask_value
 from handrail.cli.options import WHERE, Json, RunId, Where, Words
-from handrail.cli.queues import counts_text
-from handrail.cli.report import (
-    answer_command,
-    columns,
-    first_lines,
-    format_time,
-    indented_lines,
-    one_line,
-    orphaned_text,
-    readable,
-    signal_command,
-)
+from handrail.cli.report import columns
+from handrail.cli.run_text import describe_status, run_sections
 from handrail.cli.show_step import show_step
 from handrail.cli.target import is_file, is_module, load, reaching, target_of
 from handrail.model import events as ev
 from handrail.model.definition import REQUIRED
-from handrail.model.paths import decode_key
-from handrail.model.results import A_PERSON, WaitsFor
 from handrail.ports.journal import Journal, RunInfo
-from handrail.record.dropped import stuck_step
-from handrail.record.inbox import runs_of, with_messages
-from handrail.record.live_view import GROUPS
-from handrail.record.members import member_counts
+from handrail.record.inbox import runs_of
 from handrail.record.status import ShownStatus, shown_status
-from handrail.record.view import (
-    FailureCause,
-    IncidentKind,
-    IncidentView,
-    RunView,
-    Spent,
-    StepView,
-    exit_code_of,
-)
-from handrail.shortening import clean, without_codes
-from handrail.sinks.console_text import ASCII, UNICODE, Glyphs, duration, error_text, path_text
-from handrail.sinks.console_words import (
-    at_line,
-    cause_in_short,
-    error_lines,
-    handled_text,
-    origin_from,
-    printable,
-    spent_text,
-)
-from handrail.sinks.event_words import event_text
+from handrail.sinks.console_text import local_text
+from handrail.sinks.console_words import wait_text
 from handrail.typed.jsonsafe import json_safe, short_repr
 
 
@@ -171,291 +134,25 @@ def _print_section(title: str, rows: Sequence[tuple[str, str]]) -> None:
 # -- a run -----------------------------------------------------------------------------------------
 
 
-MOST_MEMBERS = 40
-"""The latest successful steps side by side that have a line; other steps always have one."""
-
-MOST_OF_A_VALUE = 12
-"""Lines that are shown of a text that a run returned."""
-
-
 def _show_run(info: RunInfo, journal: Journal, place: Place, data: TextIO | None, step: str) -> int:
     """Print what is recorded of a run, for people or as JSON into ``data``; the exit code."""
     found = read(journal, info)
-    view = found.view
+    info, view = found.info, found.view
     if step:
         return show_step(step, found, data)
-    info = with_messages(journal, info)
     if data is not None:
         write_json({**info_data(info), **view.to_dict()}, data)
         return Exit.SUCCEEDED
-    _print_head(info, view)
-    print()
-    for line in _tree(view.steps):
-        print(mask_text(line))
-    print()
-    for line in _work_lines(view):
-        print(mask_text(line))
-    _print_end(view, alive=info.holder is not None)
-    _print_waits(info, view, reaching(place, info))
+    head, steps, *others = run_sections(info, view, reaching(place, info))
+    print(f"{info.workflow_name}, run {info.run_id}: {describe_status(info)}")
+    print(*head.lines, "", *steps.lines, "", sep="\n")
+    for section in others:
+        print(*section.lines, sep="\n", end="\n" * bool(section.lines))
     sys.stdout.flush()
     return Exit.SUCCEEDED
 
 
-def _print_head(info: RunInfo, view: RunView) -> None:
-    target = target_of(info.labels)
-    print(f"{info.workflow_name}, run {info.run_id}: {describe_status(info)}")
-    ago = duration(time.time() - info.updated_at)
-    rows = [("target", target)] if target else []
-    if info.forked_from is not None:
-        run_id, at = info.forked_from
-        rows.append(("fork of", f"{run_id} at {at}" if at else run_id))
-    rows.append(("started", format_time(info.started_at)))
-    rows.append(("updated", f"{format_time(info.updated_at)}, {ago} ago, {info.events} events"))
-    if view.inputs:
-        inputs = mask_value(view.inputs)
-        typed = ", ".join(f"{name}={short_repr(value, 60)}" for name, value in inputs.items())
-        rows.append(("inputs", typed))
-    if view.spent.launches:
-        rows.append(("agents", format_spending(view.spent)))
-    for name, text in rows:
-        print(mask_text(f"  {name:8} {text}"))
-
-
-def _tree(steps: Sequence[StepView]) -> list[str]:
-    """One or more lines for each step; of many successful ones side by side only the latest."""
-    glyphs = _glyphs()
-    groups = _members(steps)
-    left = Counter(_above(step) for step in steps if step.state == "succeeded")
-    lines: list[str] = []
-    hidden: dict[str, int] = {}
-    folded = ""
-    for step in steps:
-        if folded and step.path.startswith(f"{folded}/"):
-            continue
-        above = _above(step)
-        if step.state == "succeeded" and left[above] > MOST_MEMBERS:
-            left[above] -= 1
-            hidden[above] = hidden.get(above, 0) + 1
-            folded = step.path
-            continue
-        lines += _hidden_line(hidden.pop(above, 0), step.depth, glyphs)
-        lines += _step_lines(step, glyphs, groups.get(step.path, ()))
-    return lines or ["  (no step has started)"]
-
-
-def _members(steps: Sequence[StepView]) -> dict[str, list[StepView]]:
-    """The members of each group, by its path."""
-    found: dict[str, list[StepView]] = {}
-    above: list[StepView] = []
-    for step in steps:
-        del above[step.depth :]
-        if above and above[-1].step_type in GROUPS:
-            found[above[-1].path].append(step)
-        if step.step_type in GROUPS:
-            found[step.path] = []
-        above.append(step)
-    return found
-
-
-def _counts(group: StepView, members: Sequence[StepView], glyphs: Glyphs) -> str:
-    """How the members of a group did, and why they failed if its own error does not tell."""
-    over = group.state not in {"running", "waiting", "open", "interrupted"}
-    failed = (one.cause for one in members if one.state == "failed")
-    reasons = Counter(None if cause is None else cause.error_type for cause in failed)
-    told = reasons if over and group.cause is None else None
-    states = Counter[str](one.state for one in members)
-    counts = member_counts(states, group.size, over=over, reasons=told)
-    return f" {glyphs.dot} ".join(text for text, _ in counts)
-
-
-def _work_lines(view: RunView) -> Iterator[str]:
-    """The counts of queues that are open, stopped early, or refused tasks."""
-    for work in view.works:
-        if not work.over or work.why_stopped is not None or work.refused:
-            yield f"queue of {clean(work.path)}: {counts_text(work)}"
-
-
-def _above(step: StepView) -> str:
-    return step.path.rpartition("/")[0]
-
-
-def _hidden_line(count: int, depth: int, glyphs: Glyphs) -> list[str]:
-    margin = "  " * (depth + 1)
-    return [f"{margin}{glyphs.more} {count} that succeeded (--json lists all)"] if count else []
-
-
-def _step_lines(step: StepView, glyphs: Glyphs, members: Sequence[StepView] = ()) -> list[str]:
-    margin = "  " * (step.depth + 1)
-    sign = glyphs.started if step.state in {"open", "running"} else glyphs.of(step.state)
-    name = clean(decode_key(step.path.rpartition("/")[2]), 80)
-    parts = [f"{margin}{sign} {name}", step.step_type]
-    if step.state != "succeeded":
-        parts.append(step.state)
-    if members:
-        parts.append(_counts(step, members, glyphs))
-    if step.attempts > 1:
-        parts.append(f"{glyphs.times}{step.attempts}")
-    if step.duration_ms is not None and step.state != "skipped":
-        parts.append(duration(step.duration_ms / 1000))
-    if step.answer is not None:
-        parts.append(_answer_text(step.answer))
-    if step.undone is not None:
-        failed = step.undone.error
-        why = "" if failed is None else error_text(failed, step.undone.error_type)
-        parts.append("undone" if failed is None else f"rollback failed: {why}")
-    if step.spent is not None and step.spent.launches:
-        parts.append(spent_text(step.spent).removeprefix("1 launch, "))
-    if step.given_by is not None:
-        parts.append(f"given by {mask_text(step.given_by)}")
-    if step.told:
-        people = ", ".join(clean(one, 80) for one in dict.fromkeys(o.by for o in step.told))
-        times = f" {glyphs.times}{len(step.told)}" if len(step.told) > 1 else ""
-        parts.append(mask_text(f"guided by {people}{times}"))
-    handled = mask_text(handled_text(step.state, step.handled, exit_code_of(step.output)))
-    handled_parts = [handled] if handled else []
-    if step.cause is None:
-        return ["  ".join([*parts, *handled_parts])]
-    cause = _masked(step.cause)
-    if cause.inner is not None:
-        return ["  ".join([*parts, origin_from(cause, step.path), *handled_parts])]
-    first, *others = error_lines(cause.error, cause.error_type) or [""]
-    said = [first + at_line(cause), *handled_parts] if first else handled_parts
-    return ["  ".join([*parts, *said]), *(f"{margin}{one}" for one in others)]
-
-
-def _answer_text(answer: ev.GateAnswered) -> str:
-    by = f" by {clean(answer.by, 80)}" if answer.by else ""
-    return f"answered {short_repr(mask_value(answer.answer), 60)}{by}"
-
-
-def _masked(cause: FailureCause) -> FailureCause:
-    """The failure, with its errors masked."""
-    inner = None if cause.inner is None else _masked(cause.inner)
-    return replace(cause, error=mask_text(cause.error), inner=inner)
-
-
-def _print_end(view: RunView, *, alive: bool) -> None:
-    end = view.end
-    if end is not None and end.error:
-        failed = next((one.cause for one in view.steps if one.path == end.failed_step), None)
-        if failed is not None and failed.place_in(end.error) is not None:
-            print(mask_text(f"failed: {cause_in_short(_masked(failed))}"))
-        else:
-            print("\n".join(map(printable, indented_lines(f"error: {mask_text(end.error)}"))))
-    if end is not None and end.status == "succeeded":
-        _print_value(end.value)
-        if end.orphaned:
-            print(mask_text(one_line(orphaned_text(end.orphaned))))
-    for line in incident_lines(view.incidents, _glyphs(), alive=alive):
-        print(mask_text(line))
-    for line in denied_lines(view.denied):
-        print(mask_text(line))
-    for need in view.needs:
-        print(mask_text(f"needs a person: {one_line(need)}"))
-
-
-def _print_value(value: Any) -> None:
-    held = readable(value)
-    if not isinstance(held, str):
-        print(mask_text(f"value: {short_repr(mask_value(held))}"))
-        return
-    lines = first_lines(mask_text(held), MOST_OF_A_VALUE)
-    if len(lines) > 1:
-        print("value:", *(f"  {printable(line)}".rstrip() for line in lines), sep="\n")
-    else:
-        print(f"value: {short_repr(lines[0], 500)}" if lines else "value: ''")
-
-
-def _print_why_it_stands(info: RunInfo, view: RunView, place: Place) -> None:
-    if view.suspended_for and view.suspended_for != "waiting" and not view.needs:
-        print(mask_text(f"suspended: {one_line(view.suspended_for)}"))
-    for need in info.waits_for:
-        if need.kind == "person" and not need.path:
-            print(mask_text(f"waits for {one_line(str(need))}"))
-    if view.paused is not None:
-        who = view.paused.by or A_PERSON
-        print(mask_text(f"paused by {clean(who)} at {format_time(view.paused.at)}"))
-        print(f"  {place.command('unpause', info.run_id)}")
-
-
-def _print_waits(info: RunInfo, view: RunView, place: Place) -> None:
-    when = "when it is resumed" if info.holder is None else "when the current step ends"
-    for message in view.inbox:
-        _print_line(f"in its inbox, read {when}: {_message_text(message)}")
-    for said in view.untold:
-        if said not in view.inbox:
-            to = f", for {said.path!r}" if said.path else ""
-            by = clean(said.by or A_PERSON)
-            text = one_line(said.value)
-            print(mask_text(f"guidance by {by}, not yet given to an agent{to}: {text}"))
-    _print_why_it_stands(info, view, place)
-    for gate in view.gates:
-        until = f"   (until {format_time(gate.deadline)})" if gate.deadline is not None else ""
-        print(mask_text(f"waits for an answer: {clean(gate.question)}{until}"))
-        _print_line(f"  {answer_command(info.run_id, gate, place)}")
-    for wait in view.signals:
-        payload = " PAYLOAD" if wait.accepts is not None else ""
-        print("waits for a signal:")
-        _print_line(f"  {signal_command(info.run_id, wait.name, place)}{payload}")
-    for time_ in view.times[:MOST_MEMBERS]:
-        until = "" if time_.until is None else f" until {format_time(time_.until)}"
-        claim = f"{path_text(time_.path)} waits for {time_}"
-        print(mask_text(f"waits{until}: {time_text(time_)}" if until else claim))
-    if len(view.times) > MOST_MEMBERS:
-        print(f"  {_glyphs().more} {len(view.times) - MOST_MEMBERS} more wait for a time")
-    if info.holder is None and shown_status(info) in {"dead", "suspended", "paused", "failed"}:
-        end = view.end
-        stuck = None if end is None else stuck_step(end.error_type, end.failed_step)
-        words = () if stuck is None else ("--rerun", stuck)
-        print(f"{'what a resume would do:':24}{place.command('plan', info.run_id)}")
-        print(f"{'to continue:':24}{place.command('resume', info.run_id, *words)}")
-    elif info.holder is not None:
-        print(f"{'watch it:':24}{place.command('tail', info.run_id)}")
-
-
-def _print_line(text: str) -> None:
-    """Print what others wrote, without secrets and terminal codes."""
-    print(without_codes(mask_text(text)))
-
-
-def _message_text(message: ev.Event) -> str:
-    by = getattr(message, "by", None)
-    who = f" by {by}" if by else ""
-    match message:
-        case ev.GateAnswered():
-            return f"{message.path!r} was answered with {short_repr(message.answer)}{who}"
-        case ev.SignalReceived():
-            return f"the signal {message.name!r}{who}"
-        case ev.CancelRequested():
-            return f"a request to cancel it ({message.reason})"
-        case ev.RunSteered(action="guide"):
-            to = f" to {message.path!r}" if message.path else ""
-            return f"guidance{to}{who}: {one_line(message.value)}"
-        case ev.RunSteered():
-            return f"{message.action}{f' {message.path!r}' if message.path else ''}{who}"
-        case ev.WorkEdited():
-            return f"changes to the queue of {message.path!r}{who}"
-        case _:
-            return type(message).__name__
-
-
-def _glyphs() -> Glyphs:
-    encoding = (sys.stdout.encoding or "").lower()
-    return UNICODE if encoding.startswith("utf") else ASCII
-
-
-# -- status ----------------------------------------------------------------------------------------
-
-
-def describe_status(info: RunInfo) -> str:
-    """The status of the run, with the process that drives it."""
-    holder = info.holder
-    if holder is None or info.damaged:
-        return shown_status(info)
-    if not holder.pid:  # a cluster does not say which process
-        return shown_status(info)
-    where = "" if holder.host == platform.node() else f" on {holder.host}"
-    return f"{shown_status(info)} (pid {holder.pid}{where})"
+# -- a run as data ---------------------------------------------------------------------------------
 
 
 def info_data(info: RunInfo) -> dict[str, Any]:
@@ -477,155 +174,6 @@ def info_data(info: RunInfo) -> dict[str, Any]:
         if holder is None
         else {"pid": holder.pid, "host": holder.host, "since": holder.since},
     }
-
-
-# -- spending --------------------------------------------------------------------------------------
-
-
-def format_spending(spent: Spent) -> str:
-    """What a run spent, and of how many launches it is unknown."""
-    text = spent_text(spent)
-    tokens, cost = spent.unknown_tokens, spent.unknown_cost
-    if tokens and tokens == cost:
-        return f"{text} ({tokens} did not report usage)"
-    silent = [f"{tokens} did not report tokens"] if tokens else []
-    silent += [f"{cost} did not report costs"] if cost else []
-    return f"{text} ({', '.join(silent)})" if silent else text
-
-
-def denied_lines(denied: Sequence[ev.SandboxDenied]) -> Iterator[str]:
-    """A line for each refusal of a sandbox, of very many the latest."""
-    if denied:
-        yield f"refused by sandboxes: {len(denied)}"
-    for event in denied[-MOST_INCIDENTS:]:
-        yield f"  {clean(event.path)}  {event_text(event)}"
-
-
-# -- incidents -------------------------------------------------------------------------------------
-
-
-MOST_INCIDENTS = 40
-SAME_CAP_S = 1800.0
-"""A cap that an agent meets this soon after a wait counts as the same cap."""
-
-_DONE: Mapping[str, str] = {
-    "retry": "tried again",
-    "wait": "tried again",
-    "resume": "continued its session",
-    "reask": "asked again in its session",
-    "compact": "compacted its session and continued",
-    "summarise": "continued in a new session from a summary",
-    "reframe": "asked again in a new session",
-    "fallback": "continued with the next backend or model",
-}
-_NOUNS: Mapping[IncidentKind, tuple[str, str]] = {
-    "cap": ("usage cap", "usage caps"),
-    "retry": ("retry", "retries"),
-    "overflow": ("overflow", "overflows"),
-    "re-ask": ("re-ask", "re-asks"),
-    "fallback": ("fallback", "fallbacks"),
-    "suspension": ("suspension", "suspensions"),
-}
-
-
-def incident_lines(
-    incidents: Sequence[IncidentView], glyphs: Glyphs, *, alive: bool
-) -> Iterator[str]:
-    """A line for each incident, of very many the latest, and a summary at the end.
-
-    ``alive``: a process drives the run.
-    """
-    if not incidents:
-        return
-    yield f"agent failures that the run recovered from: {len(incidents)}"
-    if len(incidents) > MOST_INCIDENTS:
-        yield f"  {glyphs.more} {len(incidents) - MOST_INCIDENTS} earlier (--json lists all)"
-    latest = incidents[-MOST_INCIDENTS:]
-    width = max(len(clean(one.step.path)) for one in latest)
-    days = {_day(at) for one in latest for at in (one.step.at, one.over_at or one.step.due) if at}
-    for one in latest:
-        at = format_time(one.step.at) if len(days) > 1 else _clock(one.step.at)
-        yield f"  {at}  {clean(one.step.path):{width}}  {_incident_text(one, alive=alive)}"
-    yield f"in all: {incident_summary(incidents)}"
-
-
-def _incident_text(one: IncidentView, *, alive: bool) -> str:
-    step = one.step
-    whose = f" ({clean(step.backend, 80)})" if step.backend else ""
-    said = clean(mask_text(step.error), 160).removeprefix(
-        f"{step.backend}: " if step.backend else ""
-    )
-    kind = clean(step.kind.replace("_", " "), 80)
-    return f"{kind}{whose}: {said.rstrip('.')}; {_outcome_text(one, alive=alive)}"
-
-
-def _outcome_text(one: IncidentView, *, alive: bool) -> str:
-    step = one.step
-    if step.parked:
-        if one.over_at is None:
-            return "suspended the run"
-        waited = duration(one.over_at - step.at)
-        return f"suspended the run, resumed at {_time(one.over_at, step.at)} (after {waited})"
-    done = _DONE.get(step.next.rung, "tried again")
-    if one.over_at is None:
-        waits = "checks again at" if alive and step.kind == "usage_cap" else "waits until"
-        return f"{waits} {_time(step.due, step.at)} ({duration(step.due - step.at)})"
-    pause = one.over_at - step.at
-    if pause >= 60:
-        return f"waited until {_time(one.over_at, step.at)} ({duration(pause)}), then {done}"
-    return f"{done} after {duration(pause)}" if pause >= 0.001 else done
-
-
-def incident_summary(incidents: Sequence[IncidentView]) -> str:
-    """``3 usage caps waited 14 h 20 min, 2 retries, 1 overflow``."""
-    counts: dict[IncidentKind, int] = {}
-    waits: list[tuple[float, float]] = []
-    last: dict[str, IncidentView] = {}
-    for one in incidents:
-        before = last.get(one.step.path)
-        last[one.step.path] = one
-        if one.kind == "cap":
-            waits.append((one.step.at, one.over_at or one.step.at))
-            if before is not None and _same_cap(before, one):
-                continue
-        counts[one.kind] = counts.get(one.kind, 0) + 1
-    waited = _seconds_covered(waits)
-    parts: list[str] = []
-    for kind, (one_of_it, several) in _NOUNS.items():
-        count = counts.get(kind, 0)
-        if count:
-            said = f"{count} {one_of_it if count == 1 else several}"
-            parts.append(f"{said} waited {duration(waited)}" if kind == "cap" and waited else said)
-    return ", ".join(parts)
-
-
-def _seconds_covered(waits: Iterable[tuple[float, float]]) -> float:
-    """The total time of the waits, with time in several of them counted once."""
-    total = until = 0.0
-    for begun, over in sorted(waits):
-        total += max(0.0, over - max(begun, until))
-        until = max(until, over)
-    return total
-
-
-def _same_cap(before: IncidentView, one: IncidentView) -> bool:
-    over = before.over_at
-    return before.kind == "cap" and over is not None and one.step.at - over <= SAME_CAP_S
-
-
-def _day(at: float) -> str:
-    return format_time(at, "%Y-%m-%d")
-
-
-def _clock(at: float) -> str:
-    return format_time(at, "%H:%M:%S")
-
-
-def _time(at: float, seen_from: float) -> str:
-    """A time of day, with its date if ``seen_from`` is on another day."""
-    if _day(at) == _day(seen_from):
-        return format_time(at, "%H:%M")
-    return format_time(at, "%a %d %b %H:%M")
 
 
 # -- runs and tail ---------------------------------------------------------------------------------
@@ -677,7 +225,7 @@ def runs(
 
 
 def _row(info: RunInfo) -> tuple[str, ...]:
-    times = [format_time(at) if at else "" for at in (info.started_at, info.updated_at)]
+    times = [local_text(at) if at else "" for at in (info.started_at, info.updated_at)]
     status = describe_status(info)
     counted = f"{info.events:>{len('EVENTS')}}"
     return (info.run_id, info.workflow_name, status, *times, counted, mask_text(_waits_text(info)))
@@ -688,31 +236,8 @@ def _waits_text(info: RunInfo) -> str:
     if not info.waits_for:
         return ""
     first, *others = info.waits_for
-    until = "" if first.until is None else f" until {format_time(first.until)}"
-    match first.kind:
-        case "time":
-            text = f"{time_text(first)}{until}"
-        case "claim":
-            text = shortened_line(str(first))
-        case "answer":
-            text = f"an answer: {shortened_line(first.what)}{until}"
-        case "signal":
-            text = f"signal {clean(first.what, _WAIT_CHARS)}{until}"
-        case "person":
-            text = f"a person: {shortened_line(first.what)}"
-        case "unpause":
-            text = f"an unpause (paused by {clean(first.what, _WAIT_CHARS)})"
+    text = wait_text(mask_value(first), _WAIT_CHARS)
     return f"{text} (and {len(others)} more)" if others else text
-
-
-def shortened_line(text: str) -> str:
-    """The beginning of a text, in one line of a table."""
-    return clean(one_line(text), _WAIT_CHARS)
-
-
-def time_text(wait: WaitsFor) -> str:
-    """The step that waits for a time, and why."""
-    return f"{clean(wait.path, 80)} ({wait.what.replace('_', ' ')})"
 
 
 Emit: TypeAlias = Callable[[ev.Event], None]

@@ -9,19 +9,20 @@ from typing import Any, TextIO, cast
 
 from handrail.cli.channels import write_json
 from handrail.cli.exits import Exit
-from handrail.cli.masking import mask_text, mask_value
-from handrail.cli.report import format_time, readable
+from handrail.cli.masking import mask_text
+from handrail.cli.report import value_text
 from handrail.codec.unresolved import Unresolved
 from handrail.errors import NotRecorded
 from handrail.model import events as ev
-from handrail.model.results import AgentResult, Failure, StepResult
+from handrail.model.results import AgentResult, StepResult
+from handrail.record.guidance import given_guidance
 from handrail.record.outputs import derive
 from handrail.record.reading import closest_paths
 from handrail.record.run_record import Recorded
 from handrail.record.state import RecordedRun
 from handrail.record.view import StepView, exit_code_of
-from handrail.sinks.console_text import duration, error_text, path_text
-from handrail.sinks.console_words import handled_text, printable
+from handrail.sinks.console_text import local_text, path_text
+from handrail.sinks.console_words import error_lines, handled_text, printable
 from handrail.sinks.event_words import event_text
 from handrail.typed.jsonsafe import Json, json_safe
 
@@ -48,7 +49,7 @@ def show_step(path: str, run: RecordedRun, data: TextIO | None) -> int:
     how = by or handled_text(step.state, step.handled, exit_code_of(step.output))
     parts = (f"{path}, {step.step_type} of run {run_id}: {step.state}", how)
     print(mask_text(", ".join(filter(None, parts))))
-    for line in _lines(step, end, events):
+    for line in _lines(end, events):
         print(mask_text(line))
     sys.stdout.flush()
     return Exit.SUCCEEDED
@@ -85,51 +86,33 @@ def _output_as_data(step: StepView, end: StepResult[Any] | None) -> Json:
     return json_safe(end.output) if data is None and end is not None else data
 
 
-def _lines(
-    step: StepView, end: StepResult[Any] | None, events: Sequence[ev.Event]
-) -> Iterator[str]:
-    began = [one for one in events if isinstance(one, (ev.StepStarted, ev.MemberStarted))]
-    if began:
-        yield f"  started  {format_time(began[0].at)}"
-    if end is not None:
-        yield f"  ended    {format_time(end.at)}, after {duration(end.duration_ms / 1000)}"
-    if step.attempts > 1:
-        yield f"  attempts {step.attempts}"
-    failed = [one for one in events if isinstance(one, (ev.AttemptFailed, ev.LadderStep))]
-    for note in step.told:
-        yield ""
-        yield f"{format_time(note.at)}  {note.by} said, given with launch {note.launch}:"
-        yield from (f"  {printable(line)}" for line in note.text.splitlines())
-    for one in failed:
-        yield ""
-        if isinstance(one, ev.LadderStep):
-            yield f"{format_time(one.at)}  a launch failed: {event_text(one)}"
-        else:
-            facts = Failure(one.error, one.error_type, one.error_bases, one.traceback)
-            yield from _failure(f"{format_time(one.at)}  attempt {one.attempt} failed", facts)
-    if end is not None and end.error and not _is_error_listed(end, failed):
-        yield ""
-        facts = Failure(end.error, end.error_type or "", end.error_bases, end.traceback)
-        yield from _failure(end.status, facts)
+def _lines(end: StepResult[Any] | None, events: Sequence[ev.Event]) -> Iterator[str]:
+    attempts = {one.error for one in events if isinstance(one, ev.AttemptFailed)}
+    for event in events:
+        yield f"  {local_text(event.at)}  {event_text(event)}"
+        match event:
+            case ev.AttemptFailed():
+                yield from _error(event.error, event.error_type, event.traceback)
+            case ev.StepCompleted(result=result) | ev.MemberCompleted(result=result):
+                if result.error not in attempts:  # else that of the last attempt
+                    yield from _error(result.error, result.error_type, result.traceback)
+            case ev.AgentGuided():
+                texts = "\n".join(note.text for note in given_guidance(event))
+                yield from (f"    {printable(line)}" for line in texts.splitlines())
+            case _:
+                pass
     if end is not None and end.success:
         yield ""
         yield from _output(end.output)
 
 
-def _is_error_listed(end: StepResult[Any], failed: Sequence[Any]) -> bool:
-    """True if the step ended with the error of its last attempt."""
-    return any(isinstance(one, ev.AttemptFailed) and one.error == end.error for one in failed)
-
-
-def _failure(head: str, failure: Failure) -> Iterator[str]:
-    yield f"{head}: {error_text(failure.error, failure.error_type, limit=2_000)}"
-    for line in (failure.traceback or "").splitlines():
-        yield f"    {printable(line)}"
+def _error(error: str | None, error_type: str | None, traceback: str | None) -> Iterator[str]:
+    """What the line of a failure lacks: its traceback, or the other lines of its error."""
+    lines = (traceback or "").splitlines() or error_lines(error, error_type, most=100)[1:]
+    yield from (f"    {printable(line)}" for line in lines)
 
 
 def _output(value: Any) -> Iterator[str]:
-    from rich.pretty import pretty_repr
-
     yield "output:"
     held: Any = value.data if isinstance(value, Unresolved) else value
     if _is_of_agent(value):
@@ -138,9 +121,7 @@ def _output(value: Any) -> Iterator[str]:
         parts: dict[str, Any] = held if is_data else {name: getattr(held, name) for name in names}
         yield from (f"  {name:8} {parts[name]}" for name in _OF_AGENT if parts.get(name))
         held = parts["output"]
-    held = readable(held)
-    text = held if isinstance(held, str) else pretty_repr(mask_value(held))
-    yield from (f"  {printable(line)}" for line in text.splitlines())
+    yield from (f"  {printable(line)}" for line in value_text(held).splitlines())
 
 
 _OF_AGENT = ("model", "session", "backend")

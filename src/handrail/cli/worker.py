@@ -11,21 +11,22 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
-from typing import IO, Annotated
+from typing import IO, Annotated, TypeVar
 
 import attrs
 from cyclopts import Parameter
 
+from handrail import addons
 from handrail.cli.channels import tell
-from handrail.cli.cluster import ClusterPlace
 from handrail.cli.detaching import spawn_resume, spawn_run
 from handrail.cli.exits import Exit, Refused
 from handrail.cli.journal import VARIABLE, Place
 from handrail.cli.notify import Notifier
-from handrail.cli.options import SERVING, WHERE, Command, Serving, Where
+from handrail.cli.options import WHERE, Command, Where, with_fields
 from handrail.cli.schedule import Instant, Timetable, broken_schedules, schedules_of
 from handrail.cli.who import refuse_in_step
 from handrail.engine.sweeps import Sweeps
@@ -33,10 +34,11 @@ from handrail.errors import HandrailError
 from handrail.ports.journal import SCHEDULE_LABEL
 from handrail.project import project_table
 from handrail.record.due import Due
-from handrail.record.inbox import runs_of
+from handrail.record.inbox import runs_of, stuck_wait
 from handrail.record.reading import ended
 from handrail.shortening import clean
 
+T = TypeVar("T")
 EVERY_S = 0.25
 _TAIL_BYTES = 4_000
 _PREFIX = "handrail: "
@@ -60,6 +62,23 @@ WantedBy=default.target
 """
 
 
+def _with_serving(options: type[T]) -> type[T]:
+    """The dataclass with the options that registered journals have for their workers."""
+    kinds = (addons.load(addons.JOURNALS, kind) for kind in addons.names(addons.JOURNALS))
+    served = (kind.serving() for kind in kinds if hasattr(kind, "serving"))
+    return with_fields(options, *filter(None, served))
+
+
+@Parameter(name="*")
+@_with_serving
+@dataclass(frozen=True)
+class Serving:
+    """How runs are served that others drive."""
+
+
+SERVING = Serving()
+
+
 def worker(
     *modules: Annotated[str, Parameter(name="MODULE")],
     max_runs: int = 10,
@@ -70,12 +89,13 @@ def worker(
 ) -> int:
     """Resume runs that are due (process gone, answer given, wait over), and start scheduled runs.
 
-    With --temporal, serve a cluster: run the workflows in MODULE, and steps.
+    With the option of a place that drives its runs itself, serve that: run the workflows in MODULE,
+    and steps.
 
     Parameters
     ----------
     modules
-        With --temporal: FILE.py or MODULE with the workflows to serve; repeatable.
+        For such a place: FILE.py or MODULE with the workflows to serve; repeatable.
     max_runs
         At most this many runs at once, each in its own process.
     notify
@@ -84,14 +104,16 @@ def worker(
         Only print a systemd unit that runs this worker.
     """
     place = where.place()
-    if isinstance(place, ClusterPlace):
-        from handrail.cli.cluster_worker import serve
-
-        return serve(place, modules, serving)
+    if place.elsewhere is not None:
+        return place.elsewhere.serve(modules, serving)
     if modules or serving != SERVING:
-        why = "is only for the worker of a cluster"
-        said = modules[0] if modules else "--steps-only, --workflows-only or the like"
-        raise Refused(said, why, "Name the cluster: --temporal ADDRESS[/NAMESPACE].")
+        typed = [name for name, value in vars(serving).items() if value]
+        said = modules[0] if modules else " and ".join(f"--{name}" for name in typed)
+        why = "is only for the worker of a place that drives its runs itself"
+        named = " or ".join(f"--{kind} ADDRESS" for kind in addons.names(addons.JOURNALS))
+        raise Refused(
+            said.replace("_", "-"), why, f"Name the place: {named or 'none is installed'}."
+        )
     if max_runs < 1:
         raise Refused(f"--max-runs {max_runs}", "must be 1 or more")
     if place.typed_location and not place.folder.exists():
@@ -270,7 +292,7 @@ class _Worker:
             why = one.last_line()
             tell(f"run {run_id}: could not be resumed: {why}")
             if self._notifier is not None:
-                self._notifier.tell_stuck(run_id, why)
+                self._notifier.tell_stuck(run_id, stuck_wait(run_id, why))
         elif code == Exit.USAGE and not one.events:
             tell(f"run {run_id}: another worker took it first")
         elif code in _FAILURE_CODES and status != "failed":

@@ -30,7 +30,7 @@ from handrail.model.results import (
 )
 from handrail.model.sandbox import SandboxUnavailable
 from handrail.record.assemble import assembler
-from handrail.steps.verbs import AgentCall, Generation
+from handrail.steps.verbs import launches_agent
 
 _step_result: Callable[..., StepResult[Any]] = assembler(StepResult)
 _step_completed = assembler(StepCompleted)
@@ -79,7 +79,7 @@ def success_event(command: Perform, output: Any, usage: Usage | None, now: float
 
 def _is_permanent(command: Perform | Queue, error: BaseException) -> bool:
     """True if another attempt is bound to fail in the same way, whatever happens meanwhile."""
-    of_agent = isinstance(command.step.verb, (AgentCall, Generation))
+    of_agent = launches_agent(command.step.verb)
     wrong = isinstance(error, (PromptError, DefinitionError)) and of_agent
     return wrong or isinstance(
         error, (BudgetExceeded, NotPortable, OutputChanged, SandboxUnavailable)
@@ -89,10 +89,9 @@ def _is_permanent(command: Perform | Queue, error: BaseException) -> bool:
 def _facts_of(
     command: Perform | Queue, error: BaseException
 ) -> tuple[str, str, tuple[str, ...], str]:
-    """The facts of an error; ``NotReady`` is a base if the step could not begin at all."""
+    """The facts of an error; ``NotReady`` is a base if the step's agent could not begin at all."""
     text, kind, bases, traceback = facts_of_error(error)
-    of_agent = isinstance(command.step.verb, (AgentCall, Generation))
-    wrong = isinstance(error, DefinitionError) and of_agent
+    wrong = isinstance(error, DefinitionError) and launches_agent(command.step.verb)
     not_ready = isinstance(error, AgentError) and error.not_ready
     if wrong or not_ready or isinstance(error, SandboxUnavailable):
         bases = (*bases, qualified(NotReady))

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 
 from handrail.core import commands as cmd
-from handrail.core.failures import body_error_text
+from handrail.core.failures import body_error_text, failure_of_body
 from handrail.core.generators import close
 from handrail.core.nodes import Node, Phase, nearest_deadline
 from handrail.core.run_state import (
@@ -21,13 +21,12 @@ from handrail.core.run_state import (
 from handrail.core.steering import unpause
 from handrail.errors import HandrailError, LimitExceeded, RunCancelled, WorkflowError
 from handrail.model import events as ev
-from handrail.model.described import text_of, traceback_of
+from handrail.model.described import text_of
 from handrail.model.results import (
     A_PERSON,
     A_SENDER,
     RollbackError,
     RunStatus,
-    StepFailed,
     WaitsFor,
     WorkflowResult,
     qualified,
@@ -210,12 +209,8 @@ def _ending_of(error: BaseException | None) -> Ending:
         return Ending("succeeded")
     if isinstance(error, RunCancelled):
         return Ending("cancelled", str(error))
-    if isinstance(error, StepFailed):
-        result = error.result
-        return Ending("failed", str(error), result.error_type, result.traceback, result.path)
-    return Ending(
-        "failed", body_error_text(error), qualified(type(error)), traceback_of(error), None
-    )
+    failure = failure_of_body(error)
+    return Ending("failed", failure.error, failure.kind, failure.traceback, failure.cause or None)
 
 
 def _all_undone(run: RunState) -> None:

@@ -78,14 +78,24 @@ def failure_of(error: BaseException, *, retryable: bool = True) -> AttemptFailur
     return AttemptFailure(text, kind, bases, traceback=traceback, retryable=retryable)
 
 
+def cause_of(error: BaseException) -> str | None:
+    """The step whose failure an exception of a body tells: it is that failure, or was raised
+    ``from`` it. None: it is an error of the body's own.
+    """
+    found: BaseException | None = error
+    while found is not None and not isinstance(found, StepFailed):
+        found = found.__cause__
+    return None if found is None else found.result.path
+
+
 def failure_of_body(error: BaseException) -> AttemptFailure:
     """The facts of an exception that ended a body; ``StepFailed`` keeps the facts of its step."""
     if isinstance(error, StepFailed):
         failure = failure_from(error.result, str(error))
-        failure.cause = error.result.path
-        return failure
-    failure = failure_of(error)
-    failure.error, failure.cause = body_error_text(error), ""
+    else:
+        failure = failure_of(error)
+        failure.error = body_error_text(error)
+    failure.cause = cause_of(error) or ""
     return failure
 
 

@@ -32,7 +32,7 @@ from handrail.errors import (
 from handrail.model import outcome as outcomes
 from handrail.model.dataclass import dataclass
 from handrail.model.outcome import INTERRUPTIONS
-from handrail.model.results import OpenGate
+from handrail.model.results import OpenGate, answer_words
 from handrail.record.answers import accept_answer, policy_answer
 from handrail.shortening import clean
 from handrail.steps.verbs import Stage
@@ -305,7 +305,7 @@ async def ask_on_stdin(gate: OpenGate) -> Any:
 
 
 def _prompt(gate: OpenGate) -> str:
-    offered = ", ".join(str(choice) for choice in gate.choices)
+    offered = ", ".join(answer_words(gate.choices, gate.values))
     choices = f" [{clean(offered)}]" if offered else ""
     default = f" (default: {clean(str(gate.default))})" if gate.has_default else ""
     return f"{clean(gate.path, 80)}: {clean(gate.question)}{choices}{default} "

@@ -34,7 +34,7 @@ from handrail.engine.parts import (
     start_after,
 )
 from handrail.engine.perform import Performer
-from handrail.engine.preflight import preflight
+from handrail.engine.preflight import warn_of_agents
 from handrail.engine.rehearsal_io import warn_of_missing
 from handrail.engine.replacements import Replacements
 from handrail.engine.requests import (
@@ -62,8 +62,15 @@ from handrail.model.results import OpenGate, StepResult, WorkflowResult
 from handrail.model.shapes import WorkflowLike
 from handrail.ports.journal import Journal, Lease, Letter, Message, when_free
 from handrail.record.answers import accept_answer
-from handrail.record.inbox import check_signal, gate_in, sort_messages, unread
+from handrail.record.inbox import (
+    agents_may_signal,
+    check_signal,
+    gate_in,
+    sort_messages,
+    unread,
+)
 from handrail.record.reading import (
+    accept_changes,
     by_name,
     ended,
     groups_in,
@@ -183,7 +190,7 @@ class Engine(TakesOptions):
         definition, run_id, events = request.definition, request.run_id, self._journal.events
         is_named = bool(run_id)
         run_id = run_id or new_run_id(definition.name, self._parts.clock.now(), events)
-        preflight(definition, self._parts, run_id)
+        warn_of_agents(definition, self._parts, run_id)
         if self._parts.portable:
             from handrail.engine.preflight import refuse_unportable
 
@@ -289,7 +296,7 @@ class Engine(TakesOptions):
         if codec is not None:  # only a run that is recorded needs it
             from handrail.engine.in_place import InPlace
 
-            in_place = InPlace(machine.run, self._journal, codec)
+            in_place = InPlace(machine.run, codec)
         driver: Driver
 
         def emit_notice(notice: ev.Notice) -> None:
@@ -453,14 +460,11 @@ class Engine(TakesOptions):
         leased: Leased,
         run: Run[Any] | None,
     ) -> WorkflowResult[Any]:
-        run_id, on_change = history[0].run_id, self._parts.on_change
-        known, decides = {*reuse, *rerun}, "rerun" if is_fork(history) else on_change
+        run_id, told = history[0].run_id, {*reuse, *rerun}
         self._sweep(run_id)
         rerun = await self._narrowed(history, definition, reuse, rerun)
         while True:
             start = self._start_again(history, definition, leased.since, reuse, rerun)
-            if start.cancel is None and not start.recorded.is_empty:
-                preflight(definition, self._parts, run_id, start.recorded.ended_paths)
             self._warn_of_missing_secrets(run_id, leased.secrets)
             try:
                 return await self._drive_from(start, run)
@@ -468,14 +472,11 @@ class Engine(TakesOptions):
                 if mismatch.late:
                     history = await self._history(run_id, leased.secrets)
                 mismatch.hint = reason_of(definition, mismatch, history)
-                changed = [one.path for one in mismatch.changes]
-                if decides == "refuse" or not known.isdisjoint(changed):
-                    raise
-                known.update(changed)
-                again = rerun_after(history, mismatch, rerun)
-            if decides == "reuse":
-                reuse, again = [*reuse, *changed], [one for one in again if one in rerun]
-            rerun = again
+                on_change = self._parts.on_change
+                reuse, rerun = accept_changes(
+                    history, mismatch, reuse, rerun, told=told, on_change=on_change
+                )
+                told.update(change.path for change in mismatch.changes)
 
     def _warn_of_missing_secrets(self, run_id: str, secrets: SecretValues) -> None:
         if secrets.missing:
@@ -487,7 +488,7 @@ class Engine(TakesOptions):
 
     def _mark(self, run_id: str) -> str:
         """The mark of a run's processes. Two journals on one machine may have runs of one id."""
-        return f"{run_id}@{getattr(self._journal, 'identity', self._parts.identity)}"
+        return f"{run_id}@{getattr(self._parts.journal, 'identity', self._parts.identity)}"
 
     def _sweep(self, run_id: str) -> None:
         """Kill processes that a killed driver left: they would work beside the resumed steps."""
@@ -825,9 +826,9 @@ class Engine(TakesOptions):
         if driver is not None:
             await self._when_free(partial(driver.signal, name, payload, by))
             return
-        by = self._sender(run_id, by)
         with self._users.using():
             history = await self._history(run_id)
+            by = self._sender(run_id, by, may=agents_may_signal(history, name))
             check_signal(self._journal, history, name, payload)
             await self._post(run_id, ev.SignalReceived(name, payload, by))
 

@@ -101,7 +101,7 @@ class Inbox:
     def _counts(self, letter: Letter) -> bool:
         event = letter.event
         if not isinstance(event, ev.GateAnswered):
-            return True
+            return not isinstance(event, ev.RunSuspended)
         gate = self._machine.run.gates.get(event.path)
         return gate is not None and gate_key(gate) == letter.key and event.by != TIMEOUT
 

@@ -14,6 +14,7 @@ from handrail.model import events as ev
 from handrail.model.dataclass import dataclass
 from handrail.model.definition import WorkflowDefinition
 from handrail.model.inputs import bind_inputs, input_of
+from handrail.model.paths import is_run_id
 from handrail.model.results import A_PERSON, StepResult
 from handrail.model.shapes import WorkflowLike
 from handrail.record.answers import given_output
@@ -105,7 +106,7 @@ class TakesOptions:
 
         Raises:
             WrongUse: ``existing`` is neither, or it is ``"go_on"`` without a run id; the id is no
-                printable text.
+                text of 1 to 120 printable characters.
         """
         _check_options(existing, run_id, labels)
         changed = copy.copy(self)
@@ -122,10 +123,9 @@ class TakesOptions:
 
 def check_new_id(run_id: object, argument: str) -> None:
     """Raise if a new run cannot have this id, which was given as ``argument``; None is no id."""
-    is_id = isinstance(run_id, str) and run_id.strip() and run_id.isprintable()
-    if run_id is not None and not is_id:
-        given = short_repr(run_id)
-        raise WrongUse(f"{argument}= takes printable text, such as 'ship-7', got {given}")
+    if run_id is not None and not is_run_id(run_id):
+        wanted = "printable text of 1 to 120 characters, no blank at its ends, such as 'ship-7'"
+        raise WrongUse(f"{argument}= takes {wanted}, got {short_repr(run_id)}")
 
 
 def _check_options(existing: str, run_id: object, labels: object) -> None:

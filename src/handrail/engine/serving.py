@@ -21,19 +21,31 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeAlias, TypeV
 import anyio
 import anyio.lowlevel
 
+from handrail.codec.unresolved import Unresolvable
+from handrail.engine.bus import warn
 from handrail.engine.message_watch import Follower, wake_followers, watch_events
-from handrail.engine.parts import Parts
+from handrail.engine.parts import Leased, Parts
 from handrail.engine.rehearsal_io import EVENTS_A_TURN
 from handrail.engine.requests import Existing, RunRequest
 from handrail.engine.steering import SteeredEngine
 from handrail.engine.sweeps import Sweeps
-from handrail.errors import HandrailError, LeaseLost, RunIdTaken, RunLocked, WrongUse
+from handrail.errors import (
+    DefinitionError,
+    HandrailError,
+    JournalFailed,
+    LeaseLost,
+    ReplayMismatch,
+    RunIdTaken,
+    RunLocked,
+    RunNotFound,
+    WrongUse,
+)
 from handrail.model.events import Event, RunResumed
-from handrail.model.results import WorkflowResult
+from handrail.model.results import WaitsFor, WorkflowResult
 from handrail.model.shapes import WorkflowLike
 from handrail.ports.clock import Clock
 from handrail.ports.journal import RunInfo, read_after
-from handrail.record.inbox import with_messages
+from handrail.record.inbox import new_stuck_letter, stuck_wait, with_messages
 from handrail.record.reading import ended, recorded_result, workflow_for
 from handrail.system.running_loop import AsyncioLoop, running_loop
 
@@ -42,6 +54,9 @@ if TYPE_CHECKING:
 
 
 R_co = TypeVar("R_co", covariant=True)
+
+TellStuck: TypeAlias = Callable[[str, WaitsFor], object]
+"""Called with a run whose code cannot go on with its record, and what it waits for."""
 
 EVERY_S = 0.1
 """How often to look whether runs are due. A run that is followed is read less often than this where
@@ -147,6 +162,7 @@ class ServingEngine(SteeredEngine):
         self._blocks: list[tuple[int, Background]] = []
         """The open blocks, each with the id of the task that opened it."""
         self._drives: dict[str, _BackgroundDrive] = {}
+        self.tells_stuck: list[TellStuck] = []
 
     async def __aenter__(self) -> Self:
         await super().__aenter__()
@@ -315,7 +331,9 @@ class ServingEngine(SteeredEngine):
                 await watch.more(follower)
 
     @contextlib.asynccontextmanager
-    async def serve(self, *, max_runs: int | None = None) -> AsyncGenerator[None, None]:
+    async def serve(
+        self, *, max_runs: int | None = None, on_stuck: TellStuck | None = None
+    ) -> AsyncGenerator[None, None]:
         """Drive the runs of the journal that are due, while the block lasts.
 
         Due are runs whose process is gone, and suspended runs whose time has come, or that have a
@@ -324,20 +342,27 @@ class ServingEngine(SteeredEngine):
         Leaving the block suspends the runs. Several processes may serve one journal.
 
         ``max_runs``: how many at once, at most; runs begun by ``start`` do not count, nor do those
-        that do nothing but wait for a time that is more than a minute away.
+        that do nothing but wait for a time that is more than a minute away. ``on_stuck`` is called
+        once with the id of a run whose code cannot go on with its record, as after a deploy, and
+        what it waits for. Each process that serves tries such a run once; then only when something
+        is sent to it.
 
         Raises:
             WrongUse: ``max_runs`` is no positive number.
         """
         if max_runs is not None and (type(max_runs) is not int or max_runs < 1):
             raise WrongUse(f"max_runs must be a positive number, got {max_runs!r}")
+        tells = () if on_stuck is None else (on_stuck,)
         with self._users.using():
             block = await self._open_block()
+            self.tells_stuck += tells
             try:
                 block[1].start(functools.partial(self._serve, block[1], max_runs))
                 yield
             finally:
                 await self._close_block(block)
+                for tell in tells:
+                    self.tells_stuck.remove(tell)
 
     async def _serve(self, block: Background, max_runs: int | None) -> None:
         from handrail.record.due import Due
@@ -363,6 +388,31 @@ class ServingEngine(SteeredEngine):
             if info.workflow_name in self._known and not driven:
                 yield with_messages(self._journal, info)
 
+    @contextlib.asynccontextmanager
+    async def _leased(self, run_id: str) -> AsyncGenerator[Leased]:
+        async with super()._leased(run_id) as leased:
+            try:
+                yield leased
+            except (ReplayMismatch, Unresolvable, DefinitionError) as error:  # those of its code
+                await self._note_stuck(run_id, error)
+                raise
+
+    async def _note_stuck(self, run_id: str, error: HandrailError) -> None:
+        """Have every process see that the run waits for a person; tell this one's hooks, once."""
+        with contextlib.suppress(JournalFailed, RunNotFound):
+            history, wait = await self._history(run_id), stuck_wait(run_id, str(error))
+            letter = new_stuck_letter(self._journal, history, wait, self._parts.clock.now())
+            if letter is None:
+                return
+            secrets = self._secrets()
+            await self._when_free(lambda: self._journal.post(letter, secrets=secrets))
+            for tell in self.tells_stuck:
+                try:
+                    tell(run_id, wait)
+                except Exception as raised:  # noqa: BLE001  # of the user's own function
+                    why = f"{type(raised).__name__}: {raised}"
+                    warn("a run is stuck, and nobody was told", run_id=run_id, why=why)
+
     def _awake(self, run_ids: Iterable[str]) -> int:
         """How many of these runs need room: all but those that sleep for long."""
         drivers = self._users.drivers
@@ -380,11 +430,7 @@ class ServingEngine(SteeredEngine):
                 earlier.error = error
                 self._drives[run_id] = earlier
                 wake_followers(self._journal)
-            import structlog
-
-            structlog.get_logger("handrail").warning(
-                "a run that is due cannot be driven", run_id=run_id, error=str(error)
-            )
+            warn("a run that is due cannot be driven", run_id=run_id, error=str(error))
         finally:
             at_work.discard(run_id)
 

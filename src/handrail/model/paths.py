@@ -30,6 +30,16 @@ _BUDGET = "budget-"
 _LIMITS = "limits."
 
 
+def is_run_id(run_id: object) -> bool:
+    """True for what a new run may be called: 1 to 120 printable characters, no blank at an end."""
+    return (
+        isinstance(run_id, str)
+        and 0 < len(run_id) <= MAX_NAME
+        and run_id.isprintable()
+        and run_id == run_id.strip()
+    )
+
+
 def check_name(name: object, what: str = "step") -> str:
     """The name itself, if it is a valid name.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import field, fields
 from datetime import UTC, datetime
@@ -169,7 +169,7 @@ class StepResult(Generic[T_co]):
     ``traceback`` text. ``replayed``: taken from the record of an earlier drive. ``abandoned``: a
     thread that could not be stopped was left behind. ``masked``: a secret was cut from the output.
     ``handled`` are failures for which the step's fallback, default or skip made up, in order; if
-    a fallback failed too, ``error`` is that of the fallback. ``at`` is when the step ended, in unix
+    a fallback failed too, ``error`` tells both. ``at`` is when the step ended, in unix
     seconds; 0.0 if it has just ended and is not recorded yet. ``given_by``: the person who gave the
     output in place of the step; None: the step's own output.
     """
@@ -419,12 +419,39 @@ class ValidationResult:
 
 
 @dataclass(frozen=True, slots=True)
+class Choice(Generic[T_co]):
+    """What a label of ``.ask(choices={label: ...})`` stands for, if a text may belong to it.
+
+    Whoever chooses the label is asked for ``prompt_for``, and gives that as ``text``; a label that
+    nobody chose, such as a default, has none.
+    """
+
+    value: T_co
+    prompt_for: str = ""
+    text: str = ""
+
+
+def prompts_of(choices: Iterable[Any], values: Iterable[Any]) -> dict[str, str]:
+    """By label, the text that a choice asks for; without choices that ask for none."""
+    pairs = zip(choices, values, strict=False)
+    return {one: of.prompt_for for one, of in pairs if isinstance(of, Choice) and of.prompt_for}
+
+
+def answer_words(choices: Iterable[Any], values: Iterable[Any]) -> list[str]:
+    """What may be typed to choose each: ``reject: REASON`` where a text is asked for."""
+    prompts = prompts_of(choices, values)
+    labels = map(str, choices)
+    return [f"{one}: {prompts[one].upper()}" if one in prompts else one for one in labels]
+
+
+@dataclass(frozen=True, slots=True)
 class OpenGate:
     """A question that waits for a person; ``since`` and ``deadline`` are unix seconds.
 
     ``deadline`` is the nearest of its own and those of the steps around it.
     ``opening`` counts, from 1, how often this step has asked: an answer counts for one opening.
-    ``values``: what each choice stands for, if not for itself; an answer is recorded as the choice.
+    ``values``: what each choice stands for, if not for itself; an answer is recorded as the choice,
+    or as ``{choice: text}`` where the choice asks for a text.
     ``agents_may_answer``: it takes an answer from what steps of its journal's runs started.
     """
 

@@ -13,6 +13,7 @@ from handrail.model.events import (
     Event,
     GateAnswered,
     RunSteered,
+    RunSuspended,
     SignalReceived,
     WorkEdited,
 )
@@ -23,7 +24,10 @@ if TYPE_CHECKING:
     from handrail.codec.codec import Codec
 
 T = TypeVar("T")
-Message: TypeAlias = GateAnswered | SignalReceived | CancelRequested | RunSteered | WorkEdited
+Message: TypeAlias = (
+    GateAnswered | SignalReceived | CancelRequested | RunSteered | WorkEdited | RunSuspended
+)
+"""``RunSuspended`` is no message to a drive: it says why none could go on from this record."""
 SCHEDULE_LABEL = "schedule"
 """The label of a run that a schedule began: the schedule's name. A fork of it has none."""
 
@@ -36,6 +40,10 @@ class Holder:
     host: str
     since: float
     alive: bool = True
+
+
+IMPORTED = "imported"
+"""The label of a run that did not begin in its journal: the file that it is from."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Generator, Sequence
-from typing import Any
+from collections.abc import Generator, Mapping, Sequence
+from typing import Any, cast
 
 from handrail.codec.unresolved import Unresolved
 from handrail.errors import GateRefusal, InvalidAnswer, InvalidInput, InvalidSignal
-from handrail.model.results import AgentResult, OpenGate
+from handrail.model.results import AgentResult, Choice, OpenGate, answer_words, prompts_of
 from handrail.record.outputs import declared_output
 from handrail.steps.verbs import AgentCall, Question, Step
 from handrail.typed.jsonsafe import short_repr
@@ -57,9 +57,32 @@ def choice_of(name: str, choices: Sequence[Any], answer: Any, values: Sequence[A
     """The choice that an answer means: an equal value, else one with the same text, else the one
     that the answer is the JSON text of, else the one that stands for it.
 
+    One that asks for a text is ``{choice: text}``: as that, as text ``choice: text``, or a
+    ``Choice``.
+
     Raises:
-        InvalidInput: there is none.
+        InvalidInput: there is none, or its text is missing.
     """
+    prompts, offered = prompts_of(choices, values), answer_words(choices, values)
+    said: Any = answer  # whose type is not narrowed
+    given, text = said, None
+    if isinstance(answer, Choice):
+        given, text = said.value, said.text or None
+        values = [cast("Any", of).value if isinstance(of, Choice) else of for of in values]
+    elif prompts and isinstance(answer, Mapping) and len(said) == 1:
+        ((given, text),) = said.items()
+    for label in prompts if isinstance(answer, str) else ():
+        if said.startswith(f"{label}:"):
+            given, text = label, said.removeprefix(f"{label}:").strip() or None
+    for choice in _like(given, choices, values):
+        if (text is not None) == (isinstance(choice, str) and choice in prompts):
+            return choice if text is None else {choice: str(text)}
+        break
+    raise InvalidInput(name, short_repr(said), f"one of: {', '.join(offered)}")
+
+
+def _like(answer: Any, choices: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+    """The choices that an answer may mean, the likeliest first."""
     from handrail.typed.convert import DoesNotFit, fit_json
 
     alike = [one for one in choices if type(one) is type(answer) and one == answer]
@@ -70,9 +93,7 @@ def choice_of(name: str, choices: Sequence[Any], answer: Any, values: Sequence[A
             alike += [one for one in choices if type(one) is type(said) and one == said]
     pairs = zip(values, choices, strict=False)
     alike += [one for value, one in pairs if type(value) is type(answer) and value == answer]
-    for choice in alike:
-        return choice
-    raise InvalidInput(name, short_repr(answer), f"one of: {', '.join(map(str, choices))}")
+    return alike
 
 
 def given_output(path: str, step: Step[Any], value: Any) -> Any:
@@ -121,7 +142,8 @@ def policy_answer(policy: str, gate: OpenGate) -> Any:
     """
     if policy == "approve":
         if gate.choices:
-            return gate.choices[0]
+            first = gate.choices[0]
+            return {first: ""} if prompts_of(gate.choices[:1], gate.values) else first
         for answer in (True, gate.default) if gate.has_default else (True, "yes"):
             with contextlib.suppress(InvalidAnswer):
                 return accept_answer(gate, answer)

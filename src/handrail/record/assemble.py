@@ -37,8 +37,9 @@ def copier(cls: type[T], **fixed: Any) -> Callable[[T], T]:
 
 @cache  # on first use: it costs about as much as the class itself did
 def _assembler(cls: Any) -> Callable[..., Any]:
-    names = [field.name for field in fields(cls)]
-    return _make_constructor(", ".join(names), {name: name for name in names}, cls)
+    # No name of a field is one of the function's own words, ``new`` for example.
+    values = {field.name: f"field_{field.name}" for field in fields(cls)}
+    return _make_constructor(", ".join(values.values()), values, cls)
 
 
 def _make_constructor(parameters: str, values: Mapping[str, str], cls: Any) -> Callable[..., Any]:

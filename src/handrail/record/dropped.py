@@ -190,6 +190,7 @@ def causes_of(
                     below.append(cause)
                     passed_on[_attempt(yielded)] = ended_at[yielded]
         stack.extend(below)
+    causes.discard("")
     if not passed_on:
         return causes, set()
     after = {one for one, at in begun_at.items() if at > passed_on.get(_attempt(one), at)}
@@ -197,9 +198,9 @@ def causes_of(
 
 
 def _bodies(history: Iterable[ev.Event]) -> set[str]:
-    """The paths of members and child workflows."""
+    """The paths of members and child workflows, and that of the run."""
     kinds = (ev.MemberStarted, ev.SubworkflowStarted)
-    return {event.path for event in history if isinstance(event, kinds)}
+    return {"", *(event.path for event in history if isinstance(event, kinds))}
 
 
 def _yielded_in(body: str, path: str, known: set[str]) -> str | None:
@@ -233,7 +234,9 @@ def superseded(history: Sequence[ev.Event]) -> tuple[str, ...]:
     if not isinstance(last, ev.WorkflowCompleted) or last.status == "succeeded":
         return ()
     index = HistoryIndex(history)
-    ended_by = [] if last.failed_step is None else [last.failed_step]
+    ended_by = [last.failed_step or ""]
+    if last.failed_step is None and not _ended_by_its_body(index, history, last):
+        ended_by = []
     causes, whole = causes_of(index, history, ended_by)
     own = _outside(index.ended_as("cancelled"), index.outcomes(but=causes), index)
     was_failing = failing(history, own)
@@ -247,6 +250,18 @@ def superseded(history: Sequence[ev.Event]) -> tuple[str, ...]:
     ended_at = _what_ended_it(index, history, last)
     whole |= {path for path, at in index.begun_at.items() if at > ended_at and path not in own}
     return _with_what_is_entered(own, whole, index)
+
+
+def _ended_by_its_body(
+    index: HistoryIndex, history: Sequence[ev.Event], last: ev.WorkflowCompleted
+) -> bool:
+    """True if an error of the run's body ended the run: no limit, no cancellation, and no drive
+    that only finished the rollbacks which an earlier one had begun.
+    """
+    resumed = (at for at, one in enumerate(history) if isinstance(one, ev.RunResumed))
+    began, undone = max(resumed, default=0), _outside(index.undone, index.outcomes(), index)
+    only_undid = any(index.undone[path] < began for path in undone)
+    return last.status == "failed" and last.error_type != _LIMIT and not only_undid
 
 
 def run_again(paths: Collection[str], history: Iterable[ev.Event]) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ import attrs
 from handrail.model import events as ev
 from handrail.model.results import OVER
 from handrail.ports.journal import Journal, Letter, RunInfo
-from handrail.record.inbox import last_message, paused_by
+from handrail.record.inbox import last_message, paused_by, stuck_letter
 from handrail.record.run_record import FORKED
 
 AGAIN_S, AT_MOST_S = 60.0, 3_600.0
@@ -96,10 +96,16 @@ class Due:
         if paused_by(one.event for one in letters) is not None:
             return False
         begun = self._begun.get(info.run_id)
-        if begun is not None and not begun.may_go_on(info, now, broke_off=self._broke_off(info)):
+        stuck = stuck_letter(letters, info.events)
+        if begun is not None and (
+            (stuck is not None and begun.events == info.events)
+            or not begun.may_go_on(info, now, broke_off=self._broke_off(info))
+        ):
             return any(
                 _is_reason_to_drive(letter) for letter in letters if letter.number > begun.letter
             )
+        if stuck is not None:
+            return True  # this process has not tried it, and may have other code
         if info.status is None:
             return True  # its process is gone
         seen = self._look(info)
@@ -149,4 +155,6 @@ def _is_reason_to_drive(letter: Letter) -> bool:
     event = letter.event
     if isinstance(event, ev.GateAnswered):
         return event.by != "timeout"
+    if isinstance(event, ev.RunSuspended):
+        return False
     return not isinstance(event, ev.RunSteered) or event.action not in _FOR_LATER

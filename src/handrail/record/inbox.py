@@ -10,7 +10,7 @@ import itertools
 import math
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from handrail.errors import GateClosed, GateNotFound
 from handrail.model import events as ev
@@ -60,6 +60,8 @@ def sort_messages(
     over, late = ended(history), 0
     for letter in waiting:
         event = letter.event
+        if isinstance(event, ev.RunSuspended):
+            continue
         if _was_for_a_drive_before(event, over, since):
             late = letter.number
             continue
@@ -97,12 +99,19 @@ def runs_of(journal: Journal) -> list[RunInfo]:
 
 def with_messages(journal: Journal, info: RunInfo) -> RunInfo:
     """A run's entry updated by its messages: answers and signals that came since its last event are
-    no longer among its waits; a paused run waits for an unpause, also while it is driven.
+    no longer among its waits; a paused run waits for an unpause, also while it is driven; one whose
+    code cannot go on with its record waits for a person, whatever else it waited for.
     """
     if info.damaged or info.status in OVER:
         return info
-    letters = [one.event for one in journal.letters(info.run_id, 0)]
+    posted = journal.letters(info.run_id, 0)
+    if not posted:  # a cluster's run has its messages in its record
+        return info
+    letters = [one.event for one in posted]
+    stuck = None if info.holder is not None else stuck_letter(posted, info.events)
     waits = [one for one in info.waits_for if one.kind != "unpause"]
+    if stuck is not None:
+        waits = list(cast("ev.RunSuspended", stuck.event).waits_for)
     paused = paused_by(letters)
     if paused is not None:
         waits.insert(0, unpause_of(paused))
@@ -119,6 +128,38 @@ def with_messages(journal: Journal, info: RunInfo) -> RunInfo:
         and not (one.kind == "signal" and one.what in signals)
     ]
     return replace(info, waits_for=tuple(left))
+
+
+def stuck_wait(run_id: str, why: str) -> WaitsFor:
+    """What a run waits for while the code cannot go on with its record; ``why`` not."""
+    return WaitsFor("person", "", why.removeprefix(f"run {run_id}: "), A_PERSON)
+
+
+def stuck_in(info: RunInfo) -> WaitsFor | None:
+    """That wait, among those of a run; None if the code can go on, as far as is known."""
+    return next((one for one in info.waits_for if one.kind == "person" and not one.path), None)
+
+
+def stuck_letter(letters: Iterable[Letter], events: int) -> Letter | None:
+    """The last message which says that no drive could go on from a record of so many events."""
+    found = [one for one in letters if isinstance(one.event, ev.RunSuspended)]
+    return next((one for one in reversed(found) if one.key.startswith(f"#{events}/")), None)
+
+
+def new_stuck_letter(
+    journal: Journal, history: Sequence[ev.Event], wait: WaitsFor, now: float
+) -> Letter | None:
+    """The message to post about a run with which a drive could not go on; None if the run is over,
+    or the last such message said the same.
+    """
+    run_id, events = history[0].run_id, len(history)
+    letters = journal.letters(run_id, 0)
+    known = stuck_letter(letters, events)
+    is_known = known is not None and cast("ev.RunSuspended", known.event).waits_for == (wait,)
+    if ended(history) or is_known:
+        return None
+    event = ev.stamp(ev.RunSuspended(reason="stuck", waits_for=(wait,)), run_id, 0, now)
+    return Letter(event, f"#{events}/{len(letters)}")
 
 
 def paused_by(messages: Iterable[ev.Event]) -> ev.RunSteered | None:
@@ -160,6 +201,7 @@ def last_message(history: Sequence[ev.Event]) -> int:
 def event_of(letter: Letter) -> Message:
     """The event of a message as the run will record it: not numbered yet, timed at the posting."""
     event = letter.event
+    assert not isinstance(event, ev.RunSuspended)  # no drive reads it
     return ev.stamp(replace(event, letter=letter.number), event.run_id, 0, event.at)
 
 
@@ -233,25 +275,37 @@ def _before_its_deadline(gate: OpenGate, history: Sequence[ev.Event], now: float
     return gate
 
 
-def waited_for(history: Sequence[ev.Event]) -> dict[str, list[Any]]:
-    """By signal, the payload types of the open ``wait_for`` steps; None for a type that is not
-    known. After a resume, a wait counts once the drive has reached it again.
+def open_waits(history: Sequence[ev.Event]) -> dict[str, list[ev.StepStarted]]:
+    """By signal, the starts of the open ``wait_for`` steps. After a resume, a wait counts once the
+    drive has reached it again.
     """
-    found: dict[str, tuple[str, Any]] = {}
+    found: dict[str, ev.StepStarted] = {}
     for event in history:
         match event:
             case ev.StepStarted(signal=name) if name and event.verdict is not False:
-                found[event.path] = name, event.accepts
+                found[event.path] = event
             case ev.StepCompleted():
                 found.pop(event.path, None)
             case ev.RunResumed() | ev.WorkflowCompleted():
                 found.clear()
             case _:
                 pass
-    types: dict[str, list[Any]] = {}
-    for name, accepts in found.values():
-        types.setdefault(name, []).append(accepts)
-    return types
+    waits: dict[str, list[ev.StepStarted]] = {}
+    for event in found.values():
+        waits.setdefault(event.signal, []).append(event)
+    return waits
+
+
+def waited_for(history: Sequence[ev.Event]) -> dict[str, list[Any]]:
+    """By signal, the payload types of the open ``wait_for`` steps; None for one not known."""
+    waits = open_waits(history)
+    return {name: [event.accepts for event in events] for name, events in waits.items()}
+
+
+def agents_may_signal(history: Sequence[ev.Event], name: str) -> bool:
+    """True if steps wait for this signal, and each of them takes it from what steps started."""
+    waits = open_waits(history).get(name, ())
+    return bool(waits) and all(event.agents_may_answer for event in waits)
 
 
 def check_signal(journal: Journal, history: Sequence[ev.Event], name: str, payload: Any) -> None:

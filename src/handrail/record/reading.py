@@ -91,6 +91,31 @@ def rerun_after(
     return list(dict.fromkeys(found))
 
 
+def accept_changes(
+    history: Sequence[ev.Event],
+    mismatch: ReplayMismatch,
+    reuse: Sequence[str],
+    rerun: Sequence[str],
+    *,
+    told: Collection[str],
+    on_change: str,
+) -> tuple[Sequence[str], Sequence[str]]:
+    """``reuse`` and ``rerun`` of the drive that goes on over changed steps, as ``on_change`` says;
+    a fork runs them again.
+
+    Raises:
+        ReplayMismatch: nothing says what to do, or it was done before (``told``) for one of them.
+    """
+    changed = [one.path for one in mismatch.changes]
+    decides = "rerun" if is_fork(history) else on_change
+    if decides == "refuse" or not set(told).isdisjoint(changed):
+        raise mismatch
+    again = rerun_after(history, mismatch, rerun)
+    if decides == "rerun":
+        return reuse, again
+    return [*reuse, *changed], [path for path in again if path in rerun]
+
+
 def narrowed(changes: Sequence[StepChange], rerun: Iterable[str]) -> list[str]:
     """``rerun``, in which a group of bodies whose items have ``changes`` is only entered again: its
     members whose item is the same keep their results.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, Field, fields
-from functools import partial
+from functools import cache, partial
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, cast
 
@@ -61,10 +62,6 @@ class Layout:
 
 
 _ROW = ("run_id", "seq", "at")
-_EMPTIES: Mapping[str, Callable[..., Any]] = {  # rather than None
-    "inputs": dict,
-    **dict.fromkeys(("waiting", "tasks", "add"), tuple),
-}
 _REQUIRED = object()
 
 
@@ -101,24 +98,23 @@ def _bodies_of(own: Iterable[Any]) -> list[Body]:
 def _own(kind: type[T], body: Body) -> T:
     """The record of such an object; unknown fields are left out."""
     known = {name: body[name] for name in _FIELDS[cast("Any", kind)] if name in body}
-    for name in _RESTORED_WITHIN.keys() & known.keys():
-        known[name] = _RESTORED_WITHIN[name](known[name])
+    for name, form in _forms(cast("Any", kind)).items():
+        if name in known:
+            known[name] = form.restore(known[name])
     return kind(**known)
+
+
+def _owns(kind: type[T], bodies: Iterable[Body]) -> tuple[T, ...]:
+    return tuple(_own(kind, body) for body in bodies)
 
 
 def _usage(body: Body | None) -> Usage | None:
     return None if body is None else _own(Usage, body)
 
 
-_RESTORED_WITHIN: Mapping[str, Callable[[Any], Any]] = {
-    **dict.fromkeys(("spent", "session_usage"), _usage),
-    **dict.fromkeys(("guidance", "said", "error_bases"), tuple),
-}
-
-
 def waits_from(bodies: Iterable[Body]) -> tuple[WaitsFor, ...]:
     """What a suspended run waits for, as its record says."""
-    return tuple(_own(WaitsFor, body) for body in bodies)
+    return _owns(WaitsFor, bodies)
 
 
 def waits_recorded(body_text: str, codec: Codec) -> tuple[WaitsFor, ...]:
@@ -135,28 +131,44 @@ def _forked_from(said: Any) -> tuple[str, str | None] | None:
     return None if said is None else (said[0], said[1])
 
 
-_WRITTEN: Mapping[str, Callable[[Any], Any]] = {
-    "labels": dict,
-    "priority": dict,
-    "handled": _bodies_of,
-    "next": _body_of,
-    "rollback_errors": _bodies_of,
-    "usage": _body_of,
-    "waits_for": _bodies_of,
-    "forked_from": list,
+class Form(NamedTuple):
+    """How a field of a type that is no plain JSON is written into a body, and read from it."""
+
+    write: Callable[[Any], Any] | None
+    restore: Callable[[Any], Any]
+
+
+_FORMS: Mapping[str, Form] = {
+    "Launch": Form(_body_of, partial(_own, Launch)),
+    "Mapping[str, float]": Form(dict, dict),
+    "Mapping[str, str]": Form(dict, dict),
+    "Usage | None": Form(_body_of, _usage),
+    "tuple[Failure, ...]": Form(_bodies_of, partial(_owns, Failure)),
+    "tuple[RollbackError, ...]": Form(_bodies_of, partial(_owns, RollbackError)),
+    "tuple[WaitsFor, ...]": Form(_bodies_of, waits_from),
+    "tuple[int, ...]": Form(None, tuple),
+    "tuple[str, ...]": Form(None, tuple),
+    "tuple[str, str | None] | None": Form(list, _forked_from),
 }
-_RESTORED: Mapping[str, Callable[[Any], Any]] = {
-    "labels": dict,
-    "priority": dict,
-    "handled": lambda bodies: tuple(_own(Failure, body) for body in bodies),
-    "next": partial(_own, Launch),
-    "rollback_errors": lambda bodies: tuple(_own(RollbackError, body) for body in bodies),
-    "usage": _usage,
-    "waits_for": waits_from,
-    "forked_from": _forked_from,
-    **dict.fromkeys(("error_bases", "signals", "notes", "superseded", "reused", "rerun"), tuple),
-    **dict.fromkeys(("orphaned", "left_out", "order", "drop", "numbers", "said_by"), tuple),
-}
+"""By the type of a field, as its class has it: no name of a field means anything here."""
+_PLAIN = re.compile(
+    r"(str|int|float|bool|Literal\[.*]|Rung|(Run|Step)Status|SteeringAction|TimerReason"
+    r"|DenialSource)( \| None)?"
+)
+
+
+@cache
+def _forms(kind: Any, held: str = "") -> dict[str, Form]:
+    """The forms of a class's fields, by name; none for a plain one, and for that ``held`` apart.
+
+    Raises:
+        TypeError: a field is of a type that has no form.
+    """
+    types = {one.name: str(one.type) for one in fields(kind) if one.name != held}
+    for name, type_ in types.items():
+        if type_ not in _FORMS and not _PLAIN.fullmatch(type_):
+            raise TypeError(f"{kind.__name__}.{name}: a record has no form for {type_}")
+    return {name: _FORMS[type_] for name, type_ in types.items() if type_ in _FORMS}
 
 
 # -- kinds by their fields -------------------------------------------------------------------------
@@ -173,15 +185,18 @@ def _by_fields(
 ) -> Layout:
     """The layout of a kind whose body has its fields by their names; ``value`` is one of them."""
     every = {f.name: _default(f) for f in fields(kind) if f.name not in _ROW}
+    forms = _forms(cast("Any", kind), value)
     writing = [
-        (name, default, _WRITTEN.get(name))
+        (name, default, forms[name].write if name in forms else None)
         for name, default in every.items()
         if name not in {"path", value}
     ]
     items_of = attrgetter(*(name for name, _, _ in writing), *_ROW)  # all at once, for speed
     required = frozenset(name for name, default in every.items() if default is _REQUIRED)
-    restoring = [(index, _RESTORED[name]) for index, name in enumerate(every) if name in _RESTORED]
-    empty = _EMPTIES.get(value)
+    restoring = [(index, forms[name].restore) for index, name in enumerate(every) if name in forms]
+    held_type = next((str(one.type) for one in fields(kind) if one.name == value), "")
+    empty = cast("Any", {"tuple": tuple, "Mapping": dict}.get(held_type.partition("[")[0]))
+    each = empty is tuple
     may_be_none = bool(value) and not own and every[value] is _REQUIRED
     has_path = "path" in every
 
@@ -201,7 +216,7 @@ def _by_fields(
         if held is not None or may_be_none:
             body[value] = held
         elif empty is not None:
-            body[value] = empty()
+            body[value] = empty(())
         if not required.issubset(body):
             raise KeyError(*required.difference(body))
         items = [body.get(name, default) for name, default in every.items()]
@@ -209,7 +224,6 @@ def _by_fields(
             items[index] = restored(items[index])
         return assembler(kind)(*row, *items)
 
-    each = value in {"waiting", "tasks", "add"}
     return Layout(kind.__name__, write, read, value, of, own, each, strict)
 
 
@@ -222,8 +236,11 @@ _RESULT_BODY = {
     for name, default in _RESULT_DEFAULTS.items()
     if name not in {"name", "path", "step_type", "status", "output", "duration_ms", "usage", "at"}
 }
+_RESULT_FORMS = _forms(StepResult, "output")
 _RESULT_RESTORING = [
-    (index, _RESTORED[name]) for index, name in enumerate(_RESULT_DEFAULTS) if name in _RESTORED
+    (index, _RESULT_FORMS[name].restore)
+    for index, name in enumerate(_RESULT_DEFAULTS)
+    if name in _RESULT_FORMS
 ]
 _RESULT_USUALLY = (*_RESULT_BODY.values(), None)
 _in_result_body = attrgetter(*_RESULT_BODY, "usage")
@@ -297,7 +314,8 @@ def _result_body(result: StepResult[Any], path: str) -> Body:
         return body
     for (name, default), item in zip(_RESULT_BODY.items(), unusual, strict=False):
         if item != default:
-            body[name] = item if name != "handled" else _bodies_of(item)
+            form = _RESULT_FORMS.get(name)
+            body[name] = item if form is None or form.write is None else form.write(item)
     if result.usage is not None:
         body["usage"] = _body_of(result.usage)
     return body
@@ -661,7 +679,7 @@ def reader(run_id: str, codec: Codec, secrets: Mapping[str, str] | None) -> Read
                 return new_start(
                     run_id, seq, at, path.decode(), start.step_type, start.fingerprint,
                     start.verdict, start.signal, start.index, start.rollback, start.once, None,
-                    start.cleanup,
+                    start.cleanup, False,  # noqa: FBT003
                 )  # fmt: skip
             if kind == b"StepCompleted" and (value is None or _TAG_BYTES not in value):
                 end = _plain_end(body)

@@ -10,7 +10,7 @@ from handrail.model import events as ev
 from handrail.model.dataclass import dataclass
 from handrail.model.results import WaitsFor
 from handrail.ports.journal import Journal, RunInfo
-from handrail.record.inbox import unread, with_messages
+from handrail.record.inbox import stuck_in, unread, with_messages
 from handrail.record.status import ShownStatus, shown_status
 from handrail.record.view import RunView, StepView, plain, view_of
 from handrail.typed.jsonsafe import json_safe
@@ -31,11 +31,13 @@ def read_run(journal: Journal, info: RunInfo, now: float) -> RecordedRun:
     Raises:
         RunNotFound: the journal does not have it any more.
     """
+    info = with_messages(journal, info)
     history = journal.events(info.run_id, secrets={})
     if not history and not info.damaged:
         raise RunNotFound(info.run_id, [one.run_id for one in journal.runs()])
     inbox = unread(journal, info.run_id, history) if history else ()
-    view = view_of(history, inbox, alive=info.holder is not None, now=now)
+    alive, stuck = info.holder is not None, stuck_in(info)
+    view = view_of(history, inbox, alive=alive, now=now, stuck=stuck)
     return RecordedRun(info, history, view)
 
 
@@ -86,7 +88,7 @@ class RunState:
 
 
 def info_of(journal: Journal, run_id: str) -> RunInfo:
-    """A run's entry in the journal's list of runs, updated by its messages.
+    """A run's entry in the journal's list of runs.
 
     Raises:
         RunNotFound: there is no such run.
@@ -94,14 +96,14 @@ def info_of(journal: Journal, run_id: str) -> RunInfo:
     infos = journal.runs()
     for info in infos:
         if info.run_id == run_id:
-            return with_messages(journal, info)
+            return info
     raise RunNotFound(run_id, [info.run_id for info in infos])
 
 
 def run_state_of(journal: Journal, info: RunInfo, now: float) -> RunState:
     """The state of a run, from its entry in the list of runs and its record."""
-    view = read_run(journal, info, now).view
-    end = view.end
+    recorded = read_run(journal, info, now)
+    info, view, end = recorded.info, recorded.view, recorded.view.end
     return RunState(
         info.run_id,
         info.workflow_name,

@@ -228,7 +228,8 @@ class RunView:
 
     ``end`` is None if it has none, or was resumed after it. ``suspended_for`` says why its last
     drive was suspended, ``needs`` what a person must do first. ``inbox``: messages that it has not
-    read yet. ``untold``: guidance that some agents, or all, have yet to get. ``denied``: what its
+    read yet. ``untold``: guidance that some agents, or all, have yet to get. ``stuck``: what it
+    waits for, whatever else, because the code cannot go on with its record. ``denied``: what its
     sandboxes refused.
     """
 
@@ -246,6 +247,7 @@ class RunView:
     paused: ev.RunSteered | None = None
     untold: tuple[ev.RunSteered, ...] = ()
     works: tuple[WorkView, ...] = ()
+    stuck: WaitsFor | None = None
     denied: tuple[ev.SandboxDenied, ...] = ()
 
     @property
@@ -257,6 +259,8 @@ class RunView:
         signals = (WaitsFor("signal", one.path, one.name, A_SENDER) for one in self.signals)
         needs = (WaitsFor("person", "", one, A_PERSON) for one in self.needs)
         paused = () if self.paused is None else (unpause_of(self.paused),)
+        if self.stuck is not None:
+            return (*paused, self.stuck)
         return (*paused, *needs, *gates, *signals, *self.times)
 
     def to_dict(self) -> dict[str, Any]:
@@ -314,12 +318,17 @@ def plain(value: Any, *, tagged: bool = True) -> Any:
 
 
 def view_of(
-    history: Sequence[ev.Event], inbox: Sequence[ev.Event] = (), *, alive: bool, now: float
+    history: Sequence[ev.Event],
+    inbox: Sequence[ev.Event] = (),
+    *,
+    alive: bool,
+    now: float,
+    stuck: WaitsFor | None = None,
 ) -> RunView:
     """The view of a run by its history. ``inbox``: messages that it has not read yet; ``alive``: a
-    process drives it.
+    process drives it; ``stuck``: what it waits for if the code cannot go on with its record.
     """
-    return Reading().view_of(history, inbox, alive=alive, now=now)
+    return Reading().view_of(history, inbox, alive=alive, now=now, stuck=stuck)
 
 
 class Reading:
@@ -357,6 +366,7 @@ class Reading:
         *,
         alive: bool,
         now: float,
+        stuck: WaitsFor | None = None,
     ) -> RunView:
         """The view of a history that begins with the history of the previous call."""
         self._take(history[self._known :])
@@ -376,13 +386,14 @@ class Reading:
             () if over else tuple(gates),
             () if over else self._signals(inbox),
             tuple(inbox),
-            self._needs(),
+            (*(() if stuck is None else (stuck.what,)), *self._needs()),
             tuple(self._incidents(now)),
             sum(spent.values(), Spent()),
             () if over else tuple(self._times_left(now, alive=alive)),
             None if over else paused_by((*paused, *inbox)),
             (*(one.event for one in recorded.guidance.waiting), *said),
             works,
+            stuck,
             tuple(self._refused),
         )
 

@@ -7,43 +7,45 @@ reports its progress at each tenth. Only its failures have their own lines (agai
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from handrail.model import events as ev
 from handrail.model.events import RunSuspended, WorkflowCompleted
-from handrail.model.results import Skipped, StepResult
+from handrail.model.results import StepResult
 from handrail.record.live_view import GROUPS, LiveRun, LiveStep
 from handrail.record.view import FailureCause
-from handrail.shortening import clean
+from handrail.shortening import clean, reason_of
 from handrail.sinks.console_text import (
     TONES,
     Glyphs,
     Line,
     Span,
     Tone,
-    clock,
     counted,
     duration,
+    local_text,
     path_text,
     until,
 )
 from handrail.sinks.console_words import (
     at_line,
     cause_in_short,
+    end_view,
     error_lines,
-    first_line,
-    handled_text,
     origin_from,
+    step_words,
     usage_text,
 )
 from handrail.sinks.event_words import (
+    FORMS,
+    Form,
     activity_text,
     backend_notice_text,
-    event_text,
     question_of,
     size_text,
+    unrolled_texts,
 )
 from handrail.steps.verbs import LEAF_KINDS
 
@@ -87,47 +89,15 @@ _REPORTED_LATER = GROUPS | {"ask", "sleep"}  # a later event has more to log tha
 _LINES_OF_A_RETRY = 4
 
 
-class _Format(NamedTuple):
-    """How the line of an event looks whose text is the same in all logs."""
-
-    sign: str
-    tone: Tone | None = None
-    kind: str = ""
-    in_large_groups: bool = True
-    """False: in a large group, the lines of the group stand for it."""
-
-
-_FORMATS: Mapping[type, _Format] = {
-    ev.RunResumed: _Format("started"),
-    ev.CancelRequested: _Format("cancelled"),
-    ev.RunSteered: _Format("waiting"),
-    ev.LimitReached: _Format("failed"),
-    ev.StepInterrupted: _Format("interrupted"),
-    ev.WorkEdited: _Format("started", kind="work"),
-    ev.WorkStopped: _Format("waiting", kind="work", in_large_groups=False),
-    ev.GateOpened: _Format("waiting"),
-    ev.GateAnswered: _Format("started"),
-    ev.SignalReceived: _Format("started"),
-    ev.RollbackCompleted: _Format("undo", "warn"),
-    ev.ClaimWaiting: _Format("waiting", "warn"),
-    ev.SandboxDenied: _Format("waiting", "warn", in_large_groups=False),
-    ev.ClaimGranted: _Format("again"),
-    ev.LadderStep: _Format("waiting", "warn", in_large_groups=False),
-    ev.AgentGuided: _Format("again"),
-    ev.BudgetWarning: _Format("started", "warn"),
-    ev.BudgetRaised: _Format("started"),
-}
-
-
-def _format_of(event: ev.Event) -> _Format:
-    how = _FORMATS[type(event)]
+def _form_of(event: ev.Event) -> Form:
+    form = FORMS[type(event)]
     match event:
         case ev.RollbackCompleted(error=str()):
-            return _Format("failed")
+            return replace(form, sign="failed", tone=None)
         case ev.LadderStep(parked=False) if event.due <= event.at:
-            return how._replace(sign="again")
+            return replace(form, sign="again")
         case _:
-            return how
+            return form
 
 
 class PlainLog:
@@ -147,9 +117,10 @@ class PlainLog:
     def lines(self, event: ev.Event | ev.Progress, step: LiveStep | None) -> list[Line]:
         """The lines for this event, mostly none; ``step`` is the step that it is about."""
         lines_of = self._LINES.get(type(event))
-        if lines_of is None:
+        is_end = isinstance(event, (WorkflowCompleted, RunSuspended))
+        if lines_of is None and not is_end:
             return []
-        lines = lines_of(self, event, step)
+        lines = [] if lines_of is None else lines_of(self, event, step)
         if self._replayed and not isinstance(event, ev.StepReplayed):
             taken = f"{counted(self._replayed, 'step')} taken from the record"
             lines.insert(0, (Span(f"{self._glyphs.started} {taken}", "dim"),))
@@ -166,7 +137,7 @@ class PlainLog:
             due = known[1] if known[0] == began else began + QUIET_S * 2
             if now >= due and len(lines) < MAX_VERBOSE_MEMBERS:
                 spent, activity = now - began, activity_text(step.latest)
-                message = f"at work for {duration(spent)}, since {clock(began)}"
+                message = f"at work for {duration(spent)}, since {local_text(began, '%H:%M')}"
                 message += f": {activity}" if activity else ""
                 lines.append(self._line("started", path_text(path), step.kind, message, tone="dim"))
                 due = began + spent * 2
@@ -174,11 +145,11 @@ class PlainLog:
         return lines
 
     def _format_event(self, event: ev.Event, step: LiveStep | None) -> list[Line]:
-        how = _format_of(event)
-        if not how.in_large_groups and _is_in_large_group(step):
+        form = _form_of(event)
+        if not form.in_large_groups and _is_in_large_group(step):
             return []
         subject = path_text(getattr(event, "path", "")) or f"run {clean(event.run_id)}"
-        return [self._line(how.sign, subject, how.kind, event_text(event), tone=how.tone)]
+        return [self._line(form.sign, subject, form.kind, form.text(event), tone=form.tone)]
 
     # -- the run -----------------------------------------------------------------------------
 
@@ -234,7 +205,7 @@ class PlainLog:
         text = f"attempt {event.attempt} failed, retrying{when}: {error[0]}"
         return [
             self._line("again", path_text(event.path), "", text, tone="warn"),
-            *_continuation_lines(error),
+            *((Span(line),) for line in error[1:]),
         ]
 
     def _step_replayed(self, event: ev.StepReplayed, _: object) -> list[Line]:
@@ -306,38 +277,19 @@ class PlainLog:
         sign = "again" if isinstance(event, ev.AgentRetry) else "waiting"
         return [self._line(sign, path_text(path), "", text, tone="warn")] if text else []
 
-    def _nothing(self, event: ev.Event, _: object) -> list[Line]:
-        del event
-        return []
-
     # -- lines -------------------------------------------------------------------------------
 
     def _ended(
         self, path: str, result: StepResult[Any], step: LiveStep, counts: str = ""
     ) -> list[Line]:
-        parts: list[str] = [] if result.status == "succeeded" else [result.status]
-        if counts:
-            parts.append(counts)
-        if result.attempts > 1:
-            parts.append(f"{self._glyphs.times}{result.attempts}")
-        if result.status != "skipped":
-            parts.append(duration(result.duration_ms / 1000))
-        error = self._why(result, step)
-        if not error and isinstance(result.output, Skipped):
-            error = [clean(result.output.reason)]
-        handled = handled_text(result.status, result.handled, step.exit_code)
-        message = "  ".join([*parts, *error[:1], *([handled] if handled else [])])
-        kind = "" if result.step_type == "member" else result.step_type
-        line = self._line(result.status, path_text(path), kind, message)
-        return [line, *_continuation_lines(error)] if len(error) > 1 else [line]
-
-    def _why(self, result: StepResult[Any], step: LiveStep) -> list[str]:
-        """The lines of the step's error; only its origin, if the lines of a step inside have it."""
         cause = None if step.problem is None else self._in_log(step.problem)
-        if cause is not None and cause.inner is not None:
-            return [origin_from(cause, step.path)]
-        first, *others = error_lines(result.error, result.error_type) or [""]
-        return [first + ("" if cause is None else at_line(cause)), *others] if first else []
+        if cause is None and result.error:
+            cause = FailureCause(path, result.name, result.error, result.error_type)
+        view = replace(end_view(result, cause), path=step.path)
+        words, others = step_words(view, self._glyphs, counts=counts)
+        kind = "" if result.step_type == "member" else result.step_type
+        line = self._line(result.status, path_text(path), kind, "  ".join(words))
+        return [line, *((Span(text),) for text in others)]
 
     def _in_log(self, cause: FailureCause) -> FailureCause:
         """The failure, without those of its inner failures that have no lines in this log."""
@@ -360,10 +312,8 @@ class PlainLog:
         return tuple(spans)
 
     _LINES: ClassVar[dict[type, Callable[[Any, Any, Any], list[Line]]]] = {
-        **dict.fromkeys(_FORMATS, _format_event),
+        **dict.fromkeys((kind for kind, form in FORMS.items() if form.sign), _format_event),
         ev.WorkflowStarted: _run_started,
-        ev.WorkflowCompleted: _nothing,
-        ev.RunSuspended: _nothing,
         ev.SinkDropped: _sink_dropped,
         ev.StepStarted: _step_started,
         ev.StepCompleted: _step_completed,
@@ -375,11 +325,6 @@ class PlainLog:
         ev.AgentRetry: _backend_notice,
         ev.AgentLimit: _backend_notice,
     }
-
-
-def _continuation_lines(error: list[str]) -> list[Line]:
-    """The lines of an error after the first, which is part of the step's own line."""
-    return [(Span(line),) for line in error[1:]]
 
 
 def _is_large(group: LiveStep) -> bool:
@@ -457,17 +402,16 @@ def error_below(
 
 def _failures(run: LiveRun, event: WorkflowCompleted) -> list[str]:
     parts: list[str] = []
-    error = first_line(event.error or "")
+    error = reason_of(event.error or "")
     step = event.failed_step
     if run.cause is not None and run.cause.inner is not None:
         parts.append(cause_in_short(run.cause))
     elif error:
         where = "" if run.cause is None else at_line(run.cause)
         parts.append((error if not step or step in error else f"{clean(step)}: {error}") + where)
-    if event.rollback_errors:
-        undone = ", ".join(clean(error.path, 80) for error in event.rollback_errors[:3])
-        parts.append(f"{counted(len(event.rollback_errors), 'rollback')} failed: {undone}")
-    return parts
+    unrolled = unrolled_texts(event.rollback_errors)
+    more = [f"{len(unrolled) - 3} more were not rolled back"] if len(unrolled) > 3 else []
+    return [*parts, *unrolled[:3], *more]
 
 
 def _waits(event: RunSuspended) -> list[str]:

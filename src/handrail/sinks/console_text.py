@@ -152,16 +152,11 @@ def until(due: float, now: float) -> str:
     return f"until {clock} (in {left / size:.0f} {unit})"
 
 
-def clock(at: float) -> str:
-    """A time of day in local time: ``14:32``."""
-    return local_text(at, "%H:%M")
-
-
 NEVER = "never"
 
 
-def local_text(at: float, form: str) -> str:
-    """A local time in a form of ``strftime``; ``never`` for one that no calendar has."""
+def local_text(at: float, form: str = "%Y-%m-%d %H:%M:%S") -> str:
+    """A local date and time, or another form of ``strftime``; ``never`` if no calendar has it."""
     try:
         return time.strftime(form, time.localtime(at))
     except (OverflowError, ValueError, OSError):
@@ -180,12 +175,3 @@ def pace(done: int, left: int, spent_s: float) -> str:
 def counted(number: int, noun: str) -> str:
     """``1 step``, ``2 steps``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def error_text(error: str | None, error_type: str | None = None, limit: int = 200) -> str:
-    """An error on one line, with the short name of its class in front."""
-    said = clean(error or "", limit)
-    kind = clean((error_type or "").rpartition(".")[2], 80)
-    if not kind or said.startswith(kind):
-        return said
-    return f"{kind}: {said}" if said else kind

@@ -9,13 +9,15 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+from handrail.model.events import GateAnswered
 from handrail.model.paths import decode_key
-from handrail.model.results import Failure, Usage
+from handrail.model.results import Failure, Skipped, StepResult, Usage, WaitsFor
 from handrail.record.live_view import LiveStep
-from handrail.record.view import FailureCause, Spent
-from handrail.shortening import TRACEBACK, clean, reason_of
-from handrail.sinks.console_text import error_text, path_text
+from handrail.record.view import FailureCause, Spent, StepView, exit_code_of
+from handrail.shortening import clean, error_text, reason_of
+from handrail.sinks.console_text import Glyphs, duration, local_text, path_text
 
 INDENT = "    "
 WIDTH = 500
@@ -34,19 +36,13 @@ def origin_from(cause: FailureCause, above: str = "") -> str:
 
 
 def cause_in_short(cause: FailureCause) -> str:
-    """The first line of the error that a failure began with, after its path."""
-    origin = cause.origin
-    return (
-        f"{path_text(origin.path)}: {first_line(origin.error, origin.error_type)}{at_line(origin)}"
-    )
+    """The reason that a failure began with, after its path."""
+    return f"{path_text(cause.origin.path)}: {error_of(cause.origin)}"
 
 
 def error_of(cause: FailureCause) -> str:
-    """A failure on one line; of a long error only its first line."""
-    said = error_text(cause.error, cause.error_type)
-    if len(said) > _SHORT:
-        said = first_line(cause.error, cause.error_type)
-    return said + at_line(cause)
+    """The reason of a failure, on one line, and where the author's code is."""
+    return reason_of(cause.error, cause.error_type) + at_line(cause)
 
 
 def at_line(cause: FailureCause) -> str:
@@ -69,6 +65,83 @@ def handled_text(status: str, handled: Sequence[Failure], exit_code: int = 0) ->
     return "; ".join(f"before that {error_text(one.error, one.error_type)}" for one in before)
 
 
+def answer_text(event: GateAnswered) -> str:
+    """``answered yes by ana``."""
+    by = f" by {clean(event.by, 80)}" if event.by else ""
+    return f"answered {clean(event.answer, 80)}{by}"
+
+
+def end_view(result: StepResult[Any], cause: FailureCause | None = None) -> StepView:
+    """The end of a step as it is shown, from its result."""
+    return StepView(
+        result.path, 0, result.step_type, result.status, result.attempts, result.duration_ms, cause,
+        result.output, handled=result.handled, given_by=result.given_by,
+        spent=None if result.usage is None else Spent(1, result.usage),
+    )  # fmt: skip
+
+
+def facts_of(step: StepView) -> list[str]:
+    """What is told of a step besides its state, times, error, and what it handled."""
+    parts: list[str] = []
+    if isinstance(step.output, Skipped):
+        parts.append(clean(step.output.reason))
+    if step.answer is not None:
+        parts.append(answer_text(step.answer))
+    if step.undone is not None:
+        failed = step.undone.error
+        why = "" if failed is None else error_text(failed, step.undone.error_type)
+        parts.append("undone" if failed is None else f"rollback failed: {why}")
+    if step.spent is not None and step.spent.launches:
+        parts.append(spent_text(step.spent).removeprefix("1 launch, "))
+    if step.given_by:
+        parts.append(f"given by {clean(step.given_by)}")
+    if step.told:
+        people = ", ".join(clean(one, 80) for one in dict.fromkeys(one.by for one in step.told))
+        times = f", {len(step.told)} times" if len(step.told) > 1 else ""
+        parts.append(f"guided by {people}{times}")
+    return [part for part in parts if part]
+
+
+def step_words(step: StepView, glyphs: Glyphs, *, counts: str = "") -> tuple[list[str], list[str]]:
+    """What every form tells of a step after its name and kind, and more lines of its error.
+
+    Of an error that a step inside has told, only where that is. ``counts``: of a group.
+    """
+    words: list[str] = [] if step.state == "succeeded" else [step.state]
+    words += [counts] if counts else []
+    words += [f"{glyphs.times}{step.attempts}"] if step.attempts > 1 else []
+    if step.duration_ms is not None and step.state != "skipped":
+        words.append(duration(step.duration_ms / 1000))
+    words += facts_of(step)
+    cause, others = step.cause, list[str]()
+    if cause is not None and cause.inner is not None:
+        words.append(origin_from(cause, step.path))
+    elif cause is not None and (lines := error_lines(cause.error, cause.error_type)):
+        words.append(lines[0] + at_line(cause))
+        others = lines[1:]
+    handled = handled_text(step.state, step.handled, exit_code_of(step.output))
+    return [*words, handled] if handled else words, others
+
+
+def wait_text(wait: WaitsFor, most: int = 200) -> str:
+    """``an answer: Merge it?``: what is waited for, on one line, and until when."""
+    what = clean(wait.what, most)
+    match wait.kind:
+        case "answer":
+            text = f"an answer: {what}"
+        case "signal":
+            text = f"the signal {what}"
+        case "person":
+            text = f"a person: {what}"
+        case "time":
+            text = f"{path_text(wait.path)} ({what.replace('_', ' ')})"
+        case "claim":
+            text = f"{what}, behind {clean(wait.whom) or 'another step'}"
+        case "unpause":
+            text = f"an unpause (paused by {what})"
+    return text if wait.until is None else f"{text} until {local_text(wait.until)}"
+
+
 def name_of(step: LiveStep) -> str:
     """The name of a step in its row."""
     match step.kind:
@@ -78,15 +151,6 @@ def name_of(step: LiveStep) -> str:
             return f"undo {clean(decode_key(step.name))}"
         case _:
             return clean(decode_key(step.name), 80)
-
-
-def first_line(error: str, error_type: str | None = None) -> str:
-    """An error's first line, with `` ...`` after it if there are more."""
-    lines = _lines(error)
-    if lines and lines[0].endswith(TRACEBACK):
-        return reason_of(error, error_type)
-    said = error_text(lines[0] if lines else "", error_type, WIDTH)
-    return f"{said} ..." if len(lines) > 1 else said
 
 
 def error_lines(error: str | None, error_type: str | None = None, *, most: int = 20) -> list[str]:
@@ -118,9 +182,6 @@ def printable(line: str) -> str:
     """A line of text, indented as it was, without terminal codes."""
     blank = len(line) - len(line.lstrip())
     return " " * min(blank, 40) + clean(line, WIDTH)
-
-
-_SHORT = 80
 
 
 def usage_text(usage: Usage | None, unknown_tokens: int = 0, unknown_cost: int = 0) -> str:

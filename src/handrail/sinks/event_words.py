@@ -7,16 +7,23 @@ are cut here, so an event must be masked before.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
 from handrail.model import events as ev
+from handrail.model.dataclass import dataclass
 from handrail.model.events import Event
-from handrail.model.results import A_PERSON, A_SENDER, OpenGate, Skipped
+from handrail.model.results import A_PERSON, A_SENDER, OpenGate, RollbackError, answer_words
 from handrail.record.view import exit_code_of, plain
-from handrail.shortening import clean, last_line
-from handrail.sinks.console_text import counted, duration, error_text, path_text, until
-from handrail.sinks.console_words import handled_text, usage_text
+from handrail.shortening import clean, error_text, last_line, reason_of
+from handrail.sinks.console_text import Tone, counted, duration, path_text, until
+from handrail.sinks.console_words import (
+    answer_text,
+    end_view,
+    facts_of,
+    handled_text,
+    usage_text,
+)
 from handrail.typed.jsonsafe import json_safe
 
 Severity: TypeAlias = Literal["error", "warning", "info"]
@@ -26,9 +33,27 @@ _MOST = 400
 """Characters of an error, or of a value."""
 
 
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How an event is told: its text and severity, whether people did it or are asked to act.
+
+    ``sign``: that of its line in the console's plain log; empty: the log makes no line of its own,
+    or makes it from more than the event. There, ``kind`` and ``tone`` go with it, and
+    ``in_large_groups`` is False if in a large group the lines of the group stand for it.
+    """
+
+    text: Callable[[Any], str]
+    severity: Severity | Callable[[Any], Severity] = "info"
+    people: bool | Callable[[Any], bool] = False
+    sign: str = ""
+    tone: Tone | None = None
+    kind: str = ""
+    in_large_groups: bool = True
+
+
 def event_text(event: Event) -> str:
     """What the event says, without its path."""
-    return _TEXTS[type(event)](event)
+    return FORMS[type(event)].text(event)
 
 
 # -- severity --------------------------------------------------------------------------------------
@@ -36,8 +61,20 @@ def event_text(event: Event) -> str:
 
 def severity_of(event: Event | ev.Progress) -> Severity:
     """The severity of an event or notice, found without making its text."""
-    severity = _SEVERITIES.get(type(event), "info")
-    return severity(event) if callable(severity) else severity
+    form = FORMS.get(type(event))
+    if form is None:
+        return _NOTICES.get(type(event), _info)(event)
+    return form.severity(event) if callable(form.severity) else form.severity
+
+
+def _info(_: object) -> Severity:
+    return "info"
+
+
+def is_of_people(event: Event) -> bool:
+    """True if a person did it, or is asked to act."""
+    people = FORMS[type(event)].people
+    return people(event) if callable(people) else people
 
 
 def _result_severity(event: ev.StepCompleted | ev.MemberCompleted) -> Severity:
@@ -54,25 +91,16 @@ def _end_severity(event: ev.WorkflowCompleted | ev.SubworkflowEnded) -> Severity
     return "error" if event.status == "failed" else "info"
 
 
-_SEVERITIES: Final[Mapping[type, Severity | Callable[[Any], Severity]]] = {
-    ev.WorkflowCompleted: _end_severity,
-    ev.LimitReached: "error",
-    ev.AttemptFailed: "warning",
-    ev.StepInterrupted: "warning",
-    ev.StepCompleted: _result_severity,
-    ev.ValidationRound: lambda event: "info" if event.passed else "warning",
-    ev.MemberCompleted: _result_severity,
-    ev.SubworkflowEnded: _end_severity,
-    ev.RollbackCompleted: lambda event: "info" if event.error is None else "error",
-    ev.ClaimWaiting: "warning",
-    ev.ClaimLost: "error",
-    ev.SandboxDenied: "warning",
-    ev.LadderStep: "warning",
-    ev.BudgetWarning: "warning",
-    ev.SinkDropped: "error",
+def _is_given(event: ev.StepCompleted | ev.MemberCompleted) -> bool:
+    return bool(event.result.given_by)
+
+
+_NOTICES: Final[Mapping[type, Callable[[Any], Severity]]] = {
+    ev.SinkDropped: lambda _: "error",
     ev.AgentLimit: lambda event: "warning" if event.status == "reached" else "info",
     ev.AgentFinished: lambda event: "warning" if event.status == "failed" else "info",
 }
+"""The severity of notices that are not always information."""
 
 
 # -- the run ---------------------------------------------------------------------------------------
@@ -95,10 +123,15 @@ def _run_resumed(event: ev.RunResumed) -> str:
 def _run_ended(event: ev.WorkflowCompleted) -> str:
     error = error_text(event.error, event.error_type, _MOST)
     parts = [f"{event.status} after {duration(event.duration_ms / 1000)}", error]
-    undone = [
-        f"{one.path} was not rolled back: {clean(one.error)}" for one in event.rollback_errors
+    return "; ".join(part for part in (*parts, *unrolled_texts(event.rollback_errors)) if part)
+
+
+def unrolled_texts(errors: Sequence[RollbackError]) -> list[str]:
+    """``made was not rolled back: Gone: no``: the rollbacks of a run that failed."""
+    return [
+        f"{path_text(one.path)} was not rolled back: {reason_of(one.error, one.error_type)}"
+        for one in errors
     ]
-    return "; ".join(part for part in (*parts, *undone) if part)
 
 
 def _run_suspended(event: ev.RunSuspended) -> str:
@@ -142,16 +175,13 @@ def _attempt_failed(event: ev.AttemptFailed) -> str:
 
 def _step_ended(event: ev.StepCompleted | ev.MemberCompleted) -> str:
     result = event.result
-    reason = result.output.reason if isinstance(result.output, Skipped) else ""
     spent = duration(result.duration_ms / 1000)
     parts = [
         result.status if result.status == "skipped" else f"{result.status} in {spent}",
         f"{result.attempts} attempts" if result.attempts > 1 else "",
         error_text(result.error, result.error_type, _MOST),
-        clean(reason),
+        *facts_of(end_view(result)),
         handled_text(result.status, result.handled, exit_code_of(result.output)),
-        f"given by {clean(result.given_by)}" if result.given_by else "",
-        "" if result.usage is None else usage_text(result.usage),
     ]
     return ", ".join(part for part in parts if part)
 
@@ -213,19 +243,13 @@ def question_of(gate: OpenGate) -> str:
     question = clean(gate.question)
     if not gate.choices:
         return question
-    return f"{question} [{clean(', '.join(str(choice) for choice in gate.choices))}]"
+    return f"{question} [{clean(', '.join(answer_words(gate.choices, gate.values)))}]"
 
 
 def _gate_opened(event: ev.GateOpened) -> str:
     deadline = event.gate.deadline
     by = "" if deadline is None else f", answer {until(deadline, event.at)}"
     return f"asks: {question_of(event.gate)}{by}"
-
-
-def _gate_answered(event: ev.GateAnswered) -> str:
-    """``answered yes by ana``."""
-    by = f" by {clean(event.by, 80)}" if event.by else ""
-    return f"answered {clean(event.answer, 80)}{by}"
 
 
 def _timer_set(event: ev.TimerSet) -> str:
@@ -257,17 +281,24 @@ def _denied(event: ev.SandboxDenied) -> str:
 # -- agents ----------------------------------------------------------------------------------------
 
 _WORTH_SAYING_S = 1.0
-_NEXT: Mapping[str, str] = {
-    "start": "starts over",
-    "resume": "continues its session",
-    "retry": "tries again",
-    "wait": "tries again",
-    "reask": "asks again",
-    "compact": "continues in its compacted session",
-    "summarise": "continues in a new session from a summary",
-    "reframe": "asks again in a new session",
-    "fallback": "continues with its next backend or model",
-}
+_RUNGS: Mapping[str, tuple[str, str]] = {
+    "start": ("starts over", "started over"),
+    "resume": ("continues its session", "continued its session"),
+    "reask": ("asks again", "asked again"),
+    "compact": ("continues in its compacted session", "continued in its compacted session"),
+    "summarise": (
+        "continues in a new session from a summary", "continued in a new session from a summary",
+    ),
+    "reframe": ("asks again in a new session", "asked again in a new session"),
+    "fallback": (
+        "continues with its next backend or model", "continued with its next backend or model",
+    ),
+}  # fmt: skip
+
+
+def rung_text(rung: str, *, over: bool = False) -> str:
+    """``asks again``: what follows a failed launch; ``asked again`` when that is ``over``."""
+    return _RUNGS.get(rung, ("tries again", "tried again"))[over]
 
 
 def _session_started(event: ev.AgentSessionStarted) -> str:
@@ -293,7 +324,7 @@ def _ladder_step(event: ev.LadderStep) -> str:
         if event.kind == "usage_cap":
             waits = f"checks again {_reset_text(event.due, event.at)}"
         return f"{waits}: {_what_failed(event)}: {clean(event.error, 120)}"
-    return f"{_NEXT.get(event.next.rung, 'tries again')}: {_what_failed(event)}"
+    return f"{rung_text(event.next.rung)}: {_what_failed(event)}"
 
 
 def _guided(event: ev.AgentGuided) -> str:
@@ -357,46 +388,77 @@ def _value(value: Any) -> str:
     return clean(data if isinstance(data, str) else json.dumps(data, ensure_ascii=False))
 
 
-_TEXTS: Final[Mapping[type, Callable[[Any], str]]] = {
-    ev.WorkflowStarted: _run_started,
-    ev.WorkflowCompleted: _run_ended,
-    ev.RunSuspended: _run_suspended,
-    ev.RunResumed: _run_resumed,
-    ev.CancelRequested: lambda event: f"cancelling: {clean(event.reason)}",
-    ev.RunSteered: _steered,
-    ev.LimitReached: lambda event: f"reached the limit {clean(event.name)}={clean(event.value)}",
-    ev.StepStarted: _step_started,
-    ev.AttemptFailed: _attempt_failed,
-    ev.StepMoved: lambda event: f"is now at position {event.index}",
-    ev.StepInterrupted: lambda event: f"interrupted: {clean(event.reason)}".rstrip(": "),
-    ev.StepCompleted: _step_ended,
-    ev.ValidationRound: _round_ended,
-    ev.GroupStarted: _group_started,
-    ev.GroupCompleted: _group_ended,
-    ev.MemberStarted: lambda event: f"member {clean(event.key)} began",
-    ev.MemberCompleted: _step_ended,
-    ev.TasksQueued: lambda event: f"starts with {counted(len(event.tasks), 'task')}",
-    ev.WorkEdited: _work_edited,
-    ev.WorkStopped: lambda event: f"starts no more tasks: {clean(event.reason)}",
-    ev.SubworkflowStarted: lambda event: f"{clean(event.workflow_name)} began",
-    ev.SubworkflowEnded: _child_ended,
-    ev.GateOpened: _gate_opened,
-    ev.GateAnswered: _gate_answered,
-    ev.TimerSet: _timer_set,
-    ev.SignalReceived: _signal_received,
-    ev.RollbackStarted: lambda _: "is being rolled back",
-    ev.RollbackCompleted: _rolled_back,
-    ev.AgentSessionStarted: _session_started,
-    ev.ClaimWaiting: _claim_waiting,
-    ev.ClaimGranted: lambda event: f"has {clean(event.what)} now",
-    ev.ClaimLost: _claim_lost,
-    ev.SandboxDenied: _denied,
-    ev.LadderStep: _ladder_step,
-    ev.AgentGuided: _guided,
-    ev.BudgetReserved: _budget_reserved,
-    ev.BudgetSettled: _budget_settled,
-    ev.BudgetWarning: _budget_near,
-    ev.BudgetRaised: lambda event: f"{_whose_budget(event)}: raised by its original amount",
+FORMS: Final[Mapping[type, Form]] = {
+    ev.WorkflowStarted: Form(_run_started),
+    ev.WorkflowCompleted: Form(_run_ended, _end_severity),
+    ev.RunSuspended: Form(_run_suspended),
+    ev.RunResumed: Form(_run_resumed, sign="started"),
+    ev.CancelRequested: Form(
+        lambda event: f"cancelling: {clean(event.reason)}", people=True, sign="cancelled"
+    ),
+    ev.RunSteered: Form(_steered, people=True, sign="waiting"),
+    ev.LimitReached: Form(
+        lambda event: f"reached the limit {clean(event.name)}={clean(event.value)}",
+        "error",
+        sign="failed",
+    ),
+    ev.StepStarted: Form(_step_started),
+    ev.AttemptFailed: Form(_attempt_failed, "warning"),
+    ev.StepMoved: Form(lambda event: f"is now at position {event.index}"),
+    ev.StepInterrupted: Form(
+        lambda event: f"interrupted: {clean(event.reason)}".rstrip(": "),
+        "warning",
+        sign="interrupted",
+    ),
+    ev.StepCompleted: Form(_step_ended, _result_severity, people=_is_given),
+    ev.ValidationRound: Form(_round_ended, lambda event: "info" if event.passed else "warning"),
+    ev.GroupStarted: Form(_group_started),
+    ev.GroupCompleted: Form(_group_ended),
+    ev.MemberStarted: Form(lambda event: f"member {clean(event.key)} began"),
+    ev.MemberCompleted: Form(_step_ended, _result_severity, people=_is_given),
+    ev.TasksQueued: Form(lambda event: f"starts with {counted(len(event.tasks), 'task')}"),
+    ev.WorkEdited: Form(_work_edited, people=True, sign="started", kind="work"),
+    ev.WorkStopped: Form(
+        lambda event: f"starts no more tasks: {clean(event.reason)}",
+        sign="waiting",
+        kind="work",
+        in_large_groups=False,
+    ),
+    ev.SubworkflowStarted: Form(lambda event: f"{clean(event.workflow_name)} began"),
+    ev.SubworkflowEnded: Form(_child_ended, _end_severity),
+    ev.GateOpened: Form(_gate_opened, people=True, sign="waiting"),
+    ev.GateAnswered: Form(answer_text, people=True, sign="started"),
+    ev.TimerSet: Form(_timer_set),
+    ev.SignalReceived: Form(_signal_received, people=True, sign="started"),
+    ev.RollbackStarted: Form(lambda _: "is being rolled back"),
+    ev.RollbackCompleted: Form(
+        _rolled_back,
+        lambda event: "info" if event.error is None else "error",
+        sign="undo",
+        tone="warn",
+    ),
+    ev.AgentSessionStarted: Form(_session_started),
+    ev.ClaimWaiting: Form(_claim_waiting, "warning", sign="waiting", tone="warn"),
+    ev.ClaimGranted: Form(lambda event: f"has {clean(event.what)} now", sign="again"),
+    ev.ClaimLost: Form(_claim_lost, "error"),
+    ev.SandboxDenied: Form(_denied, "warning", sign="waiting", tone="warn", in_large_groups=False),
+    ev.LadderStep: Form(
+        _ladder_step,
+        "warning",
+        people=lambda event: event.parked,
+        sign="waiting",
+        tone="warn",
+        in_large_groups=False,
+    ),
+    ev.AgentGuided: Form(_guided, people=True, sign="again"),
+    ev.BudgetReserved: Form(_budget_reserved),
+    ev.BudgetSettled: Form(_budget_settled),
+    ev.BudgetWarning: Form(_budget_near, "warning", sign="started", tone="warn"),
+    ev.BudgetRaised: Form(
+        lambda event: f"{_whose_budget(event)}: raised by its original amount",
+        people=True,
+        sign="started",
+    ),
 }
 
 
@@ -413,7 +475,7 @@ def note_text(event: Event | None) -> str:
             deadline = " (until its deadline)" if event.gate.deadline is not None else ""
             return f"{question_of(event.gate)}{deadline}"
         case ev.StepStarted():
-            return "waits for its signal"
+            return f"waits for the signal {clean(event.signal, 80)}".rstrip()
         case ev.TimerSet():
             return {"retry": "retries", "cap": "waits for a limit"}.get(event.reason, "")
         case ev.LadderStep():

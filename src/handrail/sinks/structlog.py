@@ -25,8 +25,8 @@ _LEFT_OUT = frozenset({
     "digest", "error_bases", "fingerprint", "inputs", "output", "payload", "prompt", "round",
     "traceback", "value", "line", "input", "tasks", "add",
     # What only a replay needs:
-    "accepts", "cleanup", "composed", "found", "index", "left_out", "letter", "once", "order",
-    "rollback", "took",
+    "accepts", "agents_may_answer", "cleanup", "composed", "found", "index", "left_out", "letter",
+    "once", "order", "rollback", "took",
 })  # fmt: skip
 _OF_RESULTS = ("status", "step_type", "duration_ms", "attempts", "error", "error_type", "usage")
 _PROGRESS = frozenset(get_args(Progress))

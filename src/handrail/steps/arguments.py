@@ -23,7 +23,7 @@ from handrail.model.agent_options import (
 from handrail.model.paths import check_name
 from handrail.model.patterns import normal
 from handrail.model.policy import ON_ERROR_MODES, count_of, seconds_of
-from handrail.model.results import AgentResult
+from handrail.model.results import AgentResult, Choice
 from handrail.model.sandbox import Boundary, InheritEnv
 from handrail.model.shapes import AgentLike, WorkflowLike
 from handrail.model.work import Task
@@ -287,6 +287,8 @@ def choices_of(name: str, choices: Collection[Any], default: Any) -> tuple[Any, 
     texts = [str(choice) for choice in offered]
     if not offered or isinstance(choices, str):
         raise DefinitionError(f"step {name!r}: choices is a list of one or more, got {choices!r}")
+    if any(isinstance(choice, Choice) for choice in offered):
+        raise DefinitionError(f"step {name!r}: write choices={{label: Choice(...)}}, by label")
     if isinstance(choices, Mapping) and not all(isinstance(one, str) for one in offered):
         raise DefinitionError(f"step {name!r}: the labels of choices are texts, got {offered!r}")
     if len(set(texts)) != len(texts):

@@ -785,7 +785,8 @@ class StepName:
     ) -> Step[Any]:
         """Ask a person; the output is the answer, one of ``choices`` or converted to ``type``.
 
-        ``choices`` may map what is shown, and typed, to what the output is then.
+        ``choices`` may map what is shown, and typed, to what the output is then. For one that asks
+        for a text that is a ``Choice(value, prompt_for="reason")``, with the text.
         After ``timeout`` seconds the answer is ``default``; without a default the step fails.
         Agents and commands that steps started cannot answer it, unless ``agents_may_answer``.
 
@@ -816,12 +817,19 @@ class StepName:
         )
 
     @overload
-    def wait_for(self, signal: str) -> Step[Any]: ...
+    def wait_for(self, signal: str, *, agents_may_answer: bool = False) -> Step[Any]: ...
     @overload
-    def wait_for(self, signal: str, type: type[T]) -> Step[T]: ...
-    def wait_for(self, signal: str, type: Any = Any) -> Step[Any]:
-        """Wait for the signal of this name; the output is its payload, converted to ``type``."""
-        return Step(self.name, SignalWait(check_name(signal, "signal"), type))
+    def wait_for(
+        self, signal: str, type: type[T], *, agents_may_answer: bool = False
+    ) -> Step[T]: ...
+    def wait_for(
+        self, signal: str, type: Any = Any, *, agents_may_answer: bool = False
+    ) -> Step[Any]:
+        """Wait for the signal of this name; the output is its payload, converted to ``type``.
+
+        Agents and commands that steps started cannot send it, unless ``agents_may_answer``.
+        """
+        return Step(self.name, SignalWait(check_name(signal, "signal"), type, agents_may_answer))
 
     def sleep(self, duration: float | timedelta | datetime) -> Step[None]:
         """Wait for seconds or a timedelta, or until an aware datetime."""

@@ -185,7 +185,13 @@ class Caller:
             self.local,
             self.blobs is not None,
             bounds=wire.BOUNDS,
+            on_change=self.decides,
         )
+
+    @property
+    def decides(self) -> str:
+        """What to do with changed steps; empty leaves it to the worker's executor."""
+        return "" if self.on_change == "refuse" else self.on_change
 
     @property
     def gates_here(self) -> Any:

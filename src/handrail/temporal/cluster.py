@@ -8,6 +8,7 @@ import dataclasses
 import time
 from collections.abc import AsyncIterator, Awaitable, Generator, Mapping, Sequence
 from datetime import datetime, timedelta
+from hashlib import blake2b
 from typing import Any, TypeVar, cast
 
 import attrs
@@ -16,6 +17,7 @@ from temporalio.api.common.v1 import WorkflowExecution as Execution
 from temporalio.api.enums.v1 import EventType, TaskQueueType
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import (
+    DescribeNamespaceRequest,
     DescribeTaskQueueRequest,
     GetWorkflowExecutionHistoryReverseRequest,
 )
@@ -38,9 +40,9 @@ from temporalio.service import RPCError, RPCStatusCode
 from handrail.cluster_errors import ClusterUnreachable, NoWorker, RunTerminated
 from handrail.errors import HandrailError, RunIdTaken, RunNotFound, WrongUse
 from handrail.model.events import RunSteered
-from handrail.model.results import A_PERSON, RunStatus, WaitsFor
+from handrail.model.results import RunStatus, WaitsFor
 from handrail.ports.journal import Holder, RunInfo
-from handrail.record.inbox import unpause_of
+from handrail.record.inbox import stuck_wait, unpause_of
 from handrail.temporal import wire
 from handrail.temporal.blobs import LARGE_BYTES
 from handrail.temporal.connecting import connection_error_text
@@ -107,16 +109,34 @@ class StandsStill(Exception):
 
 
 class Cluster:
-    """A namespace of a cluster, and the task queue of its runs. Keeps no state of a run."""
+    """A namespace of a cluster, and the task queue of its runs. Keeps no state of a run. Mutable:
+    it keeps its identity.
+    """
 
     def __init__(self, client: Client, task_queue: str) -> None:
         self.client = client
         self.task_queue = task_queue
+        self._identity = ""
 
     @property
     def address(self) -> str:
         """``ADDRESS/NAMESPACE``, for people."""
         return f"{self.client.service_client.config.target_host}/{self.client.namespace}"
+
+    async def identity(self) -> str:
+        """Eight hex digits that tell the namespace from others, in the marks of steps' processes.
+
+        Raises:
+            ClusterUnreachable: the cluster does not answer.
+        """
+        if not self._identity:
+            request = DescribeNamespaceRequest(namespace=self.client.namespace)
+            name = self.client.namespace
+            with contextlib.suppress(RPCError):  # the test server that skips time has no such call
+                described = self.client.workflow_service.describe_namespace(request)
+                name = (await self._call_cluster(described)).namespace_info.id
+            self._identity = blake2b(name.encode(), digest_size=4).hexdigest()
+        return self._identity
 
     # -- starting -------------------------------------------------------------------------------
 
@@ -617,7 +637,7 @@ def info_of(execution: ExecutionInfo, address: str, state: wire.State | None = N
 
 def person_for(stuck: str) -> WaitsFor:
     """What a run waits for while workers cannot go on with its code."""
-    return WaitsFor("person", "", stuck.removeprefix(_CANNOT), A_PERSON)
+    return stuck_wait("", stuck.removeprefix(_CANNOT))
 
 
 def _status_of(execution: ExecutionInfo) -> RunStatus | None:

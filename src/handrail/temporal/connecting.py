@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import re
 import time
 from datetime import timedelta
@@ -21,9 +22,13 @@ from temporalio.service import RetryConfig, RPCError
 
 from handrail.cluster_errors import ClusterUnreachable
 from handrail.errors import ReplayMismatch, WrongUse
+from handrail.project import project_table
 from handrail.temporal.wire import AGAIN
 
 DEFAULT_NAMESPACE = "default"
+QUEUE_VARIABLE = "HANDRAIL_TASK_QUEUE"
+BLOBS_VARIABLE = "HANDRAIL_BLOBS"
+DEFAULT_QUEUE = "handrail"
 _MESSAGES = re.compile(r'message: "([^"]+)"')
 _WORKER_RETRIES = RetryConfig(max_elapsed_time_millis=3_600_000, max_retries=100_000)
 """A worker repeats a failed call for up to an hour, so an outage does not lose steps' ends."""
@@ -60,6 +65,13 @@ class FailedOnce(logging.Filter):
         is_new = isinstance(error, ReplayMismatch) and text not in self._said
         self._said.add(text)
         return is_new
+
+
+def settings(queue: str | None = None, blobs: str | None = None) -> tuple[str, str | None]:
+    """The task queue and the store of large values: typed, of the environment, or the project's."""
+    table = project_table()
+    queue = queue or os.environ.get(QUEUE_VARIABLE) or table.get("task_queue")
+    return queue or DEFAULT_QUEUE, blobs or os.environ.get(BLOBS_VARIABLE) or table.get("blobs")
 
 
 def split_address(where: str) -> tuple[str, str]:

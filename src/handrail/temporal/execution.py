@@ -23,7 +23,7 @@ from handrail.errors import CannotSteer, HandrailError, ReplayMismatch
 from handrail.model import events as ev
 from handrail.model.results import WaitsFor, WorkflowResult
 from handrail.record.answers import accept_answer, check_payload
-from handrail.record.reading import rerun_after
+from handrail.record.reading import accept_changes
 from handrail.record.run_record import Recorded
 from handrail.temporal import wire
 from handrail.temporal.blobs import LARGE_BYTES
@@ -299,19 +299,25 @@ class Execution:
         self._is_ending = host.changed = True
 
     def _run_again(self, start: wire.Start, host: RunHost, mismatch: ReplayMismatch) -> None:
-        """Have the next execution run changed steps of a fork again, with what followed them.
+        """Have the next execution go on over changed steps, as ``accept_changes`` says.
 
         Raises:
-            ReplayMismatch: the run is no fork, or nothing has been recorded yet, or the drive was
-                told to keep or rerun a changed step. The cluster then repeats this task, until a
-                worker has other code.
+            ReplayMismatch: nothing has been recorded yet, or nothing says what to do. The cluster
+                then repeats this task, until a worker has other code.
         """
-        paths = [change.path for change in mismatch.changes]
-        is_told = not {*start.reuse, *start.rerun}.isdisjoint(paths)
-        if is_told or not mismatch.late or not host.machine.run.recorded.is_fork:
+        if not mismatch.late:
             raise mismatch
-        history = [self._event(row) for row in self._rows_after(0)]
-        self._go = wire.Drive(start.reuse, tuple(rerun_after(history, mismatch, start.rerun)))
+        told = dict.fromkeys((*start.reuse, *start.rerun, *start.told))
+        reuse, rerun = accept_changes(
+            [self._event(row) for row in self._rows_after(0)],
+            mismatch,
+            start.reuse,
+            start.rerun,
+            told=told,
+            on_change=start.on_change or self._serving.parts.on_change,
+        )
+        told |= dict.fromkeys(change.path for change in mismatch.changes)
+        self._go = wire.Drive(tuple(reuse), tuple(rerun), told=tuple(told))
         self._result = host.conductor.result
 
     def _continue(self, start: wire.Start, host: RunHost) -> NoReturn:

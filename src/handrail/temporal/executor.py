@@ -18,7 +18,6 @@ from temporalio.service import RPCError
 
 from handrail.cluster_errors import NoWorker, RunTerminated, TooLarge
 from handrail.codec.codec import Codec
-from handrail.engine.from_steps import sender
 from handrail.engine.outside import run_outside, sync_twin
 from handrail.engine.parts import (
     OnChange,
@@ -35,7 +34,6 @@ from handrail.errors import (
     ReplayMismatch,
     RunIdTaken,
     RunNotFound,
-    StepChange,
     WrongUse,
 )
 from handrail.model import events as ev
@@ -45,7 +43,7 @@ from handrail.model.results import WorkflowResult
 from handrail.model.shapes import WorkflowLike
 from handrail.ports.sink import Sink
 from handrail.record.outputs import recordable
-from handrail.record.reading import ended, is_fork, paths_named, with_failed
+from handrail.record.reading import accept_changes, ended, is_fork, paths_named, with_failed
 from handrail.secrets.masking import Mask
 from handrail.secrets.sealing import seal_text
 from handrail.secrets.values import Secrets
@@ -282,6 +280,7 @@ class TemporalExecutor(TakesOptions, ReadsRuns):
         return 0
 
     async def _continue_existing(self, request: RunRequest) -> int | None:
+        await self._sender(request.run_id)
         history = await self._caller.history(request.run_id)
         request.refuse_other(history, self._caller.codec)
         if ended(history) is not None:
@@ -413,6 +412,7 @@ class TemporalExecutor(TakesOptions, ReadsRuns):
         rerun: Sequence[str],
         show: Show | None,
     ) -> WorkflowResult[Any]:
+        await self._sender(run_id)
         execution = await (await self._caller.cluster()).execution_info(run_id)
         definition = self._caller.definition_to_drive(execution, workflow)
         history = await self._caller.history(run_id)
@@ -444,7 +444,7 @@ class TemporalExecutor(TakesOptions, ReadsRuns):
             history = await self._whole_history(run_id)
         reuse, rerun = await self._checked(definition, history, reuse, rerun)
         where = workflow_reference(definition)
-        how = Drive(tuple(reuse), tuple(rerun), workflow=where)
+        how = Drive(tuple(reuse), tuple(rerun), workflow=where, on_change=self._caller.decides)
         if is_open and not is_stuck:
             await cluster.drive(run_id, how)
             return
@@ -488,18 +488,16 @@ class TemporalExecutor(TakesOptions, ReadsRuns):
             ReplayMismatch: a recorded step has changed, and nothing says what to do. No drive was
                 started.
         """
-        on_change = self._caller.on_change
+        told = {*reuse, *rerun}
         while True:
             plan, again = await self._planned(definition, history, reuse, rerun)
-            changed = [one for one in plan.steps if one.state == "changed"]
-            if is_fork(history) or not changed:
+            if is_fork(history) or not plan.changes:
                 return reuse, again
-            paths = [one.path for one in changed]
-            if on_change == "refuse" or not {*reuse, *rerun}.isdisjoint(paths):
-                changes = [StepChange(one.path, one.was or "", one.now or "") for one in changed]
-                raise ReplayMismatch(history[0].run_id, tuple(changes))
-            reuse = [*reuse, *paths] if on_change == "reuse" else reuse
-            rerun = [*rerun, *paths] if on_change == "rerun" else rerun
+            mismatch = ReplayMismatch(history[0].run_id, plan.changes)
+            reuse, rerun = accept_changes(
+                history, mismatch, reuse, rerun, told=told, on_change=self._caller.on_change
+            )
+            told.update(change.path for change in mismatch.changes)
 
     # -- cancelling -----------------------------------------------------------------------------
 
@@ -517,7 +515,7 @@ class TemporalExecutor(TakesOptions, ReadsRuns):
         Raises:
             RunNotFound: there is no such run. WorkflowNotFound: its workflow is not known here.
         """
-        sender(run_id, "", None)
+        await self._sender(run_id)
         cluster = await self._caller.cluster()
         execution = await cluster.execution_info(run_id)
         if not execution.is_open:

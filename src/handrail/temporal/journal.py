@@ -47,6 +47,14 @@ class ClusterJournal:
         """The codec of the runs' values."""
         return self._caller.codec
 
+    @property
+    def identity(self) -> str:
+        """What the marks of processes name it by that its runs' steps started."""
+        return self._wait(self._identity())
+
+    async def _identity(self) -> str:
+        return await (await self._caller.cluster()).identity()
+
     # -- reading --------------------------------------------------------------------------------
 
     def runs(self) -> Sequence[RunInfo]:
@@ -185,5 +193,11 @@ class ClusterJournal:
         with self._starting:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                threading.Thread(target=self._loop.run_forever, daemon=True).start()
+                threading.Thread(target=_run, args=(self._loop,), daemon=True).start()
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    """Run a loop until it is stopped, and close it."""
+    loop.run_forever()
+    loop.close()

@@ -129,6 +129,7 @@ class Attempt:
         self._settings: wire.Settings = wire.read(args[1], wire.Settings)
         assert info.workflow_id is not None
         self._end_codec = EndCodec(info.workflow_id, serving.codec, serving.secrets)
+        self._contexts = _contexts(serving, info.workflow_id)
         before: Any = info.heartbeat_details[0] if info.heartbeat_details else {}
         self._before = msgspec.convert(before, wire.Beat)
         self._beat = wire.Beat(self._before.missing, self._before.stopped, queue=serving.home)
@@ -149,9 +150,9 @@ class Attempt:
                 str(error), type=MISSING, next_retry_delay=timedelta(seconds=_MISSING_RETRY_S)
             ) from None
         if self._info.attempt > 1:  # programs that a killed worker left running
-            await asyncio.to_thread(kill_marked, f"{self._mark()}/{command.path}")
+            await asyncio.to_thread(kill_marked, f"{self._contexts.mark}/{command.path}")
         if isinstance(command, cmd.Undo):
-            work = _undoing(self._serving, self._contexts(), command)
+            work = _undoing(self._serving, self._contexts, command)
             return self._encode_end(await self._at_work(command, work), command)
         refused = self._must_not_run(command)
         if refused is not None:
@@ -253,14 +254,8 @@ class Attempt:
 
     # -- the work -------------------------------------------------------------------------------
 
-    def _contexts(self) -> Contexts:
-        return _contexts(self._serving, self._end_codec.run_id, self._mark())
-
-    def _mark(self) -> str:
-        return f"{self._end_codec.run_id}@{self._info.workflow_run_id}"
-
     async def _performing(self, command: Perform) -> Any:
-        self._performer = performer = _performer(self._serving, self._contexts(), self._tell)
+        self._performer = performer = _performer(self._serving, self._contexts, self._tell)
         return await performer.perform(command, CURRENT.get())
 
     def _tell(self, notice: ev.Notice) -> None:
@@ -313,7 +308,8 @@ def _to_payload(data: bytes, failure: str) -> RawValue:
     return wire.raw_json(data)
 
 
-def _contexts(serving: Serving, run_id: str, mark: str) -> Contexts:
+def _contexts(serving: Serving, run_id: str) -> Contexts:
+    mark = f"{run_id}@{serving.identity}"
     return Contexts(run_id, serving.parts.services, serving.parts.config, mark)
 
 
@@ -431,7 +427,7 @@ async def perform_here(serving: Serving, codec: EndCodec, command: Perform | cmd
         if isinstance(notice, ev.JOURNALED_NOTICES):
             notices.append(codec.row(notice))
 
-    contexts = _contexts(serving, codec.run_id, codec.run_id)
+    contexts = _contexts(serving, codec.run_id)
     current = _current(serving, codec.run_id, command)
     work: Awaitable[Any]
     left: float | None

@@ -14,6 +14,7 @@ from handrail.errors import CannotSteer, RunNotFound
 from handrail.model import events as ev
 from handrail.record.inbox import gate_in
 from handrail.record.reading import ended
+from handrail.system.marker import enclosing_step
 from handrail.temporal.caller import Caller
 from handrail.temporal.cluster import StandsStill
 from handrail.temporal.record import accepted_by
@@ -35,7 +36,7 @@ class ReachesRuns(Steering):
             GateClosed, GateNotFound, InvalidAnswer, RunNotFound: see those. NoWorker: no worker
                 answers for the run; the answer may still reach it.
         """
-        by = sender(run_id, "", by)
+        by = await self._sender(run_id, by, gate)
         event = await self.ask(run_id, ev.GateAnswered(gate, answer, by))
         assert isinstance(event, ev.GateAnswered)
         return event.answer
@@ -49,17 +50,30 @@ class ReachesRuns(Steering):
             InvalidSignal, RunNotFound, OutputNotSerializable: as ``Executor.signal``. NoWorker: no
                 worker answers for the run; the signal may still reach it.
         """
-        by = sender(run_id, "", by)
+        by = await self._sender(run_id, by)
         await self.ask(run_id, ev.SignalReceived(name, payload, by))
 
+    async def _sender(self, run_id: str, by: str | None = None, gate: str = "") -> str | None:
+        """Who sends a message to a run, as for a run of a journal; ``gate``: it is an answer to it.
+
+        Raises:
+            CannotSteer, GateClosed, GateNotFound, RunNotFound: as ``Executor.answer``.
+        """
+        identity = await (await self._caller.cluster()).identity()
+        may = False
+        if gate and enclosing_step(run_id, identity) is not None:
+            history = await self._caller.history(run_id)
+            may = gate_in(run_id, history, gate, time.time()).agents_may_answer
+        return sender(run_id, identity, by, may=may)
+
     async def _steer(self, run_id: str, event: ev.RunSteered) -> None:
-        event = replace(event, by=sender(run_id, "", event.by))
+        event = replace(event, by=await self._sender(run_id, event.by))
         send = self.ask if event.action == "guide" else self.tell
         await send(run_id, event)
 
     async def _steer_step(self, run_id: str, event: ev.RunSteered) -> None:
         check_paths(path=(event.path,))
-        event = replace(event, by=sender(run_id, "", event.by))
+        event = replace(event, by=await self._sender(run_id, event.by))
         await self.ask(run_id, event)
 
     async def ask(self, run_id: str, event: ev.Event) -> ev.Event:

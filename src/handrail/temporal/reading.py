@@ -21,7 +21,7 @@ from handrail.model.history import RunDiff
 from handrail.model.plan import Plan
 from handrail.model.shapes import WorkflowLike
 from handrail.ports.journal import RunInfo
-from handrail.record.inbox import unread
+from handrail.record.inbox import stuck_in, unread
 from handrail.record.reading import ended, with_failed, workflow_named
 from handrail.record.state import RunState
 from handrail.record.status import shown_status
@@ -51,13 +51,14 @@ class ReadsRuns(ReachesRuns):
             with contextlib.suppress(NoWorker):
                 state = await cluster.state(run_id)
         info = info_of(execution, cluster.address, state)
-        view = view_of(history, alive=info.holder is not None, now=time.time())
+        alive, stuck = info.holder is not None, stuck_in(info)
+        view = view_of(history, alive=alive, now=time.time(), stuck=stuck)
         end, waits = view.end, view.waits_for
         if state is not None and state.suspended is not None:
             (event,) = self._caller.events(run_id, [state.suspended])
             assert isinstance(event, ev.RunSuspended)
             waits = event.waits_for
-        elif state is not None and (state.stuck or state.paused):
+        elif state is not None and state.paused:
             waits = info.waits_for
         return RunState(
             run_id,
@@ -97,7 +98,7 @@ class ReadsRuns(ReachesRuns):
 
     async def _edit_work(self, run_id: str, event: ev.WorkEdited) -> None:
         """Check the edit against the record, as an executor on the cluster's journal does."""
-        engine = self._engine(await self._caller.history(run_id))
+        engine = await self._engine(await self._caller.history(run_id))
         path, add, drop, priority = event.path or None, event.add, event.drop, event.priority
         await engine.edit_work(run_id, path, add=add, drop=drop, priority=priority, by=event.by)
         for letter in engine.journal.letters(run_id, 0):
@@ -134,15 +135,16 @@ class ReadsRuns(ReachesRuns):
         rerun: Sequence[str],
     ) -> tuple[Plan, Sequence[str]]:
         """The plan, and ``rerun`` with what a fork runs again."""
-        engine = self._engine(history)
+        engine = await self._engine(history)
         return await engine.plan_with_rerun(
             history[0].run_id, _WorkflowRef(definition), reuse=reuse, rerun=rerun
         )
 
-    def _engine(self, *histories: Sequence[ev.Event]) -> Executor:
+    async def _engine(self, *histories: Sequence[ev.Event]) -> Executor:
         """An executor over a scratch journal of these records, for operations on records."""
+        identity = await (await self._caller.cluster()).identity()
         return Executor(
-            journal=scratch(self._caller.codec, *histories),
+            journal=scratch(self._caller.codec, identity, *histories),
             workflows=[_WorkflowRef(one) for one in self._caller.known.values()],
             limits=self._caller.limits,
             secrets=self._caller.secrets,
@@ -165,7 +167,7 @@ class ReadsRuns(ReachesRuns):
         """A new run from the record of another, as ``Executor.fork``; ``resume`` drives it."""
         history = await self._caller.history(run_id)
         execution = await (await self._caller.cluster()).execution_info(run_id)
-        engine = self._engine(history)
+        engine = await self._engine(history)
         again = with_failed(rerun, rerun_failed)
         made = await engine.fork(
             run_id, at=at, outputs=outputs, inputs=inputs, rerun=again, fork_id=fork_id
@@ -179,7 +181,7 @@ class ReadsRuns(ReachesRuns):
         Raises:
             DamagedExport, RunIdTaken, OSError: as ``Executor.import_run``.
         """
-        engine = self._engine()
+        engine = await self._engine()
         made = await engine.import_run(file, run_id=run_id)
         history = engine.journal.events(made)
         await self._caller.hold(made, workflow_named(history), history)
@@ -193,12 +195,12 @@ class ReadsRuns(ReachesRuns):
         Raises:
             RunNotFound: there is no such run. OSError: the file cannot be written.
         """
-        await self._engine(await self._caller.history(run_id)).export(run_id, file)
+        await (await self._engine(await self._caller.history(run_id))).export(run_id, file)
 
     async def diff(self, a: str, b: str) -> RunDiff:
         """Compare two runs step by step; see ``Executor.diff``."""
         histories = [await self._caller.history(run_id) for run_id in dict.fromkeys((a, b))]
-        return await self._engine(*histories).diff(a, b)
+        return await (await self._engine(*histories)).diff(a, b)
 
     plan_sync = sync_twin(plan)
     fork_sync = sync_twin(fork)

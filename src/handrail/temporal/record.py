@@ -19,9 +19,17 @@ from handrail.record.results import children_of, tree_order, workflow_result
 from handrail.record.run_record import Recorded
 
 
-def scratch(codec: Codec, *histories: Sequence[ev.Event]) -> MemoryJournal:
-    """A journal in memory with these runs, for operations that need only their records."""
-    journal = MemoryJournal(codec=codec)
+class Scratch(MemoryJournal):
+    """A journal in memory that stands for a cluster's runs. Mutable, as that is."""
+
+    def __init__(self, codec: Codec, identity: str) -> None:
+        super().__init__(codec=codec)
+        self.identity = identity
+
+
+def scratch(codec: Codec, identity: str, *histories: Sequence[ev.Event]) -> Scratch:
+    """A journal with these runs of a cluster, for operations that need only their records."""
+    journal = Scratch(codec, identity)
     for history in histories:
         if history:
             journal.append_run(history)

@@ -50,6 +50,8 @@ class Serving:
     """The task queue of the runs."""
     home: str
     """The task queue that only workers on this machine, in this folder, poll."""
+    identity: str = ""
+    """The cluster, in the marks of processes that steps start."""
     local: LocalWork = attrs.field(factory=LocalWork)
     bodies: PinnedGenerators = attrs.field(factory=PinnedGenerators)
 

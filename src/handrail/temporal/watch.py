@@ -18,10 +18,14 @@ from handrail.model.results import OpenGate
 from handrail.temporal.caller import Caller
 from handrail.temporal.cluster import PATIENCE_S, Cluster, person_for
 from handrail.temporal.errors_as_data import error_as_data
-from handrail.temporal.wire import Refusal
+from handrail.temporal.wire import Refusal, State
 
 TROUBLE_S = 10.0
 """How long a run may record nothing before the client asks the cluster why, and logs it."""
+ANSWER_S = 3.0
+"""How long a worker may take to answer for the run before the client logs that none does. The
+cluster itself still lists one that was killed for a minute.
+"""
 
 Show = Callable[[ev.Event], None]
 Answer = Callable[..., Awaitable[Any]]
@@ -70,7 +74,13 @@ class Watch:
             return None
 
     async def _look(self) -> ev.RunSuspended | None:
-        state = await self._cluster.state(self._run_id)
+        asked: asyncio.Future[State] = asyncio.ensure_future(self._cluster.state(self._run_id))
+        try:
+            if not (await asyncio.wait({asked}, timeout=ANSWER_S))[0]:
+                await self._say_trouble("no worker answers for it")
+            state = await asked
+        finally:
+            asked.cancel()
         if state.events != self._events:
             self._events, self._quiet_since = state.events, time.monotonic()
         elif time.monotonic() - self._quiet_since > TROUBLE_S and state.suspended is None:
@@ -126,6 +136,7 @@ class Watch:
         """Log what keeps the run from advancing, each trouble once."""
         try:
             troubles = await asyncio.wait_for(self._cluster.troubles(self._run_id), PATIENCE_S)
+            troubles = troubles or [first] * bool(first)
         except (TimeoutError, HandrailError, OSError, RuntimeError, RPCError) as error:
             troubles = [first or str(error) or "the cluster does not answer"]
         for trouble in troubles:

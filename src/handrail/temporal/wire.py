@@ -105,7 +105,8 @@ class Start(msgspec.Struct, omit_defaults=True):
     ``limits`` and ``gates`` are those of the client that started the run. ``resumed``: chunks of
     its record follow, and the drive continues from them, with ``reuse``, ``rerun`` and ``cancel``
     as for a resume. ``held``: it first waits for a ``Drive`` message. ``homes``: the queue of the
-    machine that has each agent session.
+    machine that has each agent session. ``on_change``: what to do with steps that changed, unless
+    as the worker's executor says; ``told``: those for which it was done.
     """
 
     workflow: str
@@ -125,6 +126,8 @@ class Start(msgspec.Struct, omit_defaults=True):
     cancel: str | None = None
     homes: dict[str, str] = {}
     bounds: Bounds | None = None
+    on_change: str = ""
+    told: tuple[str, ...] = ()
 
 
 class Drive(msgspec.Struct, omit_defaults=True):
@@ -134,6 +137,8 @@ class Drive(msgspec.Struct, omit_defaults=True):
     rerun: tuple[str, ...] = ()
     cancel: str | None = None
     workflow: str = ""
+    on_change: str = ""
+    told: tuple[str, ...] = ()
 
 
 class Refusal(msgspec.Struct):
@@ -240,6 +245,8 @@ def with_drive(start: Start, go: Drive, **more: Any) -> Start:
         reuse=go.reuse,
         rerun=go.rerun,
         cancel=go.cancel,
+        on_change=go.on_change or start.on_change,
+        told=go.told,
         **more,
     )
 

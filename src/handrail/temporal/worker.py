@@ -10,6 +10,7 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self
 
+import attrs
 from temporalio.client import Client
 from temporalio.converter import StorageDriver
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner, Worker
@@ -20,7 +21,7 @@ from handrail.executor import Executor
 from handrail.model.shapes import WorkflowLike
 from handrail.secrets.values import secret_values
 from handrail.temporal.blobs import blobs_at
-from handrail.temporal.cluster import with_blobs
+from handrail.temporal.cluster import Cluster, with_blobs
 from handrail.temporal.connecting import FailedOnce, connect, log_outages
 from handrail.temporal.execution import HandrailRun, WithServing
 from handrail.temporal.performing import BEAT_S, StepActivities, home_queue
@@ -79,6 +80,8 @@ class TemporalWorker:
         client = self._client
         if isinstance(client, str):
             client = await connect(client, patient=True)
+        identity = await Cluster(client, self.serving.queue).identity()
+        self.serving = attrs.evolve(self.serving, identity=identity)
         self._workers = self._build_workers(with_blobs(client, self._blobs))
         for worker in self._workers:
             await worker.__aenter__()

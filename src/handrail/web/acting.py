@@ -342,6 +342,14 @@ class Acting:
             raise WorkflowNotFound(info.workflow_name, ())
         return {"driven": True}
 
+    async def plan(self, info: RunInfo, body: ResumeBody, by: str | None) -> dict[str, Json]:
+        """Tell what a resume with this body would do."""
+        del by
+        found = await self._executor_for(info).plan(
+            info.run_id, reuse=body.reuse, rerun=body.rerun, rerun_failed=body.rerun_failed
+        )
+        return {"plan": json_safe(found.to_dict())}
+
     async def fork(self, info: RunInfo, body: ForkBody, by: str | None) -> dict[str, Json]:
         """Fork a run."""
         del by
@@ -434,5 +442,6 @@ VERBS: Mapping[str, Verb] = {
     "stop": Verb(NoBody, Acting.stop, "Suspend the run; it can be resumed."),
     "cancel": Verb(CancelBody, Acting.cancel, "Cancel the run and roll it back."),
     "resume": Verb(ResumeBody, Acting.resume, "Resume a run that no process is running."),
+    "plan": Verb(ResumeBody, Acting.plan, "Say what a resume with this body would do."),
     "fork": Verb(ForkBody, Acting.fork, "Make a new run from the record of this one."),
 }

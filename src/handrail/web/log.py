@@ -6,12 +6,11 @@ from array import array
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
-from handrail.model import events as ev
 from handrail.model.dataclass import dataclass
 from handrail.model.events import Event
-from handrail.sinks.event_words import event_text, severity_of
+from handrail.sinks.event_words import event_text, is_of_people, severity_of
 from handrail.typed.jsonsafe import Json
 
 Level: TypeAlias = Literal["error", "warning", "person", "info"]
@@ -26,20 +25,6 @@ ONLY: Mapping[LogFilter, frozenset[str]] = {
     "warnings": frozenset({"error", "warning"}),
     "people": frozenset({"person"}),
 }
-_OF_PEOPLE: Final[Mapping[type, Callable[[Any], bool] | None]] = {
-    ev.CancelRequested: None,
-    ev.RunSteered: None,
-    ev.StepCompleted: lambda event: bool(event.result.given_by),
-    ev.MemberCompleted: lambda event: bool(event.result.given_by),
-    ev.WorkEdited: None,
-    ev.GateOpened: None,
-    ev.GateAnswered: None,
-    ev.SignalReceived: None,
-    ev.LadderStep: lambda event: event.parked,
-    ev.AgentGuided: None,
-    ev.BudgetRaised: None,
-}
-"""What people did, or are asked to do; where that depends on the event, with the question."""
 MOST_LINES = 1_000
 """Lines in one response."""
 _MAX_KEPT_QUERIES = 8
@@ -154,11 +139,7 @@ class Log:
 
 def level_of(event: Event) -> Level:
     """The level of an event, found without making its text."""
-    kind = type(event)
-    if kind not in _OF_PEOPLE:
-        return severity_of(event)
-    of_people = _OF_PEOPLE[kind]
-    return "person" if of_people is None or of_people(event) else severity_of(event)
+    return "person" if is_of_people(event) else severity_of(event)
 
 
 def line_data(event: Event) -> Json:

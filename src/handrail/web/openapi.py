@@ -78,6 +78,7 @@ _SCHEMAS: dict[str, Any] = {
         "cost_usd": _or_null(_NUMBER),
         "tokens": _or_null(_NUMBER),
         "launches": _or_null(_WHOLE),
+        "unread": _or_null(_TEXT),
         "error": _or_null(_TEXT),
         "at_work": {"type": "array", "items": _TEXT},
         "forked_from": _or_null({"type": "array", "items": _or_null(_TEXT)}),
@@ -89,6 +90,7 @@ _SCHEMAS: dict[str, Any] = {
     }),
     "Gate": _object({
         "path": _TEXT, "question": _TEXT, "choices": _THINGS, "schema": _ANY, "default": _ANY,
+        "prompts": {"type": "object", "additionalProperties": _TEXT},
         "has_default": _FLAG, "since": _NUMBER, "deadline": _or_null(_NUMBER),
     }),
     "Signal": _object({"name": _TEXT, "path": _TEXT, "schema": _ANY}),
@@ -139,7 +141,7 @@ _SCHEMAS: dict[str, Any] = {
         "a": _TEXT, "b": _TEXT, "same": _FLAG, "fields": {"type": "array", "items": _TEXT},
         "steps": _THINGS,
     }),
-    "Done": _object({"ok": _FLAG, "driven": _FLAG}, run_id=_TEXT, answer=_ANY),
+    "Done": _object({"ok": _FLAG, "driven": _FLAG}, run_id=_TEXT, answer=_ANY, plan=_ANY),
 }  # fmt: skip
 _EVENTS = (
     "Server-sent events. `record`: an event of the run, with `type`, `seq`, `at` (unix seconds), "

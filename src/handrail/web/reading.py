@@ -10,10 +10,11 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import anyio
 import anyio.to_thread
@@ -22,7 +23,7 @@ from handrail.errors import HandrailError, JournalFailed, RunNotFound
 from handrail.model import events as ev
 from handrail.model.dataclass import dataclass
 from handrail.ports.journal import Journal, RunInfo, read_after
-from handrail.record.inbox import runs_of, unread
+from handrail.record.inbox import runs_of, stuck_in, unread
 from handrail.record.state import RecordedRun
 from handrail.record.status import ShownStatus, shown_status
 from handrail.record.view import Reading, plain
@@ -33,6 +34,9 @@ from handrail.web.run_json import at_work, detail_of, row_of
 from handrail.web.step_json import StepRows, step_of
 from handrail.web.texts import Texts, texts_of
 
+if TYPE_CHECKING:
+    import asyncio
+
 T = TypeVar("T")
 
 FRESH_S = 0.2
@@ -42,8 +46,13 @@ _KEPT_RUNS = 8
 _KEPT_ROWS = 20_000
 _SHORT_RUN = 2_000
 """Events: a list shows the cost of a longer run only once somebody has opened the run."""
-_PATIENCE_S = 0.25
-"""How long one response may read the records of runs, for their costs."""
+_PATIENCE_S = 0.2
+"""How long a list waits for its runs, and as long for their records, which it has costs from."""
+_AT_ONCE = 4
+"""Records that are read at a time for lists: one that takes long does not hold up the others."""
+_AGAIN_S = 10.0
+"""How soon a record that could not be read is tried again for a list."""
+READING = "reading"
 _BATCH = 500
 """Events that are made into lines at a time."""
 _LONG_EVENT = 256 * 1024
@@ -96,7 +105,10 @@ class Reader:
         self._listing: anyio.Lock | None = None
         self._reading: dict[str, anyio.Lock] = {}
         self._snapshots: dict[str, tuple[_Key, int, Snapshot]] = {}
-        self._rows: dict[str, tuple[_Key, dict[str, Json]]] = {}
+        self._rows: dict[str, tuple[_Key, float, dict[str, Json]]] = {}
+        self._row_reads: dict[str, asyncio.Task[None]] = {}
+        self._at_once: anyio.CapacityLimiter | None = None
+        self._listings: set[asyncio.Task[tuple[RunInfo, ...]]] = set()
         self._logs: dict[str, tuple[float, Log]] = {}
         self._after = read_after(journal)
 
@@ -110,7 +122,8 @@ class Reader:
             began = time.monotonic()
             old = max(FRESH_S, _AGE_FACTOR * self._took_s)
             if self._read_at < (asked if now else began - old):
-                self._runs = tuple(await self._in_thread(lambda: runs_of(self._journal)))
+                listed = await self._in_thread(lambda: runs_of(self._journal), may_be_left=True)
+                self._runs = tuple(listed)
                 self._took_s = time.monotonic() - began
                 self._read_at = began
             return self._runs
@@ -127,39 +140,82 @@ class Reader:
                 return info
         raise RunNotFound(run_id, tuple(one.run_id for one in infos[-5:]))
 
-    async def _in_thread(self, read: Callable[[], T]) -> T:
-        """The result of a read: in a thread if the journal is a file, else in the loop."""
-        return await anyio.to_thread.run_sync(read) if self._journal.durable else read()
+    async def _in_thread(self, read: Callable[[], T], *, may_be_left: bool = False) -> T:
+        """The result of a read: in a thread if the journal is a file, else in the loop.
+
+        ``may_be_left``: nobody waits for its end when the page ends.
+        """
+        if not self._journal.durable:
+            return read()
+        return await anyio.to_thread.run_sync(read, abandon_on_cancel=may_be_left)
 
     def mask_data(self, data: T) -> T:
         """JSON data without secrets."""
         return cast("T", self._mask.plain(cast("Json", data)))
 
-    async def rows(self, infos: Iterable[RunInfo]) -> list[dict[str, Json]]:
-        """The rows of runs; their costs are only read within the first ``_PATIENCE_S``."""
-        until = time.monotonic() + _PATIENCE_S
-        return [await self._row(info, until) for info in infos]
+    async def listed(self) -> tuple[RunInfo, ...]:
+        """``runs`` of now; if reading them takes long, those of the reading before."""
+        import asyncio
 
-    async def _row(self, info: RunInfo, until: float) -> dict[str, Json]:
-        key, known = _key(info), self._rows.get(info.run_id)
-        if known is not None and known[0] == key:
-            return known[1]
+        reading = asyncio.create_task(self.runs(now=True))
+        self._listings.add(reading)
+        reading.add_done_callback(self._listings.discard)
+        patience = None if self._read_at < 0 else _PATIENCE_S
+        await asyncio.wait({reading}, timeout=patience)
+        return reading.result() if reading.done() else self._runs
+
+    async def rows(self, infos: Sequence[RunInfo]) -> list[dict[str, Json]]:
+        """The rows of runs; those that cannot be read at once say so, and are read meanwhile."""
+        import asyncio
+
+        missing = [info for info in infos if self._known_row(info) is None]
+        for info in missing:
+            if info.run_id not in self._row_reads:
+                self._row_reads[info.run_id] = asyncio.create_task(self._fill_row(info))
+        if missing:
+            reads = [self._row_reads[info.run_id] for info in missing]
+            await asyncio.wait(reads, timeout=_PATIENCE_S)
+        return [
+            self._known_row(info) or self.mask_data(row_of(info, unread=READING)) for info in infos
+        ]
+
+    def filled(self, since: float) -> AbstractSet[str]:
+        """The ids of the runs whose rows were read after a time of ``time.monotonic``."""
+        return {run_id for run_id, (_, at, _) in self._rows.items() if at > since}
+
+    def _known_row(self, info: RunInfo) -> dict[str, Json] | None:
+        """The row of a run, if nothing has to be read for it."""
+        key = _key(info)
         kept = self._snapshots.get(info.run_id)
         if kept is not None and kept[0] == key:
             return kept[2].row
-        if info.damaged or info.events > _SHORT_RUN or time.monotonic() > until:
+        known = self._rows.get(info.run_id)
+        if known is not None and known[0] == key:
+            _, at, row = known
+            if row["unread"] is None or time.monotonic() - at < _AGAIN_S:
+                return row
+        if info.damaged or info.events > _SHORT_RUN:
             return self.mask_data(row_of(info))
+        return None
+
+    async def _fill_row(self, info: RunInfo) -> None:
+        """Read the record of a run for its row."""
+        self._at_once = self._at_once or anyio.CapacityLimiter(_AT_ONCE)
+
+        def read() -> dict[str, Json]:
+            return row_of(info, self._read_run(info, self._read(info), Reading()).view)
+
         try:
-            recorded = await self._in_thread(
-                lambda: self._read_run(info, self._read(info), Reading())
-            )
-        except (HandrailError, OSError):
-            return self.mask_data(row_of(info))
-        row = self.mask_data(row_of(info, recorded.view))
-        if len(self._rows) >= _KEPT_ROWS:
-            self._rows.clear()
-        self._rows[info.run_id] = (key, row)
-        return row
+            async with self._at_once:
+                try:
+                    row = await self._in_thread(read, may_be_left=True)
+                except (HandrailError, OSError) as error:
+                    row = row_of(info, unread=str(error))
+            if len(self._rows) >= _KEPT_ROWS:
+                self._rows.clear()
+            self._rows[info.run_id] = (_key(info), time.monotonic(), self.mask_data(row))
+        finally:
+            del self._row_reads[info.run_id]
 
     # -- one run -----------------------------------------------------------------------------------
 
@@ -227,7 +283,8 @@ class Reader:
         self, info: RunInfo, history: Sequence[ev.Event], reading: Reading
     ) -> RecordedRun:
         inbox = unread(self._journal, info.run_id, history)
-        view = reading.view_of(history, inbox, alive=info.holder is not None, now=time.time())
+        alive, stuck = info.holder is not None, stuck_in(info)
+        view = reading.view_of(history, inbox, alive=alive, now=time.time(), stuck=stuck)
         return RecordedRun(info, history, view)
 
     async def detail(self, run_id: str, *, steps: bool = True) -> Json:

@@ -128,7 +128,7 @@ class Page:
     async def _runs(self, request: Request) -> Response:
         query = _query(request, {"q", "state", "workflow", "limit", "cursor"})
         limit = _number("limit", query.get("limit", "100"), 1, _MOST_RUNS)
-        infos = list(reversed(await self.reader.runs(now=True)))
+        infos = list(reversed(await self.reader.listed()))
         counts: dict[str, Json] = {}
         for info in infos:
             state = shown_status(info)

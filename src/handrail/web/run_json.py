@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from handrail.errors import DefinitionError
 from handrail.model import events as ev
-from handrail.model.results import OpenGate, Usage
+from handrail.model.results import OpenGate, Usage, prompts_of
 from handrail.ports.journal import RunInfo
 from handrail.record.state import RecordedRun
 from handrail.record.status import shown_status
@@ -35,8 +35,8 @@ _HOLDS_STEPS = frozenset({
 })  # fmt: skip
 
 
-def row_of(info: RunInfo, view: RunView | None = None) -> dict[str, Json]:
-    """The row of a run in a list; without the view its cost is not known."""
+def row_of(info: RunInfo, view: RunView | None = None, *, unread: str = "") -> dict[str, Json]:
+    """The row of a run in a list; without the view, which may be ``unread``, it has no cost."""
     state = shown_status(info)
     spent = Spent() if view is None else view.spent
     usage = spent.usage or Usage()
@@ -57,6 +57,7 @@ def row_of(info: RunInfo, view: RunView | None = None) -> dict[str, Json]:
         "cost_usd": usage.cost_usd,
         "tokens": usage.tokens,
         "launches": spent.launches if view is not None else None,
+        "unread": unread or None,
         "error": info.damaged or (None if end is None or not end.error else end.error[:SHORT]),
         "at_work": [] if view is None else list(islice(at_work(view), _MOST_AT_WORK)),
         "forked_from": json_safe(info.forked_from),
@@ -168,6 +169,7 @@ def _gate(gate: OpenGate) -> dict[str, Json]:
         "path": gate.path,
         "question": gate.question,
         "choices": json_safe(plain(gate.choices)),
+        "prompts": json_safe(prompts_of(gate.choices, gate.values)),
         "schema": None if gate.choices else _schema(gate.type),
         "default": json_safe(plain(gate.default)),
         "has_default": gate.has_default,

@@ -30,6 +30,8 @@ ALIVE_S = 10.0
 """How often a quiet connection gets a ``beat``."""
 _BATCH = 500
 """Events that are sent together."""
+_LISTED_BEFORE_S = 5.0
+"""A stream begins with the rows that were read since a list that the page got just before it."""
 
 
 def frame(event: str, data: Json, number: int | None = None) -> bytes:
@@ -139,7 +141,8 @@ def _row_change(event: ev.Event, row: Json) -> Json:
 async def list_events(reader: Reader) -> AsyncGenerator[bytes]:
     """``run``: the row of each run that changes, and of each new one, from now on."""
     pulse = _Pulse()
-    known = {info.run_id: info for info in await reader.runs(now=True)}
+    known = {info.run_id: info for info in await reader.listed()}
+    read_at = time.monotonic() - _LISTED_BEFORE_S
     yield b"retry: 1000\n\n"
     while True:
         await anyio.sleep(EVERY_S)
@@ -147,7 +150,10 @@ async def list_events(reader: Reader) -> AsyncGenerator[bytes]:
             infos = await reader.runs()
         except (HandrailError, OSError):
             return  # the browser asks again, and gets the error
-        changed = [info for info in infos if known.get(info.run_id) != info]
+        filled, read_at = reader.filled(read_at), time.monotonic()
+        changed = [
+            info for info in infos if known.get(info.run_id) != info or info.run_id in filled
+        ]
         if changed:
             known = {info.run_id: info for info in infos}
             pulse.beat()

@@ -11,8 +11,8 @@ from cyclopts import Parameter
 
 from handrail.cli.exits import Exit
 from handrail.cli.options import WHERE, Where
-from handrail.cli.page import open_browser, page_of, socket_at
 from handrail.web.app import HOST, serve
+from handrail.web.beside import open_browser, page_of, socket_at
 
 
 def ui(

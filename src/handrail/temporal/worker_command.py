@@ -11,14 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from handrail.cli.channels import tell
-from handrail.cli.cluster import ClusterPlace, settings
 from handrail.cli.exits import Exit, Refused
-from handrail.cli.options import SERVING, Serving
+from handrail.cli.journal import Place
 from handrail.cli.settings import project_executor
 from handrail.cli.target import find_from, place_of, workflows_at
 from handrail.cluster_errors import ClusterUnreachable
 from handrail.system.own_files import FOLDER
+from handrail.temporal.connecting import settings
 from handrail.temporal.dev import DevServer
+from handrail.temporal.serving_options import Serving
 from handrail.temporal.worker import TemporalWorker
 
 DATABASE = "temporal.db"
@@ -26,7 +27,7 @@ _AGAIN_S = 1.0
 """How soon a worker looks again for a cluster that is not there yet."""
 
 
-def serve(place: ClusterPlace, modules: Sequence[str], serving: Serving = SERVING) -> int:
+def serve(place: Place, modules: Sequence[str], serving: Serving) -> int:
     """Serve the workflows of these modules, and perform steps, until SIGTERM or Ctrl-C.
 
     Raises:
@@ -42,8 +43,9 @@ def serve(place: ClusterPlace, modules: Sequence[str], serving: Serving = SERVIN
     workflows = _workflows_in(modules)
     queue, store = settings(serving.task_queue, serving.blobs)
     most = {} if max_activities is None else {"max_activities": max_activities}
+    address = str(place.file)
     worker = TemporalWorker(
-        place.address,
+        address,
         workflows,
         executor=place.executor or project_executor(None, None),
         task_queue=queue,
@@ -52,7 +54,7 @@ def serve(place: ClusterPlace, modules: Sequence[str], serving: Serving = SERVIN
         runs=not serving.steps_only,
         **most,
     )
-    asyncio.run(_serve_worker(worker, f"task queue {queue!r} at {place.address}"))
+    asyncio.run(_serve_worker(worker, f"task queue {queue!r} at {address}"))
     return Exit.SUCCEEDED
 
 
@@ -116,7 +118,7 @@ def dev(port: int, ui_port: int, file: Path | None, modules: Sequence[str]) -> i
     tell(f"a cluster is at {server.address}, its page at http://127.0.0.1:{ui_port}")
     try:
         if modules:
-            return serve(_cluster_place(server.address), modules)
+            return serve(place_of(None, None, {"temporal": server.address}), modules, Serving())
         tell(f"serve workflows: handrail worker --temporal {server.address} FILE.py")
         for signum in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(signum, signal.default_int_handler)
@@ -126,9 +128,3 @@ def dev(port: int, ui_port: int, file: Path | None, modules: Sequence[str]) -> i
     finally:
         server.end()
     raise Refused("the cluster", f"ended unexpectedly with exit code {code}")
-
-
-def _cluster_place(address: str) -> ClusterPlace:
-    place = place_of(None, None, address)
-    assert isinstance(place, ClusterPlace)
-    return place

@@ -30,9 +30,9 @@ def dev(
     file
         The file for its runs; by default .handrail/temporal.db in this folder.
     """
-    from handrail.cli.cluster import require_extra
+    from handrail.temporal.place import require_extra
 
     require_extra()
-    from handrail.cli.cluster_worker import dev as start
+    from handrail.temporal.worker_command import dev as start
 
     return start(port, ui_port, file, modules)

@@ -9,9 +9,9 @@ from typing import Any, TextIO, cast
 from rich.console import Console
 
 from handrail.cli.channels import tell
-from handrail.cli.cluster import ClusterPlace
 from handrail.cli.driving import REASONS, Begin, Options, conclude, gates_of, with_default_budget
 from handrail.cli.exits import Exit
+from handrail.cli.journal import OpenedPlace
 from handrail.cli.report import tell_mismatch
 from handrail.cli.screen import Screen
 from handrail.cli.settings import project_executor
@@ -51,17 +51,20 @@ class _Begun(Exception):
     """The cluster has the run of this id."""
 
 
-def drive(
+def drive(  # noqa: PLR0917  # as every place drives, and its settings
     begin: Begin,
     options: Options,
     data: TextIO | None,
-    place: ClusterPlace,
+    place: OpenedPlace,
     definition: WorkflowDefinition,
+    settings: tuple[str, str | None],
 ) -> int:
-    """Begin a run, and watch it to its end; the exit code. Ctrl-C leaves the run to the cluster."""
+    """Begin a run, and watch it to its end; the exit code. Ctrl-C leaves the run to the cluster.
+    ``settings``: the task queue, and the store of large values.
+    """
     detached = options.detached
     screen = None if options.quiet or detached else Screen(Console(stderr=True))
-    executor = _executor(options, place, screen, definition)
+    executor = _executor(options, place, screen, definition, settings)
     executor.detached = detached is not None
     watching = _Watching()
     try:
@@ -121,7 +124,11 @@ class _Watching:
 
 
 def _executor(
-    options: Options, place: ClusterPlace, screen: Screen | None, definition: WorkflowDefinition
+    options: Options,
+    place: OpenedPlace,
+    screen: Screen | None,
+    definition: WorkflowDefinition,
+    settings: tuple[str, str | None],
 ) -> DrivingTemporalExecutor:
     """The executor that begins the run: the named one or the project's, on the cluster.
 
@@ -133,8 +140,8 @@ def _executor(
     gates = gates_of(options.gates, screen)
     return DrivingTemporalExecutor(
         place.address,
-        task_queue=place.task_queue,
-        blobs=place.blobs,
+        task_queue=settings[0],
+        blobs=settings[1],
         workflows=known.workflows,
         limits=with_default_budget(options.limits.over(known.limits), definition),
         gates=known.gates if gates is None else gates,
