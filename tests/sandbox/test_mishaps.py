@@ -250,7 +250,9 @@ def test_without_the_mechanism_nothing_is_started(tmp_path: Path, where: str) ->
         if where == "command":
             return (yield from step("a").command(line, sandbox=True).retry(3, backoff=0))
         if where == "stage":
-            return (yield from step("a").validate([Stage("s", line, sandbox=True)], retry=0))
+            fix = step("fix").call(mark.touch)
+            stages = [Stage("s", line, sandbox=True)]
+            return (yield from step("a").validate(stages, retry=2, on_failure=fix))
         return (yield from step("a").agent(agent, default="none").retry(3, backoff=0))
 
     result = Executor().run_sync(flow)
