@@ -214,6 +214,10 @@ class Confinement:
 
 
 def _remove(folder: str) -> None:
+    for above, names, _ in os.walk(folder):
+        for path in (Path(above, name) for name in names):
+            if not path.is_symlink():
+                path.chmod(0o700)  # the launch may have closed it
     shutil.rmtree(folder, ignore_errors=True)
 
 
