@@ -881,8 +881,8 @@ class GroupFailed(HandrailError):
 
 
 _BESIDE_WHAT_THEY_CARRY = frozenset({
-    "AgentError", "AnswerRejected", "NotReady", "PromptError", "StageFailed", "StepFailed",
-    "ValidationFailed", "WorkflowFailed",
+    "AgentError", "AnswerRejected", "NotReady", "PromptError", "SandboxUnavailable",
+    "StageFailed", "StepFailed", "ValidationFailed", "WorkflowFailed",
 })  # fmt: skip
 
 

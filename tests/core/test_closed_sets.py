@@ -37,7 +37,7 @@ from handrail.steps.verbs import Modifiers, Step, Verb, Wanted
 FOR_THE_RECORD = """
     AgentGuided AgentSessionStarted BudgetRaised BudgetReserved BudgetSettled BudgetWarning
     ClaimGranted ClaimLost ClaimWaiting GateOpened GroupCompleted GroupStarted LimitReached
-    MemberStarted RollbackStarted StepInterrupted StepMoved StepStarted SubworkflowEnded
+    MemberStarted RollbackStarted SandboxDenied StepInterrupted StepMoved StepStarted SubworkflowEnded
     SubworkflowStarted TasksQueued TimerSet ValidationRound WorkStopped
 """
 """Events from which nothing follows: the machine asked for them."""
@@ -211,7 +211,7 @@ VALUES: dict[type, dict[str, tuple[Any, Any]]] = {
 }
 """Two values of each argument that a fingerprint counts."""
 MAY_CHANGE = {
-    leaves.ShellCommand: "env stdin check",
+    leaves.ShellCommand: "env stdin check sandbox inherit_env",
     leaves.Generation: "settings",
     leaves.TreeWork: "owner tree",
     bodies.Validation: "retry on_failure",

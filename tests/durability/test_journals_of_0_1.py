@@ -26,7 +26,8 @@ FOLDER = Path(__file__).parent / "journals_of_0_1"
 MODULES = ("actions", "values", "workflows", "models", "drives")
 EXPECTED: dict[str, dict[str, Any]] = json.loads((FOLDER / "expected.json").read_text("utf-8"))
 SINCE = {
-    *("ClaimWaiting", "ClaimGranted", "ClaimLost", "RunSteered", "AgentGuided"),
+    *("ClaimWaiting", "ClaimGranted", "ClaimLost", "SandboxDenied"),
+    *("RunSteered", "AgentGuided"),
     *("TasksQueued", "WorkEdited", "WorkStopped"),
 }
 """Kinds of events that 0.1 did not know."""

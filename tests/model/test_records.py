@@ -209,6 +209,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "result": some_result,
     "composed": st.just(""),
     **dict.fromkeys(("backend", "session", "scope", "what", "holder"), texts),
+    "source": st.sampled_from(get_args(ev.DenialSource)),
     **dict.fromkeys(("tokens", "launch", "launches", "unmade"), numbers),
     **dict.fromkeys(("duration_s", "used", "limit"), seconds),
     "cost_usd": st.none() | seconds,
@@ -312,6 +313,7 @@ FORMAT = (
         ev.ClaimWaiting("code", "src/**", "step 'a' of run b"),
         ev.ClaimGranted("code", "src/**", 7),
         ev.ClaimLost("code", "src/**", 7, "step 'a' of run b"),
+        ev.SandboxDenied("code", "evil.test:443", "proxy"),
         ev.LadderStep(
             *("code", 1, "invalid_output", "no JSON", REASKED, 90.5),
             backend="claude",

@@ -521,6 +521,23 @@ class ClaimLost(Stamped):
     holder: str = ""
 
 
+DenialSource: TypeAlias = Literal["proxy", "output"]
+"""How a refusal is known: exactly, from the proxy; or as the program's output tells of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxDenied(Stamped):
+    """A step's sandbox refused ``what``: a host, a path, a call.
+
+    ``source="proxy"`` is exact. The kernel tells nobody of what it refuses, so ``"output"`` is read
+    from what the program printed: some refusals are missing there, and some are of other causes.
+    """
+
+    path: str
+    what: str
+    source: DenialSource
+
+
 @dataclass(frozen=True, slots=True)
 class LadderStep(Stamped):
     """A launch of an agent failed, and another launch follows instead of the attempt's end.
@@ -640,6 +657,7 @@ Event: TypeAlias = (
     | ClaimWaiting
     | ClaimGranted
     | ClaimLost
+    | SandboxDenied
     | LadderStep
     | AgentGuided
     | BudgetReserved
@@ -853,5 +871,6 @@ Progress: TypeAlias = (
 )
 
 OfClaims: TypeAlias = ClaimWaiting | ClaimGranted | ClaimLost
-Notice: TypeAlias = Progress | AgentSessionStarted | OfClaims
+Notice: TypeAlias = Progress | AgentSessionStarted | OfClaims | SandboxDenied
 """What an agent or its backend reports while it works; all but ``Progress`` is journaled."""
+JOURNALED_NOTICES = (AgentSessionStarted, ClaimWaiting, ClaimGranted, ClaimLost, SandboxDenied)

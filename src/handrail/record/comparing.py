@@ -97,8 +97,14 @@ def _run_fields(
     a: Sequence[ev.Event], b: Sequence[ev.Event], identity: Callable[[Any], str]
 ) -> tuple[str, ...]:
     ends = ended(a), ended(b)
-    return tuple(
+    names = [
         name
         for name in ("status", "value", "error")
         if not equal(getattr(ends[0], name, None), getattr(ends[1], name, None), identity)
-    )
+    ]
+    return (*names, *(("denied",) if _denied(a) != _denied(b) else ()))
+
+
+def _denied(history: Sequence[ev.Event]) -> set[tuple[str, str]]:
+    """What sandboxes refused, by the path of the step."""
+    return {(event.path, event.what) for event in history if isinstance(event, ev.SandboxDenied)}

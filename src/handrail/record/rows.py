@@ -152,7 +152,8 @@ _FORMS: Mapping[str, Form] = {
 }
 """By the type of a field, as its class has it: no name of a field means anything here."""
 _PLAIN = re.compile(
-    r"(str|int|float|bool|Literal\[.*]|Rung|(Run|Step)Status|SteeringAction|TimerReason)( \| None)?"
+    r"(str|int|float|bool|Literal\[.*]|Rung|(Run|Step)Status|SteeringAction|TimerReason"
+    r"|DenialSource)( \| None)?"
 )
 
 
@@ -401,6 +402,7 @@ def _layouts() -> dict[type, Layout]:
         ev.ClaimWaiting: _by_fields(ev.ClaimWaiting),
         ev.ClaimGranted: _by_fields(ev.ClaimGranted, talks=False),
         ev.ClaimLost: _by_fields(ev.ClaimLost),
+        ev.SandboxDenied: _by_fields(ev.SandboxDenied),
         ev.LadderStep: _by_fields(ev.LadderStep),
         ev.AgentGuided: _by_fields(ev.AgentGuided),
         ev.BudgetReserved: _by_fields(ev.BudgetReserved, talks=False),
