@@ -37,7 +37,8 @@ from handrail.steps.verbs import Modifiers, Step, Verb, Wanted
 FOR_THE_RECORD = """
     AgentGuided AgentSessionStarted BudgetRaised BudgetReserved BudgetSettled BudgetWarning
     ClaimGranted ClaimLost ClaimWaiting GateOpened GroupCompleted GroupStarted LimitReached
-    MemberStarted RollbackStarted SandboxDenied StepInterrupted StepMoved StepStarted SubworkflowEnded
+    MemberStarted RollbackStarted SandboxDenied StepInterrupted StepMoved StepStarted
+    SubworkflowEnded
     SubworkflowStarted TasksQueued TimerSet ValidationRound WorkStopped
 """
 """Events from which nothing follows: the machine asked for them."""
