@@ -228,7 +228,6 @@ def test_a_value_comes_back_with_its_type_and_text(value: Any) -> None:
     back = CODEC.load(text)
     assert alike(value, back), (value, back)
     assert CODEC.dump(back) == text
-    assert CODEC.identity(value, in_order=True) == text
 
 
 @given(VALUES, VALUES)
@@ -397,7 +396,7 @@ def test_one_part_that_is_not_plain_is_found_among_many(at: int) -> None:
             (
                 '{"$":"handrail:Usage","input_tokens":null,"output_tokens":null,'
                 '"cost_usd":0.5,"turns":null,"cached_tokens":null,"cache_write_tokens":null,'
-                '"reasoning_tokens":null,"cost_source":null}'
+                '"reasoning_tokens":null,"cost_source":null,"unpriced":0,"unknown":0}'
             ),
         ),
     ],
@@ -501,4 +500,3 @@ def test_lone_surrogates_come_back_from_anywhere() -> None:
     """A string that UTF-8 has no form for may stand in a key, in a set, in a field, in a path."""
     value = Box({"\ud800": [{"\udfff"}, Path("\ud800")], "a": "\ud83d\ude00"}, note="\ud800")
     assert CODEC.load(CODEC.dump(value)) == value
-    assert CODEC.identity(value, in_order=True) == CODEC.dump(value)

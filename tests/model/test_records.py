@@ -319,6 +319,21 @@ FORMAT = (
         ev.BudgetSettled("code", 1, Usage(10), 2.5),
         ev.BudgetWarning("a/code", "a", "cost_usd", 0.9, 1.0),
         ev.BudgetRaised("a/code", "a"),
+        ev.WorkflowCompleted(
+            "failed", None, "no", "m.Failed", "Traceback", "lint", duration_ms=2.5
+        ),
+        ev.CancelRequested("late", 2),
+        ev.RunSteered("guide", "code", "be quick", "ann", 3),
+        ev.LimitReached("max_steps", 9.0, "a"),
+        ev.StepInterrupted("code", "stop", Usage(turns=1)),
+        ev.GroupStarted("each", "for_each", 3, "continue", 2),
+        ev.GroupCompleted("each", "work", 3, 1, 1, 1, order=("b", "a"), why_stopped="enough"),
+        ev.TasksQueued("all", (Task("k", {"n": 1}, priority=2.0),)),
+        ev.WorkEdited("all", (Task("l"),), ("k",), {"m": 1.5}, "ann", 5),
+        ev.WorkStopped("all", 1, "enough", 2),
+        ev.SubworkflowStarted("a", "ship", {"task": "x"}),
+        ev.RollbackCompleted("plan", "no", "m.Failed"),
+        ev.AgentGuided("code", 1, FIRST, (1,), ("ann",)),
     ],
     [tuple(line.split("\t")) for line in RECORDS.read_text("utf-8").splitlines()],
 )
@@ -333,6 +348,11 @@ def test_the_format_is_this(event: ev.Event, line: tuple[str, str, str, str]) ->
     record = Record(*line[:3], line[3] or None)
     assert record == to_record(event, CODEC)
     assert event == from_record("", 0, 0.0, record, CODEC)
+
+
+def test_each_kind_of_event_has_a_line() -> None:
+    """The frozen format of a kind is that of its line."""
+    assert {type(event) for event in FORMAT[0]} == set(get_args(ev.Event))
 
 
 def test_the_row_gives_run_number_and_time() -> None:

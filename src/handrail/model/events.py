@@ -28,7 +28,6 @@ from handrail.model.results import (
     own_usage,
 )
 from handrail.model.work import Task
-from handrail.typed.reference import NEWER
 
 TimerReason: TypeAlias = Literal["sleep", "retry", "timeout", "gate", "cap", "backoff", "run"]
 
@@ -77,7 +76,7 @@ class WorkflowStarted(Stamped):
     workflow_name: str
     inputs: Mapping[str, Any] = field(default_factory=dict[str, Any])
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
-    forked_from: tuple[str, str | None] | None = field(default=None, metadata=NEWER)
+    forked_from: tuple[str, str | None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +108,7 @@ class RunSuspended(Stamped):
     signals: tuple[str, ...] = ()
     reason: str = "waiting"
     notes: tuple[str, ...] = ()
-    waits_for: tuple[WaitsFor, ...] = field(default=(), metadata=NEWER)
+    waits_for: tuple[WaitsFor, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +213,7 @@ class AttemptFailed(Stamped):
     left_out: tuple[str, ...] = ()
     composed: str = ""
     abandoned: bool = False
-    cause: str | None = field(default=None, metadata=NEWER)
+    cause: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +236,7 @@ class StepInterrupted(Stamped):
 
     path: str
     reason: str = ""
-    usage: Usage | None = field(default=None, metadata=NEWER)
+    usage: Usage | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +255,7 @@ class StepCompleted(Stamped):
     composed: str = ""
     took: int = 0
     left_out: tuple[str, ...] = ()
-    used_before: Usage | None = field(default=None, metadata=NEWER)
+    used_before: Usage | None = None
 
     @property
     def status(self) -> StepStatus:
@@ -311,8 +310,8 @@ class GroupCompleted(Stamped):
     failed: int = 0
     cancelled: int = 0
     skipped: int = 0
-    order: tuple[str, ...] = field(default=(), metadata=NEWER)
-    why_stopped: str | None = field(default=None, metadata=NEWER)
+    order: tuple[str, ...] = ()
+    why_stopped: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,8 +340,8 @@ class MemberCompleted(Stamped):
     result: StepResult[Any]
     composed: str = ""
     left_out: tuple[str, ...] = ()
-    found: tuple[tuple[str, float], ...] = field(default=(), metadata=NEWER)
-    cause: str | None = field(default=None, metadata=NEWER)
+    found: tuple[tuple[str, float], ...] = ()
+    cause: str | None = None
 
     @property
     def status(self) -> StepStatus:
@@ -506,7 +505,7 @@ class ClaimGranted(Stamped):
 
     path: str
     what: str
-    epoch: int = field(default=0, metadata=NEWER)
+    epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -591,7 +590,7 @@ class BudgetRaised(Stamped):
 
     path: str
     scope: str
-    name: str = field(default="", metadata=NEWER)
+    name: str = ""
 
 
 ENDS: frozenset[type] = frozenset({StepCompleted, MemberCompleted})

@@ -437,8 +437,8 @@ def _built(node: Any, codec: Codec) -> Any:
 # ``value`` of the user's that an event may have, as the codec writes it. Number, time and run are
 # the row's.
 #
-# What is written once is read for ever, so a reader ignores fields that it does not know and takes
-# the default for those it misses; a field is never renamed and never gets another meaning.
+# The format is that of version 0.1: a field is never renamed and never gets another meaning. A
+# reader ignores fields that it does not know, and takes the default for those it misses.
 
 
 class Record(NamedTuple):

@@ -38,11 +38,7 @@ def fingerprint(step: Step[Any], codec: Codec, secrets: Mapping[str, str] | None
 
     Names replace the values of ``secrets``, so that a renewed secret does not change the text.
     """
-    return _of_step(step, codec.identity, secrets)
-
-
-def _of_step(step: Step[Any], identity: Identity, secrets: Mapping[str, str] | None) -> str:
-    verb = step.verb
+    verb, identity = step.verb, codec.identity
     if type(verb) is verbs.PythonCall and not verb.kwargs:  # most steps; the same text, but faster
         action, args = verb.action, verb.args
         named = reference(action) if type(action) is FunctionType else _callable(action, identity)
@@ -62,24 +58,7 @@ def matches(
         said = codec.identity(list(verb.args)) if verb.args else "[]"
         if recorded == f"python {reference(verb.action)} {said}":
             return True
-    if recorded == fingerprint(step, codec, secrets):
-        return True
-    in_order = functools.partial(codec.identity, in_order=True)  # as version 0.1 wrote it
-    if recorded == _of_step(step, in_order, secrets):
-        return True
-    if not isinstance(verb, verbs.ChildWorkflow):
-        return False
-    older = (_child(verb, identity, as_given=True) for identity in (codec.identity, in_order))
-    return recorded in {short(one, secrets) for one in older}
-
-
-def item_matches(
-    recorded: str, item: Any, codec: Codec, secrets: Mapping[str, str] | None = None
-) -> bool:
-    """True if a member's item has the recorded digest."""
-    if recorded == item_digest(item, codec, secrets):
-        return True
-    return recorded == short(codec.identity(item, in_order=True), secrets)
+    return recorded == fingerprint(step, codec, secrets)
 
 
 def item_digest(item: Any, codec: Codec, secrets: Mapping[str, str] | None = None) -> str:
@@ -154,12 +133,11 @@ def _described(verb: verbs.Verb, identity: Identity) -> str:  # noqa: C901, PLR0
             return "sleep"
 
 
-def _child(verb: verbs.ChildWorkflow, identity: Identity, *, as_given: bool = False) -> str:
-    """A child with its inputs by name; ``as_given``: some by position, as older records have it."""
+def _child(verb: verbs.ChildWorkflow, identity: Identity) -> str:
+    """A child with its inputs by name."""
     definition, args, named = verb.workflow.definition, verb.args, dict(verb.kwargs)
-    if not as_given:
-        with contextlib.suppress(TypeError):  # the child refuses them when it begins
-            args, named = (), dict(definition.signature.bind(*args, **named).arguments)
+    with contextlib.suppress(TypeError):  # the child refuses them when it begins
+        args, named = (), dict(definition.signature.bind(*args, **named).arguments)
     said = f"subworkflow {definition.name} {identity(list(args))}"
     return f"{said} {identity(named)}" if named else said
 
