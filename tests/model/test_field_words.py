@@ -1,0 +1,29 @@
+"""What the fields of handrail's own records hold, by their names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from handrail.model import events, launch, results, work
+from handrail.typed.field_words import NAMES, TERMS, TEXTS
+
+_TEXT = re.compile(r"\b(str|Any|T_co|R_co|Literal|Rung|StepStatus|RunStatus|SteeringAction)\b")
+
+
+def fields_with_text() -> Iterator[str]:
+    """The name of every field that can hold text."""
+    for module in (events, launch, results, work):
+        for cls in vars(module).values():
+            if getattr(cls, "__module__", "") == module.__name__ and isinstance(cls, type):
+                for field in getattr(cls, "__dataclass_fields__", {}).values():
+                    if _TEXT.search(str(field.type)):
+                        yield field.name
+
+
+@pytest.mark.parametrize("name", sorted(set(fields_with_text())))
+def test_each_field_with_text_is_a_term_a_name_or_a_text(name: str) -> None:
+    """A field is in one of the lists, so masks and records know how to treat it."""
+    assert [name in words for words in (TERMS, NAMES, TEXTS)].count(True) == 1
