@@ -26,7 +26,7 @@ TEXTS = frozenset({
     *("answer", "prompt", "text", "line", "said", "guidance", "stdout", "stderr"),
     *("model", "session", "window", "files", "files_changed"),
     *("inputs", "input", "output", "payload", "value", "values", "final_output", "data", "default"),
-    *("choices", "labels"),
+    *("choices", "labels", "priority"),
 })  # fmt: skip
 """What may be any text or value: secrets are masked in it."""
 
